@@ -1,0 +1,94 @@
+// Average pooling (PoolFormer, Yu et al. 2022): the mean over a window of visible tokens, minus the token itself.
+// Stride 1; what lies beyond an edge, in another segment or in padding is not counted.
+
+#include "attention/mixers.h"
+
+namespace metaformer {
+
+namespace {
+
+// Tokens of the window on either side of the centre.
+struct Reach {
+  std::int64_t before, after;
+};
+
+class AveragePooling : public Mixer {
+ public:
+  explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state) override {
+    TORCH_CHECK(context_bed.is_same(x_bcd), "average pooling mixes a sequence with itself");
+    const auto seen_bed = state != nullptr ? state->extend(0, x_bcd, 1) : x_bcd;
+    const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;
+    if (options_.backend == Backend::reference) return pool_by_weights(x_bcd, seen_bed, visibility);
+    if (narrow_window && visibility.is_plain()) return pool_by_shifts(x_bcd, seen_bed, visibility.causal);
+    if (options_.window.all() && visibility.is_plain()) return pool_everything(x_bcd, seen_bed, visibility.causal);
+    return pool_by_weights(x_bcd, seen_bed, visibility);
+  }
+
+  MixerTraits traits() const override { return {}; }
+
+ private:
+  static constexpr std::int64_t most_shifts = 32;
+
+  Reach reach(bool causal) const {
+    const auto window = options_.window.tokens;
+    return causal ? Reach{window - 1, 0} : Reach{window / 2, (window - 1) / 2};
+  }
+
+  // The matrix of weights 1 / (tokens in the window) as written, for every visibility.
+  torch::Tensor pool_by_weights(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed,
+                                const Visibility& visibility) const {
+    const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
+    const auto offset = offset_ce(queries, keys, x_bcd.device());
+    auto counted = options_.window.all() ? torch::ones_like(offset, torch::kBool)
+                                         : (offset >= -reach(visibility.causal).before)
+                                               .logical_and(offset <= reach(visibility.causal).after);
+    counted = counted.unsqueeze(0);
+    if (const auto visible = visible_bce(visibility, queries, keys, x_bcd.device()); visible.defined())
+      counted = counted.logical_and(visible);
+    const auto weight_bce = counted.to(seen_bed.scalar_type());
+    const auto count_bc1 = counted.sum(2, true).to(seen_bed.scalar_type());
+    const auto mean = torch::matmul(weight_bce, seen_bed) / count_bc1.clamp_min(1);
+    return mean - x_bcd * (count_bc1 > 0);
+  }
+
+  // A few shifted sums, for plain visibility.
+  torch::Tensor pool_by_shifts(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed, bool causal) const {
+    const auto [before, after] = reach(causal);
+    const auto queries = x_bcd.size(1), keys = seen_bed.size(1), first = keys - queries;
+    auto sum = torch::zeros_like(x_bcd);
+    auto count_c = torch::zeros({queries, 1}, x_bcd.options());
+    for (auto offset = -before; offset <= after; ++offset) {
+      // Queries low ... high - 1 have a token at this offset.
+      const auto low = std::max<std::int64_t>(0, -first - offset);
+      const auto high = std::min<std::int64_t>(queries, keys - first - offset);
+      if (low >= high) continue;
+      sum.narrow(1, low, high - low).add_(seen_bed.narrow(1, first + low + offset, high - low));
+      count_c.narrow(0, low, high - low).add_(1);
+    }
+    return sum / count_c - x_bcd;
+  }
+
+  // Running mean, or the one mean of all, for plain visibility; summed in at least float32.
+  static torch::Tensor pool_everything(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed, bool causal) {
+    const auto wide = seen_bed.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+    const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
+    if (!causal) return seen_bed.to(wide).mean(1, true).to(x_bcd.scalar_type()) - x_bcd;
+    const auto count_c1 =
+        torch::arange(keys - queries + 1, keys + 1, torch::TensorOptions().dtype(wide).device(x_bcd.device())).unsqueeze(1);
+    const auto sum = seen_bed.to(wide).cumsum(1).narrow(1, keys - queries, queries);
+    return (sum / count_c1).to(x_bcd.scalar_type()) - x_bcd;
+  }
+
+  AveragePoolingOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerShape&) {
+  return std::make_shared<AveragePooling>(options);
+}
+
+}  // namespace metaformer

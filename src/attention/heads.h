@@ -1,0 +1,23 @@
+#pragma once
+// Between the model's width and its heads.
+
+#include <torch/torch.h>
+
+namespace metaformer {
+
+// [b, c, n k] -> [b, n, c, k], a view.
+inline torch::Tensor split_heads(const torch::Tensor& x_bcd, std::int64_t heads) {
+  return x_bcd.unflatten(2, {heads, -1}).transpose(1, 2);
+}
+
+// [b, n, c, k] -> [b, c, n k].
+inline torch::Tensor merge_heads(const torch::Tensor& t_bnck) { return t_bnck.transpose(1, 2).flatten(2); }
+
+// p_bnck W_nkj for every head, as one batched product of n matrices; a view of [n, b, c, j].
+inline torch::Tensor per_head_product(const torch::Tensor& p_bnck, const torch::Tensor& w_nkj) {
+  const auto batch = p_bnck.size(0), context = p_bnck.size(2);
+  const auto rows_nrk = p_bnck.transpose(0, 1).reshape({p_bnck.size(1), batch * context, p_bnck.size(3)});
+  return torch::bmm(rows_nrk, w_nkj.to(rows_nrk.scalar_type())).unflatten(1, {batch, context}).transpose(0, 1);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,107 @@
+// Metric attention: r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the
+// same projection p, so a cache holds p alone. Formulas: docs/architecture.md, "The mixers".
+
+#include <cmath>
+#include <optional>
+
+#include "attention/heads.h"
+#include "attention/metric_tensor.h"
+#include "attention/mixers.h"
+#include "attention/score_attention.h"
+
+namespace metaformer {
+
+namespace {
+
+// -(p_c - p_e) M (p_c - p_e) for every pair, written out: [b, n, c, e].
+torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& metric_nkk) {
+  const auto difference = p_bnck.unsqueeze(3) - p_bnek.unsqueeze(2);
+  return -torch::einsum("bncek,nkj,bncej->bnce", {difference, metric_nkk, difference});
+}
+
+// The published formula, kept for comparison: it counts a pair of tokens and a pair of features twice each. Written for
+// c >= e and k >= j and mirrored, with the diagonal of both unscaled.
+torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& metric_nkk) {
+  const auto once_nkk = torch::diag_embed(metric_nkk.diagonal(0, 1, 2)) + 2 * metric_nkk.tril(-1);
+  const auto later_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, once_nkk, p_bnek});
+  const auto earlier_bnce = torch::einsum("bnck,njk,bnej->bnce", {p_bnck, once_nkk, p_bnek});
+  const auto offset = offset_ce(p_bnck.size(2), p_bnek.size(2), p_bnck.device());
+  return torch::where(offset == 0, later_bnce, 2 * torch::where(offset < 0, later_bnce, earlier_bnce));
+}
+
+class Metric : public Mixer {
+ public:
+  Metric(const MetricOptions& options, const MixerShape& shape)
+      : options_(options),
+        shape_(shape),
+        projection_(register_module(
+            "projection", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))),
+        output_(register_module(
+            "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))),
+        metric_(*this, options.constraint, options.score == MetricScore::distance, shape.heads, shape.head_width()) {}
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state) override {
+    const auto p_bnck = project(x_bcd);
+    auto p_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
+    if (state != nullptr) p_bnek = state->extend(0, p_bnek, 2);
+    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
+    const double dropout = is_training() ? shape_.dropout : 0.0;
+    const bool reference = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
+    const auto t_bnck =
+        reference ? mix_by_scores(scores(p_bnck, p_bnek), p_bnek, visibility, scale, dropout)
+        : options_.score == MetricScore::distance ? composed_distance(p_bnck, p_bnek, visibility, scale, dropout)
+                                                  : composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility,
+                                                                       scale, dropout);
+    return output_(merge_heads(t_bnck));
+  }
+
+  MixerTraits traits() const override { return {.can_cross = true}; }
+
+ private:
+  torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
+
+  torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
+    const auto metric_nkk = metric_.dense_nkk().to(p_bnck.options());
+    switch (options_.score) {
+      case MetricScore::distance: return distance_scores(p_bnck, p_bnek, metric_nkk);
+      case MetricScore::as_published: return published_scores(p_bnck, p_bnek, metric_nkk);
+      case MetricScore::bilinear: break;
+    }
+    return torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnek});
+  }
+
+  // The softmax cancels what is constant along a row, -p_c M p_c. What is left, 2 p_c M p_e - p_e M p_e, is one product
+  // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [p_e, 0]. Below float32 the gradient
+  // of M would drown in that cancellation, so such inputs are widened first.
+  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
+                                  double scale, double dropout) const {
+    const auto given = p_bnek.scalar_type();
+    const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> without_autocast;
+    if (narrow) without_autocast.emplace(c10::autocast_dispatch_keyset);
+    const auto wide = narrow ? torch::kFloat : given;
+    const auto p_e = p_bnek.to(wide);
+    const auto image_e = metric_.apply(p_e);  // p_e M
+    const auto image_c = p_bnck.is_same(p_bnek) ? image_e : metric_.apply(p_bnck.to(wide));
+    const auto length_bne1 = (image_e * p_e).sum(-1, true);
+    const auto q = torch::cat({2 * image_c, torch::ones_like(image_c.narrow(3, 0, 1))}, 3);
+    const auto k = torch::cat({p_e, -length_bne1}, 3);
+    const auto v = torch::constant_pad_nd(p_e, {0, 1});
+    const auto t = composed_attention(q, k, v, visibility, scale, dropout);
+    return t.narrow(3, 0, shape_.head_width()).to(given);
+  }
+
+  MetricOptions options_;
+  MixerShape shape_;
+  torch::nn::Linear projection_, output_;
+  MetricTensor metric_;
+};
+
+}  // namespace
+
+std::shared_ptr<Mixer> make(const MetricOptions& options, const MixerShape& shape) {
+  return std::make_shared<Metric>(options, shape);
+}
+
+}  // namespace metaformer

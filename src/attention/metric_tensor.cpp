@@ -1,0 +1,75 @@
+#include "attention/metric_tensor.h"
+
+#include <cmath>
+
+#include "attention/heads.h"
+
+namespace metaformer {
+
+torch::Tensor symmetric_index(std::int64_t k) {
+  auto index = torch::empty({k, k}, torch::kLong);
+  auto at = index.accessor<std::int64_t, 2>();
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j <= i; ++j) at[i][j] = at[j][i] = i * (i + 1) / 2 + j;
+  return index.flatten();
+}
+
+torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, std::int64_t k) {
+  return packed_nl.index_select(1, symmetric_index(k).to(packed_nl.device())).unflatten(1, {k, k});
+}
+
+torch::Tensor unpack_lower(const torch::Tensor& packed_nl, std::int64_t k) {
+  return unpack_symmetric(packed_nl, k).tril();
+}
+
+torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
+  auto packed = torch::zeros({heads, k * (k + 1) / 2});
+  for (std::int64_t i = 0; i < k; ++i) packed.select(1, i * (i + 1) / 2 + i).fill_(1);
+  return packed;
+}
+
+MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative,
+                           std::int64_t heads, std::int64_t k)
+    : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k) {
+  const double softplus_inverse_of_1 = std::log(std::exp(1.0) - 1);
+  switch (constraint) {
+    case MetricConstraint::symmetric:
+      parameter_ = owner.register_parameter("packed_metric", packed_identity(heads, k));
+      break;
+    case MetricConstraint::psd:
+      parameter_ = owner.register_parameter("packed_factor", packed_identity(heads, k));
+      break;
+    case MetricConstraint::diagonal:
+      parameter_ = owner.register_parameter("diagonal_metric",
+                                            torch::full({heads, k}, non_negative ? softplus_inverse_of_1 : 1.0));
+      break;
+    case MetricConstraint::identity: break;
+  }
+}
+
+torch::Tensor MetricTensor::diagonal_nk() const { return non_negative_ ? torch::softplus(parameter_) : parameter_; }
+
+torch::Tensor MetricTensor::apply(const torch::Tensor& p_bnck) const {
+  switch (constraint_) {
+    case MetricConstraint::identity: return p_bnck;
+    case MetricConstraint::diagonal: return p_bnck * diagonal_nk().unsqueeze(1).to(p_bnck.scalar_type());
+    case MetricConstraint::symmetric:
+    case MetricConstraint::psd: return per_head_product(p_bnck, dense_nkk());
+  }
+  return {};
+}
+
+torch::Tensor MetricTensor::dense_nkk() const {
+  switch (constraint_) {
+    case MetricConstraint::symmetric: return unpack_symmetric(parameter_, k_);
+    case MetricConstraint::psd: {
+      const auto factor = unpack_lower(parameter_, k_);
+      return torch::bmm(factor, factor.transpose(1, 2));
+    }
+    case MetricConstraint::diagonal: return torch::diag_embed(diagonal_nk());
+    case MetricConstraint::identity: return torch::eye(k_).repeat({heads_, 1, 1});
+  }
+  return {};
+}
+
+}  // namespace metaformer

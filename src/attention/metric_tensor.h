@@ -1,0 +1,48 @@
+#pragma once
+// The metric M of metric attention under its parameterisations.
+
+#include <torch/torch.h>
+
+#include "core/mixer_options.h"
+
+namespace metaformer {
+
+// Positions in a row-major lower triangle: entry (i, j), i >= j, of a k x k matrix is at i (i + 1) / 2 + j.
+// The returned index, k * k long, says for each entry of the dense symmetric matrix which packed entry it is.
+torch::Tensor symmetric_index(std::int64_t k);
+
+// Dense [n, k, k] from packed [n, k (k + 1) / 2]: symmetric, so an off-diagonal entry's gradient is the sum of its two.
+torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, std::int64_t k);
+
+// Dense lower triangular [n, k, k] from packed, zeros above the diagonal.
+torch::Tensor unpack_lower(const torch::Tensor& packed_nl, std::int64_t k);
+
+// Packed identity matrices, [n, k (k + 1) / 2].
+torch::Tensor packed_identity(std::int64_t heads, std::int64_t k);
+
+// Owns the parameter of one constraint, registered in the given module, and applies the metric.
+class MetricTensor {
+ public:
+  // `non_negative`: the diagonal is softplus of its parameter (what a distance needs).
+  MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
+               std::int64_t k);
+
+  // q_bnck = p_bnck M.
+  torch::Tensor apply(const torch::Tensor& p_bnck) const;
+
+  // M as [n, k, k].
+  torch::Tensor dense_nkk() const;
+
+  // The packed parameter of constraint symmetric.
+  const torch::Tensor& packed() const { return parameter_; }
+
+ private:
+  torch::Tensor diagonal_nk() const;
+
+  MetricConstraint constraint_;
+  bool non_negative_;
+  std::int64_t heads_, k_;
+  torch::Tensor parameter_;  // undefined for identity
+};
+
+}  // namespace metaformer

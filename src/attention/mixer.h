@@ -1,0 +1,65 @@
+#pragma once
+// The interface of every token mixer.
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <vector>
+
+#include "attention/visibility.h"
+#include "core/experiment_config.h"
+
+namespace metaformer {
+
+// A mixer's memory while a sequence is generated: what it needs of earlier tokens, in buffers allocated once.
+class MixerState {
+ public:
+  explicit MixerState(std::int64_t capacity) : capacity_(capacity) {}
+
+  // Appends `fresh` along `dim` to buffer `slot` and returns all of that buffer so far (a view). Throws Error when more
+  // than `capacity` tokens would be held.
+  torch::Tensor extend(std::size_t slot, const torch::Tensor& fresh, std::int64_t dim);
+
+  // Bytes of the buffers.
+  std::int64_t bytes() const;
+
+ private:
+  struct Buffer {
+    torch::Tensor storage;
+    std::int64_t length = 0;
+  };
+  std::int64_t capacity_;
+  std::vector<Buffer> buffers_;
+};
+
+struct MixerTraits {
+  bool can_cross = false;  // accepts a context other than x
+};
+
+// What a mixer needs to know of the model around it.
+struct MixerShape {
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  double dropout = 0;  // on scores, while training
+  bool bias = false;   // in projections
+  std::int64_t head_width() const { return width / heads; }
+};
+
+class Mixer : public torch::nn::Module {
+ public:
+  // Mixes the tokens of context_bed into those of x_bcd, giving [b, c, d]. The context is x itself (the same tensor),
+  // memory followed by x, or another sequence. With a state, x are the newest tokens, context must be x, and earlier
+  // tokens come from the state, which is extended. A token that sees nothing gets zeros.
+  virtual torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                const Visibility& visibility, MixerState* state) = 0;
+
+  virtual MixerTraits traits() const = 0;
+};
+
+// The mixer that the options describe. Weights are uninitialised but for score forms, which start as the identity.
+std::shared_ptr<Mixer> make_mixer(const MixerOptions& options, const MixerShape& shape);
+
+// One of each kind with its defaults, and every meaningful combination of their options: what "for every mixer" means.
+std::vector<MixerOptions> every_mixer();
+
+}  // namespace metaformer

@@ -1,0 +1,66 @@
+// Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p.
+
+#include <cmath>
+
+#include "attention/heads.h"
+#include "attention/mixers.h"
+#include "attention/score_attention.h"
+
+namespace metaformer {
+
+namespace {
+
+class Quadratic : public Mixer {
+ public:
+  Quadratic(const QuadraticOptions& options, const MixerShape& shape)
+      : options_(options),
+        shape_(shape),
+        projection_(register_module(
+            "projection", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))),
+        output_(register_module(
+            "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))) {
+    const auto k = shape.head_width();
+    form_ = full() ? register_parameter("full_form", torch::zeros({shape.heads, shape.width, shape.width}))
+                   : register_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state) override {
+    const auto p_bnck = project(x_bcd);
+    auto value_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
+    if (state != nullptr) value_bnek = state->extend(0, value_bnek, 2);
+    auto left = p_bnck, right = value_bnek;
+    if (full()) {
+      const auto seen_bed = state != nullptr ? state->extend(1, context_bed, 1) : context_bed;
+      left = x_bcd.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
+      right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
+    }
+    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
+    const double dropout = is_training() ? shape_.dropout : 0.0;
+    const auto q = per_head_product(left, form_);
+    const auto t_bnck = options_.backend == Backend::reference
+                            ? mix_by_scores(torch::matmul(q, right.transpose(2, 3).to(q.scalar_type())), value_bnek,
+                                            visibility, scale, dropout)
+                            : composed_attention(q, right.to(q.scalar_type()), value_bnek, visibility, scale, dropout);
+    return output_(merge_heads(t_bnck));
+  }
+
+  MixerTraits traits() const override { return {.can_cross = true}; }
+
+ private:
+  bool full() const { return options_.form == QuadraticForm::full; }
+  torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
+
+  QuadraticOptions options_;
+  MixerShape shape_;
+  torch::nn::Linear projection_, output_;
+  torch::Tensor form_;  // W_nkk or U_ndd
+};
+
+}  // namespace
+
+std::shared_ptr<Mixer> make(const QuadraticOptions& options, const MixerShape& shape) {
+  return std::make_shared<Quadratic>(options, shape);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,72 @@
+// Scaled dot product attention (Vaswani et al. 2017, equation 1), several heads.
+
+#include <cmath>
+
+#include "attention/heads.h"
+#include "attention/mixers.h"
+#include "attention/score_attention.h"
+
+namespace metaformer {
+
+namespace {
+
+class ScaledDotProduct : public Mixer {
+ public:
+  ScaledDotProduct(const ScaledDotProductOptions& options, const MixerShape& shape)
+      : options_(options),
+        shape_(shape),
+        query_key_value_(register_module(
+            "query_key_value", torch::nn::Linear(torch::nn::LinearOptions(shape.width, 3 * shape.width).bias(shape.bias)))),
+        output_(register_module(
+            "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))) {}
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                        MixerState* state) override {
+    auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed);
+    if (state != nullptr) {
+      k_bnek = state->extend(0, k_bnek, 2);
+      v_bnek = state->extend(1, v_bnek, 2);
+    }
+    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
+    const double dropout = is_training() ? shape_.dropout : 0.0;
+    const auto t_bnck =
+        options_.backend == Backend::reference
+            ? mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), v_bnek, visibility, scale, dropout)
+            : composed_attention(q_bnck, k_bnek, v_bnek, visibility, scale, dropout);
+    return output_(merge_heads(t_bnck));
+  }
+
+  MixerTraits traits() const override { return {.can_cross = true}; }
+
+ private:
+  std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
+    const auto d = shape_.width;
+    if (context_bed.is_same(x_bcd)) {
+      const auto parts = query_key_value_(x_bcd).split(d, 2);
+      return {split_heads(parts[0], shape_.heads), split_heads(parts[1], shape_.heads),
+              split_heads(parts[2], shape_.heads)};
+    }
+    const auto& weight = query_key_value_->weight;
+    const auto& bias = query_key_value_->bias;
+    const auto part = [&](const torch::Tensor& from, std::int64_t first, std::int64_t rows) {
+      return torch::linear(from, weight.narrow(0, first, rows),
+                           bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
+    };
+    const auto key_value = part(context_bed, d, 2 * d).split(d, 2);
+    return {split_heads(part(x_bcd, 0, d), shape_.heads), split_heads(key_value[0], shape_.heads),
+            split_heads(key_value[1], shape_.heads)};
+  }
+
+  ScaledDotProductOptions options_;
+  MixerShape shape_;
+  torch::nn::Linear query_key_value_;  // rows: queries, keys, values
+  torch::nn::Linear output_;
+};
+
+}  // namespace
+
+std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape) {
+  return std::make_shared<ScaledDotProduct>(options, shape);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,32 @@
+#pragma once
+// Who may see whom, with one meaning for all mixers.
+
+#include <torch/torch.h>
+
+namespace metaformer {
+
+// Query c sees key e when both have the same segment, that segment is not -1 (padding), and, if causal, the key does not
+// stand after the query. Tensors are integers on the device of the activations and are never read by the host. Undefined
+// segments: all one segment. Undefined positions: the keys stand in order and the queries are the last of them.
+struct Visibility {
+  bool causal = false;
+  torch::Tensor query_segment_bc, key_segment_be;    // both or neither
+  torch::Tensor query_position_bc, key_position_be;  // both or neither
+
+  bool has_segments() const { return query_segment_bc.defined(); }
+  bool has_positions() const { return query_position_bc.defined(); }
+
+  // Row and column order decide alone: no tensors are involved.
+  bool is_plain() const { return !has_segments() && !has_positions(); }
+};
+
+// True where query c sees key e: [b, c, e], or [1, c, e] for plain visibility. Undefined when everyone sees everyone.
+torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device);
+
+// The visibility of tokens that look at themselves, from one segment id per token (undefined: one segment).
+Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
+
+// [c, e]: how far key e stands after query c in row order, the queries being the last of the keys.
+torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
+
+}  // namespace metaformer

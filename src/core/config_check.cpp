@@ -1,0 +1,120 @@
+#include "core/config_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace metaformer {
+
+bool Range::contains(double value) const {
+  if (!std::isfinite(value)) return false;
+  return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+}
+
+std::string Range::str() const {
+  std::string text;
+  if (std::isfinite(low)) text += fmt::format("{} {}", low_open ? "above" : "at least", low);
+  if (std::isfinite(high)) text += fmt::format("{}{} {}", text.empty() ? "" : " and ", high_open ? "below" : "at most", high);
+  return text.empty() ? "finite" : text;
+}
+
+namespace {
+
+std::string place(const Provenance& provenance, const std::string& path) {
+  const auto found = provenance.find(path);
+  return found == provenance.end() ? "default" : found->second.str();
+}
+
+class RangeChecker {
+ public:
+  RangeChecker(std::string path, const Provenance& provenance) : path_(std::move(path)), provenance_(provenance) {}
+
+  template <class T>
+  void operator()(const char* name, T& value, const char*) {
+    if constexpr (is_variant<T>) {
+      std::visit([&](auto& options) { descend(name, options); }, value);
+    } else if constexpr (requires(RangeChecker& c) { visit(c, value); }) {
+      descend(name, value);
+    }
+  }
+  template <class T>
+  void operator()(const char* name, T& value, const Range& range, const char*) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      check(name, static_cast<double>(value), range);
+    } else {
+      for (const auto element : value) check(name, element, range);
+    }
+  }
+
+ private:
+  std::string full(const char* name) const { return path_.empty() ? name : path_ + "." + name; }
+
+  template <class T>
+  void descend(const char* name, T& section) {
+    RangeChecker inner(full(name), provenance_);
+    visit(inner, section);
+  }
+
+  void check(const char* name, double value, const Range& range) const {
+    if (range.contains(value)) return;
+    throw Error(ExitCode::usage, fmt::format("{}: {}: {} is out of range; must be {}", place(provenance_, full(name)),
+                                             full(name), value, range.str()));
+  }
+
+  std::string path_;
+  const Provenance& provenance_;
+};
+
+// Fails naming the place of whichever of the keys was set last by the user, preferring the first.
+[[noreturn]] void fail(const Provenance& provenance, const std::vector<std::string>& paths, const std::string& what) {
+  std::string where = "default";
+  for (const auto& path : paths) {
+    if (provenance.contains(path)) {
+      where = place(provenance, path);
+      break;
+    }
+  }
+  throw Error(ExitCode::usage, fmt::format("{}: {}: {}", where, paths.front(), what));
+}
+
+void check_metric(const MetricOptions& metric, const Provenance& provenance) {
+  const std::string score = "model.mixer.score", constraint = "model.mixer.constraint", backend = "model.mixer.backend";
+  const bool symmetric = metric.constraint == MetricConstraint::symmetric;
+  if (metric.score == MetricScore::distance && symmetric)
+    fail(provenance, {score, constraint},
+         "'distance' needs a metric that is never negative: set constraint to psd, diagonal or identity");
+  if (metric.score == MetricScore::as_published && !symmetric)
+    fail(provenance, {score, constraint}, "'as_published' is the formula for a packed metric: set constraint to symmetric");
+  if (metric.score == MetricScore::as_published && metric.backend == Backend::composed)
+    fail(provenance, {backend, score}, "'as_published' has the reference backend alone: set backend to auto or reference");
+}
+
+void check_model(const ModelConfig& model, const Provenance& provenance) {
+  if (model.width % model.heads != 0)
+    fail(provenance, {"model.heads", "model.width"},
+         fmt::format("{} heads do not divide model.width {}", model.heads, model.width));
+  if (std::llround(static_cast<double>(model.width) * model.feed_forward.ratio) < 1)
+    fail(provenance, {"model.feed_forward.ratio", "model.width"},
+         fmt::format("{} times model.width {} leaves no hidden unit", model.feed_forward.ratio, model.width));
+  if (const auto* metric = std::get_if<MetricOptions>(&model.mixer)) check_metric(*metric, provenance);
+}
+
+void check_train(const TrainConfig& train, const Provenance& provenance) {
+  if (train.schedule != ScheduleKind::constant && train.min_learning_rate > train.learning_rate)
+    fail(provenance, {"train.min_learning_rate", "train.learning_rate"},
+         fmt::format("{} is above train.learning_rate {}", train.min_learning_rate, train.learning_rate));
+}
+
+}  // namespace
+
+void check_config(const ExperimentConfig& config, const Provenance& provenance) {
+  auto copy = config;  // visiting takes a mutable struct
+  RangeChecker checker("", provenance);
+  visit(checker, copy);
+  check_model(config.model, provenance);
+  check_train(config.train, provenance);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,86 @@
+#pragma once
+// The vocabulary of config structs. A struct is plain data plus one `visit(field, struct)` that lists its fields:
+//
+//   template <class Visitor> void visit(Visitor& field, OptimizerConfig& c) {
+//     field("learning_rate", c.learning_rate, positive, "peak learning rate");
+//   }
+//
+// Decoding, dumping, range checks and help are visitors over that one list.
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace metaformer {
+
+// The numbers a field may hold.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;   // low itself is not allowed
+  bool high_open = false;
+  bool contains(double value) const;
+  std::string str() const;  // "at least 1", "above 0 and at most 1"
+};
+
+constexpr Range at_least(double low) { return {.low = low}; }
+constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
+constexpr Range from_to_below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+constexpr Range positive = {.low = 0, .low_open = true};
+
+// Specialised for every enumeration of the configs: its names in the order of its enumerators.
+template <class E>
+struct EnumNames;
+
+template <class E>
+std::vector<std::string> names_of() {
+  return {EnumNames<E>::values.begin(), EnumNames<E>::values.end()};
+}
+
+template <class E>
+std::string_view to_string(E value)
+  requires std::is_enum_v<E>
+{
+  return EnumNames<E>::values.at(static_cast<std::size_t>(value));
+}
+
+// A variant of option structs is written `{kind: NAME, ...options of NAME}`; each alternative has `kind` and `summary`.
+template <class V>
+std::vector<std::string> kinds_of() {
+  return []<class... Options>(std::type_identity<std::variant<Options...>>) {
+    return std::vector<std::string>{std::string(Options::kind)...};
+  }(std::type_identity<V>{});
+}
+
+template <class V>
+std::string_view kind_of(const V& options) {
+  return std::visit([](const auto& alternative) { return std::decay_t<decltype(alternative)>::kind; }, options);
+}
+
+// Default-constructed options of the named kind; nothing when the name is unknown.
+template <class V>
+std::optional<V> make_kind(std::string_view name) {
+  std::optional<V> made;
+  [&]<class... Options>(std::type_identity<std::variant<Options...>>) {
+    ((name == Options::kind ? void(made = Options{}) : void()), ...);
+  }(std::type_identity<V>{});
+  return made;
+}
+
+template <class T>
+inline constexpr bool is_variant = false;
+template <class... T>
+inline constexpr bool is_variant<std::variant<T...>> = true;
+
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+}  // namespace metaformer

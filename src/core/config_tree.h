@@ -1,0 +1,47 @@
+#pragma once
+// YAML as a tree of plain values that remember where they were written, so that every complaint can say so.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace metaformer {
+
+// Where a value came from: a file with line and column (1-based), or a command-line argument (line 0).
+struct Location {
+  std::string source = "default";
+  int line = 0;
+  int column = 0;
+  std::string str() const;  // "configs/a.yaml:4:3" or "--set train.steps=0"
+};
+
+struct ConfigKey {
+  std::string name;
+  Location location;
+};
+
+struct ConfigNode {
+  enum class Kind { null, scalar, sequence, map };
+  Kind kind = Kind::null;
+  std::string scalar;
+  std::vector<ConfigNode> items;                            // of a sequence
+  std::vector<std::pair<ConfigKey, ConfigNode>> entries;    // of a map, in the order written, no name twice
+  Location location;
+
+  const ConfigNode* find(std::string_view name) const;  // in a map; nullptr when absent
+  std::string describe() const;                         // "'text'", "a list", "a section", "null"
+};
+
+// Parses one YAML document. Errors (exit code 2) name `source`, line and column: bad syntax, a key twice, more than one
+// document, nesting deeper than 32, more than 10,000 values (aliases expanded). An empty document is an empty map.
+ConfigNode parse_yaml(const std::string& text, const std::string& source);
+
+// Reads and parses a file of at most 1 MiB whose top level is a map. Errors: exit code 2.
+ConfigNode read_yaml_file(const std::filesystem::path& path);
+
+// One layer out of "a.b.c=value" arguments; the value is YAML. Errors: exit code 2.
+ConfigNode tree_from_overrides(const std::vector<std::string>& overrides);
+
+}  // namespace metaformer

@@ -1,0 +1,38 @@
+#pragma once
+// The one error type of the program. It carries the exit code of the process and is caught once, in cli/main.cpp.
+
+#include <stdexcept>
+#include <string>
+
+namespace metaformer {
+
+// Part of the command line's contract; listed in README.md.
+enum class ExitCode : int {
+  ok = 0,
+  failure = 1,        // anything else: disk full, no valid checkpoint
+  usage = 2,          // command line, config, run directory
+  data = 3,           // corpus missing, empty, invalid
+  diverged = 4,       // loss, gradients or parameters are not finite
+  out_of_memory = 5,  // host or device
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ExitCode code() const noexcept { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// Training was interrupted by a signal after its state was saved; the process exits with 128 + signal.
+class Interrupted : public std::runtime_error {
+ public:
+  explicit Interrupted(int signal) : std::runtime_error("interrupted"), signal_(signal) {}
+  int signal() const noexcept { return signal_; }
+
+ private:
+  int signal_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,90 @@
+#include "core/log.h"
+
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "core/error.h"
+
+namespace metaformer::log {
+
+namespace {
+
+bool use_colour() { return stderr_is_terminal() && std::getenv("NO_COLOR") == nullptr; }
+
+// stderr, with one transient line at the bottom that messages push away.
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void show_progress(std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(line.size()), line.data());
+    std::fflush(stderr);
+    progress_shown_ = true;
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (std::exchange(progress_shown_, false)) std::fputs("\r\033[K", stderr);
+    const auto level = message.level;
+    const char* word = level >= spdlog::level::err ? "error: " : level == spdlog::level::warn ? "warning: " : "";
+    const char* colour = level >= spdlog::level::err ? "\033[31m" : "\033[33m";
+    if (*word && use_colour()) {
+      std::fprintf(stderr, "%s%s\033[0m", colour, word);
+    } else {
+      std::fputs(word, stderr);
+    }
+    std::fwrite(message.payload.data(), 1, message.payload.size(), stderr);
+    std::fputc('\n', stderr);
+  }
+  void flush_() override { std::fflush(stderr); }
+
+ private:
+  bool progress_shown_ = false;
+};
+
+TerminalSink& terminal() {
+  static const auto sink = std::make_shared<TerminalSink>();
+  return *sink;
+}
+
+spdlog::logger& logger() {
+  static spdlog::logger instance("metaformer", spdlog::sink_ptr(&terminal(), [](auto*) {}));
+  return instance;
+}
+
+}  // namespace
+
+bool stderr_is_terminal() {
+  static const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  return terminal;
+}
+
+void write_info(const std::string& message) { logger().log(spdlog::level::info, message); }
+void write_warning(const std::string& message) { logger().log(spdlog::level::warn, message); }
+void write_error(const std::string& message) { logger().log(spdlog::level::err, message); }
+
+void progress(std::string_view line) {
+  if (stderr_is_terminal() && terminal().should_log(spdlog::level::info)) terminal().show_progress(line);
+}
+
+void add_file(const std::filesystem::path& path) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string(), false);
+    sink->set_pattern("%Y-%m-%d %H:%M:%S %l: %v");
+    logger().sinks().push_back(std::move(sink));
+    logger().flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error(ExitCode::failure, error.what());
+  }
+}
+
+void set_quiet(bool quiet) { terminal().set_level(quiet ? spdlog::level::warn : spdlog::level::info); }
+
+}  // namespace metaformer::log

@@ -1,0 +1,57 @@
+#include "data/character_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/utf8.h"
+
+namespace metaformer {
+
+CharacterTokenizer CharacterTokenizer::from_text(std::string_view text) {
+  std::set<std::uint32_t> points;
+  for_each_code_point(text, [&](std::uint32_t point) { points.insert(point); });
+  std::vector<std::string> characters;
+  for (const auto point : points) characters.push_back(to_utf8(point));
+  return {std::move(characters), "text"};
+}
+
+CharacterTokenizer::CharacterTokenizer(std::vector<std::string> characters, const std::string& source)
+    : characters_(std::move(characters)) {
+  for (const auto& character : characters_) {
+    std::vector<std::uint32_t> points;
+    for_each_code_point(character, [&](std::uint32_t point) { points.push_back(point); });
+    const bool fresh = points.size() == 1 && ids_.try_emplace(points[0], static_cast<std::int32_t>(ids_.size())).second;
+    if (!fresh)
+      throw Error(ExitCode::data, fmt::format("{}: {} is not one new character", source, in_quotes(character)));
+  }
+}
+
+std::vector<std::int32_t> CharacterTokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids;
+  ids.reserve(text.size());
+  for_each_code_point(text, [&](std::uint32_t point) {
+    const auto found = ids_.find(point);
+    if (found == ids_.end())
+      throw Error(ExitCode::data, fmt::format("the character {} (U+{:04X}) is not among the {} this model knows",
+                                              in_quotes(to_utf8(point)), point, characters_.size()));
+    ids.push_back(found->second);
+  });
+  return ids;
+}
+
+std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const auto id : ids) text += characters_.at(static_cast<std::size_t>(id));
+  return text;
+}
+
+nlohmann::ordered_json CharacterTokenizer::to_json() const {
+  return {{"kind", CharacterTokenizerOptions::kind}, {"characters", characters_}};
+}
+
+}  // namespace metaformer

@@ -1,0 +1,94 @@
+#include "data/text_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/utf8.h"
+
+namespace metaformer {
+
+namespace {
+
+// Byte offset of the n-th character.
+std::size_t byte_offset(std::string_view text, std::int64_t character) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool starts = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (starts && character-- == 0) return i;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
+                         std::unique_ptr<Tokenizer> tokenizer)
+    : context_(context), tokenizer_(std::move(tokenizer)) {
+  const bool any_bytes = std::holds_alternative<ByteTokenizerOptions>(config.tokenizer);
+  if (!any_bytes) require_utf8(corpus.text, corpus.path.string());
+  if (!tokenizer_) tokenizer_ = make_tokenizer(config.tokenizer, corpus.text);
+  const std::string_view text = corpus.text;
+  const auto all = count_characters(text);
+  const auto train = static_cast<std::int64_t>(static_cast<double>(all) * (1 - config.validation_fraction));
+  const auto cut = byte_offset(text, train);
+  characters_ = {train, all - train};
+  tokens_ = {tokenizer_->encode(text.substr(0, cut)), tokenizer_->encode(text.substr(cut))};
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto count = static_cast<std::int64_t>(tokens(split).size());
+    if (count < context + 1)
+      throw Error(ExitCode::data, fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
+                                              corpus.path.string(), to_string(split), count, context, context + 1));
+  }
+}
+
+const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
+  if (split == Split::test) throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
+  return tokens_[static_cast<std::size_t>(split)];
+}
+
+std::int64_t TextDataset::characters(Split split) const {
+  return split == Split::test ? 0 : characters_[static_cast<std::size_t>(split)];
+}
+
+TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                                      std::int64_t first, std::int64_t rows) const {
+  const Rng rng(seed, purpose, static_cast<std::uint64_t>(step));
+  const auto places = tokens(split).size() - static_cast<std::size_t>(context_);
+  std::vector<std::int64_t> starts(static_cast<std::size_t>(rows));
+  for (std::int64_t row = 0; row < rows; ++row)
+    starts[static_cast<std::size_t>(row)] =
+        static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(first + row), places));
+  return windows(split, starts);
+}
+
+std::int64_t TextDataset::consecutive_window_count(Split split) const {
+  const auto targets = static_cast<std::int64_t>(tokens(split).size()) - 1;
+  return (targets + context_ - 1) / context_;
+}
+
+TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const {
+  const auto last = std::min(first + rows, consecutive_window_count(split));
+  std::vector<std::int64_t> starts;
+  for (auto window = first; window < last; ++window) starts.push_back(window * context_);
+  return windows(split, starts);
+}
+
+TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& starts) const {
+  const auto& source = tokens(split);
+  const auto size = static_cast<std::int64_t>(source.size());
+  TokenRows batch{.rows = static_cast<std::int64_t>(starts.size()), .length = context_, .ids = {}, .targets = {}};
+  batch.ids.reserve(starts.size() * static_cast<std::size_t>(context_));
+  batch.targets.reserve(batch.ids.capacity());
+  for (const auto start : starts) {
+    for (auto at = start; at < start + context_; ++at) {
+      const bool inside = at + 1 < size;
+      batch.ids.push_back(inside ? source[static_cast<std::size_t>(at)] : 0);
+      batch.targets.push_back(inside ? source[static_cast<std::size_t>(at + 1)] : -1);
+      batch.target_count += inside;
+    }
+  }
+  return batch;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,39 @@
+#pragma once
+// Text to token ids and back. Ids are 0 ... vocabulary_size() - 1.
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/experiment_config.h"
+
+namespace metaformer {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual std::int64_t vocabulary_size() const = 0;
+
+  // Errors (exit code 3) name the first byte offset that is not valid UTF-8 or the character that is not in the
+  // vocabulary.
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  // The inverse: decode(encode(text)) == text. Ids must be valid.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+
+  // What tokenizer.json holds; `load_tokenizer` reads it.
+  virtual nlohmann::ordered_json to_json() const = 0;
+};
+
+// Builds the tokenizer that `options` describe, from `text` where it depends on it. Errors: exit code 3.
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text);
+
+// Reads tokenizer.json; `source` names it in errors (exit code 3).
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source);
+
+}  // namespace metaformer

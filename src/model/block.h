@@ -1,0 +1,32 @@
+#pragma once
+// A block: two residual branches, mixer and feed-forward, each with its norm.
+
+#include <memory>
+
+#include "attention/mixer.h"
+#include "model/feed_forward.h"
+#include "model/layer_norm.h"
+
+namespace metaformer {
+
+class BlockImpl : public torch::nn::Module {
+ public:
+  explicit BlockImpl(const ModelConfig& config);
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state);
+
+ private:
+  // pre: x + branch(norm(x)); post: norm(x + branch(x)).
+  template <class Branch>
+  torch::Tensor residual(const torch::Tensor& x_bcd, LayerNorm& norm, Branch branch);
+
+  NormPosition norm_position_;
+  double dropout_;
+  LayerNorm mixer_norm_;
+  std::shared_ptr<Mixer> mixer_;
+  LayerNorm feed_forward_norm_;
+  FeedForward feed_forward_;
+};
+TORCH_MODULE(Block);
+
+}  // namespace metaformer

@@ -1,0 +1,21 @@
+#pragma once
+// The position-wise branch of a block: down(activation(up(x))) (Vaswani et al. 2017, equation 2).
+
+#include <torch/torch.h>
+
+#include "core/experiment_config.h"
+
+namespace metaformer {
+
+class FeedForwardImpl : public torch::nn::Module {
+ public:
+  explicit FeedForwardImpl(const ModelConfig& config);
+  torch::Tensor forward(const torch::Tensor& x_bcd);
+
+ private:
+  Activation activation_;
+  torch::nn::Linear up_, down_;
+};
+TORCH_MODULE(FeedForward);
+
+}  // namespace metaformer

@@ -1,0 +1,22 @@
+#pragma once
+// Layer normalisation (Ba, Kiros, Hinton 2016) over the last dimension, with or without bias.
+
+#include <torch/torch.h>
+
+namespace metaformer {
+
+class LayerNormImpl : public torch::nn::Module {
+ public:
+  LayerNormImpl(std::int64_t width, bool bias) : width_(width) {
+    weight_ = register_parameter("weight", torch::ones(width));
+    if (bias) bias_ = register_parameter("bias", torch::zeros(width));
+  }
+  torch::Tensor forward(const torch::Tensor& x_bcd) { return torch::layer_norm(x_bcd, {width_}, weight_, bias_); }
+
+ private:
+  std::int64_t width_;
+  torch::Tensor weight_, bias_;
+};
+TORCH_MODULE(LayerNorm);
+
+}  // namespace metaformer

@@ -1,0 +1,45 @@
+#include "model/parameter_buffer.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+namespace {
+
+// Views start on cache lines. The elements between them stay zero.
+constexpr std::int64_t alignment = 16;
+
+std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
+  for (const auto& parameter : model.named_parameters())
+    views_.push_back({.name = parameter.key(), .parameter = parameter.value(), .count = parameter.value().numel()});
+  const auto first_vector = std::stable_partition(views_.begin(), views_.end(),
+                                                  [](const View& view) { return view.parameter.dim() >= 2; });
+  std::int64_t total = 0;
+  for (auto view = views_.begin(); view != views_.end(); ++view) {
+    if (view == first_vector) decayed_ = total;
+    view->offset = total;
+    total += aligned(view->count);
+  }
+  if (first_vector == views_.end()) decayed_ = total;
+
+  const torch::NoGradGuard no_grad;
+  const auto options = views_.empty() ? torch::TensorOptions() : views_.front().parameter.options().requires_grad(false);
+  values_ = torch::zeros({total}, options);
+  gradients_ = torch::zeros({total}, options);
+  for (auto& view : views_) {
+    auto place = part(values_, view);
+    place.copy_(view.parameter);
+    view.parameter.set_data(place);
+    view.parameter.mutable_grad() = part(gradients_, view);
+  }
+}
+
+torch::Tensor ParameterBuffer::part(const torch::Tensor& buffer, const View& view) {
+  return buffer.narrow(0, view.offset, view.count).view(view.parameter.sizes());
+}
+
+}  // namespace metaformer

@@ -1,0 +1,39 @@
+#pragma once
+// All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions between
+// processes and hand-written steps work on whole buffers; names lead back to the single tensors.
+
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+namespace metaformer {
+
+class ParameterBuffer {
+ public:
+  struct View {
+    std::string name;
+    torch::Tensor parameter;  // aliases values(); its grad aliases gradients()
+    std::int64_t offset = 0;  // in elements
+    std::int64_t count = 0;
+  };
+
+  // Moves the parameters of `model` (all of one type, on one device) into the buffer. Matrices come first: weight decay
+  // applies to them. Afterwards the model must not be moved to another device or type.
+  explicit ParameterBuffer(torch::nn::Module& model);
+
+  torch::Tensor& values() { return values_; }
+  torch::Tensor& gradients() { return gradients_; }
+  std::int64_t decayed() const { return decayed_; }  // elements [0, decayed) are matrices
+  const std::vector<View>& views() const { return views_; }
+
+  // The part of another buffer of the same layout (an optimiser's moment) that belongs to a view, in its shape.
+  static torch::Tensor part(const torch::Tensor& buffer, const View& view);
+
+ private:
+  torch::Tensor values_, gradients_;
+  std::vector<View> views_;
+  std::int64_t decayed_ = 0;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,42 @@
+#pragma once
+// The interface between tasks and networks.
+
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "attention/mixer.h"
+#include "core/experiment_config.h"
+#include "model/batch.h"
+
+namespace metaformer {
+
+// What a model remembers of a sequence while it is generated.
+struct ModelState {
+  ModelState(std::int64_t layers, std::int64_t capacity)
+      : capacity(capacity), mixers(static_cast<std::size_t>(layers), MixerState(capacity)) {}
+  std::int64_t length = 0;  // tokens seen
+  std::int64_t capacity;
+  std::vector<MixerState> mixers;
+};
+
+class SequenceModel : public torch::nn::Module {
+ public:
+  // Logits [b, c, v]. With a state, ids are the tokens that follow those already seen; the state is advanced.
+  virtual torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) = 0;
+
+  virtual const ModelConfig& config() const = 0;
+};
+
+struct ParameterCounts {
+  std::int64_t all = 0;
+  std::int64_t mixers = 0;
+};
+ParameterCounts count_parameters(const torch::nn::Module& model);
+
+// GPT-2's initialisation: normal(0, 0.02), output projections of branches divided by sqrt(2 layers), biases 0, norms 1.
+// Score forms keep the identity they start as. Every parameter has a random stream of its own, a function of (seed,
+// name), so that models which differ in their mixer share everything else.
+void initialise(torch::nn::Module& model, std::int64_t layers, std::uint64_t seed);
+
+}  // namespace metaformer

@@ -1,0 +1,2 @@
+// Compiles the precompiled torch header that every other torch target reuses.
+#include <torch/torch.h>
