@@ -1,0 +1,96 @@
+#include "cli/command_line.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdio>
+#include <new>
+
+#include "core/build_info.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/signals.h"
+#include "train/device.h"
+
+namespace metaformer {
+
+namespace {
+
+int report(ExitCode code, const std::string& message) {
+  log::write_error(message);
+  return static_cast<int>(code);
+}
+
+// LibTorch's own errors; the CPU allocator reports exhaustion as a plain one.
+int report_torch_error(const c10::Error& error) {
+  const std::string message = error.what_without_backtrace();
+  const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                      message.find("can't allocate memory") != std::string::npos;
+  if (!memory) return report(ExitCode::failure, message.substr(0, message.find('\n')));
+  return report(ExitCode::out_of_memory, "out of memory: " + message.substr(0, message.find('\n')) +
+                                             "; lower train.batch_size (and raise train.accumulate), model.context or "
+                                             "model.width");
+}
+
+void set_up(CLI::App& app) {
+  app.name("metaformer");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
+  app.set_help_all_flag("--help-all", "help for every subcommand");
+  app.footer(
+      "Examples:\n"
+      "  metaformer train --config shakespeare_metric.yaml\n"
+      "  metaformer train --config shakespeare_metric.yaml --set model.mixer.kind=quadratic --out runs/quadratic\n"
+      "  metaformer evaluate --run runs/latest --json\n"
+      "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
+      "  metaformer config explain model.mixer\n"
+      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory, 128+n stopped by signal n");
+  add_train_command(app);
+  add_evaluate_command(app);
+  add_sample_command(app);
+  add_config_command(app);
+  add_data_command(app);
+  add_info_command(app);
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  keep_freed_memory();
+  catch_stop_signals();
+  CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
+  set_up(app);
+  try {
+    app.parse(argc, argv);
+    return static_cast<int>(ExitCode::ok);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
+    return report(ExitCode::usage, std::string(error.what()) + " (see metaformer --help)");
+  } catch (const Error& error) {
+    return report(error.code(), error.what());
+  } catch (const Interrupted& interrupted) {
+    return 128 + interrupted.signal();
+  } catch (const c10::Error& error) {
+    return report_torch_error(error);
+  } catch (const std::bad_alloc&) {
+    return report(ExitCode::out_of_memory, "out of memory");
+  } catch (const std::exception& error) {
+    return report(ExitCode::failure, error.what());
+  }
+}
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void RunChoice::add_to(CLI::App& command) {
+  command.add_option("--run", run, "run folder")->capture_default_str();
+  command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
+  command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+}
+
+}  // namespace metaformer

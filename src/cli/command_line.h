@@ -1,0 +1,36 @@
+#pragma once
+// The command line: one function per subcommand adds its options and says what to run.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace metaformer {
+
+// Parses, runs, and turns every error into one line on stderr and an exit code (README.md lists them).
+int run_command_line(int argc, char** argv);
+
+void add_train_command(CLI::App& app);
+void add_evaluate_command(CLI::App& app);
+void add_sample_command(CLI::App& app);
+void add_config_command(CLI::App& app);
+void add_data_command(CLI::App& app);
+void add_info_command(CLI::App& app);
+
+// A result for programs: one line of JSON on stdout.
+void print_json(const nlohmann::ordered_json& json);
+
+// Text to stdout; throws Error when nobody can receive it (a full disk).
+void print(const std::string& text);
+
+// Options that several subcommands share.
+struct RunChoice {
+  std::string run = "runs/latest";
+  std::string checkpoint = "best";
+  std::string device = "auto";
+  void add_to(CLI::App& command);
+};
+
+}  // namespace metaformer

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include "cli/command_line.h"
+#include "core/config_loader.h"
+#include "core/config_writer.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace metaformer {
+
+namespace {
+
+struct ConfigArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool json = false;
+  std::string key;
+};
+
+Experiment load(const ConfigArguments& arguments) {
+  return arguments.config.empty() ? default_experiment(arguments.overrides)
+                                  : load_experiment(arguments.config, arguments.overrides);
+}
+
+void run_dump(const ConfigArguments& arguments) {
+  const auto experiment = load(arguments);
+  if (arguments.json) return print_json(config_to_json(experiment.config));
+  print(config_to_yaml(experiment.config));
+}
+
+void run_check(const ConfigArguments& arguments) {
+  const auto experiment = load(arguments);
+  if (arguments.json) return print_json({{"valid", true}, {"name", experiment.name}});
+  print(fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
+}
+
+bool is_asked_for(const FieldHelp& field, const std::string& key) {
+  return key.empty() || field.path == key || field.path.starts_with(key + ".");
+}
+
+void run_explain(const ConfigArguments& arguments) {
+  std::vector<FieldHelp> fields;
+  std::vector<std::string> names;
+  for (auto& field : explain_config()) {
+    names.push_back(field.path);
+    names.push_back(field.path.substr(0, field.path.rfind('.')));
+    if (is_asked_for(field, arguments.key)) fields.push_back(std::move(field));
+  }
+  if (fields.empty())
+    throw Error(ExitCode::usage, fmt::format("config explain: no key {}{}", in_quotes(arguments.key),
+                                             did_you_mean(arguments.key, names)));
+  if (arguments.json) {
+    auto list = nlohmann::ordered_json::array();
+    for (const auto& field : fields)
+      list.push_back({{"key", field.path}, {"applies", field.applies}, {"expected", field.expected},
+                      {"default", field.fallback}, {"meaning", field.meaning}});
+    return print_json(list);
+  }
+  for (const auto& field : fields)
+    print(fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
+                      field.applies.empty() ? "" : fmt::format("  (with {})", field.applies), field.meaning, field.expected,
+                      field.fallback));
+}
+
+void add_config_options(CLI::App& command, ConfigArguments& arguments) {
+  command.add_option("--config,config", arguments.config, "config file or name; default: the built-in defaults");
+  command.add_option("--set", arguments.overrides, "section.key=value; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_flag("--json", arguments.json, "JSON on stdout");
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app) {
+  auto& config = *app.add_subcommand("config", "show, check and explain configs");
+  config.require_subcommand(1);
+  auto arguments = std::make_shared<ConfigArguments>();
+
+  auto& dump = *config.add_subcommand("dump", "the resolved config: every key with its value");
+  add_config_options(dump, *arguments);
+  dump.callback([arguments] { run_dump(*arguments); });
+
+  auto& check = *config.add_subcommand("check", "exit 0 when the config is valid, else 2 and one line that says why not");
+  add_config_options(check, *arguments);
+  check.callback([arguments] { run_check(*arguments); });
+
+  auto& explain = *config.add_subcommand("explain", "every key, or those under one, with range, default and meaning");
+  explain.add_option("key", arguments->key, "for example train, or model.mixer.constraint");
+  explain.add_flag("--json", arguments->json, "JSON on stdout");
+  explain.callback([arguments] { run_explain(*arguments); });
+
+  config.footer(
+      "Examples:\n"
+      "  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100\n"
+      "  metaformer config check my.yaml\n"
+      "  metaformer config explain model.mixer");
+}
+
+}  // namespace metaformer

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "cli/command_line.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "data/corpus.h"
+
+namespace metaformer {
+
+namespace {
+
+struct DataArguments {
+  std::string name;
+  std::string folder;
+};
+
+void run_fetch(const DataArguments& arguments) {
+  const auto& corpus = find_public_corpus(arguments.name);
+  if (const auto found = locate_corpus(corpus); found && arguments.folder.empty()) {
+    log::info("{} is already there", corpus.name);
+    return print(found->string() + "\n");
+  }
+  const auto path = fetch_corpus(corpus, arguments.folder.empty() ? corpus_cache() : std::filesystem::path(arguments.folder));
+  print(path.string() + "\n");
+}
+
+void run_list() {
+  for (const auto& corpus : public_corpora()) {
+    const auto found = locate_corpus(corpus);
+    print(fmt::format("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes),
+                      found ? found->string() : "not fetched: " + corpus.url));
+  }
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& app) {
+  auto& data = *app.add_subcommand("data", "public corpora");
+  data.require_subcommand(1);
+  auto arguments = std::make_shared<DataArguments>();
+  auto& fetch = *data.add_subcommand("fetch", "download a corpus, check its digest, print its path");
+  fetch.add_option("name", arguments->name, "see data list")->required();
+  fetch.add_option("--to", arguments->folder, "folder; default the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
+  fetch.callback([arguments] { run_fetch(*arguments); });
+  data.add_subcommand("list", "the corpora known by name, and where they are")->callback([] { run_list(); });
+  data.footer(
+      "METAFORMER_DATA names a folder that already holds corpora; it is looked at first.\n"
+      "Examples:\n  metaformer data fetch tinyshakespeare\n  metaformer data fetch tinyshakespeare --to /mnt/corpora");
+}
+
+}  // namespace metaformer

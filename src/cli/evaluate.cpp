@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include "cli/command_line.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "train/evaluation.h"
+#include "train/run.h"
+
+namespace metaformer {
+
+namespace {
+
+struct EvaluateArguments {
+  RunChoice choice;
+  std::string split = "validation";
+  std::int64_t random_batches = 0;
+  bool json = false;
+  bool offline = false;
+};
+
+Split parse_split(const std::string& name) {
+  const auto names = names_of<Split>();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    throw Error(ExitCode::usage, fmt::format("--split {}: expected {}", name, join_alternatives(names)));
+  return static_cast<Split>(found - names.begin());
+}
+
+// Numbers on another text than the run's would be compared with its own by mistake.
+void warn_of_other_data(const LoadedRun& run, const Task& task) {
+  constexpr std::uintmax_t largest = 1 << 20;
+  std::error_code ignored;
+  const auto file = run.directory.environment_file();
+  if (!std::filesystem::exists(file, ignored)) return;
+  const auto environment = nlohmann::json::parse(read_file(file, largest, ExitCode::failure), nullptr, false);
+  const auto trained_on = environment.is_object() ? environment.value("data", nlohmann::json()) : nlohmann::json();
+  const auto now = task.data_description();
+  if (trained_on.is_object() && trained_on.value("sha256", "") != now.at("sha256").get<std::string>())
+    log::warning("{} is not the text this run was trained on: its SHA-256 differs", now.at("path").get<std::string>());
+}
+
+void run_evaluate(const EvaluateArguments& arguments) {
+  const auto split = parse_split(arguments.split);
+  auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
+  const auto& config = run.experiment.config;
+  const auto task = make_task(config, arguments.offline, std::move(run.tokenizer));
+  warn_of_other_data(run, *task);
+  const auto metrics =
+      arguments.random_batches > 0
+          ? estimate_split(*run.model, *task, split, arguments.random_batches, config.train.precision, run.device)
+          : evaluate_split(*run.model, *task, split, config.train.precision, run.device);
+  if (arguments.json) {
+    nlohmann::ordered_json result = {{"checkpoint", run.checkpoint.string()},
+                                     {"step", run.progress.step},
+                                     {"split", arguments.split}};
+    result.update(metrics);
+    return print_json(result);
+  }
+  print(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
+  for (const auto& [name, value] : metrics.items())
+    print(value.is_number_integer() ? fmt::format("  {:<20} {}\n", name, value.get<std::int64_t>())
+                                    : fmt::format("  {:<20} {:.5f}\n", name, value.get<double>()));
+}
+
+}  // namespace
+
+void add_evaluate_command(CLI::App& app) {
+  auto& command = *app.add_subcommand("evaluate", "metrics of a checkpoint on a split");
+  auto arguments = std::make_shared<EvaluateArguments>();
+  arguments->choice.add_to(command);
+  command.add_option("--split", arguments->split, "train, validation or test")->capture_default_str();
+  command.add_option("--random-batches", arguments->random_batches,
+                     "estimate on so many random batches (as nanoGPT) instead of the whole split")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer("Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json");
+  command.callback([arguments] { run_evaluate(*arguments); });
+}
+
+}  // namespace metaformer

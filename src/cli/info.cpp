@@ -1,0 +1,113 @@
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+#include <torch/version.h>
+
+#include "cli/command_line.h"
+#include "core/build_info.h"
+#include "core/config_loader.h"
+#include "core/config_tree.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "cuda/devices.h"
+#include "data/corpus.h"
+#include "data/digest.h"
+#include "data/download.h"
+#include "train/device.h"
+#include "train/safetensors.h"
+
+namespace metaformer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Each check makes two libraries work together in this very executable.
+struct LinkCheck {
+  const char* name;
+  bool (*works)();
+};
+
+bool autograd_works() {
+  auto x = torch::tensor({3.0}, torch::requires_grad());
+  (x * x).sum().backward();
+  return x.grad().item<double>() == 6.0;
+}
+
+bool bf16_products_work() {
+  const auto a = torch::ones({32, 32}, torch::kBFloat16);
+  return torch::equal(torch::mm(a, a).to(torch::kFloat), torch::full({32, 32}, 32.0));
+}
+
+bool yaml_works() { return parse_yaml("a: [1, 2]", "check").find("a")->items.size() == 2; }
+
+bool sha256_works() { return sha256("abc").starts_with("ba7816bf"); }
+
+bool safetensors_work() {
+  const auto tensor = torch::arange(6, torch::kFloat).view({2, 3});
+  return torch::equal(from_safetensors(to_safetensors({{"a", tensor}}), "check").at(0).second, tensor);
+}
+
+constexpr std::array checks = {LinkCheck{"autograd", autograd_works}, LinkCheck{"bf16 products", bf16_products_work},
+                               LinkCheck{"YAML", yaml_works}, LinkCheck{"SHA-256", sha256_works},
+                               LinkCheck{"safetensors", safetensors_work}};
+
+Json cuda_info() {
+  const auto devices = cuda::find_devices();
+  auto list = Json::array();
+  for (const auto& device : devices.list)
+    list.push_back({{"name", device.name},
+                    {"compute_capability", fmt::format("{}.{}", device.major, device.minor)},
+                    {"memory_bytes", device.memory},
+                    {"usable", device.runs_our_kernels}});
+  return {{"compiled", devices.compiled}, {"problem", devices.problem}, {"devices", list}};
+}
+
+Json collect() {
+  Json info = {{"version", build_info().version},
+               {"commit", build_info().commit},
+               {"build", build_info().build_type},
+               {"compiler", build_info().compiler},
+               {"torch", TORCH_VERSION},
+               {"curl", curl_version_text()},
+               {"cpu", device_description(torch::kCPU)},
+               {"cpu_capability", at::get_cpu_capability()},
+               {"threads", at::get_num_threads()},
+               {"mkl", at::hasMKL()},
+               {"onednn", at::hasMKLDNN()},
+               {"cuda", cuda_info()}};
+  for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());
+  info["corpus_cache"] = corpus_cache().string();
+  for (const auto& check : checks) info["checks"][check.name] = check.works();
+  return info;
+}
+
+void print_table(const Json& info) {
+  for (const auto& [name, value] : info.items()) {
+    if (value.is_object()) {
+      print(fmt::format("{}:\n", name));
+      for (const auto& [inner, detail] : value.items())
+        print(fmt::format("  {:<20} {}\n", inner, detail.is_string() ? detail.get<std::string>() : detail.dump()));
+    } else {
+      print(fmt::format("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+  }
+}
+
+void run_info(bool json) {
+  const auto info = collect();
+  json ? print_json(info) : print_table(info);
+  for (const auto& [name, works] : info.at("checks").items())
+    if (!works.get<bool>()) throw Error(ExitCode::failure, fmt::format("the check of {} failed", name));
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app) {
+  auto& command = *app.add_subcommand("info", "versions, devices, and whether the linked libraries work");
+  auto json = std::make_shared<bool>(false);
+  command.add_flag("--json", *json, "one line of JSON on stdout");
+  command.callback([json] { run_info(*json); });
+}
+
+}  // namespace metaformer

@@ -1,0 +1,56 @@
+#include "cli/command_line.h"
+#include "core/log.h"
+#include "train/run.h"
+
+namespace metaformer {
+
+namespace {
+
+struct TrainArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  TrainRequest request;
+  bool json = false;
+  bool quiet = false;
+};
+
+void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
+  log::set_quiet(arguments.quiet);
+  arguments.request.experiment = load_experiment(arguments.config, arguments.overrides);
+  arguments.request.command_line = command_line;
+  const auto summary = train(arguments.request);
+  if (arguments.json) print_json(summary);
+}
+
+std::vector<std::string> process_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto& command = *app.add_subcommand("train", "train a model from a config");
+  auto arguments = std::make_shared<TrainArguments>();
+  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")->required();
+  command.add_option("--set", arguments->overrides, "section.key=value: overrides the config; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--out", arguments->request.out, "run folder to make; default runs/<config>-<time>");
+  command.add_flag("--resume", arguments->request.resume, "go on with the run in --out from its newest checkpoint");
+  command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_flag("--offline", arguments->request.offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
+  command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");
+  command.footer(
+      "Examples:\n"
+      "  metaformer train --config shakespeare_metric.yaml\n"
+      "  metaformer train --config shakespeare_metric.yaml --set train.steps=200 --set train.seed=1 --out runs/short\n"
+      "  metaformer train --config my.yaml --out runs/long --resume");
+  command.callback([arguments] { run_train(*arguments, process_arguments()); });
+}
+
+}  // namespace metaformer

@@ -1,0 +1,195 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "data/digest.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int format_version = 1;
+constexpr std::uintmax_t largest_meta = 1 << 20;
+constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
+constexpr const char* model_file = "model.safetensors";
+constexpr const char* state_file = "state.safetensors";
+constexpr const char* tokenizer_file = "tokenizer.json";
+
+std::string step_name(std::int64_t step) { return fmt::format("step-{}", step); }
+
+Json to_json(const Progress& progress) {
+  Json json = {{"format_version", format_version}, {"step", progress.step}};
+  json["best"] = progress.best ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}} : Json(nullptr);
+  json["loss_sum"] = progress.loss_sum;
+  json["loss_count"] = progress.loss_count;
+  json["train_seconds"] = progress.train_seconds;
+  json["validation"] = progress.validation;
+  return json;
+}
+
+Progress progress_from_json(const Json& json) {
+  Progress progress{.step = json.at("step").get<std::int64_t>(),
+                    .best = std::nullopt,
+                    .loss_sum = json.at("loss_sum").get<double>(),
+                    .loss_count = json.at("loss_count").get<std::int64_t>(),
+                    .train_seconds = json.at("train_seconds").get<double>(),
+                    .validation = json.at("validation")};
+  if (const auto& best = json.at("best"); !best.is_null())
+    progress.best = BestSoFar{best.at("step").get<std::int64_t>(), best.at("loss").get<double>()};
+  return progress;
+}
+
+void write_files(const fs::path& folder, const std::vector<std::pair<std::string, std::string>>& files, Json meta) {
+  fs::create_directories(folder);
+  for (const auto& [name, bytes] : files) {
+    write_file_synced(folder / name, bytes);
+    meta["files"][name] = sha256(bytes);
+  }
+  write_file_synced(folder / "meta.json", meta.dump(2) + "\n");
+  sync_folder(folder);
+}
+
+// Steps with a folder, newest first.
+std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
+  std::vector<std::int64_t> steps;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    const auto name = entry.path().filename().string();
+    std::int64_t step = 0;
+    const char* digits = name.c_str() + std::min<std::size_t>(name.size(), 5);
+    const auto [end, error] = std::from_chars(digits, name.c_str() + name.size(), step);
+    if (name == step_name(step) && error == std::errc() && *end == '\0' && !entry.is_symlink()) steps.push_back(step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+void remove_old(const fs::path& checkpoints, std::int64_t keep) {
+  std::error_code ignored;
+  const auto last = fs::read_symlink(checkpoints / "last", ignored), best = fs::read_symlink(checkpoints / "best", ignored);
+  std::int64_t kept = 0;
+  for (const auto step : saved_steps(checkpoints)) {
+    const fs::path name = step_name(step);
+    if (kept++ < keep || name == last || name == best) continue;
+    fs::remove_all(checkpoints / name, ignored);
+  }
+  // What an interrupted save left behind.
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored))
+    if (entry.path().filename().string().ends_with(".tmp")) fs::remove_all(entry.path(), ignored);
+}
+
+class Loader {
+ public:
+  explicit Loader(fs::path folder) : folder_(std::move(folder)) {}
+
+  Checkpoint load(WithOptimizer with_optimizer) {
+    read_meta();
+    Checkpoint checkpoint{.folder = folder_, .progress = read_progress(), .model = {}, .optimizer = {}, .tokenizer = {}};
+    checkpoint.model = from_safetensors(read_checked(model_file), path(model_file));
+    checkpoint.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
+    if (with_optimizer == WithOptimizer::yes)
+      checkpoint.optimizer = from_safetensors(read_checked(state_file), path(state_file));
+    return checkpoint;
+  }
+
+ private:
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  void read_meta() {
+    const auto text = read_file(folder_ / "meta.json", largest_meta, ExitCode::failure);
+    meta_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!meta_.is_object()) throw Error(ExitCode::failure, path("meta.json") + ": damaged: not a JSON object");
+    const auto version = meta_.value("format_version", Json());
+    if (!version.is_number_integer()) throw Error(ExitCode::failure, path("meta.json") + ": damaged: no format_version");
+    if (version.get<std::int64_t>() > format_version)
+      throw Error(ExitCode::failure, fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})",
+                                                 path("meta.json"), version.get<std::int64_t>(), format_version));
+  }
+
+  Progress read_progress() const {
+    try {
+      return progress_from_json(meta_);
+    } catch (const Json::exception& error) {
+      throw Error(ExitCode::failure, fmt::format("{}: damaged: {}", path("meta.json"), error.what()));
+    }
+  }
+
+  std::string read_checked(const char* name) const {
+    auto bytes = read_file(folder_ / name, largest_tensors, ExitCode::failure);
+    const auto files = meta_.value("files", Json());
+    const bool listed = files.is_object() && files.contains(name) && files.at(name).is_string();
+    if (!listed || files.at(name).get<std::string>() != sha256(bytes))
+      throw Error(ExitCode::failure, path(name) + ": damaged: its SHA-256 is not the one in meta.json");
+    return bytes;
+  }
+
+  fs::path folder_;
+  Json meta_;
+};
+
+}  // namespace
+
+void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
+                     const NamedTensors& optimizer, const Tokenizer& tokenizer, std::int64_t keep) {
+  const auto name = step_name(progress.step);
+  const auto folder = run.checkpoints() / name;
+  if (!fs::exists(folder)) {
+    const auto temporary = run.checkpoints() / fmt::format(".{}.{}.tmp", name, ::getpid());
+    try {
+      write_files(temporary,
+                  {{model_file, to_safetensors(model)},
+                   {state_file, to_safetensors(optimizer)},
+                   {tokenizer_file, tokenizer.to_json().dump(1) + "\n"}},
+                  to_json(progress));
+      fs::rename(temporary, folder);
+    } catch (const std::exception& error) {
+      std::error_code ignored;
+      fs::remove_all(temporary, ignored);
+      throw Error(ExitCode::failure, fmt::format("checkpoint {} could not be saved: {}; earlier checkpoints are intact",
+                                                 folder.string(), error.what()));
+    }
+    sync_folder(run.checkpoints());
+  }
+  replace_symlink(name, run.checkpoints() / "last");
+  if (progress.best && progress.best->step == progress.step) replace_symlink(name, run.checkpoints() / "best");
+  remove_old(run.checkpoints(), keep);
+}
+
+Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
+  auto folder = run.checkpoints() / name;
+  if (!fs::is_directory(folder) && name.find('/') != std::string::npos) folder = name;
+  if (!fs::is_directory(folder)) {
+    std::vector<std::string> names;
+    for (const auto step : saved_steps(run.checkpoints())) names.push_back(step_name(step));
+    throw Error(ExitCode::usage, fmt::format("--checkpoint {}: {} has no such checkpoint; it has {}", name,
+                                             run.path().string(), names.empty() ? "none" : join_alternatives(names)));
+  }
+  return Loader(folder).load(with_optimizer);
+}
+
+std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run) {
+  const auto steps = saved_steps(run.checkpoints());
+  for (const auto step : steps) {
+    try {
+      return Loader(run.checkpoints() / step_name(step)).load(WithOptimizer::yes);
+    } catch (const Error& error) {
+      log::warning("{}; trying an earlier checkpoint", error.what());
+    }
+  }
+  if (!steps.empty())
+    throw Error(ExitCode::failure, fmt::format("{}: no checkpoint is whole", run.checkpoints().string()));
+  return std::nullopt;
+}
+
+}  // namespace metaformer

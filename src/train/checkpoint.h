@@ -1,0 +1,52 @@
+#pragma once
+// Checkpoints: folders checkpoints/step-N that never change once they have their name.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data/tokenizer.h"
+#include "train/run_directory.h"
+#include "train/safetensors.h"
+
+namespace metaformer {
+
+struct BestSoFar {
+  std::int64_t step = 0;
+  double loss = 0;  // on the validation split
+};
+
+// What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
+struct Progress {
+  std::int64_t step = 0;            // steps done
+  std::optional<BestSoFar> best;
+  double loss_sum = 0;              // of the steps since the last line of metrics.jsonl
+  std::int64_t loss_count = 0;
+  double train_seconds = 0;
+  nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
+};
+
+struct Checkpoint {
+  std::filesystem::path folder;
+  Progress progress;
+  NamedTensors model;
+  NamedTensors optimizer;  // only when asked for
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+
+// Writes step-N under a temporary name, syncs, renames; an existing step-N is kept as it is. Then points `last` (and
+// `best`, when this is the best step) at it and removes the oldest beyond `keep`, never a link's target. Throws Error
+// (exit code 1) when the disk is full; earlier checkpoints are then as before.
+void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
+                     const NamedTensors& optimizer, const Tokenizer& tokenizer, std::int64_t keep);
+
+enum class WithOptimizer { no, yes };
+
+// `name`: best, last, step-N, or a folder. Every file is checked against the digests in meta.json. Errors: exit code 2
+// when there is no such checkpoint, 1 when it is damaged.
+Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer);
+
+// The newest checkpoint that is whole; damaged ones are skipped with a warning. Nothing when there is none at all; an
+// Error (exit code 1) when all are damaged.
+std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
+
+}  // namespace metaformer

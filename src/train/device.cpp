@@ -1,0 +1,90 @@
+#include "train/device.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <charconv>
+#include <fstream>
+
+#include "core/error.h"
+#include "cuda/devices.h"
+
+namespace metaformer {
+
+namespace {
+
+// LibTorch's CUDA library registers itself when it is loaded.
+void load_cuda_backend() {
+  static void* const library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) throw Error(ExitCode::usage, fmt::format("LibTorch's CUDA part cannot be loaded: {}", dlerror()));
+}
+
+torch::Device use_cuda(const cuda::Devices& devices, std::size_t index) {
+  if (index >= devices.list.size())
+    throw Error(ExitCode::usage, fmt::format("no device cuda:{}: this machine has {} CUDA devices", index, devices.list.size()));
+  const auto& chosen = devices.list[index];
+  if (!chosen.runs_our_kernels)
+    throw Error(ExitCode::usage, fmt::format("cuda:{} ({}) has compute capability {}.{}; this build has no code for it",
+                                             index, chosen.name, chosen.major, chosen.minor));
+  load_cuda_backend();
+  if (!torch::cuda::is_available()) throw Error(ExitCode::usage, "LibTorch cannot use the CUDA device (driver too old?)");
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(index)};
+}
+
+std::size_t parse_index(const std::string& name) {
+  if (name == "cuda") return 0;
+  std::size_t index = 0;
+  const char* begin = name.data() + std::string_view("cuda:").size();
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), index);
+  if (!name.starts_with("cuda:") || error != std::errc() || end != name.data() + name.size())
+    throw Error(ExitCode::usage, fmt::format("--device {}: expected auto, cpu, cuda or cuda:N", name));
+  return index;
+}
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto colon = line.find(": ");
+    return colon == std::string::npos ? "CPU" : line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+}  // namespace
+
+torch::Device select_device(const std::string& name) {
+  if (name == "cpu") return torch::kCPU;
+  if (name == "auto") {
+    const auto devices = cuda::find_devices();
+    return !devices.list.empty() && devices.list[0].runs_our_kernels ? use_cuda(devices, 0) : torch::Device(torch::kCPU);
+  }
+  const auto index = parse_index(name);
+  const auto devices = cuda::find_devices();
+  if (devices.list.empty()) throw Error(ExitCode::usage, fmt::format("--device {}: {}", name, devices.problem));
+  return use_cuda(devices, index);
+}
+
+std::string device_description(torch::Device device) {
+  if (device.is_cpu()) return cpu_model();
+  return fmt::format("{} {}", device.str(), cuda::find_devices().list.at(static_cast<std::size_t>(device.index())).name);
+}
+
+std::int64_t peak_memory_bytes(torch::Device device) {
+  if (device.is_cuda()) return at::accelerator::getDeviceStats(device.index()).allocated_bytes[0].peak;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+void keep_freed_memory() {
+  constexpr int gibibyte = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, gibibyte);
+  mallopt(M_TRIM_THRESHOLD, gibibyte);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,25 @@
+#pragma once
+// Where tensors live, and what memory that costs.
+
+#include <torch/torch.h>
+
+#include <string>
+
+namespace metaformer {
+
+// "auto" (CUDA when there is a device that runs this build, else the CPU), "cpu", "cuda" or "cuda:N". Loads LibTorch's
+// CUDA part on demand, so that nothing of it costs time where it is not used; must be called before other torch work.
+// Errors (exit code 2) say why a device cannot be used.
+torch::Device select_device(const std::string& name);
+
+// "AMD EPYC 9654" or "cuda:0 NVIDIA H200".
+std::string device_description(torch::Device device);
+
+// Highest memory use of the process so far: allocated on the device for CUDA, resident on the host for the CPU.
+std::int64_t peak_memory_bytes(torch::Device device);
+
+// Makes glibc keep freed memory: training frees and takes the same large blocks every step, and returning them to the
+// system costs page faults each time. Call once, first thing.
+void keep_freed_memory();
+
+}  // namespace metaformer

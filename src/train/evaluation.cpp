@@ -1,0 +1,41 @@
+#include "train/evaluation.h"
+
+#include "core/error.h"
+#include "core/signals.h"
+#include "train/autocast.h"
+
+namespace metaformer {
+
+namespace {
+
+template <class MakeBatch>
+nlohmann::ordered_json evaluate_batches(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
+                                        Precision precision, torch::Device device, MakeBatch make_batch) {
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(precision, device);
+  const bool was_training = model.is_training();
+  model.eval();
+  ScoreSums sums;
+  for (std::int64_t i = 0; i < batches; ++i) {
+    if (const int signal = stop_signal()) throw Interrupted(signal);
+    task.score(model, make_batch(i), sums);
+  }
+  model.train(was_training);
+  return task.metrics(sums, split);
+}
+
+}  // namespace
+
+nlohmann::ordered_json evaluate_split(SequenceModel& model, const Task& task, Split split, Precision precision,
+                                      torch::Device device) {
+  return evaluate_batches(model, task, split, task.evaluation_batches(split), precision, device,
+                          [&](std::int64_t i) { return task.evaluation_batch(split, i, device); });
+}
+
+nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
+                                      Precision precision, torch::Device device) {
+  return evaluate_batches(model, task, split, batches, precision, device,
+                          [&](std::int64_t i) { return task.random_batch(split, i, device); });
+}
+
+}  // namespace metaformer

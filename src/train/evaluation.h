@@ -1,0 +1,18 @@
+#pragma once
+// A model's metrics on a split.
+
+#include <nlohmann/json.hpp>
+
+#include "train/task.h"
+
+namespace metaformer {
+
+// Over the whole split, each target once. Deterministic. Throws Interrupted when a stop signal arrives.
+nlohmann::ordered_json evaluate_split(SequenceModel& model, const Task& task, Split split, Precision precision,
+                                      torch::Device device);
+
+// Over `batches` random batches, always the same ones.
+nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
+                                      Precision precision, torch::Device device);
+
+}  // namespace metaformer

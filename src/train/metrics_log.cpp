@@ -1,0 +1,46 @@
+#include "train/metrics_log.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "core/error.h"
+#include "core/files.h"
+
+namespace metaformer {
+
+namespace {
+
+// The lines whose step is not after `last_step`; a half-written last line is dropped too.
+std::string lines_up_to(const std::string& text, std::int64_t last_step) {
+  std::string kept;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool valid = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (valid && json["step"].get<std::int64_t>() <= last_step) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const RunDirectory& run, std::int64_t first_step)
+    : path_(run.metrics_file()), tensorboard_(run.path()) {
+  constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
+  const auto earlier = std::filesystem::exists(path_) ? read_file(path_, largest, ExitCode::failure) : std::string();
+  write_file_atomically(path_, lines_up_to(earlier, first_step));
+  file_.open(path_, std::ios::app | std::ios::binary);
+}
+
+void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
+  nlohmann::ordered_json line = {{"step", step}, {"split", split}};
+  line.update(metrics);
+  file_ << line.dump() << '\n' << std::flush;
+  if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {} (disk full?)", path_.string()));
+  for (const auto& [name, value] : metrics.items())
+    if (value.is_number()) tensorboard_.add_scalar(split + "/" + name, value.get<double>(), step);
+  tensorboard_.flush();
+}
+
+}  // namespace metaformer

@@ -1,0 +1,25 @@
+#pragma once
+// The numbers of a run over its steps: metrics.jsonl, and the same for TensorBoard.
+
+#include <nlohmann/json.hpp>
+
+#include "train/run_directory.h"
+#include "train/tensorboard_writer.h"
+
+namespace metaformer {
+
+class MetricsLog {
+ public:
+  // Keeps the lines up to and including `first_step` that an interrupted run wrote, drops later ones.
+  MetricsLog(const RunDirectory& run, std::int64_t first_step);
+
+  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null.
+  void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+  TensorBoardWriter tensorboard_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,33 @@
+#pragma once
+// AdamW (Loshchilov and Hutter 2019) over a flat parameter buffer, through LibTorch's fused operator.
+
+#include "core/experiment_config.h"
+#include "model/parameter_buffer.h"
+#include "train/safetensors.h"
+
+namespace metaformer {
+
+class AdamW {
+ public:
+  // Keeps a reference to `parameters`. Weight decay applies to matrices alone.
+  AdamW(ParameterBuffer& parameters, const TrainConfig& config);
+
+  // One update from the gradients in the buffer.
+  void step(double learning_rate);
+
+  // Moments by parameter name: "first_moment.NAME", "second_moment.NAME", and "steps".
+  NamedTensors state() const;
+
+  // Errors (exit code 1) name what is missing or has another shape; `source` names the file.
+  void load_state(const NamedTensors& saved, const std::string& source);
+
+ private:
+  void update(std::int64_t first, std::int64_t count, double weight_decay, double learning_rate);
+
+  ParameterBuffer& parameters_;
+  TrainConfig config_;
+  torch::Tensor first_moment_, second_moment_;
+  torch::Tensor steps_;  // float scalar, on the device: what the fused operator reads
+};
+
+}  // namespace metaformer

@@ -1,0 +1,35 @@
+#pragma once
+// Starting, continuing and reading runs: what the subcommands share.
+
+#include "core/config_loader.h"
+#include "train/checkpoint.h"
+#include "train/task.h"
+
+namespace metaformer {
+
+struct TrainRequest {
+  Experiment experiment;
+  std::filesystem::path out;  // empty: runs/<config>-<time>
+  bool resume = false;
+  bool offline = false;
+  std::string device = "auto";
+  std::vector<std::string> command_line;
+};
+
+// Trains, or continues. Returns the summary. A finished run is not trained again. Errors: see the exit codes in README.md.
+nlohmann::ordered_json train(TrainRequest request);
+
+struct LoadedRun {
+  Experiment experiment;
+  RunDirectory directory;
+  std::filesystem::path checkpoint;
+  Progress progress;
+  std::shared_ptr<SequenceModel> model;   // on `device`, in evaluation mode
+  std::unique_ptr<Tokenizer> tokenizer;
+  torch::Device device;
+};
+
+// A run's model from one of its checkpoints (best, last, step-N or a folder).
+LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint, const std::string& device);
+
+}  // namespace metaformer

@@ -1,0 +1,61 @@
+#include "train/run_directory.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+bool RunDirectory::is_free(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(folder, error))) return true;
+  return fs::is_directory(folder, error) && fs::is_empty(folder, error);
+}
+
+RunDirectory RunDirectory::create(const fs::path& folder) {
+  if (!is_free(folder))
+    throw Error(ExitCode::usage, fmt::format("--out {}: already exists; give another folder, or --resume to go on with "
+                                             "that run",
+                                             folder.string()));
+  std::error_code error;
+  fs::create_directories(folder / "checkpoints", error);
+  if (error) throw Error(ExitCode::usage, fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
+  return RunDirectory(folder);
+}
+
+RunDirectory RunDirectory::open(const fs::path& folder) {
+  RunDirectory run(folder);
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw Error(ExitCode::usage, fmt::format("--run {}: no such run", folder.string()));
+  if (!fs::is_regular_file(run.config_file(), error))
+    throw Error(ExitCode::usage, fmt::format("--run {}: not a run: it has no config.yaml", folder.string()));
+  return run;
+}
+
+fs::path default_run_folder(const std::string& name) {
+  const auto stem = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
+  fs::path folder = stem;
+  for (int copy = 2; fs::exists(folder); ++copy) folder = fmt::format("{}-{}", stem, copy);
+  return folder;
+}
+
+void link_latest(const fs::path& run) {
+  const auto folder = fs::absolute(run).lexically_normal();
+  const auto link = folder.parent_path() / "latest";
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(link, ignored)) && !fs::is_symlink(fs::symlink_status(link, ignored))) {
+    log::warning("{} is not a link; it is left alone", link.string());
+    return;
+  }
+  replace_symlink(folder.filename(), link);
+}
+
+}  // namespace metaformer

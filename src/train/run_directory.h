@@ -1,0 +1,41 @@
+#pragma once
+// The folder of one run. Format: docs/run_directory.md.
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace metaformer {
+
+class RunDirectory {
+ public:
+  // A new run in `folder`, which must be absent or empty. Errors (exit code 2): it holds something, cannot be written.
+  static RunDirectory create(const std::filesystem::path& folder);
+
+  // An existing run. `folder` "runs/latest" may be a link. Errors: exit code 2.
+  static RunDirectory open(const std::filesystem::path& folder);
+
+  // True when there is nothing at `folder`, or an empty folder.
+  static bool is_free(const std::filesystem::path& folder);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path config_file() const { return path_ / "config.yaml"; }
+  std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path log_file() const { return path_ / "train.log"; }
+  std::filesystem::path summary_file() const { return path_ / "summary.json"; }
+  std::filesystem::path environment_file() const { return path_ / "environment.json"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+
+ private:
+  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+// runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
+std::filesystem::path default_run_folder(const std::string& name);
+
+// Points `latest` beside the run's folder at it; a run elsewhere gets none.
+void link_latest(const std::filesystem::path& run);
+
+}  // namespace metaformer

@@ -1,0 +1,103 @@
+#include "train/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace metaformer {
+
+std::int32_t pick_token(std::vector<double> logits, const SamplingOptions& options, double uniform) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    const auto x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+  if (options.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
+  std::sort(order.begin(), order.end(), likelier);
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < order.size())
+    order.resize(static_cast<std::size_t>(options.top_k));
+  const double highest = logits[static_cast<std::size_t>(order[0])];
+  std::vector<double> weights;
+  for (const auto token : order)
+    weights.push_back(std::exp((logits[static_cast<std::size_t>(token)] - highest) / options.temperature));
+  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (options.top_p < 1) {
+    double kept = 0;
+    std::size_t count = 0;
+    while (count < weights.size() && (count == 0 || kept < options.top_p * total)) kept += weights[count++];
+    weights.resize(count);
+    total = kept;
+  }
+  double remaining = uniform * total;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    remaining -= weights[i];
+    if (remaining < 0) return order[i];
+  }
+  return order[weights.size() - 1];
+}
+
+bool ContextWindow::push(std::int32_t token) {
+  tokens_.push_back(token);
+  if (static_cast<std::int64_t>(tokens_.size()) <= context_) return false;
+  const auto kept = std::max<std::int64_t>(1, context_ / 2);
+  tokens_.erase(tokens_.begin(), tokens_.end() - kept);
+  return true;
+}
+
+TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt,
+                             const SamplingOptions& options, torch::Device device)
+    : model_(model),
+      options_(options),
+      device_(device),
+      window_(model.config().context),
+      rng_(options.seed, RandomPurpose::sampling) {
+  for (const auto token : prompt) window_.push(token);
+  fresh_ = window_.tokens();
+  if (options.cached) state_.emplace(model.config().layers, model.config().context);
+}
+
+torch::Tensor TextGenerator::encode(const std::vector<std::int32_t>& tokens, ModelState* state) {
+  const auto ids = torch::tensor(at::ArrayRef<std::int32_t>(tokens), torch::kInt).to(torch::kLong);
+  return model_.forward(Batch{.ids_bc = ids.unsqueeze(0).to(device_)}, state);
+}
+
+std::int32_t TextGenerator::next() {
+  const torch::InferenceMode inference;
+  const auto logits_1cv = state_ ? encode(fresh_, &*state_) : encode(window_.tokens(), nullptr);
+  const auto last_v = logits_1cv.select(1, -1).squeeze(0).to(torch::kCPU, torch::kDouble).contiguous();
+  const auto* first = last_v.data_ptr<double>();
+  const auto token = pick_token({first, first + last_v.numel()}, options_, rng_.uniform(drawn_++));
+  const bool cut = window_.push(token);
+  if (cut && state_) state_.emplace(model_.config().layers, model_.config().context);
+  fresh_ = cut ? window_.tokens() : std::vector{token};
+  return token;
+}
+
+std::int64_t TextGenerator::cache_bytes() const {
+  std::int64_t total = 0;
+  if (state_)
+    for (const auto& mixer : state_->mixers) total += mixer.bytes();
+  return total;
+}
+
+std::string StopFilter::feed(const std::string& text) {
+  held_ += text;
+  std::size_t first_stop = std::string::npos, holds = 0;
+  for (const auto& stop : stops_) {
+    first_stop = std::min(first_stop, held_.find(stop));
+    for (auto length = std::min(stop.size() - 1, held_.size()); length > holds; --length)
+      if (held_.ends_with(stop.substr(0, length))) holds = length;
+  }
+  if (first_stop != std::string::npos) {
+    stopped_ = true;
+    auto shown = held_.substr(0, first_stop);
+    held_.clear();
+    return shown;
+  }
+  auto shown = held_.substr(0, held_.size() - holds);
+  held_.erase(0, shown.size());
+  return shown;
+}
+
+}  // namespace metaformer

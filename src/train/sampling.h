@@ -1,0 +1,79 @@
+#pragma once
+// Text from a language model, token by token.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "model/sequence_model.h"
+
+namespace metaformer {
+
+struct SamplingOptions {
+  double temperature = 0.8;  // 0: always the most likely token
+  std::int64_t top_k = 200;  // 0: all
+  double top_p = 1;          // smallest set of likeliest tokens that holds this share
+  std::uint64_t seed = 1337;
+  bool cached = true;        // false: encode the whole window for every token (slow; the same text)
+};
+
+// Picks a token from logits with one uniform number in [0, 1).
+std::int32_t pick_token(std::vector<double> logits, const SamplingOptions& options, double uniform);
+
+// What the model sees while generating: all tokens so far or, past its context, a window. When a token no longer fits, the
+// last half of the context is kept and positions start again.
+class ContextWindow {
+ public:
+  explicit ContextWindow(std::int64_t context) : context_(context) {}
+
+  // Returns true when the window was cut: everything in it must be encoded again.
+  bool push(std::int32_t token);
+  const std::vector<std::int32_t>& tokens() const { return tokens_; }
+
+ private:
+  std::int64_t context_;
+  std::vector<std::int32_t> tokens_;
+};
+
+class TextGenerator {
+ public:
+  // Keeps a reference to the model. `prompt` must not be empty.
+  TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
+                torch::Device device);
+
+  std::int32_t next();
+
+  // Of the cache; 0 without.
+  std::int64_t cache_bytes() const;
+
+ private:
+  torch::Tensor encode(const std::vector<std::int32_t>& tokens, ModelState* state);
+
+  SequenceModel& model_;
+  SamplingOptions options_;
+  torch::Device device_;
+  ContextWindow window_;
+  std::optional<ModelState> state_;
+  std::vector<std::int32_t> fresh_;  // in the window, not yet in the state
+  Rng rng_;
+  std::uint64_t drawn_ = 0;
+};
+
+// Holds back text that may turn out to be the start of a stop string.
+class StopFilter {
+ public:
+  explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  // What can be shown now that `text` was generated. After a stop string was seen, everything before it has been returned.
+  std::string feed(const std::string& text);
+  std::string rest() { return std::exchange(held_, {}); }
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace metaformer

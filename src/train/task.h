@@ -1,0 +1,59 @@
+#pragma once
+// What is learned. The trainer knows tasks, not models or corpora.
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/experiment_config.h"
+#include "data/text_dataset.h"
+#include "model/sequence_model.h"
+
+namespace metaformer {
+
+// A loss summed over its targets, and how many there were: what batches and processes can add up.
+struct LossSum {
+  torch::Tensor sum;  // scalar on the device, at least float32
+  double weight = 0;
+};
+
+// Sums over an evaluated split, on the device and in float64 so that the order of batches hardly matters.
+struct ScoreSums {
+  torch::Tensor loss, correct;
+  double weight = 0;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual std::shared_ptr<SequenceModel> make_model() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual std::int64_t tokens_per_step() const = 0;
+
+  // Forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) alone.
+  virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
+  virtual LossSum loss(SequenceModel& model, const Batch& batch) const = 0;
+
+  // A split in deterministic batches that hold every target once.
+  virtual std::int64_t evaluation_batches(Split split) const = 0;
+  virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
+
+  // Random batches of training size, the same at every call (nanoGPT's estimate_loss).
+  virtual Batch random_batch(Split split, std::int64_t index, torch::Device device) const = 0;
+
+  virtual void score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const = 0;
+
+  // The metrics that apply: loss, perplexity, accuracy, ...
+  virtual nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const = 0;
+
+  // For environment.json: where the data came from and what it hashes to.
+  virtual nlohmann::ordered_json data_description() const = 0;
+};
+
+// Builds the task of a config: reads its corpus (fetching a public one unless `offline`), builds or takes the tokenizer.
+// Errors: exit codes 2 and 3.
+std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline,
+                                std::unique_ptr<Tokenizer> tokenizer = nullptr);
+
+}  // namespace metaformer

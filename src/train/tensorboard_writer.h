@@ -1,0 +1,28 @@
+#pragma once
+// Scalars in TensorBoard's event format: records of TensorFlow's TFRecord framing around protobuf Event messages.
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace metaformer {
+
+class TensorBoardWriter {
+ public:
+  // A new events.out.tfevents.* file in `folder`.
+  explicit TensorBoardWriter(const std::filesystem::path& folder);
+
+  void add_scalar(std::string_view tag, double value, std::int64_t step);
+  void flush() { file_.flush(); }
+
+ private:
+  void write_record(const std::string& event);
+  std::ofstream file_;
+};
+
+// CRC-32C (Castagnoli), as used by the record framing.
+std::uint32_t crc32c(std::string_view bytes);
+
+}  // namespace metaformer

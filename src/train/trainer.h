@@ -1,0 +1,49 @@
+#pragma once
+// The training loop: steps, evaluations, checkpoints, logs. Knows tasks and steps, not models.
+
+#include "core/config_loader.h"
+#include "train/checkpoint.h"
+#include "train/metrics_log.h"
+#include "train/training_step.h"
+
+namespace metaformer {
+
+class Trainer {
+ public:
+  // Builds model and optimiser; the run directory must exist. With a checkpoint, training goes on from it.
+  Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
+          const std::optional<Checkpoint>& checkpoint);
+
+  // Trains to the last step and writes summary.json, which is returned. Throws Error (exit code 4) when the loss is not
+  // finite, Interrupted after saving when a stop signal arrives.
+  nlohmann::ordered_json run();
+
+ private:
+  void train_step();
+  void read_losses();                 // takes the pending losses from the device; throws when they are not finite
+  void write_training_line();
+  void evaluate();
+  void save();
+  bool is_at(std::int64_t interval) const;
+  nlohmann::ordered_json summary();
+
+  const ExperimentConfig& config_;
+  const RunDirectory& run_;
+  const Task& task_;
+  torch::Device device_;
+  std::shared_ptr<SequenceModel> model_;
+  std::unique_ptr<ParameterBuffer> parameters_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<TrainingStep> step_;
+  Progress progress_;
+  std::int64_t first_step_ = 0;
+  std::unique_ptr<MetricsLog> metrics_;
+
+  torch::Tensor pending_loss_, last_norm_;  // on the device
+  std::int64_t pending_count_ = 0;
+  double learning_rate_ = 0;
+  double last_loss_ = 0;                    // mean over the last line of metrics.jsonl
+  double session_seconds_ = 0;              // training alone, in this process, without its first step
+};
+
+}  // namespace metaformer

@@ -1,0 +1,56 @@
+#include "train/training_step.h"
+
+#include "core/random.h"
+#include "train/autocast.h"
+
+namespace metaformer {
+
+EagerTrainingStep::EagerTrainingStep(const ExperimentConfig& config, const Task& task, SequenceModel& model,
+                                     ParameterBuffer& parameters, AdamW& optimizer, torch::Device device)
+    : config_(config), task_(task), model_(model), parameters_(parameters), optimizer_(optimizer), device_(device) {}
+
+StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate) {
+  auto loss = accumulate_gradients(step);
+  auto norm = clip_gradients();
+  optimizer_.step(learning_rate);
+  return {std::move(loss), std::move(norm)};
+}
+
+torch::Tensor EagerTrainingStep::accumulate_gradients(std::int64_t step) {
+  const auto count = config_.train.accumulate;
+  std::vector<Batch> batches;
+  double weight = 0;
+  for (std::int64_t micro = 0; micro < count; ++micro) {
+    batches.push_back(task_.training_batch(step, micro, device_));
+    weight += batches.back().weight;
+  }
+  const Rng dropout(static_cast<std::uint64_t>(config_.train.seed), RandomPurpose::dropout,
+                    static_cast<std::uint64_t>(step));
+  parameters_.gradients().zero_();
+  torch::Tensor total;
+  for (std::int64_t micro = 0; micro < count; ++micro) {
+    // The generator takes seeds of 64 bits; the top bit makes some of its interfaces throw.
+    if (config_.model.dropout > 0) torch::manual_seed(dropout.bits(static_cast<std::uint64_t>(micro)) >> 1);
+    torch::Tensor loss;
+    {
+      const AutocastScope autocast(config_.train.precision, device_);
+      loss = task_.loss(model_, batches[static_cast<std::size_t>(micro)]).sum / weight;
+    }
+    loss.backward();
+    total = total.defined() ? total + loss.detach() : loss.detach();
+  }
+  return total;
+}
+
+torch::Tensor EagerTrainingStep::clip_gradients() {
+  const torch::NoGradGuard no_grad;
+  auto& gradients = parameters_.gradients();
+  const auto norm = gradients.norm();
+  if (config_.train.clip > 0) {
+    constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
+    gradients.mul_((config_.train.clip / (norm + epsilon)).clamp_max(1));
+  }
+  return norm;
+}
+
+}  // namespace metaformer

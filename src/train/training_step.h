@@ -1,0 +1,45 @@
+#pragma once
+// One optimiser step: forward, backward, clipping, update. The place where faster implementations go.
+
+#include <memory>
+#include <vector>
+
+#include "model/parameter_buffer.h"
+#include "train/optimizer.h"
+#include "train/task.h"
+
+namespace metaformer {
+
+// Scalars on the device, not read yet: reading waits for the device.
+struct StepResult {
+  torch::Tensor loss;           // mean over the step's targets
+  torch::Tensor gradient_norm;  // before clipping
+};
+
+class TrainingStep {
+ public:
+  virtual ~TrainingStep() = default;
+  virtual StepResult run(std::int64_t step, double learning_rate) = 0;
+};
+
+// Through LibTorch's autograd. Accumulated batches give the gradient of their union: each loss is a sum, divided by the
+// weight of the whole step. Dropout draws from a stream that depends on (seed, step, batch) alone.
+class EagerTrainingStep : public TrainingStep {
+ public:
+  EagerTrainingStep(const ExperimentConfig& config, const Task& task, SequenceModel& model, ParameterBuffer& parameters,
+                    AdamW& optimizer, torch::Device device);
+  StepResult run(std::int64_t step, double learning_rate) override;
+
+ private:
+  torch::Tensor accumulate_gradients(std::int64_t step);
+  torch::Tensor clip_gradients();
+
+  const ExperimentConfig& config_;
+  const Task& task_;
+  SequenceModel& model_;
+  ParameterBuffer& parameters_;
+  AdamW& optimizer_;
+  torch::Device device_;
+};
+
+}  // namespace metaformer
