@@ -1,0 +1,45 @@
+#pragma once
+// Mixers with random weights, and the comparisons that their tests share.
+
+#include <fmt/format.h>
+
+#include "attention/mixer.h"
+#include "core/config_writer.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+inline std::string describe(const MixerOptions& options) {
+  ExperimentConfig config;
+  config.model.mixer = options;
+  return config_to_json(config)["model"]["mixer"].dump();
+}
+
+// Every parameter drawn at random, so that no formula hides behind an identity.
+inline std::shared_ptr<Mixer> random_mixer(const MixerOptions& options, const MixerShape& shape,
+                                           torch::ScalarType type = torch::kDouble) {
+  torch::manual_seed(7);
+  auto mixer = make_mixer(options, shape);
+  mixer->to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.4);
+  mixer->to(type);
+  return mixer;
+}
+
+inline double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
+  const auto difference = (value.to(torch::kDouble) - expected.to(torch::kDouble)).norm().item<double>();
+  const auto size = expected.to(torch::kDouble).norm().item<double>();
+  return size == 0 ? difference : difference / size;
+}
+
+inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibility& visibility) {
+  return mixer.forward(x_bcd, x_bcd, visibility, nullptr);
+}
+
+// Segment ids of a batch of 2 sequences of 9: packed documents with padding, and one short sequence.
+inline torch::Tensor example_segments() {
+  return torch::tensor({0, 0, 0, 0, 1, 1, 1, -1, -1, 5, 5, 5, 5, 5, 5, -1, -1, -1}, torch::kLong).view({2, 9});
+}
+
+}  // namespace metaformer

@@ -1,0 +1,184 @@
+// Every mixer against its formula, written out here in float64 from the definitions and independent of src/.
+
+#include "attention/mixer_support.h"
+
+namespace metaformer {
+
+namespace {
+
+using torch::einsum;
+using torch::Tensor;
+
+constexpr MixerShape shape{.width = 12, .heads = 3, .dropout = 0, .bias = false};
+constexpr std::int64_t k = 4;
+
+// Token by token: who is seen by whom.
+Tensor brute_force_visible(bool causal, const Tensor& segment_bc) {
+  auto visible = torch::zeros({segment_bc.size(0), segment_bc.size(1), segment_bc.size(1)}, torch::kBool);
+  for (std::int64_t b = 0; b < segment_bc.size(0); ++b)
+    for (std::int64_t c = 0; c < segment_bc.size(1); ++c)
+      for (std::int64_t e = 0; e < segment_bc.size(1); ++e) {
+        const auto query = segment_bc[b][c].item<std::int64_t>(), key = segment_bc[b][e].item<std::int64_t>();
+        visible[b][c][e] = query >= 0 && query == key && (!causal || e <= c);
+      }
+  return visible;
+}
+
+struct Weights {
+  explicit Weights(const Mixer& mixer) {
+    for (const auto& parameter : mixer.named_parameters()) all[parameter.key()] = parameter.value();
+  }
+  Tensor heads(const std::string& name, const Tensor& x, std::int64_t first = 0) const {
+    const auto p_nkd = all.at(name).narrow(0, first, shape.width).view({shape.heads, k, shape.width});
+    return einsum("nkd,bcd->bnck", {p_nkd, x});
+  }
+  Tensor output(const Tensor& t_bnck) const {
+    const auto e_dnk = all.at("output.weight").view({shape.width, shape.heads, k});
+    return einsum("dnk,bnck->bcd", {e_dnk, t_bnck});
+  }
+  std::map<std::string, Tensor> all;
+};
+
+// softmax over the visible, zeros where nothing is.
+Tensor attend(const Tensor& r_bnce, const Tensor& visible_bce, const Tensor& value_bnek) {
+  const auto weight = torch::exp(r_bnce / 2.0) * visible_bce.unsqueeze(1);  // sqrt(k) = 2; scores here are small
+  const auto total = weight.sum(-1, true);
+  return einsum("bnce,bnek->bnck", {weight / torch::where(total > 0, total, torch::ones_like(total)), value_bnek});
+}
+
+// Dense [n, k, k] from a packed lower triangle, entry by entry.
+Tensor dense(const Tensor& packed_nl, bool lower_only) {
+  auto m = torch::zeros({packed_nl.size(0), k, k}, torch::kDouble);
+  for (std::int64_t i = 0, l = 0; i < k; ++i)
+    for (std::int64_t j = 0; j <= i; ++j, ++l) {
+      m.select(1, i).select(1, j).copy_(packed_nl.select(1, l));
+      if (!lower_only) m.select(1, j).select(1, i).copy_(packed_nl.select(1, l));
+    }
+  return m;
+}
+
+Tensor metric_of(const MetricOptions& options, const Weights& w) {
+  switch (options.constraint) {
+    case MetricConstraint::symmetric: return dense(w.all.at("packed_metric"), false);
+    case MetricConstraint::psd: {
+      const auto l = dense(w.all.at("packed_factor"), true);
+      return einsum("nij,nkj->nik", {l, l});
+    }
+    case MetricConstraint::diagonal: {
+      const auto m = w.all.at("diagonal_metric");
+      return torch::diag_embed(options.score == MetricScore::distance ? torch::log1p(torch::exp(m)) : m);
+    }
+    case MetricConstraint::identity: return torch::eye(k, torch::kDouble).repeat({shape.heads, 1, 1});
+  }
+  return {};
+}
+
+// The published factors, pair by pair: 1 or 2 for features, times 1 or 2 for tokens; c >= c' decides the order.
+Tensor published_scores(const Tensor& p, const Tensor& m) {
+  const auto n_c = p.size(2);
+  auto r = torch::zeros({p.size(0), p.size(1), n_c, n_c}, torch::kDouble);
+  for (std::int64_t c = 0; c < n_c; ++c)
+    for (std::int64_t e = 0; e <= c; ++e)
+      for (std::int64_t i = 0; i < k; ++i)
+        for (std::int64_t j = 0; j <= i; ++j) {
+          const double factor = (c == e ? 1 : 2) * (i == j ? 1 : 2);
+          const auto m_n = m.select(1, i).select(1, j);
+          const auto term = factor * m_n * p.select(2, c).select(2, i) * p.select(2, e).select(2, j);
+          r.select(2, c).select(2, e) += term;
+          if (c != e) r.select(2, e).select(2, c) += term;
+        }
+  return r;
+}
+
+struct Formula {
+  const Weights& w;
+  const Tensor& x;
+  const Tensor& visible;
+  bool causal;
+
+  Tensor operator()(const ScaledDotProductOptions&) const {
+    const auto q = w.heads("query_key_value.weight", x), key = w.heads("query_key_value.weight", x, 12),
+               v = w.heads("query_key_value.weight", x, 24);
+    return w.output(attend(einsum("bnck,bnek->bnce", {q, key}), visible, v));
+  }
+  Tensor operator()(const QuadraticOptions& o) const {
+    const auto p = w.heads("projection.weight", x);
+    const auto r = o.form == QuadraticForm::full ? einsum("bcd,ndf,bef->bnce", {x, w.all.at("full_form"), x})
+                                                 : einsum("bnck,nkj,bnej->bnce", {p, w.all.at("form"), p});
+    return w.output(attend(r, visible, p));
+  }
+  Tensor operator()(const MetricOptions& o) const {
+    const auto p = w.heads("projection.weight", x);
+    const auto m = metric_of(o, w);
+    if (o.score == MetricScore::as_published) return w.output(attend(published_scores(p, m), visible, p));
+    const auto product = einsum("bnck,nkj,bnej->bnce", {p, m, p});
+    if (o.score == MetricScore::bilinear) return w.output(attend(product, visible, p));
+    const auto square = product.diagonal(0, 2, 3);
+    return w.output(attend(2 * product - square.unsqueeze(3) - square.unsqueeze(2), visible, p));
+  }
+  Tensor operator()(const AveragePoolingOptions& o) const {
+    const auto window = o.window.tokens;
+    auto y = torch::zeros_like(x);
+    for (std::int64_t b = 0; b < x.size(0); ++b)
+      for (std::int64_t c = 0; c < x.size(1); ++c) {
+        auto sum = torch::zeros(x.size(2), torch::kDouble);
+        std::int64_t count = 0;
+        for (std::int64_t e = 0; e < x.size(1); ++e) {
+          const auto before = causal ? window - 1 : window / 2, after = causal ? 0 : (window - 1) / 2;
+          const bool inside = o.window.all() || (e >= c - before && e <= c + after);
+          if (!inside || !visible[b][c][e].item<bool>()) continue;
+          sum += x[b][e];
+          ++count;
+        }
+        if (count > 0) y[b][c] = sum / count - x[b][c];
+      }
+    return y;
+  }
+  Tensor operator()(const IdentityOptions&) const { return x * visible.any(2).unsqueeze(2); }
+  Tensor operator()(const NoneOptions&) const { return torch::zeros_like(x); }
+};
+
+}  // namespace
+
+TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
+  const auto all = every_mixer();
+  const auto options = all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+  const bool causal = GENERATE(false, true);
+  const bool segmented = GENERATE(false, true);
+  INFO(describe(options) << " causal " << causal << " segmented " << segmented);
+  const auto mixer = random_mixer(options, shape);
+  const auto x = torch::randn({2, 9, 12}, torch::kDouble);
+  const auto segments = segmented ? example_segments() : torch::zeros({2, 9}, torch::kLong);
+  const auto visible = brute_force_visible(causal, segments);
+  const Weights weights(*mixer);
+  const auto expected = std::visit(Formula{weights, x, visible, causal}, options);
+  const auto actual = mix(*mixer, x, self_visibility(causal, segmented ? segments : Tensor()));
+  CHECK(relative_error(actual, expected) < 1e-10);
+}
+
+TEST_CASE("the packed product counts every pair of features once", "[mixer]") {
+  // r = sum_k M_kk p_k p'_k + sum_{k > k'} M_kk' (p_k p'_k' + p_k' p'_k), against the published 2 M_kk' p_k p'_k'.
+  torch::manual_seed(3);
+  const auto packed = torch::randn({1, 10}, torch::kDouble), p = torch::randn({2, 4}, torch::kDouble);
+  const auto m = dense(packed, false)[0];
+  double corrected = 0, published = 0;
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const double m_ij = m[i][j].item<double>();
+      const double straight = (p[0][i] * p[1][j]).item<double>(), crossed = (p[0][j] * p[1][i]).item<double>();
+      corrected += i == j ? m_ij * straight : m_ij * (straight + crossed);
+      published += i == j ? m_ij * straight : 2 * m_ij * straight;
+    }
+  const double expected = torch::dot(p[0], torch::mv(m, p[1])).item<double>();
+  CHECK(corrected == Approx(expected).epsilon(1e-12));
+  CHECK(published != Approx(expected).epsilon(1e-3));
+}
+
+TEST_CASE("visibility equals its definition for every pair of tokens", "[mixer]") {
+  const bool causal = GENERATE(false, true);
+  const auto segments = example_segments();
+  const auto actual = visible_bce(self_visibility(causal, segments), 9, 9, torch::kCPU);
+  CHECK(torch::equal(actual, brute_force_visible(causal, segments)));
+}
+
+}  // namespace metaformer

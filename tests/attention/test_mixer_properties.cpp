@@ -1,0 +1,242 @@
+// What every mixer must have, looped over all of them.
+
+#include "attention/mixer_support.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr MixerShape shape{.width = 12, .heads = 3, .dropout = 0, .bias = false};
+
+MixerOptions any_mixer() {
+  static const auto all = every_mixer();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
+bool is_pooling_or_less(const MixerOptions& options) {
+  return std::holds_alternative<AveragePoolingOptions>(options) || std::holds_alternative<IdentityOptions>(options) ||
+         std::holds_alternative<NoneOptions>(options);
+}
+
+}  // namespace
+
+TEST_CASE("no causal mixer looks ahead", "[mixer]") {
+  const auto options = any_mixer();
+  INFO(describe(options));
+  const auto mixer = random_mixer(options, shape);
+  const auto x = torch::randn({2, 10, 12}, torch::kDouble);
+  auto changed = x.clone();
+  changed.narrow(1, 6, 4).normal_();
+  const auto visibility = self_visibility(true, {});
+  const auto before = mix(*mixer, x, visibility), after = mix(*mixer, changed, visibility);
+  CHECK(torch::equal(before.narrow(1, 0, 6), after.narrow(1, 0, 6)));
+  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
+  const bool always_zero = std::holds_alternative<NoneOptions>(options) || (pooling && pooling->window.tokens == 1);
+  CHECK(always_zero == torch::equal(before.narrow(1, 6, 4), after.narrow(1, 6, 4)));
+}
+
+TEST_CASE("packed documents do not see one another and padding is not seen", "[mixer]") {
+  const auto options = any_mixer();
+  const bool causal = GENERATE(false, true);
+  INFO(describe(options) << " causal " << causal);
+  const auto mixer = random_mixer(options, shape);
+  const auto segments = example_segments().narrow(0, 0, 1);  // 4 tokens, 3 tokens, 2 of padding
+  const auto x = torch::randn({1, 9, 12}, torch::kDouble);
+  const auto packed = mix(*mixer, x, self_visibility(causal, segments));
+  const auto first = mix(*mixer, x.narrow(1, 0, 4).contiguous(), self_visibility(causal, {}));
+  const auto second = mix(*mixer, x.narrow(1, 4, 3).contiguous(), self_visibility(causal, {}));
+  CHECK(relative_error(packed.narrow(1, 0, 4), first) < 1e-12);
+  CHECK(relative_error(packed.narrow(1, 4, 3), second) < 1e-12);
+  CHECK(packed.narrow(1, 7, 2).abs().max().item<double>() == 0);
+}
+
+TEST_CASE("a sequence of nothing but padding gives zeros and finite gradients", "[mixer]") {
+  const auto options = any_mixer();
+  const bool causal = GENERATE(false, true);
+  const auto type = GENERATE(torch::kDouble, torch::kFloat);
+  INFO(describe(options) << " causal " << causal);
+  const auto mixer = random_mixer(options, shape, type);
+  const auto x = torch::randn({2, 5, 12}, type).requires_grad_();
+  auto segments = torch::zeros({2, 5}, torch::kLong);
+  segments[1] = -1;
+  const auto y = mix(*mixer, x, self_visibility(causal, segments));
+  CHECK(y[1].abs().max().item<double>() == 0);
+  CHECK(torch::isfinite(y).all().item<bool>());
+  if (!y.requires_grad()) return;  // none
+  y.sum().backward();
+  CHECK(torch::isfinite(x.grad()).all().item<bool>());
+  CHECK(x.grad()[1].abs().max().item<double>() == 0);
+  for (const auto& parameter : mixer->parameters()) CHECK(torch::isfinite(parameter.grad()).all().item<bool>());
+}
+
+TEST_CASE("incremental mixing equals mixing all at once", "[mixer]") {
+  const auto options = any_mixer();
+  INFO(describe(options));
+  const auto mixer = random_mixer(options, shape);
+  const auto x = torch::randn({2, 11, 12}, torch::kDouble);
+  const auto visibility = self_visibility(true, {});
+  const auto full = mix(*mixer, x, visibility);
+  MixerState state(11);
+  std::vector<torch::Tensor> parts;
+  std::int64_t done = 0;
+  for (const std::int64_t count : {4, 1, 3, 1, 1, 1}) {
+    const auto fresh = x.narrow(1, done, count).contiguous();
+    parts.push_back(mixer->forward(fresh, fresh, visibility, &state));
+    done += count;
+  }
+  CHECK(relative_error(torch::cat(parts, 1), full) < 1e-12);
+}
+
+TEST_CASE("a batch is a set of independent sequences", "[mixer]") {
+  const auto options = any_mixer();
+  INFO(describe(options));
+  const auto mixer = random_mixer(options, shape);
+  const auto x = torch::randn({3, 7, 12}, torch::kDouble);
+  const auto visibility = self_visibility(true, {});
+  const auto together = mix(*mixer, x, visibility);
+  for (std::int64_t b = 0; b < 3; ++b)
+    CHECK(relative_error(together.narrow(0, b, 1), mix(*mixer, x.narrow(0, b, 1).contiguous(), visibility)) < 1e-12);
+}
+
+TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
+  const auto options = any_mixer();
+  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
+  const auto* metric = std::get_if<MetricOptions>(&options);
+  const bool uses_order = (pooling && !pooling->window.all() && pooling->window.tokens < 40) ||
+                          (metric && metric->score == MetricScore::as_published);
+  if (uses_order) return;
+  INFO(describe(options));
+  const auto mixer = random_mixer(options, shape);
+  const auto x = torch::randn({2, 8, 12}, torch::kDouble);
+  const auto order = torch::randperm(8);
+  const auto visibility = self_visibility(false, {});
+  CHECK(relative_error(mix(*mixer, x.index_select(1, order), visibility),
+                       mix(*mixer, x, visibility).index_select(1, order)) < 1e-12);
+}
+
+TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
+  const auto options = any_mixer();
+  INFO(describe(options));
+  const std::int64_t d = 12, n = 3, k = 4;
+  const auto expected = std::visit(
+      [&]<class Options>(const Options& o) -> std::int64_t {
+        if constexpr (std::is_same_v<Options, ScaledDotProductOptions>) return 3 * d * n * k + n * k * d;
+        if constexpr (std::is_same_v<Options, QuadraticOptions>)
+          return d * n * k + n * k * d + (o.form == QuadraticForm::full ? n * d * d : n * k * k);
+        if constexpr (std::is_same_v<Options, MetricOptions>)
+          return d * n * k + n * k * d +
+                 (o.constraint == MetricConstraint::identity   ? 0
+                  : o.constraint == MetricConstraint::diagonal ? n * k
+                                                               : n * k * (k + 1) / 2);
+        return 0;
+      },
+      options);
+  std::int64_t actual = 0;
+  for (const auto& parameter : make_mixer(options, shape)->parameters()) actual += parameter.numel();
+  CHECK(actual == expected);
+}
+
+TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
+  const auto options = any_mixer();
+  const bool causal = GENERATE(false, true);
+  INFO(describe(options) << " causal " << causal);
+  if (std::holds_alternative<NoneOptions>(options)) return;
+  const MixerShape small{.width = 6, .heads = 2, .dropout = 0, .bias = true};
+  const auto mixer = random_mixer(options, small);
+  const auto x = torch::randn({1, 9, 6}, torch::kDouble).requires_grad_();
+  const auto visibility = self_visibility(causal, example_segments().narrow(0, 0, 1));
+  const auto direction = torch::randn({1, 9, 6}, torch::kDouble);
+  const auto loss = [&] { return (mix(*mixer, x, visibility) * direction).sum(); };
+  auto inputs = mixer->parameters();
+  inputs.push_back(x);
+  const auto gradients = torch::autograd::grad({loss()}, inputs);
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    auto flat = inputs[i].view(-1);
+    auto numeric = torch::empty_like(flat);
+    constexpr double step = 1e-5;
+    for (std::int64_t j = 0; j < flat.numel(); ++j) {
+      const double value = flat[j].item<double>();
+      flat[j] = value + step;
+      const double above = loss().item<double>();
+      flat[j] = value - step;
+      const double below = loss().item<double>();
+      flat[j] = value;
+      numeric[j] = (above - below) / (2 * step);
+    }
+    CHECK(relative_error(gradients[i].reshape(-1), numeric) < 1e-7);
+  }
+}
+
+TEST_CASE("backends agree, values and gradients", "[mixer]") {
+  const auto options = any_mixer();
+  INFO(describe(options));
+  auto reference = options;
+  std::visit([](auto& o) { o.backend = Backend::reference; }, reference);
+  const auto x = torch::randn({2, 9, 12}, torch::kDouble);
+  const auto visibility = self_visibility(true, example_segments());
+  const auto run = [&](const MixerOptions& chosen) {
+    const auto mixer = random_mixer(chosen, shape);
+    auto input = x.clone().requires_grad_();
+    auto results = std::vector{mix(*mixer, input, visibility)};
+    if (!results[0].requires_grad()) return results;
+    results[0].square().sum().backward();
+    results.push_back(input.grad());
+    for (const auto& parameter : mixer->parameters()) results.push_back(parameter.grad());
+    return results;
+  };
+  const auto one = run(options), other = run(reference);
+  REQUIRE(one.size() == other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < 1e-10);
+}
+
+TEST_CASE("bfloat16 and float32 stay near float64", "[mixer]") {
+  const auto options = any_mixer();
+  const auto [type, tolerance] = GENERATE(table<torch::ScalarType, double>(
+      {{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
+  INFO(describe(options));
+  // The same rounded weights and inputs on both sides: what is compared is the arithmetic.
+  const auto narrow = random_mixer(options, shape, type);
+  const auto wide = random_mixer(options, shape, type);
+  wide->to(torch::kDouble);
+  const auto x = (0.5 * torch::randn({2, 9, 12}, torch::kDouble)).to(type);
+  const auto visibility = self_visibility(true, example_segments());
+  const auto y = mix(*narrow, x, visibility);
+  CHECK(y.scalar_type() == type);
+  CHECK(relative_error(y, mix(*wide, x.to(torch::kDouble), visibility)) < tolerance);
+}
+
+TEST_CASE("cross attention sees a context of another length", "[mixer]") {
+  const auto options = any_mixer();
+  INFO(describe(options));
+  const auto mixer = random_mixer(options, shape);
+  CHECK(mixer->traits().can_cross != is_pooling_or_less(options));
+  const auto* metric = std::get_if<MetricOptions>(&options);
+  if (!mixer->traits().can_cross || (metric && metric->score == MetricScore::as_published)) return;
+  // With x itself under another name, crossing must give what self-attention gives.
+  const auto x = torch::randn({2, 6, 12}, torch::kDouble);
+  CHECK(relative_error(mixer->forward(x, x.clone(), {}, nullptr), mix(*mixer, x, {})) < 1e-12);
+  // A shorter query sequence gives the same rows.
+  const auto queries = x.narrow(1, 1, 2).contiguous();
+  CHECK(relative_error(mixer->forward(queries, x, {}, nullptr), mix(*mixer, x, {}).narrow(1, 1, 2)) < 1e-12);
+}
+
+TEST_CASE("the cache of a metric mixer is half that of scaled dot product", "[mixer]") {
+  const auto bytes = [](const MixerOptions& options) {
+    const auto mixer = random_mixer(options, shape);
+    MixerState state(16);
+    const auto x = torch::randn({2, 3, 12}, torch::kDouble);
+    mixer->forward(x, x, self_visibility(true, {}), &state);
+    return state.bytes();
+  };
+  CHECK(bytes(ScaledDotProductOptions{}) == 2 * 2 * 16 * 12 * 8);
+  CHECK(bytes(MetricOptions{}) * 2 == bytes(ScaledDotProductOptions{}));
+}
+
+TEST_CASE("a full cache refuses more", "[mixer]") {
+  MixerState state(4);
+  state.extend(0, torch::zeros({1, 3, 2}), 1);
+  CHECK_THROWS_WITH(state.extend(0, torch::zeros({1, 2, 2}), 1), ContainsSubstring("4 tokens"));
+}
+
+}  // namespace metaformer

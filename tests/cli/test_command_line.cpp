@@ -1,0 +1,220 @@
+// The executable as scripts see it: exit codes, what goes to stdout, one line on stderr when something is wrong.
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+extern char** environ;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+struct Result {
+  int code = 0;
+  std::string out, err;
+  std::string last_line() const {
+    const auto trimmed = out.substr(0, out.find_last_not_of('\n') + 1);
+    return trimmed.substr(trimmed.find_last_of('\n') + 1);
+  }
+};
+
+std::string small_text() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
+  return text;
+}
+
+class Program {
+ public:
+  Program() {
+    folder_.write("text.txt", small_text());
+    folder_.write("small.yaml",
+                  "data: {path: text.txt}\n"
+                  "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
+                  "train: {steps: 4, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, warmup_steps: 0}\n");
+  }
+
+  const TemporaryFolder& folder() const { return folder_; }
+
+  // Starts the executable in the folder; stdout and stderr go to files there.
+  pid_t start(const Arguments& arguments) const {
+    std::vector<std::string> words = {METAFORMER_PROGRAM};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder_.path().c_str());
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, (folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_addopen(&actions, 2, (folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    pid_t pid = 0;
+    REQUIRE(posix_spawn(&pid, METAFORMER_PROGRAM, &actions, nullptr, argv.data(), environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+
+  Result wait(pid_t pid) const {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_text(folder_ / "out"), read_text(folder_ / "err")};
+  }
+
+  Result run(const Arguments& arguments) const { return wait(start(arguments)); }
+
+  // Runs, and requires success.
+  std::string succeed(const Arguments& arguments) const {
+    const auto result = run(arguments);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    return result.out;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace
+
+TEST_CASE("mistakes end with one line on stderr and the documented exit code", "[cli]") {
+  const Program program;
+  const auto& folder = program.folder();
+  folder.write("unknown.yaml", "train: {learning_rat: 1}\n");
+  folder.write("heads.yaml", "model: {heads: 3}\n");
+  folder.write("long.yaml", "base: small.yaml\nmodel: {context: 4096}\n");
+  folder.write("empty.txt", "");
+  folder.write("latin1.txt", std::string(500, 'x') + "\xe9" + std::string(500, 'y'));
+  folder.write("full/file", "");
+  const auto [arguments, code, text] = GENERATE(table<Arguments, int, std::string>({
+      {{}, 2, "subcommand"},
+      {{"tran"}, 2, ""},
+      {{"train"}, 2, "--config"},
+      {{"train", "--config", "nope.yaml"}, 2, "nope.yaml: no such config"},
+      {{"train", "--config", "smal.yaml"}, 2, "did you mean 'small.yaml'?"},
+      {{"train", "--config", "unknown.yaml"}, 2, "unknown.yaml:1:9: train.learning_rat: unknown key; did you mean 'learning_rate'?"},
+      {{"train", "--config", "heads.yaml"}, 2, "heads.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
+      {{"train", "--config", "small.yaml", "--stes", "3"}, 2, "--stes"},
+      {{"train", "--config", "small.yaml", "--set", "train.steps=x"}, 2, "--set train.steps=x: train.steps: expected an integer"},
+      {{"train", "--config", "small.yaml", "--device", "tpu"}, 2, "--device tpu: expected auto, cpu, cuda or cuda:N"},
+      {{"train", "--config", "small.yaml", "--out", "full"}, 2, "--out full: already exists"},
+      {{"train", "--config", "small.yaml", "--out", "/proc/no/run"}, 2, "--out /proc/no/run: cannot be made"},
+      {{"train", "--config", "small.yaml", "--resume"}, 2, "--resume needs --out"},
+      {{"train", "--config", "long.yaml"}, 3, "model.context 4096 needs at least 4097"},
+      {{"train", "--config", "small.yaml", "--set", "data.path=missing.txt"}, 3, "missing.txt: no such file"},
+      {{"train", "--config", "small.yaml", "--set", "data.path=empty.txt"}, 3, "empty.txt: the corpus is empty"},
+      {{"train", "--config", "small.yaml", "--set", "data.path=latin1.txt"}, 3, "not valid UTF-8: byte 0xe9 at offset 500"},
+      {{"evaluate"}, 2, "--run runs/latest: no such run"},
+      {{"evaluate", "--run", "full"}, 2, "--run full: not a run"},
+      {{"sample", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
+      {{"config", "check", "unknown.yaml"}, 2, "did you mean 'learning_rate'?"},
+      {{"config", "explain", "train.stepz"}, 2, "did you mean 'train.steps'?"},
+      {{"data", "fetch", "tinyshakespear"}, 2, "did you mean 'tinyshakespeare'?"},
+  }));
+  const auto result = program.run(arguments);
+  INFO("stderr: " << result.err);
+  CHECK(result.code == code);
+  CHECK_THAT(result.err, ContainsSubstring(text));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  CHECK(result.out.empty());
+  CHECK_FALSE(std::filesystem::exists(folder / "runs"));
+}
+
+TEST_CASE("train, evaluate and sample work together", "[cli]") {
+  const Program program;
+  const auto trained = program.run({"train", "--config", "small.yaml", "--json"});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const auto run = program.folder() / "runs/latest";
+  const auto summary = nlohmann::json::parse(trained.last_line());
+  CHECK(summary == nlohmann::json::parse(read_text(run / "summary.json")));
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "parameters", "mixer_parameters", "ms_per_step",
+                          "tokens_per_second", "peak_memory_bytes"})
+    CHECK(summary.at(key).is_number());
+  for (const auto* name : {"config.yaml", "environment.json", "metrics.jsonl", "train.log", "checkpoints/best/model.safetensors",
+                           "checkpoints/last/state.safetensors", "checkpoints/last/meta.json", "checkpoints/last/tokenizer.json"})
+    CHECK(std::filesystem::exists(run / name));
+  // The last line of the log is the run's path.
+  const auto log = trained.err.substr(0, trained.err.size() - 1);
+  CHECK(std::filesystem::equivalent(program.folder() / log.substr(log.rfind('\n') + 1), run));
+
+  const auto evaluated = nlohmann::json::parse(program.succeed({"evaluate", "--checkpoint", "last", "--json"}));
+  CHECK(evaluated.at("loss").get<double>() == Approx(summary.at("val_loss").get<double>()).epsilon(1e-6));
+  CHECK(program.run({"evaluate", "--split", "test"}).code == 2);
+
+  const auto sampled = program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3"});
+  CHECK(sampled.starts_with("to be"));
+  CHECK(sampled.size() == 5 + 40 + 1);
+  CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3"}));
+  CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3", "--no-cache"}));
+  const auto greedy = nlohmann::json::parse(program.succeed({"sample", "--prompt", "to", "--tokens", "9", "--temperature", "0", "--json"}));
+  CHECK(greedy.at("tokens") == 9);
+  const auto unknown = program.run({"sample", "--prompt", "~"});
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("the character '~' (U+007E) is not among"));
+  const auto other_checkpoint = program.run({"sample", "--checkpoint", "step-99"});
+  CHECK(other_checkpoint.code == 2);
+  CHECK_THAT(other_checkpoint.err, ContainsSubstring("step-4"));
+}
+
+TEST_CASE("a run can be resumed and continues to more steps", "[cli]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  const auto more = nlohmann::json::parse(
+      program.succeed({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "train.steps=6", "--json"}));
+  CHECK(more.at("steps") == 6);
+  const auto other = program.run({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "model.layers=2"});
+  CHECK(other.code == 2);
+  CHECK_THAT(other.err, ContainsSubstring("model.layers is 2 now and was 1"));
+}
+
+TEST_CASE("a signal saves the state and sets the exit code", "[cli]") {
+  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
+  const Program program;
+  const auto pid = program.start({"train", "--config", "small.yaml", "--out", "run", "--set", "train.steps=100000000",
+                                  "--set", "train.eval_interval=50", "--set", "train.checkpoint_interval=50"});
+  const auto last = program.folder() / "run/checkpoints/last";
+  for (int i = 0; i < 600 && !std::filesystem::exists(last); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  REQUIRE(std::filesystem::exists(last));
+  kill(pid, signal);
+  const auto result = program.wait(pid);
+  CHECK(result.code == code);
+  CHECK_THAT(result.err, ContainsSubstring("go on with --resume"));
+  const auto meta = nlohmann::json::parse(read_text(last / "meta.json"));
+  const auto steps = std::to_string(meta.at("step").get<std::int64_t>() + 2);
+  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "train.steps=" + steps,
+                   "--set", "train.eval_interval=50", "--set", "train.checkpoint_interval=50"});
+}
+
+TEST_CASE("help goes to stdout and shows examples", "[cli]") {
+  const Program program;
+  for (const Arguments& arguments : {Arguments{"--help"}, {"train", "--help"}, {"sample", "--help"}, {"config", "--help"}, {"evaluate", "--help"}, {"data", "--help"}})
+    CHECK_THAT(program.succeed(arguments), ContainsSubstring("Examples:"));
+  CHECK_THAT(program.succeed({"--help-all"}), ContainsSubstring("--temperature"));
+  CHECK_THAT(program.succeed({"--version"}), ContainsSubstring("metaformer "));
+}
+
+TEST_CASE("a dumped config is a config", "[cli]") {
+  const Program program;
+  program.folder().write("dumped.yaml", program.succeed({"config", "dump", "--config", "shakespeare_metric.yaml", "--set", "train.steps=7"}));
+  CHECK(program.succeed({"config", "dump", "dumped.yaml"}) == read_text(program.folder() / "dumped.yaml"));
+  CHECK_THAT(program.succeed({"config", "check", "dumped.yaml"}), ContainsSubstring("valid"));
+  CHECK(nlohmann::json::parse(program.succeed({"config", "dump", "dumped.yaml", "--json"}))["train"]["steps"] == 7);
+  CHECK_THAT(program.succeed({"config", "explain", "model.mixer"}), ContainsSubstring("model.mixer.constraint"));
+}
+
+TEST_CASE("info finds the linked libraries working", "[cli]") {
+  const Program program;
+  const auto info = nlohmann::json::parse(program.succeed({"info", "--json"}));
+  for (const auto& [name, works] : info.at("checks").items()) CHECK(works == true);
+  CHECK(info.at("torch").get<std::string>().starts_with("2."));
+}

@@ -1,0 +1,169 @@
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.h"
+#include "data/character_tokenizer.h"
+#include "data/corpus.h"
+#include "data/digest.h"
+#include "data/text_dataset.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+const std::string sample_text = "Überraschung: 自然 \U0001F600\nEnde";
+
+TextDataset dataset_of(const std::string& text, std::int64_t context, TokenizerOptions tokenizer = CharacterTokenizerOptions{}) {
+  DataConfig config;
+  config.tokenizer = tokenizer;
+  return TextDataset(Corpus{.path = "memory.txt", .text = text, .sha256 = {}}, config, context);
+}
+
+std::string digits(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += static_cast<char>('0' + i * i % 7);
+  return text;
+}
+
+template <class Action>
+std::pair<ExitCode, std::string> failure(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {ExitCode::ok, ""};
+}
+
+}  // namespace
+
+TEST_CASE("decoding is the inverse of encoding", "[tokenizer]") {
+  const TokenizerOptions options = GENERATE(TokenizerOptions(CharacterTokenizerOptions{}), TokenizerOptions(ByteTokenizerOptions{}));
+  const auto tokenizer = make_tokenizer(options, sample_text);
+  const auto ids = tokenizer->encode(sample_text);
+  CHECK(tokenizer->decode(ids) == sample_text);
+  for (const auto id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
+  const auto loaded = load_tokenizer(tokenizer->to_json().dump(), "t.json");
+  CHECK(loaded->encode(sample_text) == ids);
+  CHECK(loaded->decode(ids) == sample_text);
+  CHECK(tokenizer->encode("").empty());
+}
+
+TEST_CASE("the character vocabulary is the sorted set of code points", "[tokenizer]") {
+  const auto tokenizer = CharacterTokenizer::from_text("banana\n\U0001F600é");
+  CHECK(tokenizer.vocabulary_size() == 6);
+  CHECK(tokenizer.encode("\nabn") == std::vector<std::int32_t>{0, 1, 2, 3});
+  CHECK(tokenizer.decode(std::vector<std::int32_t>{4, 5}) == "é\U0001F600");
+}
+
+TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]") {
+  const auto tokenizer = CharacterTokenizer::from_text("abc");
+  CHECK(failure([&] { tokenizer.encode("abz"); }) ==
+        std::pair(ExitCode::data, std::string("the character 'z' (U+007A) is not among the 3 this model knows")));
+  CHECK_THAT(failure([&] { tokenizer.encode("a\xff"); }).second, ContainsSubstring("byte 0xff at offset 1 (line 1)"));
+  for (const std::string json : {"", "[]", "{}", "{\"kind\":\"character\"}", "{\"kind\":3}", "{\"kind\":\"character\",\"characters\":[1]}",
+                                 "{\"kind\":\"character\",\"characters\":[\"ab\"]}", "{\"kind\":\"character\",\"characters\":[\"a\",\"a\"]}",
+                                 "{\"kind\":\"character\",\"characters\":[\"\"]}"})
+    CHECK(failure([&] { load_tokenizer(json, "t.json"); }).first == ExitCode::data);
+}
+
+TEST_CASE("the split is the same for every tokenizer and cuts between characters", "[dataset]") {
+  const auto characters = dataset_of(sample_text, 1), bytes = dataset_of(sample_text, 1, ByteTokenizerOptions{});
+  const auto train = characters.tokenizer().decode(characters.tokens(Split::train));
+  CHECK(train == bytes.tokenizer().decode(bytes.tokens(Split::train)));
+  CHECK(characters.tokens(Split::train).size() == 20);  // int(23 * 0.9)
+  CHECK(characters.characters(Split::validation) == 3);
+}
+
+TEST_CASE("every token but the first is an evaluation target exactly once, in order", "[dataset]") {
+  const auto count = GENERATE(50, 51, 57, 58, 64);
+  const auto dataset = dataset_of(digits(count * 10), 7);
+  const auto& tokens = dataset.tokens(Split::validation);
+  std::vector<std::int64_t> targets;
+  std::int64_t counted = 0;
+  for (std::int64_t first = 0; first < dataset.consecutive_window_count(Split::validation); first += 3) {
+    const auto rows = dataset.consecutive_windows(Split::validation, first, 3);
+    CHECK(rows.ids.size() == static_cast<std::size_t>(rows.rows * rows.length));
+    counted += rows.target_count;
+    for (const auto target : rows.targets)
+      if (target >= 0) targets.push_back(target);
+  }
+  CHECK(counted == static_cast<std::int64_t>(tokens.size()) - 1);
+  CHECK(targets == std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
+}
+
+TEST_CASE("random windows are text, are replayable, and do not depend on how a step is cut", "[dataset]") {
+  const auto dataset = dataset_of(digits(500), 8);
+  const auto whole = dataset.random_windows(Split::train, 1, RandomPurpose::batches, 4, 0, 6);
+  auto ids = dataset.random_windows(Split::train, 1, RandomPurpose::batches, 4, 0, 2).ids;
+  const auto rest = dataset.random_windows(Split::train, 1, RandomPurpose::batches, 4, 2, 4).ids;
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  CHECK(ids == whole.ids);
+  CHECK(dataset.random_windows(Split::train, 2, RandomPurpose::batches, 4, 0, 6).ids != whole.ids);
+  CHECK(dataset.random_windows(Split::train, 1, RandomPurpose::batches, 5, 0, 6).ids != whole.ids);
+  for (std::size_t i = 0; i < whole.ids.size(); ++i)
+    if ((i + 1) % 8 != 0) CHECK(whole.targets[i] == whole.ids[i + 1]);
+  CHECK(whole.target_count == 48);
+}
+
+TEST_CASE("random windows reach every place, the last one too", "[dataset]") {
+  const auto dataset = dataset_of(digits(30), 2);  // 27 training tokens: 25 places
+  std::map<std::vector<std::int64_t>, int> seen;
+  const auto rows = dataset.random_windows(Split::train, 9, RandomPurpose::batches, 0, 0, 2000);
+  const auto& tokens = dataset.tokens(Split::train);
+  bool last_target_seen = false;
+  std::map<std::int64_t, int> expected, actual;
+  for (std::size_t place = 0; place < 25; ++place) ++expected[tokens[place]];
+  for (std::size_t row = 0; row < 2000; ++row) ++actual[rows.ids[row * 2]];
+  for (const auto& [token, count] : expected) CHECK(actual[token] == Approx(80 * count).epsilon(0.35));
+  for (std::size_t row = 0; row < 2000; ++row)
+    last_target_seen |= rows.ids[row * 2] == tokens[24] && rows.ids[row * 2 + 1] == tokens[25] && rows.targets[row * 2 + 1] == tokens[26];
+  CHECK(last_target_seen);
+}
+
+TEST_CASE("a text shorter than the context is refused with both numbers", "[dataset]") {
+  const auto [code, message] = failure([] { dataset_of(digits(100), 10); });
+  CHECK(code == ExitCode::data);
+  CHECK(message == "memory.txt: its validation split has 10 tokens; model.context 10 needs at least 11");
+  CHECK_NOTHROW(dataset_of(digits(110), 10));
+}
+
+TEST_CASE("corpora that cannot be read are data errors", "[corpus]") {
+  const TemporaryFolder folder;
+  DataConfig config;
+  config.path = (folder / "missing.txt").string();
+  CHECK(failure([&] { load_corpus(config, true); }).first == ExitCode::data);
+  config.path = folder.write("empty.txt", "").string();
+  CHECK_THAT(failure([&] { load_corpus(config, true); }).second, ContainsSubstring("the corpus is empty"));
+  config.path = folder.path().string();
+  CHECK_THAT(failure([&] { load_corpus(config, true); }).second, ContainsSubstring("not a regular file"));
+  config.path.reset();
+  config.corpus = "tinyshakespear";
+  CHECK_THAT(failure([&] { load_corpus(config, true); }).second, ContainsSubstring("did you mean 'tinyshakespeare'?"));
+}
+
+TEST_CASE("a public corpus with another digest is refused, and --offline never fetches", "[corpus]") {
+  const TemporaryFolder folder;
+  const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
+  setenv("METAFORMER_DATA", folder.path().c_str(), 1);
+  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
+  CHECK_THAT(failure([] { load_corpus(DataConfig{}, true); }).second, ContainsSubstring("--offline forbids"));
+  folder.write("tinyshakespeare.txt", "not Shakespeare");
+  const auto [code, message] = failure([] { load_corpus(DataConfig{}, true); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("should be 86c4e6aa"));
+  setenv("METAFORMER_DATA", (folder / "nowhere").c_str(), 1);
+  CHECK_THAT(failure([] { load_corpus(DataConfig{}, true); }).second, ContainsSubstring("no such folder"));
+  setenv("METAFORMER_DATA", before.c_str(), 1);
+}
+
+TEST_CASE("SHA-256 has the values of FIPS 180-4", "[corpus]") {
+  CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+}  // namespace metaformer

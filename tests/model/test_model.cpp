@@ -1,0 +1,182 @@
+#include <cmath>
+
+#include "core/error.h"
+#include "model/gpt.h"
+#include "model/parameter_buffer.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+ModelConfig small_config(const MixerOptions& mixer = MetricOptions{}) {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = 12;
+  config.mixer = mixer;
+  return config;
+}
+
+constexpr std::int64_t vocabulary = 11;
+
+Batch random_batch(std::int64_t rows, std::int64_t length) {
+  return {.ids_bc = torch::randint(vocabulary, {rows, length}, torch::kLong)};
+}
+
+double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
+  return ((value - expected).norm() / expected.norm()).item<double>();
+}
+
+MixerOptions any_mixer() {
+  static const auto all = every_mixer();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
+}  // namespace
+
+TEST_CASE("cached generation gives the logits of the whole sequence", "[model]") {
+  auto config = small_config(any_mixer());
+  config.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  torch::manual_seed(1);
+  Gpt model(config, vocabulary);
+  model.to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
+  const auto batch = random_batch(3, 12);
+  const auto whole = model.forward(batch);
+  ModelState state(config.layers, config.context);
+  std::vector<torch::Tensor> parts;
+  for (const auto& [first, count] : std::vector<std::pair<int, int>>{{0, 5}, {5, 1}, {6, 4}, {10, 2}})
+    parts.push_back(model.forward(Batch{.ids_bc = batch.ids_bc.narrow(1, first, count)}, &state));
+  CHECK(relative_error(torch::cat(parts, 1), whole) < 1e-12);
+  CHECK(state.length == 12);
+  CHECK_THROWS_AS(model.forward(random_batch(3, 1), &state), Error);
+}
+
+TEST_CASE("a sequence longer than the context is refused", "[model]") {
+  Gpt model(small_config(), vocabulary);
+  CHECK_THROWS_WITH(model.forward(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
+}
+
+TEST_CASE("packed documents with positions of their own equal separate documents", "[model]") {
+  const auto options = any_mixer();
+  torch::manual_seed(2);
+  Gpt model(small_config(options), vocabulary);
+  model.to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
+  const auto long_tensor = [](std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); };
+  auto batch = random_batch(1, 9);
+  const auto apart_one = model.forward(Batch{.ids_bc = batch.ids_bc.narrow(1, 0, 4)});
+  const auto apart_two = model.forward(Batch{.ids_bc = batch.ids_bc.narrow(1, 4, 3)});
+  batch.segments_bc = long_tensor({0, 0, 0, 0, 1, 1, 1, -1, -1});
+  batch.positions_bc = long_tensor({0, 1, 2, 3, 0, 1, 2, 0, 0});
+  const auto packed = model.forward(batch);
+  CHECK(relative_error(packed.narrow(1, 0, 4), apart_one) < 1e-12);
+  CHECK(relative_error(packed.narrow(1, 4, 3), apart_two) < 1e-12);
+}
+
+TEST_CASE("parameters are counted by formula", "[model]") {
+  auto config = small_config(ScaledDotProductOptions{});
+  config.tie_embeddings = GENERATE(true, false);
+  config.bias = GENERATE(true, false);
+  config.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  const Gpt model(config, vocabulary);
+  const std::int64_t d = 8, hidden = 32, bias = config.bias, norms = config.norm.position == NormPosition::pre ? 5 : 4;
+  const auto mixers = 2 * (4 * d * d + bias * 4 * d);
+  const auto counts = count_parameters(model);
+  CHECK(counts.mixers == mixers);
+  CHECK(counts.all == vocabulary * d * (config.tie_embeddings ? 1 : 2) + 12 * d + mixers +
+                          2 * (2 * d * hidden + bias * (hidden + d)) + norms * d * (1 + bias));
+}
+
+TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name", "[model]") {
+  ModelConfig config;
+  config.bias = true;
+  config.mixer = GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(MetricOptions{}),
+                          MixerOptions(QuadraticOptions{.form = QuadraticForm::full}));
+  Gpt model(config, 65);
+  initialise(model, config.layers, 5);
+  for (const auto& parameter : model.named_parameters()) {
+    INFO(parameter.key());
+    const auto& value = parameter.value();
+    const auto& name = parameter.key();
+    if (name.ends_with("packed_metric")) {
+      CHECK(value.sum().item<double>() == 4 * 32);  // identities
+    } else if (name.ends_with("bias")) {
+      CHECK(value.abs().max().item<double>() == 0);
+    } else if (value.dim() == 1) {
+      CHECK(torch::equal(value, torch::ones_like(value)));
+    } else {
+      const bool ends_branch = name.ends_with("mixer.output.weight") || name.ends_with("down.weight");
+      const double expected = ends_branch ? 0.02 / std::sqrt(8.0) : 0.02;
+      CHECK(value.std().item<double>() == Approx(expected).epsilon(0.05));
+      CHECK(std::abs(value.mean().item<double>()) < expected * 5 / std::sqrt(value.numel()));
+    }
+  }
+}
+
+TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
+  Gpt one(small_config(MetricOptions{}), vocabulary), other(small_config(ScaledDotProductOptions{}), vocabulary);
+  initialise(one, 2, 5);
+  initialise(other, 2, 5);
+  const auto parameters = other.named_parameters();
+  int shared = 0;
+  for (const auto& parameter : one.named_parameters()) {
+    if (parameter.key().find(".mixer.") != std::string::npos) continue;
+    CHECK(torch::equal(parameter.value(), parameters[parameter.key()]));
+    ++shared;
+  }
+  CHECK(shared == 2 + 2 * 4 + 1);
+  Gpt another_seed(small_config(MetricOptions{}), vocabulary);
+  initialise(another_seed, 2, 6);
+  CHECK_FALSE(torch::equal(one.parameters()[0], another_seed.parameters()[0]));
+}
+
+TEST_CASE("dropout acts in training alone", "[model]") {
+  auto config = small_config(any_mixer());
+  config.dropout = 0.5;
+  Gpt model(config, vocabulary);
+  initialise(model, 2, 1);
+  const auto batch = random_batch(2, 12);
+  model.eval();
+  CHECK(torch::equal(model.forward(batch), model.forward(batch)));
+  model.train();
+  CHECK_FALSE(torch::equal(model.forward(batch), model.forward(batch)));
+}
+
+TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[model]") {
+  torch::manual_seed(4);
+  Gpt model(small_config(), vocabulary), plain(small_config(), vocabulary);
+  initialise(model, 2, 3);
+  initialise(plain, 2, 3);
+  ParameterBuffer buffer(model);
+  const auto batch = random_batch(2, 12);
+  const auto loss = [&](Gpt& m) { return m.forward(batch).square().sum(); };
+  CHECK(torch::equal(model.forward(batch), plain.forward(batch)));
+  loss(model).backward();
+  loss(plain).backward();
+  const auto expected = plain.named_parameters();
+  std::int64_t total = 0, in_views = 0;
+  for (const auto& view : buffer.views()) {
+    CHECK(torch::allclose(ParameterBuffer::part(buffer.gradients(), view), expected[view.name].grad()));
+    CHECK(torch::equal(ParameterBuffer::part(buffer.values(), view), expected[view.name]));
+    CHECK((view.offset < buffer.decayed()) == (expected[view.name].dim() >= 2));
+    total += expected[view.name].numel();
+    in_views += view.count;
+  }
+  CHECK(in_views == total);
+  CHECK(buffer.gradients().norm().item<double>() ==
+        Approx([&] {
+          double sum = 0;
+          for (const auto& parameter : plain.parameters()) sum += parameter.grad().square().sum().item<double>();
+          return std::sqrt(sum);
+        }()).epsilon(1e-6));
+  // What is written to the buffer is what the model uses.
+  buffer.values().zero_();
+  CHECK(model.forward(batch).abs().max().item<double>() == 0);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Every script parses; shellcheck too where it is installed.
+set -euo pipefail
+cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+for script in scripts/*.sh scripts/lib/*.sh tests/support/*.sh; do
+  bash -n "$script"
+done
+if command -v shellcheck >/dev/null; then
+  shellcheck -x scripts/*.sh tests/support/*.sh
+fi

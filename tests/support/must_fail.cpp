@@ -1,0 +1,6 @@
+// Proves that CHECK is Catch2's even where torch is included: run whole, this executable must fail.
+#include "support/torch_catch.h"
+
+TEST_CASE("a CHECK that does not hold", "[fails]") { CHECK(torch::ones({1}).item<int>() == 2); }
+
+TEST_CASE("a CHECK that holds", "[passes]") { CHECK(torch::ones({1}).item<int>() == 1); }

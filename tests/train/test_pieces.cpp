@@ -1,0 +1,233 @@
+// The trainer's parts, one by one.
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/error.h"
+#include "model/gpt.h"
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+#include "train/named_tensors.h"
+#include "train/optimizer.h"
+#include "train/safetensors.h"
+#include "train/sampling.h"
+#include "train/schedule.h"
+#include "train/tensorboard_writer.h"
+
+namespace metaformer {
+
+TEST_CASE("safetensors round-trip every type and shape", "[safetensors]") {
+  const NamedTensors tensors = {{"float", torch::randn({2, 3})},
+                                {"a \"quoted\" näme", torch::randn({4}, torch::kDouble)},
+                                {"half", torch::randn({2, 2}).to(torch::kBFloat16)},
+                                {"long", torch::arange(5)},
+                                {"scalar", torch::tensor(3.5)},
+                                {"empty", torch::zeros({0, 7})},
+                                {"strided", torch::randn({3, 4}).t()}};
+  const auto bytes = to_safetensors(tensors);
+  const auto loaded = from_safetensors(bytes, "t");
+  REQUIRE(loaded.size() == tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CHECK(loaded[i].first == tensors[i].first);
+    CHECK(loaded[i].second.scalar_type() == tensors[i].second.scalar_type());
+    CHECK(torch::equal(loaded[i].second, tensors[i].second));
+  }
+}
+
+TEST_CASE("hostile safetensors are refused", "[safetensors]") {
+  const auto with_header = [](const std::string& header, const std::string& data = "") {
+    const std::uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
+  };
+  const std::string header = GENERATE(as<std::string>(), "", "[]", "{", R"({"a":1})", R"({"a":{}})",
+                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",
+                                      R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})",
+                                      R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+                                      R"({"a":{"dtype":"F32","shape":[1e3],"data_offsets":[0,4]}})",
+                                      R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
+                                      R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})",
+                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,0]}})",
+                                      R"({"a":{"dtype":"F32","shape":[1]}})", R"({"a":{"dtype":"F32","data_offsets":[0,4]}})");
+  INFO(header);
+  CHECK_THROWS_AS(from_safetensors(with_header(header, "1234"), "t"), Error);
+  CHECK_THROWS_AS(from_safetensors(with_header(header + std::string(3, ' ')), "t"), Error);
+}
+
+TEST_CASE("every truncation of a safetensors file is noticed", "[safetensors]") {
+  const auto bytes = to_safetensors({{"a", torch::randn({3})}, {"b", torch::randn({2})}});
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    CHECK_THROWS_AS(from_safetensors(bytes.substr(0, length), "t"), Error);
+  CHECK_THROWS_AS(from_safetensors(bytes + "x", "t"), Error);
+  CHECK_THROWS_AS(from_safetensors(std::string(8, '\xff'), "t"), Error);
+  CHECK_THROWS_WITH(from_safetensors("{", "some/file"), ContainsSubstring("some/file: not a valid safetensors file"));
+}
+
+TEST_CASE("loading into another architecture changes nothing and says what differs", "[safetensors]") {
+  const auto target = torch::zeros({2, 2}), other = torch::zeros({3});
+  const NamedTensors targets = {{"a", target}, {"b", other}};
+  CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}}, targets, "f"), ContainsSubstring("no tensor 'b'"));
+  CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({4})}}, targets, "f"),
+                    ContainsSubstring("'b' has shape [4], this model's has [3]"));
+  CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}, {"c", torch::ones({1})}}, targets, "f"),
+                    ContainsSubstring("'c' is not part of this model"));
+  CHECK(target.abs().sum().item<double>() == 0);
+  copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}}, targets, "f");
+  CHECK(target.sum().item<double>() == 4);
+}
+
+TEST_CASE("learning rates follow their formulas", "[schedule]") {
+  TrainConfig config;
+  config.steps = 1000;
+  config.warmup_steps = 99;
+  config.learning_rate = 1;
+  config.min_learning_rate = 0.1;
+  CHECK(learning_rate_at(config, 0) == Approx(0.01));
+  CHECK(learning_rate_at(config, 98) == Approx(0.99));
+  CHECK(learning_rate_at(config, 99) == Approx(1));
+  CHECK(learning_rate_at(config, 999) == Approx(0.1 + 0.45 * (1 + std::cos(std::numbers::pi * 900 / 901))));
+  CHECK(learning_rate_at(config, 5000) == Approx(0.1));
+  config.schedule = ScheduleKind::linear;
+  CHECK(learning_rate_at(config, 99 + 901 / 2) == Approx(0.55).epsilon(0.01));
+  config.schedule = ScheduleKind::constant;
+  CHECK(learning_rate_at(config, 999) == 1);
+  config.warmup_steps = 5000;  // beyond the end is legal
+  CHECK(learning_rate_at(config, 999) == Approx(1000.0 / 5001));
+  config.warmup_steps = 0;
+  CHECK(learning_rate_at(config, 0) == 1);
+}
+
+TEST_CASE("AdamW follows its formula, decays matrices alone, and resumes exactly", "[optimizer]") {
+  torch::manual_seed(0);
+  torch::nn::Linear layer(3, 2);
+  ParameterBuffer parameters(*layer);
+  TrainConfig config;
+  AdamW optimizer(parameters, config);
+  auto weight = layer->weight.detach().to(torch::kDouble).clone(), bias = layer->bias.detach().to(torch::kDouble).clone();
+  std::array<torch::Tensor, 2> values = {weight, bias};
+  std::array<torch::Tensor, 2> first = {torch::zeros_like(weight), torch::zeros_like(bias)}, second = {first[0].clone(), first[1].clone()};
+  std::unique_ptr<AdamW> resumed;
+  for (int step = 1; step <= 5; ++step) {
+    const double rate = 0.1 / step;
+    parameters.gradients().normal_();
+    const std::array<torch::Tensor, 2> gradients = {layer->weight.grad().to(torch::kDouble), layer->bias.grad().to(torch::kDouble)};
+    for (std::size_t i = 0; i < 2; ++i) {
+      first[i] = 0.9 * first[i] + 0.1 * gradients[i];
+      second[i] = 0.99 * second[i] + 0.01 * gradients[i].square();
+      values[i] *= 1 - rate * (i == 0 ? 0.1 : 0);
+      values[i] -= rate * (first[i] / (1 - std::pow(0.9, step))) / ((second[i] / (1 - std::pow(0.99, step))).sqrt() + 1e-8);
+    }
+    auto& active = resumed ? *resumed : optimizer;
+    active.step(rate);
+    if (step == 3) {
+      const auto saved = from_safetensors(to_safetensors(optimizer.state()), "t");
+      resumed = std::make_unique<AdamW>(parameters, config);
+      resumed->load_state(saved, "t");
+    }
+    CHECK(torch::allclose(layer->weight.to(torch::kDouble), values[0], 1e-5, 1e-6));
+    CHECK(torch::allclose(layer->bias.to(torch::kDouble), values[1], 1e-5, 1e-6));
+  }
+}
+
+TEST_CASE("greedy picking takes the likeliest, the first of equals", "[sampling]") {
+  SamplingOptions options{.temperature = 0};
+  CHECK(pick_token({1, 3, 2, 3}, options, 0.99) == 1);
+}
+
+TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
+  const double temperature = GENERATE(0.5, 1.0, 2.0);
+  const SamplingOptions options{.temperature = temperature, .top_k = 0};
+  const std::vector<double> logits = {0.3, -1, 2, 0.5};
+  std::array<double, 4> counts{}, expected{};
+  double total = 0;
+  for (std::size_t i = 0; i < 4; ++i) total += expected[i] = std::exp(logits[i] / temperature);
+  constexpr int draws = 10'000;
+  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(pick_token(logits, options, (i + 0.5) / draws))];
+  for (std::size_t i = 0; i < 4; ++i) CHECK(counts[i] / draws == Approx(expected[i] / total).margin(2e-4));
+}
+
+TEST_CASE("top-k and top-p keep the likeliest and nothing else", "[sampling]") {
+  const std::vector<double> logits = {std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)};
+  const auto reached = [&](const SamplingOptions& options) {
+    std::set<std::int32_t> tokens;
+    for (int i = 0; i < 1000; ++i) tokens.insert(pick_token(logits, options, i / 1000.0));
+    return tokens;
+  };
+  using Tokens = std::set<std::int32_t>;
+  CHECK(reached({.temperature = 1, .top_k = 1}) == Tokens{1});
+  CHECK(reached({.temperature = 1, .top_k = 2}) == Tokens{1, 3});
+  CHECK(reached({.temperature = 1, .top_k = 9}) == Tokens{0, 1, 2, 3});
+  CHECK(reached({.temperature = 1, .top_k = 0, .top_p = 0.39}) == Tokens{1});
+  CHECK(reached({.temperature = 1, .top_k = 0, .top_p = 0.69}) == Tokens{1, 3});
+  CHECK(reached({.temperature = 1, .top_k = 0, .top_p = 0.95}) == Tokens{0, 1, 2, 3});
+  CHECK(reached({.temperature = 1e-6, .top_k = 0}) == Tokens{1});
+  CHECK(reached({.temperature = 1e6, .top_k = 0}) == Tokens{0, 1, 2, 3});
+}
+
+TEST_CASE("past the context the last half is kept", "[sampling]") {
+  const std::int64_t context = GENERATE(1, 2, 5, 8);
+  ContextWindow window(context);
+  std::vector<std::int32_t> all;
+  for (std::int32_t token = 0; token < 40; ++token) {
+    all.push_back(token);
+    const auto before = window.tokens().size();
+    const bool cut = window.push(token);
+    CHECK(cut == (static_cast<std::int64_t>(before) == context));
+    const auto& tokens = window.tokens();
+    if (cut) CHECK(static_cast<std::int64_t>(tokens.size()) == std::max<std::int64_t>(1, context / 2));
+    CHECK(std::equal(tokens.rbegin(), tokens.rend(), all.rbegin()));
+  }
+}
+
+TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
+  static const auto mixers = every_mixer();
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = GENERATE(1, 7, 16);
+  config.mixer = mixers[GENERATE(range(std::size_t{0}, mixers.size()))];
+  Gpt model(config, 11);
+  {
+    torch::manual_seed(3);
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
+  }
+  model.eval();
+  const auto generate = [&](bool cached, std::uint64_t seed) {
+    TextGenerator generator(model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, torch::kCPU);
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < 30; ++i) tokens.push_back(generator.next());
+    CHECK((generator.cache_bytes() == 0 || cached));
+    return tokens;
+  };
+  CHECK(generate(true, 1) == generate(false, 1));
+  CHECK(generate(true, 1) == generate(true, 1));
+  CHECK(generate(true, 1) != generate(true, 2));
+}
+
+TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling]") {
+  const std::string text = "abcSTxSTOPrest";
+  for (std::size_t step = 1; step <= text.size(); ++step) {
+    StopFilter filter({"STOP", "never"});
+    std::string shown;
+    for (std::size_t at = 0; at < text.size() && !filter.stopped(); at += step) shown += filter.feed(text.substr(at, step));
+    CHECK(filter.stopped());
+    CHECK(shown + filter.rest() == "abcSTx");
+  }
+  StopFilter unmet({"STOP"});
+  CHECK(unmet.feed("abST") == "ab");
+  CHECK(unmet.feed("O") == "");
+  CHECK(unmet.rest() == "STO");
+  StopFilter two({"bc", "abcd"});
+  CHECK(two.feed("xabcd") == "x");
+}
+
+TEST_CASE("CRC-32C has the values of RFC 3720", "[tensorboard]") {
+  CHECK(crc32c("123456789") == 0xe3069283U);
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aaU);
+}
+
+}  // namespace metaformer

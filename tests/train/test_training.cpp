@@ -1,0 +1,259 @@
+// Whole trainings on small texts.
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+#include "train/autocast.h"
+#include "train/evaluation.h"
+#include "train/named_tensors.h"
+#include "train/run.h"
+#include "train/training_step.h"
+
+namespace metaformer {
+
+namespace {
+
+// A text with something to learn: words in a fixed cycle with a counter between.
+std::string learnable_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += std::string("the quick brown fox ") + static_cast<char>('a' + i % 26) + ". ";
+  return text;
+}
+
+class Workplace {
+ public:
+  Workplace() { folder_.write("text.txt", learnable_text()); }
+
+  Experiment experiment(std::vector<std::string> overrides) const {
+    const std::vector<std::string> small = {"data.path='" + (folder_ / "text.txt").string() + "'",
+                                            "model.layers=2", "model.heads=2", "model.width=16", "model.context=16",
+                                            "train.batch_size=6", "train.steps=12", "train.eval_interval=6",
+                                            "train.checkpoint_interval=4", "train.log_interval=3", "train.warmup_steps=2"};
+    overrides.insert(overrides.begin(), small.begin(), small.end());
+    return default_experiment(overrides);
+  }
+
+  nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides, bool resume = false) const {
+    return metaformer::train({.experiment = experiment(overrides), .out = folder_ / out, .resume = resume, .offline = true,
+                              .device = "cpu", .command_line = {"test"}});
+  }
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::string model_bytes(const std::filesystem::path& run, const std::string& checkpoint = "last") {
+  return read_text(run / "checkpoints" / checkpoint / "model.safetensors");
+}
+
+// metrics.jsonl without the fields that tell time.
+std::string metrics_without_time(const std::filesystem::path& run) {
+  std::istringstream lines(read_text(run / "metrics.jsonl"));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    auto json = nlohmann::ordered_json::parse(line);
+    json.erase("seconds");
+    kept += json.dump() + "\n";
+  }
+  return kept;
+}
+
+struct Parts {
+  explicit Parts(Experiment given)
+      : experiment(std::move(given)),
+        task(make_task(experiment.config, true)),
+        model(task->make_model()) {
+    initialise(*model, experiment.config.model.layers, 1);
+    parameters = std::make_unique<ParameterBuffer>(*model);
+    optimizer = std::make_unique<AdamW>(*parameters, experiment.config.train);
+    step = std::make_unique<EagerTrainingStep>(experiment.config, *task, *model, *parameters, *optimizer, torch::kCPU);
+  }
+  Experiment experiment;
+  std::unique_ptr<Task> task;
+  std::shared_ptr<SequenceModel> model;
+  std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<TrainingStep> step;
+};
+
+}  // namespace
+
+TEST_CASE("accumulated batches give the gradient of the big batch", "[training]") {
+  const Workplace place;
+  Parts big(place.experiment({"train.batch_size=12", "train.clip=0"}));
+  Parts small(place.experiment({"train.batch_size=3", "train.accumulate=4", "train.clip=0"}));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto one = big.step->run(step, 1e-3), four = small.step->run(step, 1e-3);
+    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-6));
+    CHECK(four.gradient_norm.item<double>() == Approx(one.gradient_norm.item<double>()).epsilon(1e-5));
+    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
+  }
+  CHECK(big.task->tokens_per_step() == small.task->tokens_per_step());
+}
+
+TEST_CASE("clipping scales the gradient to the limit and reports the norm before", "[training]") {
+  const Workplace place;
+  Parts parts(place.experiment({"train.clip=0.01"}));
+  const auto result = parts.step->run(0, 1e-3);
+  CHECK(result.gradient_norm.item<double>() > 0.01);
+  CHECK(parts.parameters->gradients().norm().item<double>() == Approx(0.01).epsilon(1e-3));
+}
+
+TEST_CASE("training learns, and the same seed gives the same run to the byte", "[training]") {
+  const Workplace place;
+  const std::vector<std::string> longer = {"train.steps=150", "train.eval_interval=50", "train.learning_rate=0.01", "model.dropout=0.1"};
+  const auto first = place.train("one", longer);
+  CHECK(first["val_loss"].get<double>() < 0.6);
+  CHECK(first["steps"] == 150);
+  place.train("two", longer);
+  CHECK(model_bytes(place / "one") == model_bytes(place / "two"));
+  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
+  auto other_seed = longer;
+  other_seed.push_back("train.seed=2");
+  place.train("three", other_seed);
+  CHECK(model_bytes(place / "one") != model_bytes(place / "three"));
+}
+
+TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
+  const std::string precision = GENERATE("fp32", "bf16");
+  const std::vector<std::string> common = {"model.mixer.kind=" + mixer, "train.precision=" + precision, "model.dropout=0.2",
+                                           "train.accumulate=2", "train.schedule=constant"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return more;
+  };
+  place.train("whole", with({"train.steps=12"}));
+  for (const std::string k : {"1", "5", "8"}) {
+    const auto run = "cut" + k;
+    // The cut run ends at step k; its last evaluation and log lines belong to it alone, so only weights and state count.
+    place.train(run, with({"train.steps=" + k}));
+    place.train(run, with({"train.steps=12"}), true);
+    CHECK(model_bytes(place / "whole") == model_bytes(place / run));
+    CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") == read_text(place / run / "checkpoints/last/state.safetensors"));
+  }
+}
+
+TEST_CASE("metrics continue without a gap or a repeated line", "[training]") {
+  const Workplace place;
+  place.train("whole", {});
+  place.train("cut", {});
+  // As if the process had died after step 8: its checkpoint is whole, later lines were written already.
+  const auto checkpoints = place / "cut/checkpoints";
+  for (const auto* name : {"step-12", "last", "best"}) std::filesystem::remove_all(checkpoints / name);
+  std::filesystem::remove(place / "cut/summary.json");
+  std::ofstream(place / "cut/metrics.jsonl", std::ios::app) << R"({"step":12,"spl)";
+  REQUIRE(std::filesystem::exists(checkpoints / "step-8"));
+  place.train("cut", {}, true);
+  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
+  CHECK(model_bytes(place / "cut") == model_bytes(place / "whole"));
+}
+
+TEST_CASE("resuming falls back over damaged checkpoints and refuses what is not the same run", "[training]") {
+  const Workplace place;
+  place.train("run", {"train.keep_checkpoints=5"});
+  const auto newest = place / "run/checkpoints/step-12/model.safetensors";
+  auto bytes = read_text(newest);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(newest, std::ios::binary) << bytes;
+  const auto run = RunDirectory::open(place / "run");
+  CHECK(load_newest_checkpoint(run)->progress.step == 8);
+  CHECK_THROWS_WITH(load_checkpoint(run, "step-12", WithOptimizer::no), ContainsSubstring("damaged"));
+  CHECK_THROWS_WITH(load_checkpoint(run, "step-99", WithOptimizer::no), ContainsSubstring("it has step-12, step-8"));
+  CHECK_THROWS_WITH(place.train("run", {"model.width=32"}, true), ContainsSubstring("model.width is 32 now and was 16"));
+  CHECK_THROWS_WITH(place.train("run", {}), ContainsSubstring("already exists"));
+  for (const auto* step : {"step-4", "step-8"}) std::ofstream(place / "run/checkpoints" / step / "meta.json") << "{}";
+  for (const auto* step : {"step-6"}) std::filesystem::remove_all(place / "run/checkpoints" / step);
+  CHECK_THROWS_WITH(load_newest_checkpoint(run), ContainsSubstring("no checkpoint is whole"));
+}
+
+TEST_CASE("a finished run is not trained again; an empty folder starts one", "[training]") {
+  const Workplace place;
+  std::filesystem::create_directories(place / "run");
+  const auto summary = place.train("run", {}, true);
+  CHECK(place.train("run", {}, true) == summary);
+  CHECK(nlohmann::ordered_json::parse(read_text(place / "run/summary.json")) == summary);
+  CHECK(std::filesystem::read_symlink(place / "latest") == "run");
+}
+
+TEST_CASE("old checkpoints are removed, the targets of links never", "[training]") {
+  const Workplace place;
+  // A rate so high that the first evaluation stays the best.
+  place.train("run", {"train.steps=40", "train.eval_interval=4", "train.learning_rate=0.5", "train.schedule=constant",
+                      "train.min_learning_rate=0", "train.keep_checkpoints=2"});
+  const auto checkpoints = place / "run/checkpoints";
+  CHECK(std::filesystem::read_symlink(checkpoints / "last") == "step-40");
+  CHECK(std::filesystem::exists(checkpoints / std::filesystem::read_symlink(checkpoints / "best") / "model.safetensors"));
+  const auto folders = std::count_if(std::filesystem::directory_iterator(checkpoints), {},
+                                     [](const auto& entry) { return !entry.is_symlink(); });
+  CHECK(folders <= 3);
+  CHECK(folders >= 2);
+}
+
+TEST_CASE("a loss that is not finite stops with its step and keeps the checkpoints", "[training]") {
+  const Workplace place;
+  try {
+    place.train("run", {"train.steps=200", "train.learning_rate=1e30", "train.clip=0", "train.warmup_steps=0"});
+    FAIL("it went on");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::diverged);
+    CHECK_THAT(error.what(), ContainsSubstring("is not finite") && ContainsSubstring("step "));
+  }
+}
+
+TEST_CASE("one batch can be learned by heart with every mixer", "[training]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
+  Parts parts(place.experiment({"model.mixer.kind=" + mixer, "model.width=32", "train.batch_size=1"}));
+  double loss = 0;
+  // Step 0 always: the same window.
+  for (int i = 0; i < 300; ++i) loss = parts.step->run(0, 3e-3).loss.item<double>();
+  // Without mixing, a token that has two successors in the window cannot be told apart but by its position.
+  CHECK(loss < 0.01);
+}
+
+TEST_CASE("whole-split evaluation is the mean over single predictions", "[training]") {
+  const Workplace place;
+  Parts parts(place.experiment({}));
+  const auto metrics = evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  double sum = 0, correct = 0, count = 0;
+  parts.model->eval();
+  for (std::int64_t i = 0; i < parts.task->evaluation_batches(Split::validation); ++i) {
+    const auto batch = parts.task->evaluation_batch(Split::validation, i, torch::kCPU);
+    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row) {
+      const auto logits = parts.model->forward(Batch{.ids_bc = batch.ids_bc.narrow(0, row, 1)})[0].to(torch::kDouble);
+      for (std::int64_t c = 0; c < logits.size(0); ++c) {
+        const auto target = batch.targets_bc[row][c].item<std::int64_t>();
+        if (target < 0) continue;
+        sum -= torch::log_softmax(logits[c], 0)[target].item<double>();
+        correct += logits[c].argmax().item<std::int64_t>() == target;
+        ++count;
+      }
+    }
+  }
+  CHECK(metrics["tokens"].get<double>() == count);
+  CHECK(metrics["loss"].get<double>() == Approx(sum / count).epsilon(1e-6));
+  CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
+  CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
+  CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
+  CHECK(metrics == evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU));
+}
+
+TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[training]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling");
+  Parts wide(place.experiment({"model.mixer.kind=" + mixer})), narrow(place.experiment({"model.mixer.kind=" + mixer, "train.precision=bf16"}));
+  for (std::int64_t step = 0; step < 20; ++step) {
+    const auto one = wide.step->run(step, 1e-3).loss.item<double>(), other = narrow.step->run(step, 1e-3).loss.item<double>();
+    CHECK(other == Approx(one).epsilon(5e-3));
+    if (step == 0) CHECK(other != one);  // it did run in bf16
+  }
+  for (const auto& parameter : narrow.model->parameters()) CHECK(parameter.scalar_type() == torch::kFloat);
+}
+
+}  // namespace metaformer
