@@ -1,0 +1,39 @@
+# Brings set-up and build up to date; silent when nothing is to do. To be sourced after common.sh.
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # variables of common.sh
+
+configured_stamp="$build/.configured"
+
+ensure_set_up_for() { # running | tests
+  local options=()
+  [[ $1 != tests ]] || options=(--tests)
+  if setup_is_current; then
+    if [[ $1 != tests ]] || has_test_packages; then return; fi
+  fi
+  "$root/scripts/setup.sh" "${options[@]}"
+}
+
+configure() {
+  local cuda=AUTO
+  [[ $(installed_variant) == cpu ]] && cuda=OFF
+  say "configuring the build"
+  (cd "$root" && cmake --preset release -DMETAFORMER_CUDA=$cuda) >"$build.log" 2>&1 || {
+    cat "$build.log" >&2
+    die 1 "the build could not be configured; see above"
+  }
+  touch "$configured_stamp"
+}
+
+ensure_built() { # targets...
+  mkdir -p "$build"
+  exec {build_lock}>"$build/.lock"
+  flock -n "$build_lock" || { say "another build is running; waiting for it"; flock "$build_lock"; }
+  if [[ ! -f $build/build.ninja || $setup_stamp -nt $configured_stamp ]]; then configure; fi
+  if ! ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
+    local jobs
+    jobs=$(build_jobs)
+    say "building with $jobs jobs (several minutes the first time)"
+    ninja -C "$build" -j "$jobs" "$@" >&2 || die 1 "the build failed; see above"
+  fi
+  exec {build_lock}>&-
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Sets up and builds if needed, then becomes metaformer with the arguments given. Works from any folder.
+#   scripts/run.sh train --config shakespeare_metric.yaml
+set -euo pipefail
+# shellcheck source=scripts/lib/common.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=scripts/lib/build.sh
+source "$root/scripts/lib/build.sh"
+ensure_set_up_for running
+ensure_built metaformer
+exec "$build/metaformer" "$@"
