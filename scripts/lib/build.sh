@@ -24,16 +24,20 @@ configure() {
   touch "$configured_stamp"
 }
 
+# Ninja's output without what it says when nothing is to do; the first line of real work is announced.
+show_real_work() {
+  awk '/^ninja: (Entering directory|no work to do)/ || /Re-checking globbed directories/ {next}
+       !announced {print "metaformer: building (several minutes the first time)"; announced = 1}
+       {print; fflush()}'
+}
+
 ensure_built() { # targets...
   mkdir -p "$build"
   exec {build_lock}>"$build/.lock"
   flock -n "$build_lock" || { say "another build is running; waiting for it"; flock "$build_lock"; }
   if [[ ! -f $build/build.ninja || $setup_stamp -nt $configured_stamp ]]; then configure; fi
-  if ! ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
-    local jobs
-    jobs=$(build_jobs)
-    say "building with $jobs jobs (several minutes the first time)"
-    ninja -C "$build" -j "$jobs" "$@" >&2 || die 1 "the build failed; see above"
-  fi
+  local status
+  ninja -C "$build" -j "$(build_jobs)" "$@" 2>&1 | show_real_work >&2 && status=0 || status=$?
+  ((status == 0)) || die 1 "the build failed; see above"
   exec {build_lock}>&-
 }

@@ -42,9 +42,10 @@ class AveragePooling : public Mixer {
                                 const Visibility& visibility) const {
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
     const auto offset = offset_ce(queries, keys, x_bcd.device());
-    auto counted = options_.window.all() ? torch::ones_like(offset, torch::kBool)
-                                         : (offset >= -reach(visibility.causal).before)
-                                               .logical_and(offset <= reach(visibility.causal).after);
+    auto counted =
+        options_.window.all()
+            ? torch::ones_like(offset, torch::kBool)
+            : (offset >= -reach(visibility.causal).before).logical_and(offset <= reach(visibility.causal).after);
     counted = counted.unsqueeze(0);
     if (const auto visible = visible_bce(visibility, queries, keys, x_bcd.device()); visible.defined())
       counted = counted.logical_and(visible);
@@ -77,7 +78,8 @@ class AveragePooling : public Mixer {
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);
     if (!causal) return seen_bed.to(wide).mean(1, true).to(x_bcd.scalar_type()) - x_bcd;
     const auto count_c1 =
-        torch::arange(keys - queries + 1, keys + 1, torch::TensorOptions().dtype(wide).device(x_bcd.device())).unsqueeze(1);
+        torch::arange(keys - queries + 1, keys + 1, torch::TensorOptions().dtype(wide).device(x_bcd.device()))
+            .unsqueeze(1);
     const auto sum = seen_bed.to(wide).cumsum(1).narrow(1, keys - queries, queries);
     return (sum / count_c1).to(x_bcd.scalar_type()) - x_bcd;
   }

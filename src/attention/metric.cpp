@@ -14,14 +14,16 @@ namespace metaformer {
 namespace {
 
 // -(p_c - p_e) M (p_c - p_e) for every pair, written out: [b, n, c, e].
-torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& metric_nkk) {
+torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
+                              const torch::Tensor& metric_nkk) {
   const auto difference = p_bnck.unsqueeze(3) - p_bnek.unsqueeze(2);
   return -torch::einsum("bncek,nkj,bncej->bnce", {difference, metric_nkk, difference});
 }
 
 // The published formula, kept for comparison: it counts a pair of tokens and a pair of features twice each. Written for
 // c >= e and k >= j and mirrored, with the diagonal of both unscaled.
-torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& metric_nkk) {
+torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
+                               const torch::Tensor& metric_nkk) {
   const auto once_nkk = torch::diag_embed(metric_nkk.diagonal(0, 1, 2)) + 2 * metric_nkk.tril(-1);
   const auto later_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, once_nkk, p_bnek});
   const auto earlier_bnce = torch::einsum("bnck,njk,bnej->bnce", {p_bnck, once_nkk, p_bnek});
@@ -45,15 +47,7 @@ class Metric : public Mixer {
     const auto p_bnck = project(x_bcd);
     auto p_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
     if (state != nullptr) p_bnek = state->extend(0, p_bnek, 2);
-    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
-    const double dropout = is_training() ? shape_.dropout : 0.0;
-    const bool reference = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
-    const auto t_bnck =
-        reference ? mix_by_scores(scores(p_bnck, p_bnek), p_bnek, visibility, scale, dropout)
-        : options_.score == MetricScore::distance ? composed_distance(p_bnck, p_bnek, visibility, scale, dropout)
-                                                  : composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility,
-                                                                       scale, dropout);
-    return output_(merge_heads(t_bnck));
+    return output_(merge_heads(attend(p_bnck, p_bnek, visibility)));
   }
 
   MixerTraits traits() const override { return {.can_cross = true}; }
@@ -61,21 +55,33 @@ class Metric : public Mixer {
  private:
   torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
 
+  torch::Tensor attend(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility) const {
+    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
+    const double dropout = is_training() ? shape_.dropout : 0.0;
+    if (options_.backend == Backend::reference || options_.score == MetricScore::as_published)
+      return mix_by_scores(scores(p_bnck, p_bnek), p_bnek, visibility, scale, dropout);
+    if (options_.score == MetricScore::distance) return composed_distance(p_bnck, p_bnek, visibility, scale, dropout);
+    return composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility, scale, dropout);
+  }
+
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
     const auto metric_nkk = metric_.dense_nkk().to(p_bnck.options());
     switch (options_.score) {
-      case MetricScore::distance: return distance_scores(p_bnck, p_bnek, metric_nkk);
-      case MetricScore::as_published: return published_scores(p_bnck, p_bnek, metric_nkk);
-      case MetricScore::bilinear: break;
+      case MetricScore::distance:
+        return distance_scores(p_bnck, p_bnek, metric_nkk);
+      case MetricScore::as_published:
+        return published_scores(p_bnck, p_bnek, metric_nkk);
+      case MetricScore::bilinear:
+        break;
     }
     return torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnek});
   }
 
   // The softmax cancels what is constant along a row, -p_c M p_c. What is left, 2 p_c M p_e - p_e M p_e, is one product
-  // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [p_e, 0]. Below float32 the gradient
-  // of M would drown in that cancellation, so such inputs are widened first.
-  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
-                                  double scale, double dropout) const {
+  // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [p_e, 0]. Below float32 the
+  // gradient of M would drown in that cancellation, so such inputs are widened first.
+  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
+                                  const Visibility& visibility, double scale, double dropout) const {
     const auto given = p_bnek.scalar_type();
     const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
     std::optional<c10::impl::ExcludeDispatchKeyGuard> without_autocast;

@@ -28,8 +28,8 @@ torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
   return packed;
 }
 
-MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative,
-                           std::int64_t heads, std::int64_t k)
+MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
+                           std::int64_t k)
     : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k) {
   const double softplus_inverse_of_1 = std::log(std::exp(1.0) - 1);
   switch (constraint) {
@@ -43,7 +43,8 @@ MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint
       parameter_ = owner.register_parameter("diagonal_metric",
                                             torch::full({heads, k}, non_negative ? softplus_inverse_of_1 : 1.0));
       break;
-    case MetricConstraint::identity: break;
+    case MetricConstraint::identity:
+      break;
   }
 }
 
@@ -51,23 +52,29 @@ torch::Tensor MetricTensor::diagonal_nk() const { return non_negative_ ? torch::
 
 torch::Tensor MetricTensor::apply(const torch::Tensor& p_bnck) const {
   switch (constraint_) {
-    case MetricConstraint::identity: return p_bnck;
-    case MetricConstraint::diagonal: return p_bnck * diagonal_nk().unsqueeze(1).to(p_bnck.scalar_type());
+    case MetricConstraint::identity:
+      return p_bnck;
+    case MetricConstraint::diagonal:
+      return p_bnck * diagonal_nk().unsqueeze(1).to(p_bnck.scalar_type());
     case MetricConstraint::symmetric:
-    case MetricConstraint::psd: return per_head_product(p_bnck, dense_nkk());
+    case MetricConstraint::psd:
+      return per_head_product(p_bnck, dense_nkk());
   }
   return {};
 }
 
 torch::Tensor MetricTensor::dense_nkk() const {
   switch (constraint_) {
-    case MetricConstraint::symmetric: return unpack_symmetric(parameter_, k_);
+    case MetricConstraint::symmetric:
+      return unpack_symmetric(parameter_, k_);
     case MetricConstraint::psd: {
       const auto factor = unpack_lower(parameter_, k_);
       return torch::bmm(factor, factor.transpose(1, 2));
     }
-    case MetricConstraint::diagonal: return torch::diag_embed(diagonal_nk());
-    case MetricConstraint::identity: return torch::eye(k_).repeat({heads_, 1, 1});
+    case MetricConstraint::diagonal:
+      return torch::diag_embed(diagonal_nk());
+    case MetricConstraint::identity:
+      return torch::eye(k_).repeat({heads_, 1, 1});
   }
   return {};
 }

@@ -39,16 +39,16 @@ namespace {
 constexpr std::array backends = {Backend::reference, Backend::composed};
 
 void add_metrics(std::vector<MixerOptions>& all) {
-  for (const auto constraint : {MetricConstraint::symmetric, MetricConstraint::psd, MetricConstraint::diagonal,
-                                MetricConstraint::identity}) {
+  for (const auto constraint :
+       {MetricConstraint::symmetric, MetricConstraint::psd, MetricConstraint::diagonal, MetricConstraint::identity}) {
     for (const auto backend : backends) {
       all.push_back(MetricOptions{.constraint = constraint, .score = MetricScore::bilinear, .backend = backend});
       if (constraint != MetricConstraint::symmetric)
         all.push_back(MetricOptions{.constraint = constraint, .score = MetricScore::distance, .backend = backend});
     }
   }
-  all.push_back(MetricOptions{.constraint = MetricConstraint::symmetric, .score = MetricScore::as_published,
-                              .backend = Backend::automatic});
+  all.push_back(MetricOptions{
+      .constraint = MetricConstraint::symmetric, .score = MetricScore::as_published, .backend = Backend::automatic});
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ class ScaledDotProduct : public Mixer {
       : options_(options),
         shape_(shape),
         query_key_value_(register_module(
-            "query_key_value", torch::nn::Linear(torch::nn::LinearOptions(shape.width, 3 * shape.width).bias(shape.bias)))),
+            "query_key_value",
+            torch::nn::Linear(torch::nn::LinearOptions(shape.width, 3 * shape.width).bias(shape.bias)))),
         output_(register_module(
             "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))) {}
 

@@ -25,7 +25,10 @@ torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, st
 }
 
 Visibility self_visibility(bool causal, const torch::Tensor& segment_bc) {
-  return {.causal = causal, .query_segment_bc = segment_bc, .key_segment_be = segment_bc, .query_position_bc = {},
+  return {.causal = causal,
+          .query_segment_bc = segment_bc,
+          .key_segment_be = segment_bc,
+          .query_position_bc = {},
           .key_position_be = {}};
 }
 

@@ -5,9 +5,10 @@
 
 namespace metaformer {
 
-// Query c sees key e when both have the same segment, that segment is not -1 (padding), and, if causal, the key does not
-// stand after the query. Tensors are integers on the device of the activations and are never read by the host. Undefined
-// segments: all one segment. Undefined positions: the keys stand in order and the queries are the last of them.
+// Query c sees key e when both have the same segment, that segment is not -1 (padding), and, if causal, the key does
+// not stand after the query. Tensors are integers on the device of the activations and are never read by the host.
+// Undefined segments: all one segment. Undefined positions: the keys stand in order and the queries are the last of
+// them.
 struct Visibility {
   bool causal = false;
   torch::Tensor query_segment_bc, key_segment_be;    // both or neither

@@ -63,7 +63,8 @@ int run_command_line(int argc, char** argv) {
     app.parse(argc, argv);
     return static_cast<int>(ExitCode::ok);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
+      return app.exit(error);  // --help, --version
     return report(ExitCode::usage, std::string(error.what()) + " (see metaformer --help)");
   } catch (const Error& error) {
     return report(error.code(), error.what());

@@ -52,14 +52,17 @@ void run_explain(const ConfigArguments& arguments) {
   if (arguments.json) {
     auto list = nlohmann::ordered_json::array();
     for (const auto& field : fields)
-      list.push_back({{"key", field.path}, {"applies", field.applies}, {"expected", field.expected},
-                      {"default", field.fallback}, {"meaning", field.meaning}});
+      list.push_back({{"key", field.path},
+                      {"applies", field.applies},
+                      {"expected", field.expected},
+                      {"default", field.fallback},
+                      {"meaning", field.meaning}});
     return print_json(list);
   }
   for (const auto& field : fields)
     print(fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
-                      field.applies.empty() ? "" : fmt::format("  (with {})", field.applies), field.meaning, field.expected,
-                      field.fallback));
+                      field.applies.empty() ? "" : fmt::format("  (with {})", field.applies), field.meaning,
+                      field.expected, field.fallback));
 }
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
@@ -82,7 +85,8 @@ void add_config_command(CLI::App& app) {
   add_config_options(dump, *arguments);
   dump.callback([arguments] { run_dump(*arguments); });
 
-  auto& check = *config.add_subcommand("check", "exit 0 when the config is valid, else 2 and one line that says why not");
+  auto& check =
+      *config.add_subcommand("check", "exit 0 when the config is valid, else 2 and one line that says why not");
   add_config_options(check, *arguments);
   check.callback([arguments] { run_check(*arguments); });
 

@@ -20,7 +20,8 @@ void run_fetch(const DataArguments& arguments) {
     log::info("{} is already there", corpus.name);
     return print(found->string() + "\n");
   }
-  const auto path = fetch_corpus(corpus, arguments.folder.empty() ? corpus_cache() : std::filesystem::path(arguments.folder));
+  const auto path =
+      fetch_corpus(corpus, arguments.folder.empty() ? corpus_cache() : std::filesystem::path(arguments.folder));
   print(path.string() + "\n");
 }
 
@@ -40,7 +41,8 @@ void add_data_command(CLI::App& app) {
   auto arguments = std::make_shared<DataArguments>();
   auto& fetch = *data.add_subcommand("fetch", "download a corpus, check its digest, print its path");
   fetch.add_option("name", arguments->name, "see data list")->required();
-  fetch.add_option("--to", arguments->folder, "folder; default the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
+  fetch.add_option("--to", arguments->folder,
+                   "folder; default the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
   fetch.callback([arguments] { run_fetch(*arguments); });
   data.add_subcommand("list", "the corpora known by name, and where they are")->callback([] { run_list(); });
   data.footer(

@@ -52,9 +52,8 @@ void run_evaluate(const EvaluateArguments& arguments) {
           ? estimate_split(*run.model, *task, split, arguments.random_batches, config.train.precision, run.device)
           : evaluate_split(*run.model, *task, split, config.train.precision, run.device);
   if (arguments.json) {
-    nlohmann::ordered_json result = {{"checkpoint", run.checkpoint.string()},
-                                     {"step", run.progress.step},
-                                     {"split", arguments.split}};
+    nlohmann::ordered_json result = {
+        {"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"split", arguments.split}};
     result.update(metrics);
     return print_json(result);
   }
@@ -71,12 +70,14 @@ void add_evaluate_command(CLI::App& app) {
   auto arguments = std::make_shared<EvaluateArguments>();
   arguments->choice.add_to(command);
   command.add_option("--split", arguments->split, "train, validation or test")->capture_default_str();
-  command.add_option("--random-batches", arguments->random_batches,
-                     "estimate on so many random batches (as nanoGPT) instead of the whole split")
+  command
+      .add_option("--random-batches", arguments->random_batches,
+                  "estimate on so many random batches (as nanoGPT) instead of the whole split")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
-  command.footer("Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json");
+  command.footer(
+      "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json");
   command.callback([arguments] { run_evaluate(*arguments); });
 }
 

@@ -77,7 +77,8 @@ void add_sample_command(CLI::App& app) {
   command.add_option("--tokens", arguments->tokens, "tokens to generate")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  command.add_option("--temperature", options.temperature, "below 1 safer, above 1 wilder, 0 always the likeliest token")
+  command
+      .add_option("--temperature", options.temperature, "below 1 safer, above 1 wilder, 0 always the likeliest token")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
   command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")

@@ -34,7 +34,8 @@ std::vector<std::string> process_arguments() {
 void add_train_command(CLI::App& app) {
   auto& command = *app.add_subcommand("train", "train a model from a config");
   auto arguments = std::make_shared<TrainArguments>();
-  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")->required();
+  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
+      ->required();
   command.add_option("--set", arguments->overrides, "section.key=value: overrides the config; may be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)

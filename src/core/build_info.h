@@ -7,11 +7,11 @@ namespace metaformer {
 
 struct BuildInfo {
   std::string_view version;
-  std::string_view commit;    // of the source tree, or "unknown" outside a checkout
+  std::string_view commit;  // of the source tree, or "unknown" outside a checkout
   std::string_view compiler;
   std::string_view build_type;
   std::string_view source_configs;  // the source tree's configs folder
-  bool cuda;                  // CUDA code is compiled in
+  bool cuda;                        // CUDA code is compiled in
 };
 
 const BuildInfo& build_info();

@@ -16,7 +16,8 @@ bool Range::contains(double value) const {
 std::string Range::str() const {
   std::string text;
   if (std::isfinite(low)) text += fmt::format("{} {}", low_open ? "above" : "at least", low);
-  if (std::isfinite(high)) text += fmt::format("{}{} {}", text.empty() ? "" : " and ", high_open ? "below" : "at most", high);
+  if (std::isfinite(high))
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", high_open ? "below" : "at most", high);
   return text.empty() ? "finite" : text;
 }
 
@@ -35,7 +36,7 @@ class RangeChecker {
   void operator()(const char* name, T& value, const char*) {
     if constexpr (is_variant<T>) {
       std::visit([&](auto& options) { descend(name, options); }, value);
-    } else if constexpr (requires(RangeChecker& c) { visit(c, value); }) {
+    } else if constexpr (requires(RangeChecker & c) { visit(c, value); }) {
       descend(name, value);
     }
   }
@@ -86,9 +87,11 @@ void check_metric(const MetricOptions& metric, const Provenance& provenance) {
     fail(provenance, {score, constraint},
          "'distance' needs a metric that is never negative: set constraint to psd, diagonal or identity");
   if (metric.score == MetricScore::as_published && !symmetric)
-    fail(provenance, {score, constraint}, "'as_published' is the formula for a packed metric: set constraint to symmetric");
+    fail(provenance, {score, constraint},
+         "'as_published' is the formula for a packed metric: set constraint to symmetric");
   if (metric.score == MetricScore::as_published && metric.backend == Backend::composed)
-    fail(provenance, {backend, score}, "'as_published' has the reference backend alone: set backend to auto or reference");
+    fail(provenance, {backend, score},
+         "'as_published' has the reference backend alone: set backend to auto or reference");
 }
 
 void check_model(const ModelConfig& model, const Provenance& provenance) {

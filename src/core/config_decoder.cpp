@@ -73,14 +73,15 @@ void decode(const ConfigNode& node, const std::string& path, std::array<double, 
 }
 
 template <class E>
-  requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 void decode(const ConfigNode& node, const std::string& path, E& value) {
   const auto names = names_of<E>();
   const auto& text = scalar_of(node, path, join_alternatives(names));
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end())
-    fail(node, path, fmt::format("unknown value {}; expected {}{}", in_quotes(text), join_alternatives(names),
-                                 did_you_mean(text, names)));
+    fail(node, path,
+         fmt::format("unknown value {}; expected {}{}", in_quotes(text), join_alternatives(names),
+                     did_you_mean(text, names)));
   value = static_cast<E>(found - names.begin());
 }
 
@@ -104,8 +105,8 @@ class LayerDecoder {
       if (std::find(known_.begin(), known_.end(), key.name) == known_.end()) {
         const auto hint = did_you_mean(key.name, known_);
         const auto all = known_.empty() ? " (no keys here)" : fmt::format(" (keys here: {})", fmt::join(known_, ", "));
-        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(), full(key.name), context_,
-                                                 hint.empty() ? all : hint));
+        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(), full(key.name),
+                                                 context_, hint.empty() ? all : hint));
       }
     }
   }
@@ -124,7 +125,7 @@ class LayerDecoder {
     const auto path = full(name);
     if constexpr (is_variant<T>) {
       decode_kind(*node, path, value);
-    } else if constexpr (requires(LayerDecoder& d) { visit(d, value); }) {
+    } else if constexpr (requires(LayerDecoder & d) { visit(d, value); }) {
       decode_section(*node, path, value);
     } else {
       decode(*node, path, value);
@@ -149,8 +150,9 @@ class LayerDecoder {
       const auto& name = scalar_of(*kind, path + ".kind", join_alternatives(kinds));
       auto made = make_kind<V>(name);
       if (!made)
-        fail(*kind, path + ".kind", fmt::format("unknown value {}; expected {}{}", in_quotes(name),
-                                                join_alternatives(kinds), did_you_mean(name, kinds)));
+        fail(*kind, path + ".kind",
+             fmt::format("unknown value {}; expected {}{}", in_quotes(name), join_alternatives(kinds),
+                         did_you_mean(name, kinds)));
       if (made->index() != value.index()) {
         value = *made;
         forget(path);

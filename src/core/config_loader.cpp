@@ -89,7 +89,8 @@ void collect_layers(const fs::path& path, std::vector<fs::path> chain, std::vect
     const auto& where = base->second.location;
     const auto base_path = find_base(base->second, path);
     if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(base_path)) != chain.end())
-      throw Error(ExitCode::usage, fmt::format("{}: base: {} extends itself (a loop)", where.str(), base_path.string()));
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: base: {} extends itself (a loop)", where.str(), base_path.string()));
     if (chain.size() >= longest_base_chain)
       throw Error(ExitCode::usage,
                   fmt::format("{}: base: more than {} files extend one another", where.str(), longest_base_chain));

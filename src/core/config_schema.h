@@ -23,7 +23,7 @@ namespace metaformer {
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool low_open = false;   // low itself is not allowed
+  bool low_open = false;  // low itself is not allowed
   bool high_open = false;
   bool contains(double value) const;
   std::string str() const;  // "at least 1", "above 0 and at most 1"
@@ -44,9 +44,7 @@ std::vector<std::string> names_of() {
 }
 
 template <class E>
-std::string_view to_string(E value)
-  requires std::is_enum_v<E>
-{
+std::string_view to_string(E value) requires std::is_enum_v<E> {
   return EnumNames<E>::values.at(static_cast<std::size_t>(value));
 }
 

@@ -30,16 +30,15 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    add(ConfigNode{.location = at(mark)}, anchor);
-  }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(ConfigNode{.location = at(mark)}, anchor); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     const bool plain = tag.empty() || tag == "?";
-    const bool is_null = plain && (value.empty() || value == "~" || value == "null" || value == "Null" || value == "NULL");
-    add(ConfigNode{.kind = is_null ? ConfigNode::Kind::null : ConfigNode::Kind::scalar,
-                   .scalar = value,
-                   .location = at(mark)},
+    const bool is_null =
+        plain && (value.empty() || value == "~" || value == "null" || value == "Null" || value == "NULL");
+    add(
+        ConfigNode{
+            .kind = is_null ? ConfigNode::Kind::null : ConfigNode::Kind::scalar, .scalar = value, .location = at(mark)},
         anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -182,10 +181,14 @@ const ConfigNode* ConfigNode::find(std::string_view name) const {
 
 std::string ConfigNode::describe() const {
   switch (kind) {
-    case Kind::null: return "null";
-    case Kind::scalar: return in_quotes(scalar);
-    case Kind::sequence: return "a list";
-    case Kind::map: return "a section";
+    case Kind::null:
+      return "null";
+    case Kind::scalar:
+      return in_quotes(scalar);
+    case Kind::sequence:
+      return "a list";
+    case Kind::map:
+      return "a section";
   }
   return "";
 }
@@ -195,7 +198,8 @@ ConfigNode parse_yaml(const std::string& text, const std::string& source) {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
     TreeBuilder builder(source);
-    if (!parser.HandleNextDocument(builder)) return ConfigNode{.kind = ConfigNode::Kind::map, .location = {source, 1, 1}};
+    if (!parser.HandleNextDocument(builder))
+      return ConfigNode{.kind = ConfigNode::Kind::map, .location = {source, 1, 1}};
     TreeBuilder second(source);
     if (parser.HandleNextDocument(second)) fail({source, 1, 1}, "more than one YAML document in one file");
     return builder.take_root();

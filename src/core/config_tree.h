@@ -26,8 +26,8 @@ struct ConfigNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
   std::string scalar;
-  std::vector<ConfigNode> items;                            // of a sequence
-  std::vector<std::pair<ConfigKey, ConfigNode>> entries;    // of a map, in the order written, no name twice
+  std::vector<ConfigNode> items;                          // of a sequence
+  std::vector<std::pair<ConfigKey, ConfigNode>> entries;  // of a map, in the order written, no name twice
   Location location;
 
   const ConfigNode* find(std::string_view name) const;  // in a map; nullptr when absent

@@ -24,10 +24,7 @@ Json to_value(const std::optional<T>& value) {
   return value ? to_value(*value) : Json(nullptr);
 }
 template <class E>
-  requires std::is_enum_v<E>
-Json to_value(E value) {
-  return std::string(to_string(value));
-}
+requires std::is_enum_v<E> Json to_value(E value) { return std::string(to_string(value)); }
 
 class JsonWriter {
  public:
@@ -38,7 +35,7 @@ class JsonWriter {
       inner.json["kind"] = std::string(kind_of(value));
       std::visit([&](auto& options) { visit(inner, options); }, value);
       json[name] = std::move(inner.json);
-    } else if constexpr (requires(JsonWriter& w) { visit(w, value); }) {
+    } else if constexpr (requires(JsonWriter & w) { visit(w, value); }) {
       JsonWriter inner;
       visit(inner, value);
       json[name] = std::move(inner.json);
@@ -99,10 +96,7 @@ std::string type_name(const std::optional<T>&) {
   return type_name(T{}) + " or null";
 }
 template <class E>
-  requires std::is_enum_v<E>
-std::string type_name(const E&) {
-  return join_alternatives(names_of<E>());
-}
+requires std::is_enum_v<E> std::string type_name(const E&) { return join_alternatives(names_of<E>()); }
 
 class HelpCollector {
  public:
@@ -114,7 +108,7 @@ class HelpCollector {
     if constexpr (is_variant<T>) {
       add(name + std::string(".kind"), join_alternatives(kinds_of<T>()), std::string(kind_of(value)), help);
       descend_kinds(name, value);
-    } else if constexpr (requires(HelpCollector& h) { visit(h, value); }) {
+    } else if constexpr (requires(HelpCollector & h) { visit(h, value); }) {
       HelpCollector inner(prefix_ + name + ".", applies_, fields_);
       visit(inner, value);
     } else {

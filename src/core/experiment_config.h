@@ -173,7 +173,8 @@ void visit(Visitor& field, TrainConfig& c) {
   constexpr double most_steps = 1e12;
   field("steps", c.steps, between(1, most_steps), "optimiser steps");
   field("batch_size", c.batch_size, between(1, 1 << 20), "sequences per forward pass");
-  field("accumulate", c.accumulate, between(1, 1 << 20), "forward passes per step; one step sees batch_size x accumulate");
+  field("accumulate", c.accumulate, between(1, 1 << 20),
+        "forward passes per step; one step sees batch_size x accumulate");
   field("precision", c.precision, "fp32, or bf16 products with fp32 weights");
   field("learning_rate", c.learning_rate, positive, "peak learning rate");
   field("min_learning_rate", c.min_learning_rate, at_least(0), "where cosine and linear schedules end");
@@ -184,7 +185,8 @@ void visit(Visitor& field, TrainConfig& c) {
   field("clip", c.clip, at_least(0), "largest gradient norm; 0 switches clipping off");
   field("log_interval", c.log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
   field("eval_interval", c.eval_interval, between(1, most_steps), "steps between evaluations");
-  field("eval_mode", c.eval_mode, "during training: the whole validation split, or random batches of both splits (nanoGPT)");
+  field("eval_mode", c.eval_mode,
+        "during training: the whole validation split, or random batches of both splits (nanoGPT)");
   field("eval_batches", c.eval_batches, between(1, 1 << 20), "random batches per split for eval_mode: random");
   field("checkpoint_interval", c.checkpoint_interval, between(1, most_steps), "steps between checkpoints");
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <utility>
 #include <sstream>
+#include <utility>
 
 #include "core/text.h"
 
@@ -25,7 +25,8 @@ namespace {
 // Owns a file descriptor; close errors matter for written files, so they are reported by close().
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags, const char* action) : path_(path), fd_(::open(path.c_str(), flags, 0666)) {
+  Descriptor(const fs::path& path, int flags, const char* action)
+      : path_(path), fd_(::open(path.c_str(), flags, 0666)) {
     if (fd_ < 0) fail_with_errno(action, path);
   }
   Descriptor(const Descriptor&) = delete;

@@ -20,8 +20,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 // A value as it may be shown inside one line: control characters escaped, cut after 60 bytes.
 std::string in_quotes(std::string_view value);
 
-std::string human_bytes(std::uint64_t bytes);        // "1.5 GiB"
-std::string human_count(double count);               // "12.3k"
-std::string human_duration(double seconds);          // "1h02m", "3m20s", "12s"
+std::string human_bytes(std::uint64_t bytes);  // "1.5 GiB"
+std::string human_count(double count);         // "12.3k"
+std::string human_duration(double seconds);    // "1h02m", "3m20s", "12s"
 
 }  // namespace metaformer

@@ -9,14 +9,14 @@ namespace metaformer::cuda {
 
 struct Device {
   std::string name;
-  int major = 0, minor = 0;   // compute capability
-  std::uint64_t memory = 0;   // bytes
+  int major = 0, minor = 0;  // compute capability
+  std::uint64_t memory = 0;  // bytes
   bool runs_our_kernels = false;
 };
 
 struct Devices {
-  bool compiled = false;   // this executable contains CUDA code
-  std::string problem;     // why there are none, when there are none
+  bool compiled = false;  // this executable contains CUDA code
+  std::string problem;    // why there are none, when there are none
   std::vector<Device> list;
 };
 

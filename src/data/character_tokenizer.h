@@ -20,7 +20,7 @@ class CharacterTokenizer : public Tokenizer {
   nlohmann::ordered_json to_json() const override;
 
  private:
-  std::vector<std::string> characters_;              // UTF-8, by id
+  std::vector<std::string> characters_;                  // UTF-8, by id
   std::unordered_map<std::uint32_t, std::int32_t> ids_;  // by code point
 };
 

@@ -21,8 +21,8 @@ constexpr std::uintmax_t largest_corpus = std::uintmax_t{16} << 30;
 
 void check_digest(const PublicCorpus& corpus, const std::string& where, const std::string& digest) {
   if (digest != corpus.sha256)
-    throw Error(ExitCode::data, fmt::format("{}: not {}: SHA-256 is {}, should be {}", where, corpus.name, digest,
-                                            corpus.sha256));
+    throw Error(ExitCode::data,
+                fmt::format("{}: not {}: SHA-256 is {}, should be {}", where, corpus.name, digest, corpus.sha256));
 }
 
 std::string help_without_network(const PublicCorpus& corpus) {

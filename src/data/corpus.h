@@ -13,7 +13,7 @@ namespace metaformer {
 
 struct PublicCorpus {
   std::string name;
-  std::string file;    // its name in METAFORMER_DATA and in the cache
+  std::string file;  // its name in METAFORMER_DATA and in the cache
   std::string url;
   std::string sha256;
   std::uint64_t bytes;

@@ -49,7 +49,8 @@ std::string download(const std::string& url, std::uint64_t largest) {
   const auto code = curl_easy_perform(curl.get());
   if (const int signal = stop_signal()) throw Interrupted(signal);
   if (code != CURLE_OK)
-    throw Error(ExitCode::data, fmt::format("cannot download {}: {}", url, *reason ? reason : curl_easy_strerror(code)));
+    throw Error(ExitCode::data,
+                fmt::format("cannot download {}: {}", url, *reason ? reason : curl_easy_strerror(code)));
   return std::move(received.content);
 }
 

@@ -43,7 +43,8 @@ TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::in
 }
 
 const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
-  if (split == Split::test) throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
+  if (split == Split::test)
+    throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
   return tokens_[static_cast<std::size_t>(split)];
 }
 

@@ -39,9 +39,10 @@ class TextDataset {
   const std::vector<std::int32_t>& tokens(Split split) const;
   std::int64_t characters(Split split) const;
 
-  // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step, row).
-  TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step, std::int64_t first,
-                           std::int64_t rows) const;
+  // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step,
+  // row).
+  TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                           std::int64_t first, std::int64_t rows) const;
 
   // The split as consecutive windows: every token but the first is a target exactly once. The last row may be padded.
   std::int64_t consecutive_window_count(Split split) const;

@@ -36,7 +36,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const st
                                                             [](const auto& entry) { return entry.is_string(); });
     if (texts) return std::make_unique<CharacterTokenizer>(characters.get<std::vector<std::string>>(), source);
   }
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind character or byte", source));
+  throw Error(ExitCode::data,
+              fmt::format("{}: not a tokenizer file: expected an object with kind character or byte", source));
 }
 
 }  // namespace metaformer

@@ -14,10 +14,10 @@ std::int64_t hidden_width(const ModelConfig& config) {
 
 FeedForwardImpl::FeedForwardImpl(const ModelConfig& config)
     : activation_(config.feed_forward.activation),
-      up_(register_module("up", torch::nn::Linear(
-                                    torch::nn::LinearOptions(config.width, hidden_width(config)).bias(config.bias)))),
-      down_(register_module("down", torch::nn::Linear(torch::nn::LinearOptions(hidden_width(config), config.width)
-                                                          .bias(config.bias)))) {}
+      up_(register_module(
+          "up", torch::nn::Linear(torch::nn::LinearOptions(config.width, hidden_width(config)).bias(config.bias)))),
+      down_(register_module(
+          "down", torch::nn::Linear(torch::nn::LinearOptions(hidden_width(config), config.width).bias(config.bias)))) {}
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto hidden = up_(x_bcd);

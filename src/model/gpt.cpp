@@ -3,8 +3,7 @@
 namespace metaformer {
 
 Gpt::Gpt(const ModelConfig& config, std::int64_t vocabulary)
-    : config_(config),
-      transformer_(register_module("transformer", Transformer(config, vocabulary, /*causal=*/true))) {
+    : config_(config), transformer_(register_module("transformer", Transformer(config, vocabulary, /*causal=*/true))) {
   if (!config.tie_embeddings)
     head_ = register_module("head", torch::nn::Linear(torch::nn::LinearOptions(config.width, vocabulary).bias(false)));
 }

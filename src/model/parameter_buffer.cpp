@@ -16,8 +16,8 @@ std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alig
 ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   for (const auto& parameter : model.named_parameters())
     views_.push_back({.name = parameter.key(), .parameter = parameter.value(), .count = parameter.value().numel()});
-  const auto first_vector = std::stable_partition(views_.begin(), views_.end(),
-                                                  [](const View& view) { return view.parameter.dim() >= 2; });
+  const auto first_vector =
+      std::stable_partition(views_.begin(), views_.end(), [](const View& view) { return view.parameter.dim() >= 2; });
   std::int64_t total = 0;
   for (auto view = views_.begin(); view != views_.end(); ++view) {
     if (view == first_vector) decayed_ = total;
@@ -27,7 +27,8 @@ ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   if (first_vector == views_.end()) decayed_ = total;
 
   const torch::NoGradGuard no_grad;
-  const auto options = views_.empty() ? torch::TensorOptions() : views_.front().parameter.options().requires_grad(false);
+  const auto options =
+      views_.empty() ? torch::TensorOptions() : views_.front().parameter.options().requires_grad(false);
   values_ = torch::zeros({total}, options);
   gradients_ = torch::zeros({total}, options);
   for (auto& view : views_) {

@@ -1,6 +1,6 @@
 #pragma once
-// All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions between
-// processes and hand-written steps work on whole buffers; names lead back to the single tensors.
+// All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions
+// between processes and hand-written steps work on whole buffers; names lead back to the single tensors.
 
 #include <torch/torch.h>
 

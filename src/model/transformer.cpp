@@ -22,9 +22,8 @@ TransformerImpl::TransformerImpl(const ModelConfig& config, std::int64_t vocabul
 
 torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_position) {
   const auto length = batch.ids_bc.size(1);
-  const auto position = batch.positions_bc.defined()
-                            ? position_embedding_(batch.positions_bc)
-                            : position_embedding_->weight.narrow(0, first_position, length);
+  const auto position = batch.positions_bc.defined() ? position_embedding_(batch.positions_bc)
+                                                     : position_embedding_->weight.narrow(0, first_position, length);
   const auto x_bcd = token_embedding_(batch.ids_bc) + position;
   return is_training() && config_.dropout > 0 ? torch::dropout(x_bcd, config_.dropout, true) : x_bcd;
 }

@@ -12,7 +12,8 @@ namespace metaformer {
 // per scope and the casts dropped at its end.
 class AutocastScope {
  public:
-  AutocastScope(Precision precision, torch::Device device) : type_(device.type()), active_(precision == Precision::bf16) {
+  AutocastScope(Precision precision, torch::Device device)
+      : type_(device.type()), active_(precision == Precision::bf16) {
     if (!active_) return;
     was_enabled_ = at::autocast::is_autocast_enabled(type_);
     at::autocast::set_autocast_dtype(type_, torch::kBFloat16);

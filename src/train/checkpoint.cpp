@@ -77,7 +77,8 @@ std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
 
 void remove_old(const fs::path& checkpoints, std::int64_t keep) {
   std::error_code ignored;
-  const auto last = fs::read_symlink(checkpoints / "last", ignored), best = fs::read_symlink(checkpoints / "best", ignored);
+  const auto last = fs::read_symlink(checkpoints / "last", ignored),
+             best = fs::read_symlink(checkpoints / "best", ignored);
   std::int64_t kept = 0;
   for (const auto step : saved_steps(checkpoints)) {
     const fs::path name = step_name(step);
@@ -95,7 +96,8 @@ class Loader {
 
   Checkpoint load(WithOptimizer with_optimizer) {
     read_meta();
-    Checkpoint checkpoint{.folder = folder_, .progress = read_progress(), .model = {}, .optimizer = {}, .tokenizer = {}};
+    Checkpoint checkpoint{
+        .folder = folder_, .progress = read_progress(), .model = {}, .optimizer = {}, .tokenizer = {}};
     checkpoint.model = from_safetensors(read_checked(model_file), path(model_file));
     checkpoint.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
     if (with_optimizer == WithOptimizer::yes)
@@ -111,10 +113,12 @@ class Loader {
     meta_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!meta_.is_object()) throw Error(ExitCode::failure, path("meta.json") + ": damaged: not a JSON object");
     const auto version = meta_.value("format_version", Json());
-    if (!version.is_number_integer()) throw Error(ExitCode::failure, path("meta.json") + ": damaged: no format_version");
+    if (!version.is_number_integer())
+      throw Error(ExitCode::failure, path("meta.json") + ": damaged: no format_version");
     if (version.get<std::int64_t>() > format_version)
-      throw Error(ExitCode::failure, fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})",
-                                                 path("meta.json"), version.get<std::int64_t>(), format_version));
+      throw Error(ExitCode::failure,
+                  fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})",
+                              path("meta.json"), version.get<std::int64_t>(), format_version));
   }
 
   Progress read_progress() const {

@@ -17,9 +17,9 @@ struct BestSoFar {
 
 // What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
 struct Progress {
-  std::int64_t step = 0;            // steps done
+  std::int64_t step = 0;  // steps done
   std::optional<BestSoFar> best;
-  double loss_sum = 0;              // of the steps since the last line of metrics.jsonl
+  double loss_sum = 0;  // of the steps since the last line of metrics.jsonl
   std::int64_t loss_count = 0;
   double train_seconds = 0;
   nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it

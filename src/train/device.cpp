@@ -19,18 +19,21 @@ namespace {
 // LibTorch's CUDA library registers itself when it is loaded.
 void load_cuda_backend() {
   static void* const library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) throw Error(ExitCode::usage, fmt::format("LibTorch's CUDA part cannot be loaded: {}", dlerror()));
+  if (library == nullptr)
+    throw Error(ExitCode::usage, fmt::format("LibTorch's CUDA part cannot be loaded: {}", dlerror()));
 }
 
 torch::Device use_cuda(const cuda::Devices& devices, std::size_t index) {
   if (index >= devices.list.size())
-    throw Error(ExitCode::usage, fmt::format("no device cuda:{}: this machine has {} CUDA devices", index, devices.list.size()));
+    throw Error(ExitCode::usage,
+                fmt::format("no device cuda:{}: this machine has {} CUDA devices", index, devices.list.size()));
   const auto& chosen = devices.list[index];
   if (!chosen.runs_our_kernels)
     throw Error(ExitCode::usage, fmt::format("cuda:{} ({}) has compute capability {}.{}; this build has no code for it",
                                              index, chosen.name, chosen.major, chosen.minor));
   load_cuda_backend();
-  if (!torch::cuda::is_available()) throw Error(ExitCode::usage, "LibTorch cannot use the CUDA device (driver too old?)");
+  if (!torch::cuda::is_available())
+    throw Error(ExitCode::usage, "LibTorch cannot use the CUDA device (driver too old?)");
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(index)};
 }
 
@@ -60,7 +63,8 @@ torch::Device select_device(const std::string& name) {
   if (name == "cpu") return torch::kCPU;
   if (name == "auto") {
     const auto devices = cuda::find_devices();
-    return !devices.list.empty() && devices.list[0].runs_our_kernels ? use_cuda(devices, 0) : torch::Device(torch::kCPU);
+    return !devices.list.empty() && devices.list[0].runs_our_kernels ? use_cuda(devices, 0)
+                                                                     : torch::Device(torch::kCPU);
   }
   const auto index = parse_index(name);
   const auto devices = cuda::find_devices();
@@ -70,7 +74,8 @@ torch::Device select_device(const std::string& name) {
 
 std::string device_description(torch::Device device) {
   if (device.is_cpu()) return cpu_model();
-  return fmt::format("{} {}", device.str(), cuda::find_devices().list.at(static_cast<std::size_t>(device.index())).name);
+  return fmt::format("{} {}", device.str(),
+                     cuda::find_devices().list.at(static_cast<std::size_t>(device.index())).name);
 }
 
 std::int64_t peak_memory_bytes(torch::Device device) {

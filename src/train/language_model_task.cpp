@@ -93,8 +93,8 @@ void LanguageModelTask::score(SequenceModel& model, const Batch& batch, ScoreSum
 
 nlohmann::ordered_json LanguageModelTask::metrics(const ScoreSums& sums, Split split) const {
   const double loss = sums.loss.item<double>() / sums.weight;
-  const double tokens_per_character = static_cast<double>(dataset_.tokens(split).size()) /
-                                      static_cast<double>(dataset_.characters(split));
+  const double tokens_per_character =
+      static_cast<double>(dataset_.tokens(split).size()) / static_cast<double>(dataset_.characters(split));
   return {{"loss", loss},
           {"perplexity", std::exp(loss)},
           {"bits_per_character", loss / std::numbers::ln2 * tokens_per_character},

@@ -42,7 +42,7 @@ void write_environment(const RunDirectory& run, const TrainRequest& request, con
 
 // The first key whose value differs, but for those that may differ when a run goes on.
 std::string first_difference(const Json& before, const Json& now, const std::string& prefix = "") {
-  static const std::vector<std::string> free = {"train.steps",        "train.eval_interval", "train.checkpoint_interval",
+  static const std::vector<std::string> free = {"train.steps", "train.eval_interval", "train.checkpoint_interval",
                                                 "train.log_interval", "train.keep_checkpoints"};
   for (const auto& [key, value] : now.items()) {
     const auto path = prefix + key;
@@ -85,8 +85,8 @@ Json read_summary(const RunDirectory& run) {
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
   const auto& model = experiment.config.model;
   const auto data = task.data_description();
-  log::info("{}: mixer {}, {} layers, {} heads, width {}, context {}", experiment.name, kind_of(model.mixer), model.layers,
-            model.heads, model.width, model.context);
+  log::info("{}: mixer {}, {} layers, {} heads, width {}, context {}", experiment.name, kind_of(model.mixer),
+            model.layers, model.heads, model.width, model.context);
   log::info("data: {} ({} + {} tokens, {} kinds)", data.at("path").get<std::string>(), data.at("train_tokens").dump(),
             data.at("validation_tokens").dump(), data.at("vocabulary").dump());
   log::info("device: {}, {} threads, {}", device_description(device), at::get_num_threads(),
@@ -103,7 +103,8 @@ Json train(TrainRequest request) {
   const auto run = prepare_directory(request);
   const auto checkpoint = request.resume ? load_newest_checkpoint(run) : std::nullopt;
   if (checkpoint && checkpoint->progress.step >= experiment.config.train.steps && fs::exists(run.summary_file())) {
-    log::info("{} is finished: step {} of {}", run.path().string(), checkpoint->progress.step, experiment.config.train.steps);
+    log::info("{} is finished: step {} of {}", run.path().string(), checkpoint->progress.step,
+              experiment.config.train.steps);
     return read_summary(run);
   }
   log::add_file(run.log_file());
@@ -113,9 +114,10 @@ Json train(TrainRequest request) {
   describe(experiment, *task, device);
   if (checkpoint) log::info("going on from {}", checkpoint->folder.string());
   auto summary = Trainer(experiment, run, *task, device, checkpoint).run();
-  log::info("validation loss {:.4f}, best {:.4f} at step {}; {:.1f} ms a step, {} tokens/s", summary["val_loss"].get<double>(),
-            summary["best_val_loss"].get<double>(), summary["best_step"].get<std::int64_t>(),
-            summary["ms_per_step"].get<double>(), human_count(summary["tokens_per_second"].get<double>()));
+  log::info("validation loss {:.4f}, best {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            summary["val_loss"].get<double>(), summary["best_val_loss"].get<double>(),
+            summary["best_step"].get<std::int64_t>(), summary["ms_per_step"].get<double>(),
+            human_count(summary["tokens_per_second"].get<double>()));
   log::info("{}", run.path().string());
   return summary;
 }

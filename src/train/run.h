@@ -16,7 +16,8 @@ struct TrainRequest {
   std::vector<std::string> command_line;
 };
 
-// Trains, or continues. Returns the summary. A finished run is not trained again. Errors: see the exit codes in README.md.
+// Trains, or continues. Returns the summary. A finished run is not trained again. Errors: see the exit codes in
+// README.md.
 nlohmann::ordered_json train(TrainRequest request);
 
 struct LoadedRun {
@@ -24,7 +25,7 @@ struct LoadedRun {
   RunDirectory directory;
   std::filesystem::path checkpoint;
   Progress progress;
-  std::shared_ptr<SequenceModel> model;   // on `device`, in evaluation mode
+  std::shared_ptr<SequenceModel> model;  // on `device`, in evaluation mode
   std::unique_ptr<Tokenizer> tokenizer;
   torch::Device device;
 };

@@ -26,7 +26,8 @@ RunDirectory RunDirectory::create(const fs::path& folder) {
                                              folder.string()));
   std::error_code error;
   fs::create_directories(folder / "checkpoints", error);
-  if (error) throw Error(ExitCode::usage, fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
+  if (error)
+    throw Error(ExitCode::usage, fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
   return RunDirectory(folder);
 }
 

@@ -101,13 +101,13 @@ class Reader {
     std::uint64_t bytes = 0;
     const auto shape = read_shape(name, entry, c10::elementSize(*type), bytes);
     const auto offsets = entry.value("data_offsets", Json());
-    const bool pair = offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
-                      offsets[1].is_number_unsigned();
+    const bool pair =
+        offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned();
     if (!pair) fail(in_quotes(name) + " has no data_offsets");
     const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
     if (begin != expected_begin || end < begin || end - begin != bytes || end > bytes_.size() - data_start_)
-      fail(fmt::format("{} lies at bytes {} to {}, outside the file or not where its shape says", in_quotes(name), begin,
-                       end));
+      fail(fmt::format("{} lies at bytes {} to {}, outside the file or not where its shape says", in_quotes(name),
+                       begin, end));
     expected_begin = end;
     auto tensor = torch::empty(shape, *type);
     if (bytes > 0) std::memcpy(tensor.data_ptr(), bytes_.data() + data_start_ + begin, bytes);
@@ -127,8 +127,8 @@ std::string to_safetensors(const NamedTensors& tensors) {
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const std::uint64_t end = offset + tensor.numel() * tensor.element_size();
-    header[name] = {{"dtype", type_name(tensor.scalar_type())}, {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {offset, end}}};
+    header[name] = {
+        {"dtype", type_name(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   auto text = header.dump();

@@ -15,8 +15,8 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 // The file's bytes. Tensors are written in the order given, contiguous, from any device.
 std::string to_safetensors(const NamedTensors& tensors);
 
-// Tensors on the CPU. `source` names the bytes in errors (exit code 1): a header that is not valid, tensors that overlap
-// or lie outside, an unknown type. Never allocates more than the input's size again.
+// Tensors on the CPU. `source` names the bytes in errors (exit code 1): a header that is not valid, tensors that
+// overlap or lie outside, an unknown type. Never allocates more than the input's size again.
 NamedTensors from_safetensors(const std::string& bytes, const std::string& source);
 
 }  // namespace metaformer

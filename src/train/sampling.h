@@ -15,14 +15,14 @@ struct SamplingOptions {
   std::int64_t top_k = 200;  // 0: all
   double top_p = 1;          // smallest set of likeliest tokens that holds this share
   std::uint64_t seed = 1337;
-  bool cached = true;        // false: encode the whole window for every token (slow; the same text)
+  bool cached = true;  // false: encode the whole window for every token (slow; the same text)
 };
 
 // Picks a token from logits with one uniform number in [0, 1).
 std::int32_t pick_token(std::vector<double> logits, const SamplingOptions& options, double uniform);
 
-// What the model sees while generating: all tokens so far or, past its context, a window. When a token no longer fits, the
-// last half of the context is kept and positions start again.
+// What the model sees while generating: all tokens so far or, past its context, a window. When a token no longer fits,
+// the last half of the context is kept and positions start again.
 class ContextWindow {
  public:
   explicit ContextWindow(std::int64_t context) : context_(context) {}
@@ -65,7 +65,8 @@ class StopFilter {
  public:
   explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // What can be shown now that `text` was generated. After a stop string was seen, everything before it has been returned.
+  // What can be shown now that `text` was generated. After a stop string was seen, everything before it has been
+  // returned.
   std::string feed(const std::string& text);
   std::string rest() { return std::exchange(held_, {}); }
   bool stopped() const { return stopped_; }

@@ -51,8 +51,8 @@ class Task {
   virtual nlohmann::ordered_json data_description() const = 0;
 };
 
-// Builds the task of a config: reads its corpus (fetching a public one unless `offline`), builds or takes the tokenizer.
-// Errors: exit codes 2 and 3.
+// Builds the task of a config: reads its corpus (fetching a public one unless `offline`), builds or takes the
+// tokenizer. Errors: exit codes 2 and 3.
 std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline,
                                 std::unique_ptr<Tokenizer> tokenizer = nullptr);
 

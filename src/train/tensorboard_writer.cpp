@@ -11,7 +11,8 @@ namespace metaformer {
 
 namespace {
 
-// Protobuf wire format (https://protobuf.dev/programming-guides/encoding): a key of field number and wire type, a value.
+// Protobuf wire format (https://protobuf.dev/programming-guides/encoding): a key of field number and wire type, a
+// value.
 enum WireType : std::uint32_t { varint = 0, fixed64 = 1, length_delimited = 2, fixed32 = 5 };
 
 void put_varint(std::string& out, std::uint64_t value) {

@@ -96,9 +96,10 @@ void Trainer::read_losses() {
   if (std::isfinite(progress_.loss_sum) && std::isfinite(norm)) return;
   const char* what = std::isfinite(progress_.loss_sum) ? "gradient norm" : "training loss";
   throw Error(ExitCode::diverged,
-              fmt::format("step {}: the {} is not finite; try a lower train.learning_rate ({} now). {}", progress_.step, what,
-                          learning_rate_, progress_.best ? fmt::format("The best checkpoint is step-{}", progress_.best->step)
-                                                         : "No checkpoint was saved"));
+              fmt::format("step {}: the {} is not finite; try a lower train.learning_rate ({} now). {}", progress_.step,
+                          what, learning_rate_,
+                          progress_.best ? fmt::format("The best checkpoint is step-{}", progress_.best->step)
+                                         : "No checkpoint was saved"));
 }
 
 void Trainer::write_training_line() {

@@ -20,7 +20,7 @@ class Trainer {
 
  private:
   void train_step();
-  void read_losses();                 // takes the pending losses from the device; throws when they are not finite
+  void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();
   void save();
@@ -42,8 +42,8 @@ class Trainer {
   torch::Tensor pending_loss_, last_norm_;  // on the device
   std::int64_t pending_count_ = 0;
   double learning_rate_ = 0;
-  double last_loss_ = 0;                    // mean over the last line of metrics.jsonl
-  double session_seconds_ = 0;              // training alone, in this process, without its first step
+  double last_loss_ = 0;        // mean over the last line of metrics.jsonl
+  double session_seconds_ = 0;  // training alone, in this process, without its first step
 };
 
 }  // namespace metaformer

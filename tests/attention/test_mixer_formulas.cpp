@@ -59,7 +59,8 @@ Tensor dense(const Tensor& packed_nl, bool lower_only) {
 
 Tensor metric_of(const MetricOptions& options, const Weights& w) {
   switch (options.constraint) {
-    case MetricConstraint::symmetric: return dense(w.all.at("packed_metric"), false);
+    case MetricConstraint::symmetric:
+      return dense(w.all.at("packed_metric"), false);
     case MetricConstraint::psd: {
       const auto l = dense(w.all.at("packed_factor"), true);
       return einsum("nij,nkj->nik", {l, l});
@@ -68,7 +69,8 @@ Tensor metric_of(const MetricOptions& options, const Weights& w) {
       const auto m = w.all.at("diagonal_metric");
       return torch::diag_embed(options.score == MetricScore::distance ? torch::log1p(torch::exp(m)) : m);
     }
-    case MetricConstraint::identity: return torch::eye(k, torch::kDouble).repeat({shape.heads, 1, 1});
+    case MetricConstraint::identity:
+      return torch::eye(k, torch::kDouble).repeat({shape.heads, 1, 1});
   }
   return {};
 }

@@ -192,8 +192,8 @@ TEST_CASE("backends agree, values and gradients", "[mixer]") {
 
 TEST_CASE("bfloat16 and float32 stay near float64", "[mixer]") {
   const auto options = any_mixer();
-  const auto [type, tolerance] = GENERATE(table<torch::ScalarType, double>(
-      {{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
+  const auto [type, tolerance] =
+      GENERATE(table<torch::ScalarType, double>({{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
   INFO(describe(options));
   // The same rounded weights and inputs on both sides: what is compared is the arithmetic.
   const auto narrow = random_mixer(options, shape, type);

@@ -67,7 +67,8 @@ class Program {
   Result wait(pid_t pid) const {
     int status = 0;
     waitpid(pid, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_text(folder_ / "out"), read_text(folder_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_text(folder_ / "out"),
+            read_text(folder_ / "err")};
   }
 
   Result run(const Arguments& arguments) const { return wait(start(arguments)); }
@@ -101,10 +102,14 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train"}, 2, "--config"},
       {{"train", "--config", "nope.yaml"}, 2, "nope.yaml: no such config"},
       {{"train", "--config", "smal.yaml"}, 2, "did you mean 'small.yaml'?"},
-      {{"train", "--config", "unknown.yaml"}, 2, "unknown.yaml:1:9: train.learning_rat: unknown key; did you mean 'learning_rate'?"},
+      {{"train", "--config", "unknown.yaml"},
+       2,
+       "unknown.yaml:1:9: train.learning_rat: unknown key; did you mean 'learning_rate'?"},
       {{"train", "--config", "heads.yaml"}, 2, "heads.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
       {{"train", "--config", "small.yaml", "--stes", "3"}, 2, "--stes"},
-      {{"train", "--config", "small.yaml", "--set", "train.steps=x"}, 2, "--set train.steps=x: train.steps: expected an integer"},
+      {{"train", "--config", "small.yaml", "--set", "train.steps=x"},
+       2,
+       "--set train.steps=x: train.steps: expected an integer"},
       {{"train", "--config", "small.yaml", "--device", "tpu"}, 2, "--device tpu: expected auto, cpu, cuda or cuda:N"},
       {{"train", "--config", "small.yaml", "--out", "full"}, 2, "--out full: already exists"},
       {{"train", "--config", "small.yaml", "--out", "/proc/no/run"}, 2, "--out /proc/no/run: cannot be made"},
@@ -112,7 +117,9 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "long.yaml"}, 3, "model.context 4096 needs at least 4097"},
       {{"train", "--config", "small.yaml", "--set", "data.path=missing.txt"}, 3, "missing.txt: no such file"},
       {{"train", "--config", "small.yaml", "--set", "data.path=empty.txt"}, 3, "empty.txt: the corpus is empty"},
-      {{"train", "--config", "small.yaml", "--set", "data.path=latin1.txt"}, 3, "not valid UTF-8: byte 0xe9 at offset 500"},
+      {{"train", "--config", "small.yaml", "--set", "data.path=latin1.txt"},
+       3,
+       "not valid UTF-8: byte 0xe9 at offset 500"},
       {{"evaluate"}, 2, "--run runs/latest: no such run"},
       {{"evaluate", "--run", "full"}, 2, "--run full: not a run"},
       {{"sample", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
@@ -137,11 +144,12 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   const auto run = program.folder() / "runs/latest";
   const auto summary = nlohmann::json::parse(trained.last_line());
   CHECK(summary == nlohmann::json::parse(read_text(run / "summary.json")));
-  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "parameters", "mixer_parameters", "ms_per_step",
-                          "tokens_per_second", "peak_memory_bytes"})
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "parameters", "mixer_parameters",
+                          "ms_per_step", "tokens_per_second", "peak_memory_bytes"})
     CHECK(summary.at(key).is_number());
-  for (const auto* name : {"config.yaml", "environment.json", "metrics.jsonl", "train.log", "checkpoints/best/model.safetensors",
-                           "checkpoints/last/state.safetensors", "checkpoints/last/meta.json", "checkpoints/last/tokenizer.json"})
+  for (const auto* name :
+       {"config.yaml", "environment.json", "metrics.jsonl", "train.log", "checkpoints/best/model.safetensors",
+        "checkpoints/last/state.safetensors", "checkpoints/last/meta.json", "checkpoints/last/tokenizer.json"})
     CHECK(std::filesystem::exists(run / name));
   // The last line of the log is the run's path.
   const auto log = trained.err.substr(0, trained.err.size() - 1);
@@ -156,7 +164,8 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   CHECK(sampled.size() == 5 + 40 + 1);
   CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3"}));
   CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3", "--no-cache"}));
-  const auto greedy = nlohmann::json::parse(program.succeed({"sample", "--prompt", "to", "--tokens", "9", "--temperature", "0", "--json"}));
+  const auto greedy = nlohmann::json::parse(
+      program.succeed({"sample", "--prompt", "to", "--tokens", "9", "--temperature", "0", "--json"}));
   CHECK(greedy.at("tokens") == 9);
   const auto unknown = program.run({"sample", "--prompt", "~"});
   CHECK(unknown.code == 2);
@@ -169,10 +178,11 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
 TEST_CASE("a run can be resumed and continues to more steps", "[cli]") {
   const Program program;
   program.succeed({"train", "--config", "small.yaml", "--out", "run"});
-  const auto more = nlohmann::json::parse(
-      program.succeed({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "train.steps=6", "--json"}));
+  const auto more = nlohmann::json::parse(program.succeed(
+      {"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "train.steps=6", "--json"}));
   CHECK(more.at("steps") == 6);
-  const auto other = program.run({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "model.layers=2"});
+  const auto other =
+      program.run({"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "model.layers=2"});
   CHECK(other.code == 2);
   CHECK_THAT(other.err, ContainsSubstring("model.layers is 2 now and was 1"));
 }
@@ -183,7 +193,8 @@ TEST_CASE("a signal saves the state and sets the exit code", "[cli]") {
   const auto pid = program.start({"train", "--config", "small.yaml", "--out", "run", "--set", "train.steps=100000000",
                                   "--set", "train.eval_interval=50", "--set", "train.checkpoint_interval=50"});
   const auto last = program.folder() / "run/checkpoints/last";
-  for (int i = 0; i < 600 && !std::filesystem::exists(last); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 600 && !std::filesystem::exists(last); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   REQUIRE(std::filesystem::exists(last));
   kill(pid, signal);
   const auto result = program.wait(pid);
@@ -197,7 +208,12 @@ TEST_CASE("a signal saves the state and sets the exit code", "[cli]") {
 
 TEST_CASE("help goes to stdout and shows examples", "[cli]") {
   const Program program;
-  for (const Arguments& arguments : {Arguments{"--help"}, {"train", "--help"}, {"sample", "--help"}, {"config", "--help"}, {"evaluate", "--help"}, {"data", "--help"}})
+  for (const Arguments& arguments : {Arguments{"--help"},
+                                     {"train", "--help"},
+                                     {"sample", "--help"},
+                                     {"config", "--help"},
+                                     {"evaluate", "--help"},
+                                     {"data", "--help"}})
     CHECK_THAT(program.succeed(arguments), ContainsSubstring("Examples:"));
   CHECK_THAT(program.succeed({"--help-all"}), ContainsSubstring("--temperature"));
   CHECK_THAT(program.succeed({"--version"}), ContainsSubstring("metaformer "));
@@ -205,7 +221,8 @@ TEST_CASE("help goes to stdout and shows examples", "[cli]") {
 
 TEST_CASE("a dumped config is a config", "[cli]") {
   const Program program;
-  program.folder().write("dumped.yaml", program.succeed({"config", "dump", "--config", "shakespeare_metric.yaml", "--set", "train.steps=7"}));
+  program.folder().write("dumped.yaml", program.succeed({"config", "dump", "--config", "shakespeare_metric.yaml",
+                                                         "--set", "train.steps=7"}));
   CHECK(program.succeed({"config", "dump", "dumped.yaml"}) == read_text(program.folder() / "dumped.yaml"));
   CHECK_THAT(program.succeed({"config", "check", "dumped.yaml"}), ContainsSubstring("valid"));
   CHECK(nlohmann::json::parse(program.succeed({"config", "dump", "dumped.yaml", "--json"}))["train"]["steps"] == 7);

@@ -38,8 +38,10 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"train: {steps: 1, steps: 2}\n", "a.yaml:1:19: steps: key given twice, first in line 1"},
       {"train: {steps: many}\n", "a.yaml:1:16: train.steps: expected an integer, got 'many'"},
       {"train: {steps: 1.5}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5'"},
-      {"train: {steps: 0}\n", "a.yaml:1:16: train.steps: 0 is out of range; must be at least 1 and at most 1000000000000"},
-      {"train: {steps: 99999999999999999999}\n", "a.yaml:1:16: train.steps: expected an integer, got '99999999999999999999'"},
+      {"train: {steps: 0}\n",
+       "a.yaml:1:16: train.steps: 0 is out of range; must be at least 1 and at most 1000000000000"},
+      {"train: {steps: 99999999999999999999}\n",
+       "a.yaml:1:16: train.steps: expected an integer, got '99999999999999999999'"},
       {"train: {learning_rate: -1}\n", "a.yaml:1:24: train.learning_rate: -1 is out of range; must be above 0"},
       {"train: {learning_rate: .nan}\n", "a.yaml:1:24: train.learning_rate: expected a number, got '.nan'"},
       {"train: {learning_rate: inf}\n", "a.yaml:1:24: train.learning_rate: inf is out of range; must be above 0"},
@@ -49,17 +51,20 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"model: {bias: yes}\n", "a.yaml:1:15: model.bias: expected true or false, got 'yes'"},
       {"model: {heads: 3}\n", "a.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
       {"model: {width: 129}\n", "a.yaml:1:16: model.heads: 4 heads do not divide model.width 129"},
-      {"model: {mixer: {kind: metrik}}\n", "a.yaml:1:23: model.mixer.kind: unknown value 'metrik'; expected "
-                                           "scaled_dot_product, quadratic, metric, average_pooling, identity or none; "
-                                           "did you mean 'metric'?"},
-      {"model: {mixer: metric}\n", "a.yaml:1:16: model.mixer: expected a section like {kind: scaled_dot_product}, got 'metric'"},
+      {"model: {mixer: {kind: metrik}}\n",
+       "a.yaml:1:23: model.mixer.kind: unknown value 'metrik'; expected "
+       "scaled_dot_product, quadratic, metric, average_pooling, identity or none; "
+       "did you mean 'metric'?"},
+      {"model: {mixer: metric}\n",
+       "a.yaml:1:16: model.mixer: expected a section like {kind: scaled_dot_product}, got 'metric'"},
       {"model: {mixer: {kind: quadratic, constraint: psd}}\n",
        "a.yaml:1:34: model.mixer.constraint: unknown key for kind 'quadratic' (keys here: kind, form, backend)"},
       {"model: {mixer: {kind: metric, score: distance}}\n",
        "a.yaml:1:38: model.mixer.score: 'distance' needs a metric that is never negative: set constraint to psd, "
        "diagonal or identity"},
       {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n",
-       "a.yaml:1:61: model.mixer.backend: 'as_published' has the reference backend alone: set backend to auto or reference"},
+       "a.yaml:1:61: model.mixer.backend: 'as_published' has the reference backend alone: set backend to auto or "
+       "reference"},
       {"model: {mixer: {kind: average_pooling, window: 0}}\n",
        "a.yaml:1:48: model.mixer.window: expected a number of tokens (at least 1) or 'all', got '0'"},
       {"train: {min_learning_rate: 0.1}\n",
@@ -110,11 +115,13 @@ TEST_CASE("changing a kind drops the options of the other kind", "[config]") {
   CHECK(std::get<QuadraticOptions>(config_of(pooling, {"model.mixer.kind=quadratic"}).model.mixer).form ==
         QuadraticForm::projected);
   // The same kind again keeps them, and options may come before the kind on the command line.
-  CHECK(std::get<AveragePoolingOptions>(config_of(pooling, {"model.mixer.kind=average_pooling"}).model.mixer).window.tokens == 5);
+  CHECK(std::get<AveragePoolingOptions>(config_of(pooling, {"model.mixer.kind=average_pooling"}).model.mixer)
+            .window.tokens == 5);
   const auto set = config_of("", {"model.mixer.window=all", "model.mixer.kind=average_pooling"});
   CHECK(std::get<AveragePoolingOptions>(set.model.mixer).window.all());
-  CHECK(std::get<MetricOptions>(config_of("", {"model.mixer={kind: metric, constraint: psd}"}).model.mixer).constraint ==
-        MetricConstraint::psd);
+  CHECK(
+      std::get<MetricOptions>(config_of("", {"model.mixer={kind: metric, constraint: psd}"}).model.mixer).constraint ==
+      MetricConstraint::psd);
 }
 
 TEST_CASE("a base is looked up beside the file that names it, loops and long chains are errors", "[config]") {
@@ -123,16 +130,19 @@ TEST_CASE("a base is looked up beside the file that names it, loops and long cha
   CHECK(load_experiment(folder.write("sub/a.yaml", "base: base.yaml\n").string()).config.train.steps == 11);
   folder.write("loop.yaml", "base: other.yaml\n");
   folder.write("other.yaml", "base: loop.yaml\n");
-  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()), ContainsSubstring("other.yaml:1:7: base: ") &&
-                                                                          ContainsSubstring("(a loop)"));
-  for (int i = 0; i < 40; ++i) folder.write("c" + std::to_string(i) + ".yaml", "base: c" + std::to_string(i + 1) + ".yaml\n");
+  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()),
+                    ContainsSubstring("other.yaml:1:7: base: ") && ContainsSubstring("(a loop)"));
+  for (int i = 0; i < 40; ++i)
+    folder.write("c" + std::to_string(i) + ".yaml", "base: c" + std::to_string(i + 1) + ".yaml\n");
   CHECK_THROWS_WITH(load_experiment((folder / "c0.yaml").string()), ContainsSubstring("more than 32 files"));
   const auto missing = folder.write("missing.yaml", "base: sub/bsae.yaml\n").string();
-  CHECK_THROWS_WITH(load_experiment(missing), ContainsSubstring("missing.yaml:1:7: base: sub/bsae.yaml: no such config file"));
+  CHECK_THROWS_WITH(load_experiment(missing),
+                    ContainsSubstring("missing.yaml:1:7: base: sub/bsae.yaml: no such config file"));
 }
 
 TEST_CASE("a misspelt config name suggests the right one", "[config]") {
-  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"), ContainsSubstring("did you mean 'shakespeare_metric.yaml'?"));
+  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"),
+                    ContainsSubstring("did you mean 'shakespeare_metric.yaml'?"));
   CHECK(find_config("shakespeare_metric").filename() == "shakespeare_metric.yaml");
   const TemporaryFolder folder;
   folder.write("mine.yaml", "");
@@ -147,16 +157,19 @@ TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
     bomb += "]\n";
   }
   CHECK_THAT(complaint(bomb), ContainsSubstring("more than 10000 values"));
-  CHECK_THAT(complaint("a: " + std::string(5000, '[') + std::string(5000, ']')), ContainsSubstring("nested deeper than 32 levels"));
+  CHECK_THAT(complaint("a: " + std::string(5000, '[') + std::string(5000, ']')),
+             ContainsSubstring("nested deeper than 32 levels"));
   CHECK_THAT(complaint(std::string(10 << 20, '#')), ContainsSubstring("larger than the 1.0 MiB allowed"));
   CHECK_THAT(complaint("a: *unknown\n"), ContainsSubstring("not valid YAML"));
   CHECK_THAT(complaint(std::string("a: \0b", 5)), ContainsSubstring("a.yaml:"));
 }
 
 TEST_CASE("a dumped config reads back to the same config", "[config]") {
-  const auto kind = GENERATE(as<std::string>(), "scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
-  const auto config = config_of("", {"model.mixer.kind=" + kind, "train.learning_rate=0.1234567890123", "data.path='/a b/\"c\": d'",
-                                     "data.tokenizer.kind=byte", "train.betas=[0.1, 0.2]"});
+  const auto kind =
+      GENERATE(as<std::string>(), "scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
+  const auto config =
+      config_of("", {"model.mixer.kind=" + kind, "train.learning_rate=0.1234567890123", "data.path='/a b/\"c\": d'",
+                     "data.tokenizer.kind=byte", "train.betas=[0.1, 0.2]"});
   const auto again = config_of(config_to_yaml(config));
   CHECK(config_to_json(again) == config_to_json(config));
   CHECK(config_to_yaml(again) == config_to_yaml(config));
@@ -179,7 +192,8 @@ TEST_CASE("explain knows every key of a dump", "[config]") {
     explained.push_back(field.path);
     CHECK_FALSE(field.meaning.empty());
   }
-  const auto visit_keys = [&](const auto& self, const nlohmann::ordered_json& section, const std::string& prefix) -> void {
+  const auto visit_keys = [&](const auto& self, const nlohmann::ordered_json& section,
+                              const std::string& prefix) -> void {
     for (const auto& [key, value] : section.items()) {
       if (value.is_object()) {
         self(self, value, prefix + key + ".");

@@ -17,7 +17,8 @@ namespace {
 
 const std::string sample_text = "Überraschung: 自然 \U0001F600\nEnde";
 
-TextDataset dataset_of(const std::string& text, std::int64_t context, TokenizerOptions tokenizer = CharacterTokenizerOptions{}) {
+TextDataset dataset_of(const std::string& text, std::int64_t context,
+                       TokenizerOptions tokenizer = CharacterTokenizerOptions{}) {
   DataConfig config;
   config.tokenizer = tokenizer;
   return TextDataset(Corpus{.path = "memory.txt", .text = text, .sha256 = {}}, config, context);
@@ -42,7 +43,8 @@ std::pair<ExitCode, std::string> failure(Action action) {
 }  // namespace
 
 TEST_CASE("decoding is the inverse of encoding", "[tokenizer]") {
-  const TokenizerOptions options = GENERATE(TokenizerOptions(CharacterTokenizerOptions{}), TokenizerOptions(ByteTokenizerOptions{}));
+  const TokenizerOptions options =
+      GENERATE(TokenizerOptions(CharacterTokenizerOptions{}), TokenizerOptions(ByteTokenizerOptions{}));
   const auto tokenizer = make_tokenizer(options, sample_text);
   const auto ids = tokenizer->encode(sample_text);
   CHECK(tokenizer->decode(ids) == sample_text);
@@ -65,9 +67,10 @@ TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]
   CHECK(failure([&] { tokenizer.encode("abz"); }) ==
         std::pair(ExitCode::data, std::string("the character 'z' (U+007A) is not among the 3 this model knows")));
   CHECK_THAT(failure([&] { tokenizer.encode("a\xff"); }).second, ContainsSubstring("byte 0xff at offset 1 (line 1)"));
-  for (const std::string json : {"", "[]", "{}", "{\"kind\":\"character\"}", "{\"kind\":3}", "{\"kind\":\"character\",\"characters\":[1]}",
-                                 "{\"kind\":\"character\",\"characters\":[\"ab\"]}", "{\"kind\":\"character\",\"characters\":[\"a\",\"a\"]}",
-                                 "{\"kind\":\"character\",\"characters\":[\"\"]}"})
+  for (const std::string json :
+       {"", "[]", "{}", "{\"kind\":\"character\"}", "{\"kind\":3}", "{\"kind\":\"character\",\"characters\":[1]}",
+        "{\"kind\":\"character\",\"characters\":[\"ab\"]}", "{\"kind\":\"character\",\"characters\":[\"a\",\"a\"]}",
+        "{\"kind\":\"character\",\"characters\":[\"\"]}"})
     CHECK(failure([&] { load_tokenizer(json, "t.json"); }).first == ExitCode::data);
 }
 
@@ -121,7 +124,8 @@ TEST_CASE("random windows reach every place, the last one too", "[dataset]") {
   for (std::size_t row = 0; row < 2000; ++row) ++actual[rows.ids[row * 2]];
   for (const auto& [token, count] : expected) CHECK(actual[token] == Approx(80 * count).epsilon(0.35));
   for (std::size_t row = 0; row < 2000; ++row)
-    last_target_seen |= rows.ids[row * 2] == tokens[24] && rows.ids[row * 2 + 1] == tokens[25] && rows.targets[row * 2 + 1] == tokens[26];
+    last_target_seen |= rows.ids[row * 2] == tokens[24] && rows.ids[row * 2 + 1] == tokens[25] &&
+                        rows.targets[row * 2 + 1] == tokens[26];
   CHECK(last_target_seen);
 }
 

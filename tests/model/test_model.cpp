@@ -168,12 +168,13 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
     in_views += view.count;
   }
   CHECK(in_views == total);
-  CHECK(buffer.gradients().norm().item<double>() ==
-        Approx([&] {
-          double sum = 0;
-          for (const auto& parameter : plain.parameters()) sum += parameter.grad().square().sum().item<double>();
-          return std::sqrt(sum);
-        }()).epsilon(1e-6));
+  CHECK(buffer.gradients().norm().item<double>() == Approx([&] {
+                                                      double sum = 0;
+                                                      for (const auto& parameter : plain.parameters())
+                                                        sum += parameter.grad().square().sum().item<double>();
+                                                      return std::sqrt(sum);
+                                                    }())
+                                                        .epsilon(1e-6));
   // What is written to the buffer is what the model uses.
   buffer.values().zero_();
   CHECK(model.forward(batch).abs().max().item<double>() == 0);

@@ -40,17 +40,18 @@ TEST_CASE("hostile safetensors are refused", "[safetensors]") {
     const std::uint64_t length = header.size();
     return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
   };
-  const std::string header = GENERATE(as<std::string>(), "", "[]", "{", R"({"a":1})", R"({"a":{}})",
-                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",
-                                      R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})",
-                                      R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
-                                      R"({"a":{"dtype":"F32","shape":[1e3],"data_offsets":[0,4]}})",
-                                      R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
-                                      R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})",
-                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
-                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
-                                      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,0]}})",
-                                      R"({"a":{"dtype":"F32","shape":[1]}})", R"({"a":{"dtype":"F32","data_offsets":[0,4]}})");
+  const std::string header =
+      GENERATE(as<std::string>(), "", "[]", "{", R"({"a":1})", R"({"a":{}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",
+               R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[1e3],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
+               R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,0]}})",
+               R"({"a":{"dtype":"F32","shape":[1]}})", R"({"a":{"dtype":"F32","data_offsets":[0,4]}})");
   INFO(header);
   CHECK_THROWS_AS(from_safetensors(with_header(header, "1234"), "t"), Error);
   CHECK_THROWS_AS(from_safetensors(with_header(header + std::string(3, ' ')), "t"), Error);
@@ -71,8 +72,9 @@ TEST_CASE("loading into another architecture changes nothing and says what diffe
   CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}}, targets, "f"), ContainsSubstring("no tensor 'b'"));
   CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({4})}}, targets, "f"),
                     ContainsSubstring("'b' has shape [4], this model's has [3]"));
-  CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}, {"c", torch::ones({1})}}, targets, "f"),
-                    ContainsSubstring("'c' is not part of this model"));
+  CHECK_THROWS_WITH(
+      copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}, {"c", torch::ones({1})}}, targets, "f"),
+      ContainsSubstring("'c' is not part of this model"));
   CHECK(target.abs().sum().item<double>() == 0);
   copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}}, targets, "f");
   CHECK(target.sum().item<double>() == 4);
@@ -105,19 +107,23 @@ TEST_CASE("AdamW follows its formula, decays matrices alone, and resumes exactly
   ParameterBuffer parameters(*layer);
   TrainConfig config;
   AdamW optimizer(parameters, config);
-  auto weight = layer->weight.detach().to(torch::kDouble).clone(), bias = layer->bias.detach().to(torch::kDouble).clone();
+  auto weight = layer->weight.detach().to(torch::kDouble).clone(),
+       bias = layer->bias.detach().to(torch::kDouble).clone();
   std::array<torch::Tensor, 2> values = {weight, bias};
-  std::array<torch::Tensor, 2> first = {torch::zeros_like(weight), torch::zeros_like(bias)}, second = {first[0].clone(), first[1].clone()};
+  std::array<torch::Tensor, 2> first = {torch::zeros_like(weight), torch::zeros_like(bias)},
+                               second = {first[0].clone(), first[1].clone()};
   std::unique_ptr<AdamW> resumed;
   for (int step = 1; step <= 5; ++step) {
     const double rate = 0.1 / step;
     parameters.gradients().normal_();
-    const std::array<torch::Tensor, 2> gradients = {layer->weight.grad().to(torch::kDouble), layer->bias.grad().to(torch::kDouble)};
+    const std::array<torch::Tensor, 2> gradients = {layer->weight.grad().to(torch::kDouble),
+                                                    layer->bias.grad().to(torch::kDouble)};
     for (std::size_t i = 0; i < 2; ++i) {
       first[i] = 0.9 * first[i] + 0.1 * gradients[i];
       second[i] = 0.99 * second[i] + 0.01 * gradients[i].square();
       values[i] *= 1 - rate * (i == 0 ? 0.1 : 0);
-      values[i] -= rate * (first[i] / (1 - std::pow(0.9, step))) / ((second[i] / (1 - std::pow(0.99, step))).sqrt() + 1e-8);
+      values[i] -=
+          rate * (first[i] / (1 - std::pow(0.9, step))) / ((second[i] / (1 - std::pow(0.99, step))).sqrt() + 1e-8);
     }
     auto& active = resumed ? *resumed : optimizer;
     active.step(rate);
@@ -213,7 +219,8 @@ TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling
   for (std::size_t step = 1; step <= text.size(); ++step) {
     StopFilter filter({"STOP", "never"});
     std::string shown;
-    for (std::size_t at = 0; at < text.size() && !filter.stopped(); at += step) shown += filter.feed(text.substr(at, step));
+    for (std::size_t at = 0; at < text.size() && !filter.stopped(); at += step)
+      shown += filter.feed(text.substr(at, step));
     CHECK(filter.stopped());
     CHECK(shown + filter.rest() == "abcSTx");
   }

@@ -28,16 +28,28 @@ class Workplace {
 
   Experiment experiment(std::vector<std::string> overrides) const {
     const std::vector<std::string> small = {"data.path='" + (folder_ / "text.txt").string() + "'",
-                                            "model.layers=2", "model.heads=2", "model.width=16", "model.context=16",
-                                            "train.batch_size=6", "train.steps=12", "train.eval_interval=6",
-                                            "train.checkpoint_interval=4", "train.log_interval=3", "train.warmup_steps=2"};
+                                            "model.layers=2",
+                                            "model.heads=2",
+                                            "model.width=16",
+                                            "model.context=16",
+                                            "train.batch_size=6",
+                                            "train.steps=12",
+                                            "train.eval_interval=6",
+                                            "train.checkpoint_interval=4",
+                                            "train.log_interval=3",
+                                            "train.warmup_steps=2"};
     overrides.insert(overrides.begin(), small.begin(), small.end());
     return default_experiment(overrides);
   }
 
-  nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides, bool resume = false) const {
-    return metaformer::train({.experiment = experiment(overrides), .out = folder_ / out, .resume = resume, .offline = true,
-                              .device = "cpu", .command_line = {"test"}});
+  nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides,
+                               bool resume = false) const {
+    return metaformer::train({.experiment = experiment(overrides),
+                              .out = folder_ / out,
+                              .resume = resume,
+                              .offline = true,
+                              .device = "cpu",
+                              .command_line = {"test"}});
   }
 
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
@@ -64,9 +76,7 @@ std::string metrics_without_time(const std::filesystem::path& run) {
 
 struct Parts {
   explicit Parts(Experiment given)
-      : experiment(std::move(given)),
-        task(make_task(experiment.config, true)),
-        model(task->make_model()) {
+      : experiment(std::move(given)), task(make_task(experiment.config, true)), model(task->make_model()) {
     initialise(*model, experiment.config.model.layers, 1);
     parameters = std::make_unique<ParameterBuffer>(*model);
     optimizer = std::make_unique<AdamW>(*parameters, experiment.config.train);
@@ -105,7 +115,8 @@ TEST_CASE("clipping scales the gradient to the limit and reports the norm before
 
 TEST_CASE("training learns, and the same seed gives the same run to the byte", "[training]") {
   const Workplace place;
-  const std::vector<std::string> longer = {"train.steps=150", "train.eval_interval=50", "train.learning_rate=0.01", "model.dropout=0.1"};
+  const std::vector<std::string> longer = {"train.steps=150", "train.eval_interval=50", "train.learning_rate=0.01",
+                                           "model.dropout=0.1"};
   const auto first = place.train("one", longer);
   CHECK(first["val_loss"].get<double>() < 0.6);
   CHECK(first["steps"] == 150);
@@ -122,8 +133,8 @@ TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
   const Workplace place;
   const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
   const std::string precision = GENERATE("fp32", "bf16");
-  const std::vector<std::string> common = {"model.mixer.kind=" + mixer, "train.precision=" + precision, "model.dropout=0.2",
-                                           "train.accumulate=2", "train.schedule=constant"};
+  const std::vector<std::string> common = {"model.mixer.kind=" + mixer, "train.precision=" + precision,
+                                           "model.dropout=0.2", "train.accumulate=2", "train.schedule=constant"};
   auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());
     return more;
@@ -131,11 +142,13 @@ TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
   place.train("whole", with({"train.steps=12"}));
   for (const std::string k : {"1", "5", "8"}) {
     const auto run = "cut" + k;
-    // The cut run ends at step k; its last evaluation and log lines belong to it alone, so only weights and state count.
+    // The cut run ends at step k; its last evaluation and log lines belong to it alone, so only weights and state
+    // count.
     place.train(run, with({"train.steps=" + k}));
     place.train(run, with({"train.steps=12"}), true);
     CHECK(model_bytes(place / "whole") == model_bytes(place / run));
-    CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") == read_text(place / run / "checkpoints/last/state.safetensors"));
+    CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
+          read_text(place / run / "checkpoints/last/state.safetensors"));
   }
 }
 
@@ -165,7 +178,8 @@ TEST_CASE("resuming falls back over damaged checkpoints and refuses what is not 
   CHECK(load_newest_checkpoint(run)->progress.step == 8);
   CHECK_THROWS_WITH(load_checkpoint(run, "step-12", WithOptimizer::no), ContainsSubstring("damaged"));
   CHECK_THROWS_WITH(load_checkpoint(run, "step-99", WithOptimizer::no), ContainsSubstring("it has step-12, step-8"));
-  CHECK_THROWS_WITH(place.train("run", {"model.width=32"}, true), ContainsSubstring("model.width is 32 now and was 16"));
+  CHECK_THROWS_WITH(place.train("run", {"model.width=32"}, true),
+                    ContainsSubstring("model.width is 32 now and was 16"));
   CHECK_THROWS_WITH(place.train("run", {}), ContainsSubstring("already exists"));
   for (const auto* step : {"step-4", "step-8"}) std::ofstream(place / "run/checkpoints" / step / "meta.json") << "{}";
   for (const auto* step : {"step-6"}) std::filesystem::remove_all(place / "run/checkpoints" / step);
@@ -188,7 +202,8 @@ TEST_CASE("old checkpoints are removed, the targets of links never", "[training]
                       "train.min_learning_rate=0", "train.keep_checkpoints=2"});
   const auto checkpoints = place / "run/checkpoints";
   CHECK(std::filesystem::read_symlink(checkpoints / "last") == "step-40");
-  CHECK(std::filesystem::exists(checkpoints / std::filesystem::read_symlink(checkpoints / "best") / "model.safetensors"));
+  CHECK(
+      std::filesystem::exists(checkpoints / std::filesystem::read_symlink(checkpoints / "best") / "model.safetensors"));
   const auto folders = std::count_if(std::filesystem::directory_iterator(checkpoints), {},
                                      [](const auto& entry) { return !entry.is_symlink(); });
   CHECK(folders <= 3);
@@ -247,9 +262,11 @@ TEST_CASE("whole-split evaluation is the mean over single predictions", "[traini
 TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[training]") {
   const Workplace place;
   const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling");
-  Parts wide(place.experiment({"model.mixer.kind=" + mixer})), narrow(place.experiment({"model.mixer.kind=" + mixer, "train.precision=bf16"}));
+  Parts wide(place.experiment({"model.mixer.kind=" + mixer})),
+      narrow(place.experiment({"model.mixer.kind=" + mixer, "train.precision=bf16"}));
   for (std::int64_t step = 0; step < 20; ++step) {
-    const auto one = wide.step->run(step, 1e-3).loss.item<double>(), other = narrow.step->run(step, 1e-3).loss.item<double>();
+    const auto one = wide.step->run(step, 1e-3).loss.item<double>(),
+               other = narrow.step->run(step, 1e-3).loss.item<double>();
     CHECK(other == Approx(one).epsilon(5e-3));
     if (step == 0) CHECK(other != one);  // it did run in bf16
   }
