@@ -26,9 +26,15 @@ configure() {
 
 # Ninja's output without what it says when nothing is to do; the first line of real work is announced.
 show_real_work() {
-  awk '/^ninja: (Entering directory|no work to do)/ || /Re-checking globbed directories/ {next}
-       !announced {print "metaformer: building (several minutes the first time)"; announced = 1}
-       {print; fflush()}'
+  local line announced=no
+  while IFS= read -r line; do
+    case $line in
+      "ninja: Entering directory"* | "ninja: no work to do."* | *"Re-checking globbed directories"*) continue ;;
+    esac
+    [[ $announced == yes ]] || say "building (several minutes the first time)"
+    announced=yes
+    printf '%s\n' "$line"
+  done
 }
 
 ensure_built() { # targets...

@@ -52,6 +52,23 @@ class Metric : public Mixer {
 
   MixerTraits traits() const override { return {.can_cross = true}; }
 
+  // As identities, M's scores all prefer the token itself, and every head alike; drawn at random they start diverse, as
+  // the queries and keys of scaled dot product do. A metric that must not be negative has no such choice.
+  double form_spread(double projection_variance) const override {
+    if (options_.score == MetricScore::distance) return 0;
+    const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
+    switch (options_.constraint) {
+      case MetricConstraint::symmetric:
+        return 1 / (projection_variance * root_k);  // Var(p M p') = k^2 v^2 s^2
+      case MetricConstraint::diagonal:
+        return 1 / projection_variance;  // Var = k v^2 s^2
+      case MetricConstraint::psd:
+      case MetricConstraint::identity:
+        break;
+    }
+    return 0;
+  }
+
  private:
   torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
 

@@ -54,9 +54,17 @@ class Mixer : public torch::nn::Module {
                                 const Visibility& visibility, MixerState* state) = 0;
 
   virtual MixerTraits traits() const = 0;
+
+  // With which standard deviation the entries of the score form (the mixer's own parameters, not its projections) are
+  // drawn at initialisation, so that scores start with unit variance when inputs are normalised and projections of them
+  // have the given variance. 0: the form keeps the identity it is made with.
+  virtual double form_spread(double projection_variance) const {
+    (void)projection_variance;
+    return 0;
+  }
 };
 
-// The mixer that the options describe. Weights are uninitialised but for score forms, which start as the identity.
+// The mixer that the options describe, not yet initialised (see initialise in model/sequence_model.h).
 std::shared_ptr<Mixer> make_mixer(const MixerOptions& options, const MixerShape& shape);
 
 // One of each kind with its defaults, and every meaningful combination of their options: what "for every mixer" means.

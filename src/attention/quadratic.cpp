@@ -47,6 +47,12 @@ class Quadratic : public Mixer {
 
   MixerTraits traits() const override { return {.can_cross = true}; }
 
+  // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
+  double form_spread(double projection_variance) const override {
+    const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
+    return full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_variance * root_k);
+  }
+
  private:
   bool full() const { return options_.form == QuadraticForm::full; }
   torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "core/random.h"
 
@@ -17,25 +19,50 @@ ParameterCounts count_parameters(const torch::nn::Module& model) {
   return counts;
 }
 
-void initialise(torch::nn::Module& model, std::int64_t layers, std::uint64_t seed) {
+namespace {
+
+constexpr double standard_deviation = 0.02;
+
+// The mixers' own parameters: name -> standard deviation.
+std::map<std::string, double> form_spreads(const SequenceModel& model) {
+  std::map<std::string, double> spreads;
+  // A projection of a normalised vector: the sum of `width` products.
+  const double projection_variance =
+      static_cast<double>(model.config().width) * standard_deviation * standard_deviation;
+  for (const auto& module : model.named_modules("", /*include_self=*/false)) {
+    const auto* mixer = dynamic_cast<const Mixer*>(module.value().get());
+    if (mixer == nullptr) continue;
+    for (const auto& form : mixer->named_parameters(/*recurse=*/false))
+      spreads[module.key() + "." + form.key()] = mixer->form_spread(projection_variance);
+  }
+  return spreads;
+}
+
+}  // namespace
+
+void initialise(SequenceModel& model, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;
-  constexpr double standard_deviation = 0.02;
   const Rng streams(seed, RandomPurpose::initialisation);
+  const double residual_scale = 1 / std::sqrt(2.0 * static_cast<double>(model.config().layers));
+  const auto forms = form_spreads(model);
   for (auto& parameter : model.named_parameters()) {
     const auto& name = parameter.key();
     auto& value = parameter.value();
-    const bool score_form = name.ends_with("metric") || name.ends_with("packed_factor") || name.ends_with(".form");
-    if (score_form) continue;
-    if (name.ends_with("bias")) {
+    double spread = standard_deviation;
+    if (const auto form = forms.find(name); form != forms.end()) {
+      spread = form->second;
+      if (spread == 0) continue;
+    } else if (name.ends_with("bias")) {
       value.zero_();
+      continue;
     } else if (value.dim() == 1) {
       value.fill_(1);
-    } else {
-      const bool ends_branch = name.ends_with(".mixer.output.weight") || name.ends_with(".feed_forward.down.weight");
-      const double scale = ends_branch ? 1 / std::sqrt(2.0 * static_cast<double>(layers)) : 1;
-      auto generator = at::detail::createCPUGenerator(streams.bits(hash_name(name)));
-      value.normal_(0, standard_deviation * scale, generator);
+      continue;
+    } else if (name.ends_with(".mixer.output.weight") || name.ends_with(".feed_forward.down.weight")) {
+      spread *= residual_scale;
     }
+    auto generator = at::detail::createCPUGenerator(streams.bits(hash_name(name)));
+    value.normal_(0, spread, generator);
   }
 }
 

@@ -35,8 +35,9 @@ struct ParameterCounts {
 ParameterCounts count_parameters(const torch::nn::Module& model);
 
 // GPT-2's initialisation: normal(0, 0.02), output projections of branches divided by sqrt(2 layers), biases 0, norms 1.
-// Score forms keep the identity they start as. Every parameter has a random stream of its own, a function of (seed,
-// name), so that models which differ in their mixer share everything else.
-void initialise(torch::nn::Module& model, std::int64_t layers, std::uint64_t seed);
+// Score forms are drawn so that scores start with unit variance, or keep their identity (Mixer::form_spread). Every
+// parameter has a random stream of its own, a function of (seed, name), so that models which differ in their mixer
+// share everything else.
+void initialise(SequenceModel& model, std::uint64_t seed);
 
 }  // namespace metaformer

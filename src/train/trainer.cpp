@@ -32,7 +32,7 @@ void require_same_architecture(const Checkpoint& checkpoint, const SequenceModel
 Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
                  const std::optional<Checkpoint>& checkpoint)
     : config_(experiment.config), run_(run), task_(task), device_(device), model_(task.make_model()) {
-  initialise(*model_, config_.model.layers, static_cast<std::uint64_t>(config_.train.seed));
+  initialise(*model_, static_cast<std::uint64_t>(config_.train.seed));
   model_->to(device);
   parameters_ = std::make_unique<ParameterBuffer>(*model_);
   optimizer_ = std::make_unique<AdamW>(*parameters_, config_.train);

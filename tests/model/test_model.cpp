@@ -98,13 +98,15 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   config.mixer = GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(MetricOptions{}),
                           MixerOptions(QuadraticOptions{.form = QuadraticForm::full}));
   Gpt model(config, 65);
-  initialise(model, config.layers, 5);
+  initialise(model, 5);
   for (const auto& parameter : model.named_parameters()) {
     INFO(parameter.key());
     const auto& value = parameter.value();
     const auto& name = parameter.key();
     if (name.ends_with("packed_metric")) {
-      CHECK(value.sum().item<double>() == 4 * 32);  // identities
+      CHECK(value.std().item<double>() == Approx(1 / (128 * 0.02 * 0.02 * std::sqrt(32.0))).epsilon(0.05));
+    } else if (name.ends_with("full_form")) {
+      CHECK(value.std().item<double>() == Approx(std::sqrt(32.0) / 128).epsilon(0.05));
     } else if (name.ends_with("bias")) {
       CHECK(value.abs().max().item<double>() == 0);
     } else if (value.dim() == 1) {
@@ -120,8 +122,8 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
 
 TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
   Gpt one(small_config(MetricOptions{}), vocabulary), other(small_config(ScaledDotProductOptions{}), vocabulary);
-  initialise(one, 2, 5);
-  initialise(other, 2, 5);
+  initialise(one, 5);
+  initialise(other, 5);
   const auto parameters = other.named_parameters();
   int shared = 0;
   for (const auto& parameter : one.named_parameters()) {
@@ -131,7 +133,7 @@ TEST_CASE("models that differ in their mixer share everything else at initialisa
   }
   CHECK(shared == 2 + 2 * 4 + 1);
   Gpt another_seed(small_config(MetricOptions{}), vocabulary);
-  initialise(another_seed, 2, 6);
+  initialise(another_seed, 6);
   CHECK_FALSE(torch::equal(one.parameters()[0], another_seed.parameters()[0]));
 }
 
@@ -139,7 +141,7 @@ TEST_CASE("dropout acts in training alone", "[model]") {
   auto config = small_config(any_mixer());
   config.dropout = 0.5;
   Gpt model(config, vocabulary);
-  initialise(model, 2, 1);
+  initialise(model, 1);
   const auto batch = random_batch(2, 12);
   model.eval();
   CHECK(torch::equal(model.forward(batch), model.forward(batch)));
@@ -150,8 +152,8 @@ TEST_CASE("dropout acts in training alone", "[model]") {
 TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[model]") {
   torch::manual_seed(4);
   Gpt model(small_config(), vocabulary), plain(small_config(), vocabulary);
-  initialise(model, 2, 3);
-  initialise(plain, 2, 3);
+  initialise(model, 3);
+  initialise(plain, 3);
   ParameterBuffer buffer(model);
   const auto batch = random_batch(2, 12);
   const auto loss = [&](Gpt& m) { return m.forward(batch).square().sum(); };

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   constexpr std::int64_t vocabulary = 23;
   torch::manual_seed(11);
   Gpt model(config.model, vocabulary);
-  initialise(model, config.model.layers, 5);
+  initialise(model, 5);
   {
     // Away from ones, zeros and identities, so that every parameter matters.
     const torch::NoGradGuard no_grad;

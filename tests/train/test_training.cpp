@@ -77,7 +77,7 @@ std::string metrics_without_time(const std::filesystem::path& run) {
 struct Parts {
   explicit Parts(Experiment given)
       : experiment(std::move(given)), task(make_task(experiment.config, true)), model(task->make_model()) {
-    initialise(*model, experiment.config.model.layers, 1);
+    initialise(*model, 1);
     parameters = std::make_unique<ParameterBuffer>(*model);
     optimizer = std::make_unique<AdamW>(*parameters, experiment.config.train);
     step = std::make_unique<EagerTrainingStep>(experiment.config, *task, *model, *parameters, *optimizer, torch::kCPU);
