@@ -16,8 +16,9 @@ ensure_set_up_for() { # running | tests
 configure() {
   local cuda=AUTO
   [[ $(installed_variant) == cpu ]] && cuda=OFF
+  # Afresh: what an earlier configuration found may have moved (another LIBTORCH).
   say "configuring the build"
-  (cd "$root" && cmake --preset release -DMETAFORMER_CUDA=$cuda) >"$build.log" 2>&1 || {
+  (cd "$root" && cmake --fresh --preset release "-DMETAFORMER_CUDA=$cuda") >"$build.log" 2>&1 || {
     cat "$build.log" >&2
     die 1 "the build could not be configured; see above"
   }

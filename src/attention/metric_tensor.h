@@ -33,9 +33,6 @@ class MetricTensor {
   // M as [n, k, k].
   torch::Tensor dense_nkk() const;
 
-  // The packed parameter of constraint symmetric.
-  const torch::Tensor& packed() const { return parameter_; }
-
  private:
   torch::Tensor diagonal_nk() const;
 

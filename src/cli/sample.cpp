@@ -14,7 +14,7 @@ namespace {
 
 struct SampleArguments {
   RunChoice choice;
-  std::string prompt = "\n";
+  std::string prompt;
   std::int64_t tokens = 500;
   SamplingOptions options;
   std::vector<std::string> stops;
@@ -22,8 +22,17 @@ struct SampleArguments {
   bool json = false;
 };
 
+// Without a prompt: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
+std::string default_prompt(const Tokenizer& tokenizer) {
+  try {
+    tokenizer.encode("\n");
+    return "\n";
+  } catch (const Error&) {
+    return tokenizer.decode(std::vector<std::int32_t>{0});
+  }
+}
+
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt) {
-  if (prompt.empty()) throw Error(ExitCode::usage, "--prompt: must not be empty");
   try {
     return tokenizer.encode(prompt);
   } catch (const Error& error) {
@@ -35,6 +44,7 @@ void run_sample(SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
     if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
   const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
+  if (arguments.prompt.empty()) arguments.prompt = default_prompt(*run.tokenizer);
   const auto prompt = encode_prompt(*run.tokenizer, arguments.prompt);
   arguments.options.cached = !arguments.uncached;
   TextGenerator generator(*run.model, prompt, arguments.options, run.device);

@@ -23,11 +23,11 @@ int main(int argc, char** argv) {
   constexpr std::int64_t vocabulary = 23;
   torch::manual_seed(11);
   Gpt model(config.model, vocabulary);
-  initialise(model, 5);
   {
     // Away from ones, zeros and identities, so that every parameter matters.
     const torch::NoGradGuard no_grad;
-    for (auto& parameter : model.parameters()) parameter.add_(0.1 * torch::randn_like(parameter));
+    for (auto& parameter : model.parameters())
+      parameter.copy_((parameter.dim() == 1 ? 1 : 0) + 0.2 * torch::randn_like(parameter));
   }
   const auto ids = torch::randint(vocabulary, {3, config.model.context}, torch::kLong);
   const auto targets = torch::randint(vocabulary, {3, config.model.context}, torch::kLong);
