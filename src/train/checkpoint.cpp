@@ -33,7 +33,9 @@ Json to_json(const Progress& progress) {
   json["best"] = progress.best ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}} : Json(nullptr);
   json["loss_sum"] = progress.loss_sum;
   json["loss_count"] = progress.loss_count;
+  json["last_train_loss"] = progress.last_train_loss;
   json["train_seconds"] = progress.train_seconds;
+  json["evaluated_step"] = progress.evaluated_step;
   json["validation"] = progress.validation;
   return json;
 }
@@ -43,7 +45,9 @@ Progress progress_from_json(const Json& json) {
                     .best = std::nullopt,
                     .loss_sum = json.at("loss_sum").get<double>(),
                     .loss_count = json.at("loss_count").get<std::int64_t>(),
+                    .last_train_loss = json.at("last_train_loss").get<double>(),
                     .train_seconds = json.at("train_seconds").get<double>(),
+                    .evaluated_step = json.at("evaluated_step").get<std::int64_t>(),
                     .validation = json.at("validation")};
   if (const auto& best = json.at("best"); !best.is_null())
     progress.best = BestSoFar{best.at("step").get<std::int64_t>(), best.at("loss").get<double>()};

@@ -21,7 +21,9 @@ struct Progress {
   std::optional<BestSoFar> best;
   double loss_sum = 0;  // of the steps since the last line of metrics.jsonl
   std::int64_t loss_count = 0;
+  double last_train_loss = 0;  // of the last such line
   double train_seconds = 0;
+  std::int64_t evaluated_step = 0;    // of the last evaluation
   nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
 };
 

@@ -50,6 +50,7 @@ fs::path default_run_folder(const std::string& name) {
 
 void link_latest(const fs::path& run) {
   const auto folder = fs::absolute(run).lexically_normal();
+  if (folder.parent_path().filename() != "runs") return;
   const auto link = folder.parent_path() / "latest";
   std::error_code ignored;
   if (fs::exists(fs::symlink_status(link, ignored)) && !fs::is_symlink(fs::symlink_status(link, ignored))) {

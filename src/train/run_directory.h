@@ -35,7 +35,7 @@ class RunDirectory {
 // runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
 std::filesystem::path default_run_folder(const std::string& name);
 
-// Points `latest` beside the run's folder at it; a run elsewhere gets none.
+// Points runs/latest at a run in a folder `runs`; a run elsewhere gets no link.
 void link_latest(const std::filesystem::path& run);
 
 }  // namespace metaformer

@@ -52,6 +52,9 @@ bool Trainer::is_at(std::int64_t interval) const {
 
 nlohmann::ordered_json Trainer::run() {
   ProgressLine line(first_step_, config_.train.steps, task_.tokens_per_step());
+  // An evaluation that the stop of an earlier process cut short is due before the next step.
+  if (progress_.step > 0 && is_at(config_.train.eval_interval) && progress_.evaluated_step != progress_.step)
+    evaluate_and_save();
   while (progress_.step < config_.train.steps) {
     train_step();
     if (line.is_due()) {
@@ -59,18 +62,22 @@ nlohmann::ordered_json Trainer::run() {
       line.show(progress_.step, progress_.loss_sum / static_cast<double>(progress_.loss_count), learning_rate_);
     }
     if (is_at(config_.train.log_interval)) write_training_line();
-    try {
-      if (is_at(config_.train.eval_interval)) evaluate();
-      if (const int signal = stop_signal()) throw Interrupted(signal);
-    } catch (const Interrupted&) {
-      save();
-      log::info("stopped at step {}; go on with --resume", progress_.step);
-      throw;
-    }
-    const bool is_best = progress_.best && progress_.best->step == progress_.step;
-    if (is_best || is_at(config_.train.checkpoint_interval)) save();
+    evaluate_and_save();
   }
   return summary();
+}
+
+void Trainer::evaluate_and_save() {
+  try {
+    if (is_at(config_.train.eval_interval)) evaluate();
+    if (const int signal = stop_signal()) throw Interrupted(signal);
+  } catch (const Interrupted&) {
+    save();
+    log::info("stopped at step {}; go on with --resume", progress_.step);
+    throw;
+  }
+  const bool is_best = progress_.best && progress_.best->step == progress_.step;
+  if (is_best || is_at(config_.train.checkpoint_interval)) save();
 }
 
 void Trainer::train_step() {
@@ -105,9 +112,9 @@ void Trainer::read_losses() {
 void Trainer::write_training_line() {
   read_losses();
   if (progress_.loss_count == 0) return;
-  last_loss_ = progress_.loss_sum / static_cast<double>(progress_.loss_count);
+  progress_.last_train_loss = progress_.loss_sum / static_cast<double>(progress_.loss_count);
   metrics_->write(progress_.step, "train",
-                  {{"loss", last_loss_},
+                  {{"loss", progress_.last_train_loss},
                    {"learning_rate", learning_rate_},
                    {"gradient_norm", last_norm_.item<double>()},
                    {"seconds", progress_.train_seconds}});
@@ -129,6 +136,7 @@ void Trainer::evaluate() {
     progress_.validation = evaluate_split(*model_, task_, Split::validation, train.precision, device_);
     metrics_->write(progress_.step, "validation", progress_.validation);
   }
+  progress_.evaluated_step = progress_.step;
   const double loss = progress_.validation.at("loss").get<double>();
   const bool improved = !progress_.best || loss < progress_.best->loss;
   if (improved) progress_.best = BestSoFar{progress_.step, loss};
@@ -147,7 +155,7 @@ nlohmann::ordered_json Trainer::summary() {
   const double ms_per_step = session_seconds_ * 1e3 / static_cast<double>(timed_steps);
   nlohmann::ordered_json summary = {
       {"steps", progress_.step},
-      {"train_loss", last_loss_},
+      {"train_loss", progress_.last_train_loss},
       {"val_loss", progress_.validation.at("loss")},
       {"best_val_loss", progress_.best->loss},
       {"best_step", progress_.best->step},

@@ -23,6 +23,7 @@ class Trainer {
   void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();
+  void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
   void save();
   bool is_at(std::int64_t interval) const;
   nlohmann::ordered_json summary();
@@ -42,7 +43,6 @@ class Trainer {
   torch::Tensor pending_loss_, last_norm_;  // on the device
   std::int64_t pending_count_ = 0;
   double learning_rate_ = 0;
-  double last_loss_ = 0;        // mean over the last line of metrics.jsonl
   double session_seconds_ = 0;  // training alone, in this process, without its first step
 };
 

@@ -1,6 +1,8 @@
 // Whole trainings on small texts.
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/error.h"
 #include "support/temporary_folder.h"
@@ -167,6 +169,44 @@ TEST_CASE("metrics continue without a gap or a repeated line", "[training]") {
   CHECK(model_bytes(place / "cut") == model_bytes(place / "whole"));
 }
 
+TEST_CASE("an evaluation that a stop cut short is made up for", "[training]") {
+  const Workplace place;
+  place.train("whole", {});
+  place.train("cut", {});
+  const auto checkpoints = place / "cut/checkpoints";
+  // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
+  const auto meta_file = checkpoints / "step-12/meta.json";
+  auto meta = nlohmann::ordered_json::parse(read_text(meta_file));
+  meta["evaluated_step"] = 6;
+  std::ofstream(meta_file) << meta;
+  std::filesystem::remove(place / "cut/summary.json");
+  auto lines = read_text(place / "cut/metrics.jsonl");
+  lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
+  std::ofstream(place / "cut/metrics.jsonl") << lines;
+  auto cut = place.train("cut", {}, true),
+       whole = nlohmann::ordered_json::parse(read_text(place / "whole/summary.json"));
+  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
+  for (const auto* key : {"steps", "train_loss", "val_loss", "best_val_loss", "best_step"})
+    CHECK(cut[key] == whole[key]);
+}
+
+TEST_CASE("random-batch estimates are repeatable and near the whole split; the end evaluates the whole", "[training]") {
+  const Workplace place;
+  const auto summary = place.train("run", {"train.eval_mode=random", "train.eval_batches=50"});
+  std::istringstream lines(read_text(place / "run/metrics.jsonl"));
+  std::map<std::string, int> counts;
+  double estimate = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    ++counts[json.at("split").get<std::string>()];
+    if (json["split"] == "validation_estimate") estimate = json.at("loss").get<double>();
+  }
+  CHECK(counts ==
+        std::map<std::string, int>{{"train", 4}, {"train_estimate", 2}, {"validation_estimate", 2}, {"validation", 1}});
+  CHECK(estimate == Approx(summary["val_loss"].get<double>()).epsilon(0.05));
+  CHECK(estimate != summary["val_loss"].get<double>());
+}
+
 TEST_CASE("resuming falls back over damaged checkpoints and refuses what is not the same run", "[training]") {
   const Workplace place;
   place.train("run", {"train.keep_checkpoints=5"});
@@ -188,11 +228,11 @@ TEST_CASE("resuming falls back over damaged checkpoints and refuses what is not 
 
 TEST_CASE("a finished run is not trained again; an empty folder starts one", "[training]") {
   const Workplace place;
-  std::filesystem::create_directories(place / "run");
-  const auto summary = place.train("run", {}, true);
-  CHECK(place.train("run", {}, true) == summary);
-  CHECK(nlohmann::ordered_json::parse(read_text(place / "run/summary.json")) == summary);
-  CHECK(std::filesystem::read_symlink(place / "latest") == "run");
+  std::filesystem::create_directories(place / "runs/run");
+  const auto summary = place.train("runs/run", {}, true);
+  CHECK(place.train("runs/run", {}, true) == summary);
+  CHECK(nlohmann::ordered_json::parse(read_text(place / "runs/run/summary.json")) == summary);
+  CHECK(std::filesystem::read_symlink(place / "runs/latest") == "run");
 }
 
 TEST_CASE("old checkpoints are removed, the targets of links never", "[training]") {
