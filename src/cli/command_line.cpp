@@ -20,15 +20,19 @@ int report(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
+int report_out_of_memory(const std::string& detail) {
+  return report(ExitCode::out_of_memory, "out of memory" + detail +
+                                             "; lower train.batch_size (and raise train.accumulate), model.context or "
+                                             "model.width");
+}
+
 // LibTorch's own errors; the CPU allocator reports exhaustion as a plain one.
 int report_torch_error(const c10::Error& error) {
   const std::string message = error.what_without_backtrace();
+  const auto first_line = message.substr(0, message.find('\n'));
   const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                       message.find("can't allocate memory") != std::string::npos;
-  if (!memory) return report(ExitCode::failure, message.substr(0, message.find('\n')));
-  return report(ExitCode::out_of_memory, "out of memory: " + message.substr(0, message.find('\n')) +
-                                             "; lower train.batch_size (and raise train.accumulate), model.context or "
-                                             "model.width");
+  return memory ? report_out_of_memory(": " + first_line) : report(ExitCode::failure, first_line);
 }
 
 void set_up(CLI::App& app) {
@@ -73,7 +77,7 @@ int run_command_line(int argc, char** argv) {
   } catch (const c10::Error& error) {
     return report_torch_error(error);
   } catch (const std::bad_alloc&) {
-    return report(ExitCode::out_of_memory, "out of memory");
+    return report_out_of_memory("");
   } catch (const std::exception& error) {
     return report(ExitCode::failure, error.what());
   }

@@ -68,7 +68,8 @@ torch::Device select_device(const std::string& name) {
   }
   const auto index = parse_index(name);
   const auto devices = cuda::find_devices();
-  if (devices.list.empty()) throw Error(ExitCode::usage, fmt::format("--device {}: {}", name, devices.problem));
+  if (devices.list.empty())
+    throw Error(ExitCode::usage, fmt::format("--device {}: no CUDA device can be used: {}", name, devices.problem));
   return use_cuda(devices, index);
 }
 
