@@ -24,10 +24,16 @@ int main(int argc, char** argv) {
   torch::manual_seed(11);
   Gpt model(config.model, vocabulary);
   {
-    // Away from ones, zeros and identities, so that every parameter matters.
+    // Near what training starts from (norms and score forms near the ones and identities they are made with), but
+    // exactly nowhere, so that every parameter matters. Biases as large as one would make gradients of the forms
+    // differences of large numbers, and float32's rounding what is measured.
     const torch::NoGradGuard no_grad;
-    for (auto& parameter : model.parameters())
-      parameter.copy_((parameter.dim() == 1 ? 1 : 0) + 0.2 * torch::randn_like(parameter));
+    for (auto& parameter : model.named_parameters()) {
+      auto& value = parameter.value();
+      if (value.dim() == 2 && parameter.key().ends_with(".weight")) value.normal_(0, 0.02);
+      if (parameter.key().ends_with(".bias")) value.zero_();
+      value.add_(0.1 * torch::randn_like(value));
+    }
   }
   const auto ids = torch::randint(vocabulary, {3, config.model.context}, torch::kLong);
   const auto targets = torch::randint(vocabulary, {3, config.model.context}, torch::kLong);
