@@ -104,6 +104,40 @@ void check_model(const ModelConfig& model, const Provenance& provenance) {
   if (const auto* metric = std::get_if<MetricOptions>(&model.mixer)) check_metric(*metric, provenance);
 }
 
+// A resolved config names every key, so a key that does not apply is a mistake only where it differs from its default.
+void refuse_table_keys(const ExperimentConfig& config, const Provenance& provenance) {
+  const ExperimentConfig plain;
+  const auto& data = config.data;
+  for (const auto& [key, differs] :
+       {std::pair{"data.validation_path", data.validation_path != plain.data.validation_path},
+        {"data.test_path", data.test_path != plain.data.test_path},
+        {"data.format", data.format != plain.data.format},
+        {"data.text_field", data.text_field != plain.data.text_field},
+        {"data.label_field", data.label_field != plain.data.label_field},
+        {"data.malformed_limit", data.malformed_limit != plain.data.malformed_limit},
+        {"model.head", config.model.head != plain.model.head}})
+    if (differs)
+      fail(provenance, {key}, fmt::format("belongs to task classification; the task is {}", to_string(config.task)));
+}
+
+void check_data(const ExperimentConfig& config, const Provenance& provenance) {
+  const auto& data = config.data;
+  const bool words = std::holds_alternative<WordTokenizerOptions>(data.tokenizer);
+  if (config.task == TaskKind::language_model && words)
+    fail(provenance, {"data.tokenizer.kind", "task"},
+         "'word' does not keep spaces and rare words, so a language model cannot use it; set character or byte");
+  if (config.task == TaskKind::classification && !data.path)
+    fail(provenance, {"data.path", "task"}, "task classification needs a CSV or TSV table with texts and labels");
+  if (config.task != TaskKind::classification) refuse_table_keys(config, provenance);
+  if (config.task == TaskKind::sort) {
+    if (data.path) fail(provenance, {"data.path"}, "task sort makes its own lists; remove this key");
+    if (config.model.context < 2 * data.sort.length - 1)
+      fail(provenance, {"model.context", "data.sort.length"},
+           fmt::format("{} is too short: a list of {} and its sorted copy take {}", config.model.context,
+                       data.sort.length, 2 * data.sort.length - 1));
+  }
+}
+
 void check_train(const TrainConfig& train, const Provenance& provenance) {
   if (train.schedule != ScheduleKind::constant && train.min_learning_rate > train.learning_rate)
     fail(provenance, {"train.min_learning_rate", "train.learning_rate"},
@@ -117,6 +151,7 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
   RangeChecker checker("", provenance);
   visit(checker, copy);
   check_model(config.model, provenance);
+  check_data(config, provenance);
   check_train(config.train, provenance);
 }
 

@@ -100,14 +100,31 @@ void collect_layers(const fs::path& path, std::vector<fs::path> chain, std::vect
   layers.push_back(std::move(layer));
 }
 
-void apply_overrides(const std::vector<std::string>& overrides, Experiment& experiment) {
-  const auto layer = tree_from_overrides(overrides);
+ConfigNode read_overrides(const std::vector<std::string>& overrides) {
+  auto layer = tree_from_overrides(overrides);
   if (const auto* base = layer.find("base"))
     throw Error(ExitCode::usage, base->location.str() + ": base: belongs into a config file; give that with --config");
-  apply_layer(layer, experiment.config, experiment.provenance);
+  return layer;
+}
+
+// What a section starts from depends on the task, and the task on all layers.
+ExperimentConfig defaults_of_task(const std::vector<ConfigNode>& layers) {
+  ExperimentConfig config;
+  std::string task;
+  for (const auto& layer : layers)
+    if (const auto* node = layer.find("task"); node != nullptr) task = node->scalar;
+  if (task == to_string(TaskKind::classification)) config.data.tokenizer = WordTokenizerOptions{};
+  return config;
+}
+
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers) {
+  Experiment experiment{.name = name, .config = defaults_of_task(layers), .provenance = {}};
+  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance);
   check_config(experiment.config, experiment.provenance);
-  auto& path = experiment.config.data.path;
-  if (path) path = fs::absolute(*path).lexically_normal().string();
+  auto& data = experiment.config.data;
+  for (auto* path : {&data.path, &data.validation_path, &data.test_path})
+    if (*path) *path = fs::absolute(**path).lexically_normal().string();
+  return experiment;
 }
 
 }  // namespace
@@ -136,16 +153,12 @@ Experiment load_experiment(const std::string& name, const std::vector<std::strin
   const auto path = find_config(name);
   std::vector<ConfigNode> layers;
   collect_layers(path, {}, layers);
-  Experiment experiment{.name = path.stem().string(), .config = {}, .provenance = {}};
-  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance);
-  apply_overrides(overrides, experiment);
-  return experiment;
+  layers.push_back(read_overrides(overrides));
+  return resolve(path.stem().string(), layers);
 }
 
 Experiment default_experiment(const std::vector<std::string>& overrides) {
-  Experiment experiment{.name = "default", .config = {}, .provenance = {}};
-  apply_overrides(overrides, experiment);
-  return experiment;
+  return resolve("default", {read_overrides(overrides)});
 }
 
 }  // namespace metaformer

@@ -12,10 +12,10 @@
 
 namespace metaformer {
 
-enum class TaskKind { language_model };
+enum class TaskKind { language_model, classification, sort };
 template <>
 struct EnumNames<TaskKind> {
-  static constexpr std::array<std::string_view, 1> values = {"language_model"};
+  static constexpr std::array<std::string_view, 3> values = {"language_model", "classification", "sort"};
 };
 
 struct CharacterTokenizerOptions {
@@ -28,7 +28,15 @@ struct ByteTokenizerOptions {
   static constexpr std::string_view summary = "one token per byte, 256 in all";
 };
 
-using TokenizerOptions = std::variant<CharacterTokenizerOptions, ByteTokenizerOptions>;
+struct WordTokenizerOptions {
+  static constexpr std::string_view kind = "word";
+  static constexpr std::string_view summary = "one token per word or punctuation mark, for classification";
+  std::int64_t vocabulary = 30000;
+  std::int64_t min_count = 2;
+  bool lowercase = true;
+};
+
+using TokenizerOptions = std::variant<CharacterTokenizerOptions, ByteTokenizerOptions, WordTokenizerOptions>;
 
 template <class Visitor>
 void visit(Visitor&, CharacterTokenizerOptions&) {}
@@ -36,20 +44,59 @@ void visit(Visitor&, CharacterTokenizerOptions&) {}
 template <class Visitor>
 void visit(Visitor&, ByteTokenizerOptions&) {}
 
+template <class Visitor>
+void visit(Visitor& field, WordTokenizerOptions& o) {
+  field("vocabulary", o.vocabulary, between(2, 1 << 24), "most frequent words kept, the unknown word included");
+  field("min_count", o.min_count, between(1, 1 << 30), "rarer words of the training texts become the unknown word");
+  field("lowercase", o.lowercase, "ASCII letters in lower case");
+}
+
+enum class TableFormat { automatic, csv, tsv };
+template <>
+struct EnumNames<TableFormat> {
+  static constexpr std::array<std::string_view, 3> values = {"auto", "csv", "tsv"};
+};
+
+// The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
+struct SortConfig {
+  std::int64_t length = 6;
+  std::int64_t digits = 3;
+};
+
+template <class Visitor>
+void visit(Visitor& field, SortConfig& c) {
+  field("length", c.length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
+  field("digits", c.digits, between(2, 65536), "numbers are 0 ... digits - 1");
+}
+
 struct DataConfig {
   std::string corpus = "tinyshakespeare";
   std::optional<std::string> path;
+  std::optional<std::string> validation_path;
+  std::optional<std::string> test_path;
   double validation_fraction = 0.1;
+  TableFormat format = TableFormat::automatic;
+  std::string text_field = "text";
+  std::string label_field = "label";
+  double malformed_limit = 0;
+  SortConfig sort;
   TokenizerOptions tokenizer = CharacterTokenizerOptions{};
 };
 
 template <class Visitor>
 void visit(Visitor& field, DataConfig& c) {
   field("corpus", c.corpus, "a public corpus by name; see `metaformer data list`");
-  field("path", c.path, "a UTF-8 text file to use instead of the named corpus");
+  field("path", c.path, "a UTF-8 text file to use instead of the named corpus; classification: a CSV or TSV table");
+  field("validation_path", c.validation_path, "classification: a table held out for validation");
+  field("test_path", c.test_path, "classification: a table for --split test");
   field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
-        "share of the text, at its end, held out for validation");
-  field("tokenizer", c.tokenizer, "how text becomes tokens");
+        "share held out for validation: the end of a text, or the rows that a hash of their text picks");
+  field("format", c.format, "of tables; auto: by the file's ending, .csv or else tab-separated");
+  field("text_field", c.text_field, "column of the text: its name in the header, or its number counted from 1");
+  field("label_field", c.label_field, "column of the label: its name in the header, or its number counted from 1");
+  field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated share of malformed rows in a table");
+  field("sort", c.sort, "the lists of task sort");
+  field("tokenizer", c.tokenizer, "how text becomes tokens; classification starts from word");
 }
 
 enum class PositionKind { learned };
@@ -98,6 +145,13 @@ void visit(Visitor& field, FeedForwardConfig& c) {
   field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true}, "hidden width over model width");
 }
 
+// What a classifier reads its classes from.
+enum class ClassifierHead { per_token_mean, mean_pooled, first_token };
+template <>
+struct EnumNames<ClassifierHead> {
+  static constexpr std::array<std::string_view, 3> values = {"per_token_mean", "mean_pooled", "first_token"};
+};
+
 struct ModelConfig {
   std::int64_t layers = 4;
   std::int64_t heads = 4;
@@ -109,6 +163,7 @@ struct ModelConfig {
   FeedForwardConfig feed_forward;
   bool bias = false;
   bool tie_embeddings = true;
+  ClassifierHead head = ClassifierHead::per_token_mean;
   MixerOptions mixer = MetricOptions{};
 
   std::int64_t head_width() const { return width / heads; }
@@ -126,6 +181,8 @@ void visit(Visitor& field, ModelConfig& c) {
   field("feed_forward", c.feed_forward, "the second branch of a block");
   field("bias", c.bias, "bias terms in linear layers and norms");
   field("tie_embeddings", c.tie_embeddings, "the output layer shares the token embedding's matrix");
+  field("head", c.head,
+        "classification: mean of the tokens' logits; a norm and logits of their mean; or of a class token in front");
   field("mixer", c.mixer, "the first branch of a block");
 }
 
@@ -165,6 +222,8 @@ struct TrainConfig {
   std::int64_t eval_batches = 20;
   std::int64_t checkpoint_interval = 250;
   std::int64_t keep_checkpoints = 2;
+  std::int64_t diagnostics_interval = 0;
+  bool overfit_batch = false;
   std::int64_t seed = 1337;
 };
 
@@ -190,6 +249,10 @@ void visit(Visitor& field, TrainConfig& c) {
   field("eval_batches", c.eval_batches, between(1, 1 << 20), "random batches per split for eval_mode: random");
   field("checkpoint_interval", c.checkpoint_interval, between(1, most_steps), "steps between checkpoints");
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
+  field("diagnostics_interval", c.diagnostics_interval, between(0, most_steps),
+        "steps between measurements of gradients, updates and score forms per block; 0: never");
+  field("overfit_batch", c.overfit_batch,
+        "every step and every evaluation sees the first batch: its loss must fall to ~0");
   field("seed", c.seed, between(0, 9007199254740991.0), "of initialisation, batches and dropout");
 }
 

@@ -30,8 +30,12 @@ class Tokenizer {
   virtual nlohmann::ordered_json to_json() const = 0;
 };
 
+// What becomes of characters that the vocabulary does not hold: an Error, or the unknown token.
+enum class Unknown { refuse, map };
+
 // Builds the tokenizer that `options` describe, from `text` where it depends on it. Errors: exit code 3.
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text);
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text,
+                                          Unknown unknown = Unknown::refuse);
 
 // Reads tokenizer.json; `source` names it in errors (exit code 3).
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source);
