@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "data/byte_tokenizer.h"
 #include "data/character_tokenizer.h"
+#include "data/number_tokenizer.h"
+#include "data/word_tokenizer.h"
 
 namespace metaformer {
 
@@ -14,30 +19,85 @@ namespace {
 
 struct Maker {
   std::string_view text;
+  Unknown unknown;
   std::unique_ptr<Tokenizer> operator()(const CharacterTokenizerOptions&) const {
-    return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text));
+    return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text, unknown));
   }
   std::unique_ptr<Tokenizer> operator()(const ByteTokenizerOptions&) const { return std::make_unique<ByteTokenizer>(); }
+  std::unique_ptr<Tokenizer> operator()(const WordTokenizerOptions& options) const {
+    return std::make_unique<WordTokenizer>(WordTokenizer::from_text(options, text));
+  }
+};
+
+// tokenizer.json, field by field.
+struct TokenizerFile {
+  nlohmann::json json;
+  std::string source;
+
+  nlohmann::json field(const std::string& name) const { return json.value(name, nlohmann::json()); }
+  void require(bool valid, const std::string& name, const std::string& expected) const {
+    if (!valid) throw Error(ExitCode::data, fmt::format("{}: {} is not {}", source, name, expected));
+  }
+  std::vector<std::string> strings(const std::string& name) const {
+    const auto list = field(name);
+    const auto is_string = [](const auto& entry) { return entry.is_string(); };
+    require(list.is_array() && std::all_of(list.begin(), list.end(), is_string), name, "a list of strings");
+    return list.get<std::vector<std::string>>();
+  }
+  bool flag(const std::string& name) const {
+    const auto value = field(name);
+    require(value.is_boolean(), name, "true or false");
+    return value.get<bool>();
+  }
+};
+
+std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
+  const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
+  return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
+                                              maps_unknown ? Unknown::map : Unknown::refuse);
+}
+
+std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
+
+std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
+  return std::make_unique<WordTokenizer>(file.strings("words"), file.flag("lowercase"), file.source);
+}
+
+std::unique_ptr<Tokenizer> load_numbers(const TokenizerFile& file) {
+  const auto count = file.field("count");
+  // Of integers only those below 0 are not unsigned to the parser.
+  const bool valid = count.is_number_unsigned() && count >= 1 && count <= NumberTokenizer::largest_count;
+  file.require(valid, "count", fmt::format("a whole number in 1 ... {}", NumberTokenizer::largest_count));
+  return std::make_unique<NumberTokenizer>(count.get<std::int64_t>());
+}
+
+struct Loader {
+  std::string_view kind;
+  std::unique_ptr<Tokenizer> (*load)(const TokenizerFile&);
+};
+
+constexpr std::array loaders = {
+    Loader{CharacterTokenizerOptions::kind, load_characters},
+    Loader{ByteTokenizerOptions::kind, load_bytes},
+    Loader{WordTokenizerOptions::kind, load_words},
+    Loader{NumberTokenizer::kind, load_numbers},
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text) {
-  return std::visit(Maker{text}, options);
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text, Unknown unknown) {
+  return std::visit(Maker{text, unknown}, options);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
-  const auto json = nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false);
-  const auto kind = json.is_object() ? json.value("kind", nlohmann::json()) : nlohmann::json();
-  if (kind == ByteTokenizerOptions::kind) return std::make_unique<ByteTokenizer>();
-  if (kind == CharacterTokenizerOptions::kind) {
-    const auto characters = json.value("characters", nlohmann::json());
-    const bool texts = characters.is_array() && std::all_of(characters.begin(), characters.end(),
-                                                            [](const auto& entry) { return entry.is_string(); });
-    if (texts) return std::make_unique<CharacterTokenizer>(characters.get<std::vector<std::string>>(), source);
+  const TokenizerFile file{nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false), source};
+  std::vector<std::string> kinds;
+  for (const auto& loader : loaders) {
+    if (file.json.is_object() && file.field("kind") == loader.kind) return loader.load(file);
+    kinds.emplace_back(loader.kind);
   }
-  throw Error(ExitCode::data,
-              fmt::format("{}: not a tokenizer file: expected an object with kind character or byte", source));
+  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
+                                          join_alternatives(kinds)));
 }
 
 }  // namespace metaformer

@@ -19,18 +19,22 @@ class Tokenizer {
 
   virtual std::int64_t vocabulary_size() const = 0;
 
-  // Errors (exit code 3) name the first byte offset that is not valid UTF-8 or the character that is not in the
-  // vocabulary.
+  // Errors (exit code 3) name the first byte offset that is not valid UTF-8, or what is not in the vocabulary.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
-  // The inverse: decode(encode(text)) == text. Ids must be valid.
+  // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers come back in a
+  // normal form that encodes to the same ids, unknown ones apart. Ids must be valid.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+
+  // What stands between two tokens that are decoded one by one.
+  virtual std::string token_separator() const { return ""; }
 
   // What tokenizer.json holds; `load_tokenizer` reads it.
   virtual nlohmann::ordered_json to_json() const = 0;
 };
 
-// What becomes of characters that the vocabulary does not hold: an Error, or the unknown token.
+// What becomes of characters that the vocabulary does not hold: an Error, or the unknown token. Words always have an
+// unknown token, bytes never need one.
 enum class Unknown { refuse, map };
 
 // Builds the tokenizer that `options` describe, from `text` where it depends on it. Errors: exit code 3.

@@ -1,12 +1,9 @@
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <numeric>
 
-#include "core/error.h"
-#include "data/character_tokenizer.h"
 #include "data/corpus.h"
 #include "data/digest.h"
+#include "data/failure.h"
 #include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
@@ -30,49 +27,7 @@ std::string digits(int count) {
   return text;
 }
 
-template <class Action>
-std::pair<ExitCode, std::string> failure(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {ExitCode::ok, ""};
-}
-
 }  // namespace
-
-TEST_CASE("decoding is the inverse of encoding", "[tokenizer]") {
-  const TokenizerOptions options =
-      GENERATE(TokenizerOptions(CharacterTokenizerOptions{}), TokenizerOptions(ByteTokenizerOptions{}));
-  const auto tokenizer = make_tokenizer(options, sample_text);
-  const auto ids = tokenizer->encode(sample_text);
-  CHECK(tokenizer->decode(ids) == sample_text);
-  for (const auto id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
-  const auto loaded = load_tokenizer(tokenizer->to_json().dump(), "t.json");
-  CHECK(loaded->encode(sample_text) == ids);
-  CHECK(loaded->decode(ids) == sample_text);
-  CHECK(tokenizer->encode("").empty());
-}
-
-TEST_CASE("the character vocabulary is the sorted set of code points", "[tokenizer]") {
-  const auto tokenizer = CharacterTokenizer::from_text("banana\n\U0001F600é");
-  CHECK(tokenizer.vocabulary_size() == 6);
-  CHECK(tokenizer.encode("\nabn") == std::vector<std::int32_t>{0, 1, 2, 3});
-  CHECK(tokenizer.decode(std::vector<std::int32_t>{4, 5}) == "é\U0001F600");
-}
-
-TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]") {
-  const auto tokenizer = CharacterTokenizer::from_text("abc");
-  CHECK(failure([&] { tokenizer.encode("abz"); }) ==
-        std::pair(ExitCode::data, std::string("the character 'z' (U+007A) is not among the 3 this model knows")));
-  CHECK_THAT(failure([&] { tokenizer.encode("a\xff"); }).second, ContainsSubstring("byte 0xff at offset 1 (line 1)"));
-  for (const std::string json :
-       {"", "[]", "{}", "{\"kind\":\"character\"}", "{\"kind\":3}", "{\"kind\":\"character\",\"characters\":[1]}",
-        "{\"kind\":\"character\",\"characters\":[\"ab\"]}", "{\"kind\":\"character\",\"characters\":[\"a\",\"a\"]}",
-        "{\"kind\":\"character\",\"characters\":[\"\"]}"})
-    CHECK(failure([&] { load_tokenizer(json, "t.json"); }).first == ExitCode::data);
-}
 
 TEST_CASE("the split is the same for every tokenizer and cuts between characters", "[dataset]") {
   const auto characters = dataset_of(sample_text, 1), bytes = dataset_of(sample_text, 1, ByteTokenizerOptions{});

@@ -1,0 +1,115 @@
+#include "data/word_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/utf8.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int32_t unknown_id = 0;
+constexpr std::string_view unknown_word = "<unk>";  // three tokens where a text has it, so never a word
+
+// By hand: the functions of <cctype> depend on the locale, and a vocabulary must not.
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || is_upper(c) || (c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80;
+}
+
+// Bytes of the token at the start of `text`, which is not white space.
+std::size_t token_length(std::string_view text) {
+  const auto is_word_at = [&](std::size_t i) { return i < text.size() && is_word_character(text[i]); };
+  if (!is_word_at(0)) return 1;
+  std::size_t length = 1;
+  while (is_word_at(length) || (length < text.size() && text[length] == '\'' && is_word_at(length + 1))) ++length;
+  return length;
+}
+
+void make_lowercase(std::string& token) {
+  for (char& c : token)
+    if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
+}
+
+// Calls `use(token)` in order.
+template <class Use>
+void for_each_token(std::string_view text, bool lowercase, Use use) {
+  std::string token;
+  for (std::size_t at = 0; at < text.size();) {
+    if (is_space(text[at])) {
+      ++at;
+      continue;
+    }
+    token = text.substr(at, token_length(text.substr(at)));
+    at += token.size();
+    if (lowercase) make_lowercase(token);
+    use(token);
+  }
+}
+
+bool is_one_token(const std::string& word, bool lowercase) {
+  int tokens = 0;
+  bool same = false;
+  for_each_token(word, lowercase, [&](const std::string& token) {
+    ++tokens;
+    same = token == word;
+  });
+  return tokens == 1 && same;
+}
+
+}  // namespace
+
+WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {
+  require_utf8(text, "text");
+  std::unordered_map<std::string, std::int64_t> counts;
+  for_each_token(text, options.lowercase, [&](const std::string& token) { ++counts[token]; });
+  std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
+  std::vector<std::pair<std::int64_t, std::string>> ranking;  // the count negated: the greatest comes first
+  ranking.reserve(counts.size());
+  for (const auto& [word, count] : counts) ranking.emplace_back(-count, word);
+  std::sort(ranking.begin(), ranking.end());
+  const auto kept = std::min(ranking.size(), static_cast<std::size_t>(options.vocabulary - 1));
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < kept; ++i) words.push_back(std::move(ranking[i].second));
+  return {std::move(words), options.lowercase, "text"};
+}
+
+WordTokenizer::WordTokenizer(std::vector<std::string> words, bool lowercase, const std::string& source)
+    : words_(std::move(words)), lowercase_(lowercase) {
+  for (const auto& word : words_) {
+    const auto id = static_cast<std::int32_t>(ids_.size()) + 1;
+    if (!is_one_token(word, lowercase) || !ids_.try_emplace(word, id).second)
+      throw Error(ExitCode::data, fmt::format("{}: {} is not one new word", source, in_quotes(word)));
+  }
+}
+
+std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
+  require_utf8(text, "text");
+  std::vector<std::int32_t> ids;
+  for_each_token(text, lowercase_, [&](const std::string& token) {
+    const auto found = ids_.find(token);
+    ids.push_back(found == ids_.end() ? unknown_id : found->second);
+  });
+  return ids;
+}
+
+std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const auto id : ids) {
+    if (!text.empty()) text += token_separator();
+    text += id == unknown_id ? unknown_word : words_.at(static_cast<std::size_t>(id - 1));
+  }
+  return text;
+}
+
+nlohmann::ordered_json WordTokenizer::to_json() const {
+  return {{"kind", WordTokenizerOptions::kind}, {"lowercase", lowercase_}, {"words", words_}};
+}
+
+}  // namespace metaformer

@@ -1,0 +1,35 @@
+#pragma once
+// Words and punctuation marks as tokens, the most frequent first; id 0 stands for every other one.
+//
+// A word is a run of ASCII letters, ASCII digits and characters beyond ASCII, with apostrophes inside it (don't). Every
+// other ASCII character is a token of its own, and ASCII white space separates.
+
+#include <unordered_map>
+
+#include "data/tokenizer.h"
+
+namespace metaformer {
+
+class WordTokenizer : public Tokenizer {
+ public:
+  // Orders by falling count, then by bytes; drops what is rarer than `min_count` or beyond `vocabulary`.
+  static WordTokenizer from_text(const WordTokenizerOptions& options, std::string_view text);
+
+  // `words` get the ids 1, 2, ...: each one token by the rules above, none twice; errors (exit code 3) name `source`.
+  WordTokenizer(std::vector<std::string> words, bool lowercase, const std::string& source);
+
+  std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(words_.size()) + 1; }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+
+  // Not the inverse of `encode`: tokens are joined with single spaces, and unknown ones are "<unk>".
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::string token_separator() const override { return " "; }
+  nlohmann::ordered_json to_json() const override;
+
+ private:
+  std::vector<std::string> words_;  // by id - 1
+  bool lowercase_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+};
+
+}  // namespace metaformer
