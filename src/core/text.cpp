@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <tuple>
 
 namespace metaformer {
 
