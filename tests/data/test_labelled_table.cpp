@@ -187,6 +187,8 @@ TEST_CASE("a quote swallows its own row alone, however many there are", "[table]
   CHECK(table.rows.size() == 10'000);
   CHECK(malformed_of(read_text("t.csv", "a,b\n\"open", columns("1", "2", 1))) ==
         Texts{"2 a quote is opened and never closed"});
+  CHECK(rows_of(read_text("t.csv", "a,b\nfine,\"go\"od\nfine,good\n", columns("1", "2", 1))) ==
+        Texts{"1 b a", "3 good fine"});  // the field before the quote is forgotten
   CHECK(refusal("t.csv", "\"a,b\nc,d\n") ==
         ":1: a quote is opened and never closed; the first row must tell the columns");
 }
