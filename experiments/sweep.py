@@ -2,10 +2,11 @@
 """Trains configs over seeds and keeps one CSV row per finished run; runs that have a row are skipped.
 
   experiments/sweep.py shakespeare_cpu
-  experiments/sweep.py shakespeare_cpu --table          only print the table of the rows there are
+  experiments/sweep.py sorter sorter_hard --seeds 1337 1
+  experiments/sweep.py all --table                      only print the tables of the rows there are
 
-A row is keyed by the SHA-256 of its resolved config, so a changed config is a new run. Rows go to
-experiments/results/SWEEP.csv; the runs themselves to runs/sweep/.
+A row is keyed by a hash of what the resolved config changes from the defaults, so a changed config is a new run. Rows go
+to experiments/results/SWEEP.csv; the runs themselves to runs/sweep/.
 """
 import argparse
 import csv
@@ -18,20 +19,49 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MIXERS = ("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity")
-SWEEPS = {"shakespeare_cpu": [f"shakespeare_{mixer}.yaml" for mixer in MIXERS]}
+ATTENTION = MIXERS[:3]
+
+
+def experiment(config, *overrides):
+    return config, overrides
+
+
+SWEEPS = {
+    "shakespeare_cpu": [experiment(f"shakespeare_{mixer}.yaml") for mixer in MIXERS],
+    "sorter": [experiment(f"sorter_{mixer}.yaml") for mixer in MIXERS],
+    "sorter_hard": [
+        *(experiment(f"sorter_hard_{mixer}.yaml") for mixer in ATTENTION),
+        experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd"),
+        experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd", "model.mixer.score=distance"),
+        experiment("sorter_hard_metric.yaml", "model.mixer.constraint=diagonal"),
+    ],
+}
 SEEDS = (1337, 1, 2)
-RESULTS = ("steps", "train_loss", "val_loss", "best_val_loss", "parameters", "mixer_parameters", "ms_per_step",
-           "tokens_per_second", "peak_memory_bytes")
-COLUMNS = ("key", "config", "seed", *RESULTS, "commit", "cpu", "threads")
+SUMMARY = ("steps", "train_loss", "val_loss", "best_val_loss", "best_step", "parameters", "mixer_parameters",
+           "ms_per_step", "tokens_per_second", "peak_memory_bytes")
+COLUMNS = ("key", "config", "overrides", "seed", *SUMMARY, "accuracy", "exact_match", "best_exact_match",
+           "perfect_since", "commit", "cpu", "threads")
 
 
 def metaformer(*arguments):
     return subprocess.run([ROOT / "scripts/run.sh", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def key_of(config, seed):
-    dump = metaformer("config", "dump", "--config", config, "--set", f"train.seed={seed}")
-    return hashlib.sha256(dump.encode()).hexdigest()[:16]
+def changes(config, defaults):
+    """The entries of a nested config that are not the default's."""
+    if not isinstance(config, dict) or not isinstance(defaults, dict):
+        return config
+    return {name: changes(value, defaults.get(name)) for name, value in config.items() if value != defaults.get(name)}
+
+
+def settings(overrides, seed):
+    return [word for override in (*overrides, f"train.seed={seed}") for word in ("--set", override)]
+
+
+def key_of(config, overrides, seed, defaults):
+    resolved = json.loads(metaformer("config", "dump", "--json", "--config", config, *settings(overrides, seed)))
+    text = json.dumps(changes(resolved, defaults), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_rows(path):
@@ -51,49 +81,88 @@ def append_row(path, row):
         writer.writerow(row)
 
 
-def row_of(key, config, seed, run):
+def evaluations(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line for line in lines if line["split"] == "validation"}
+
+
+def perfect_since(by_step):
+    """The first evaluated step from which on every evaluation found all lists sorted; "" when the last did not."""
+    since = ""
+    for step, metrics in by_step.items():
+        since = (since or step) if metrics["exact_match"] == 1 else ""
+    return since
+
+
+def row_of(key, config, overrides, seed, run):
     """The row of a finished run, from its own files."""
     summary = json.loads((run / "summary.json").read_text())
     environment = json.loads((run / "environment.json").read_text())
-    return {"key": key, "config": config, "seed": seed, **{name: summary[name] for name in RESULTS},
-            "commit": environment["commit"][:12], "cpu": environment["device_name"], "threads": environment["threads"]}
+    validation = summary["validation"]
+    row = {"key": key, "config": config, "overrides": " ".join(overrides), "seed": seed,
+           **{name: summary[name] for name in SUMMARY}, "accuracy": validation["accuracy"],
+           "commit": environment["commit"][:12], "cpu": environment["device_name"], "threads": environment["threads"]}
+    if "exact_match" in validation:
+        by_step = evaluations(run)
+        row |= {"exact_match": validation["exact_match"], "perfect_since": perfect_since(by_step),
+                "best_exact_match": by_step[summary["best_step"]]["exact_match"]}
+    return row
 
 
-def train(config, seed, key):
+def train(config, overrides, seed, key):
     run = ROOT / "runs/sweep" / f"{Path(config).stem}-{seed}-{key}"
-    metaformer("train", "--config", config, "--set", f"train.seed={seed}", "--out", str(run), "--resume")
-    return row_of(key, config, seed, run)
+    metaformer("train", "--config", config, *settings(overrides, seed), "--out", str(run), "--resume")
+    return row_of(key, config, overrides, seed, run)
 
 
-def print_table(rows):
-    print("| config | seeds | validation loss, mean ± sd | ms/step, median | parameters | in mixers |")
-    print("|---|---|---|---|---|---|")
-    for config in dict.fromkeys(row["config"] for row in rows):
-        group = [row for row in rows if row["config"] == config]
-        losses = [float(row["val_loss"]) for row in group]
-        spread = f" ± {statistics.stdev(losses):.4f}" if len(losses) > 1 else ""
+def run_sweep(name, seeds, results):
+    defaults = json.loads(metaformer("config", "dump", "--json"))
+    done = {row["key"] for row in read_rows(results)}
+    for seed in seeds:
+        for config, overrides in SWEEPS[name]:
+            key = key_of(config, overrides, seed, defaults)
+            if key in done:
+                print(f"{config} {' '.join(overrides)} seed {seed}: has a row", file=sys.stderr)
+            else:
+                append_row(results, train(config, overrides, seed, key))
+
+
+def spread(values, digits):
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{deviation}"
+
+
+def exact_match_cells(group):
+    matches = [100 * float(row["exact_match"]) for row in group]
+    since = [row["perfect_since"] or "never" for row in group]
+    return [spread(matches, 2), f"{min(matches):.2f}", ", ".join(since)]
+
+
+def print_table(name, rows):
+    sorts = any(row["exact_match"] for row in rows)
+    metric = "exact match %, mean ± sd | worst | perfect since step" if sorts else "validation loss, mean ± sd"
+    print(f"{name}\n\n| config | seeds | {metric} | ms/step, median | parameters | in mixers |")
+    print("|---" * (8 if sorts else 6) + "|")
+    for config, overrides in dict.fromkeys((row["config"], row["overrides"]) for row in rows):
+        group = [row for row in rows if (row["config"], row["overrides"]) == (config, overrides)]
+        cells = exact_match_cells(group) if sorts else [spread([float(row["val_loss"]) for row in group], 4)]
         milliseconds = statistics.median(float(row["ms_per_step"]) for row in group)
-        print(f"| {config} | {len(group)} | {statistics.mean(losses):.4f}{spread} | {milliseconds:.1f} | "
+        print(f"| {' '.join((config, overrides)).strip()} | {len(group)} | {' | '.join(cells)} | {milliseconds:.1f} | "
               f"{int(group[0]['parameters']):,} | {int(group[0]['mixer_parameters']):,} |")
+    print()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sweep", choices=sorted(SWEEPS))
+    parser.add_argument("sweeps", nargs="+", choices=[*SWEEPS, "all"])
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
-    results = ROOT / "experiments/results" / f"{arguments.sweep}.csv"
-    if not arguments.table:
-        done = {row["key"] for row in read_rows(results)}
-        for seed in arguments.seeds:
-            for config in SWEEPS[arguments.sweep]:
-                key = key_of(config, seed)
-                if key in done:
-                    print(f"{config} seed {seed}: has a row", file=sys.stderr)
-                else:
-                    append_row(results, train(config, seed, key))
-    print_table(read_rows(results))
+    for name in SWEEPS if "all" in arguments.sweeps else arguments.sweeps:
+        results = ROOT / "experiments/results" / f"{name}.csv"
+        if not arguments.table:
+            run_sweep(name, arguments.seeds, results)
+        print_table(name, read_rows(results))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,13 @@ class Metric : public Mixer {
 
   MixerTraits traits() const override { return {.can_cross = true}; }
 
+  std::optional<ScoreForm> score_form() const override {
+    const auto projection_nkd = projection_->weight.view({shape_.heads, shape_.head_width(), shape_.width});
+    const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
+    const double twice = options_.score == MetricScore::distance ? 2 : 1;
+    return ScoreForm{.left_nrd = projection_nkd, .right_nrd = twice * image_nkd};
+  }
+
   // As identities, M's scores all prefer the token itself, and every head alike; drawn at random they start diverse, as
   // the queries and keys of scaled dot product do. A metric that must not be negative has no such choice.
   double form_spread(double projection_variance) const override {

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "attention/visibility.h"
@@ -45,6 +46,11 @@ struct MixerShape {
   std::int64_t head_width() const { return width / heads; }
 };
 
+// The bilinear form that scores are made of, x_c F x_e per head, as F = left^T right; r is its rank at most.
+struct ScoreForm {
+  torch::Tensor left_nrd, right_nrd;
+};
+
 class Mixer : public torch::nn::Module {
  public:
   // Mixes the tokens of context_bed into those of x_bcd, giving [b, c, d]. The context is x itself (the same tensor),
@@ -54,6 +60,9 @@ class Mixer : public torch::nn::Module {
                                 const Visibility& visibility, MixerState* state) = 0;
 
   virtual MixerTraits traits() const = 0;
+
+  // Nothing for mixers without scores. Of a distance: the part that depends on both tokens.
+  virtual std::optional<ScoreForm> score_form() const { return std::nullopt; }
 
   // With which standard deviation the entries of the score form (the mixer's own parameters, not its projections) are
   // drawn at initialisation, so that scores start with unit variance when inputs are normalised and projections of them

@@ -47,6 +47,13 @@ class Quadratic : public Mixer {
 
   MixerTraits traits() const override { return {.can_cross = true}; }
 
+  std::optional<ScoreForm> score_form() const override {
+    if (full())
+      return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
+    const auto projection_nkd = projection_->weight.view({shape_.heads, shape_.head_width(), shape_.width});
+    return ScoreForm{.left_nrd = projection_nkd, .right_nrd = torch::matmul(form_, projection_nkd)};
+  }
+
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
   double form_spread(double projection_variance) const override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));

@@ -39,6 +39,11 @@ class ScaledDotProduct : public Mixer {
 
   MixerTraits traits() const override { return {.can_cross = true}; }
 
+  std::optional<ScoreForm> score_form() const override {
+    const auto rows = query_key_value_->weight.view({3, shape_.heads, shape_.head_width(), shape_.width});
+    return ScoreForm{.left_nrd = rows[0], .right_nrd = rows[1]};
+  }
+
  private:
   std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
     const auto d = shape_.width;

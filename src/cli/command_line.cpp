@@ -46,11 +46,13 @@ void set_up(CLI::App& app) {
       "  metaformer train --config shakespeare_metric.yaml --set model.mixer.kind=quadratic --out runs/quadratic\n"
       "  metaformer evaluate --run runs/latest --json\n"
       "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
+      "  metaformer predict --run runs/reviews < reviews.txt\n"
       "  metaformer config explain model.mixer\n"
       "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory, 128+n stopped by signal n");
   add_train_command(app);
   add_evaluate_command(app);
   add_sample_command(app);
+  add_predict_command(app);
   add_config_command(app);
   add_data_command(app);
   add_info_command(app);
@@ -90,6 +92,14 @@ void print(const std::string& text) {
 
 void print_json(const nlohmann::ordered_json& json) {
   print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                    const std::string& value_name, const std::string& help) {
+  command.add_option(name, values, help + "; may be repeated")
+      ->type_name(value_name)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void RunChoice::add_to(CLI::App& command) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ int run_command_line(int argc, char** argv);
 void add_train_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_sample_command(CLI::App& app);
+void add_predict_command(CLI::App& app);
 void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);
@@ -24,6 +26,10 @@ void print_json(const nlohmann::ordered_json& json);
 
 // Text to stdout; throws Error when nobody can receive it (a full disk).
 void print(const std::string& text);
+
+// An option that may be repeated; each occurrence takes one value.
+void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                    const std::string& value_name, const std::string& help);
 
 // Options that several subcommands share.
 struct RunChoice {

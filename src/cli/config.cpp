@@ -67,10 +67,7 @@ void run_explain(const ConfigArguments& arguments) {
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
   command.add_option("--config,config", arguments.config, "config file or name; default: the built-in defaults");
-  command.add_option("--set", arguments.overrides, "section.key=value; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "section.key=value");
   command.add_flag("--json", arguments.json, "JSON on stdout");
 }
 

@@ -28,6 +28,15 @@ Split parse_split(const std::string& name) {
   return static_cast<Split>(found - names.begin());
 }
 
+// Data may have moved; what they hold counts.
+nlohmann::json without_paths(const nlohmann::json& description) {
+  if (!description.is_object()) return description;
+  nlohmann::json kept;
+  for (const auto& [key, value] : description.items())
+    if (key != "path") kept[key] = without_paths(value);
+  return kept;
+}
+
 // Numbers on another text than the run's would be compared with its own by mistake.
 void warn_of_other_data(const LoadedRun& run, const Task& task) {
   constexpr std::uintmax_t largest = 1 << 20;
@@ -36,16 +45,27 @@ void warn_of_other_data(const LoadedRun& run, const Task& task) {
   if (!std::filesystem::exists(file, ignored)) return;
   const auto environment = nlohmann::json::parse(read_file(file, largest, ExitCode::failure), nullptr, false);
   const auto trained_on = environment.is_object() ? environment.value("data", nlohmann::json()) : nlohmann::json();
-  const auto now = task.data_description();
-  if (trained_on.is_object() && trained_on.value("sha256", "") != now.at("sha256").get<std::string>())
-    log::warning("{} is not the text this run was trained on: its SHA-256 differs", now.at("path").get<std::string>());
+  if (trained_on.is_object() && without_paths(trained_on) != without_paths(task.data_description()))
+    log::warning("the data are not what this run was trained on; environment.json names those");
+}
+
+void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
+  for (const auto& [name, value] : metrics.items()) {
+    if (value.is_object()) {
+      print(fmt::format("{}{}\n", indent, name));
+      print_metrics(value, indent + "  ");
+    } else {
+      print(value.is_number_integer() ? fmt::format("{}{:<20} {}\n", indent, name, value.get<std::int64_t>())
+                                      : fmt::format("{}{:<20} {:.5f}\n", indent, name, value.get<double>()));
+    }
+  }
 }
 
 void run_evaluate(const EvaluateArguments& arguments) {
   const auto split = parse_split(arguments.split);
   auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
   const auto& config = run.experiment.config;
-  const auto task = make_task(config, arguments.offline, std::move(run.tokenizer));
+  const auto task = make_task(config, arguments.offline, std::move(run.codec));
   warn_of_other_data(run, *task);
   const auto metrics =
       arguments.random_batches > 0
@@ -58,9 +78,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
     return print_json(result);
   }
   print(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
-  for (const auto& [name, value] : metrics.items())
-    print(value.is_number_integer() ? fmt::format("  {:<20} {}\n", name, value.get<std::int64_t>())
-                                    : fmt::format("  {:<20} {:.5f}\n", name, value.get<double>()));
+  print_metrics(metrics, "  ");
 }
 
 }  // namespace

@@ -1,10 +1,16 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <optional>
 
 #include "cli/command_line.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/line_reader.h"
+#include "core/log.h"
 #include "core/signals.h"
+#include "core/text.h"
 #include "train/run.h"
 #include "train/sampling.h"
 
@@ -12,14 +18,120 @@ namespace metaformer {
 
 namespace {
 
+constexpr std::uintmax_t longest_prompt = 1 << 26;
+
 struct SampleArguments {
   RunChoice choice;
-  std::string prompt;
-  std::int64_t tokens = 500;
+  std::string prompt, prompt_file;
+  bool interactive = false;
+  std::int64_t samples = 1;
+  std::optional<std::int64_t> tokens;
+  std::optional<double> temperature;
   SamplingOptions options;
   std::vector<std::string> stops;
   bool uncached = false;
   bool json = false;
+};
+
+struct Sample {
+  std::string text;
+  std::int64_t tokens = 0;
+  bool stopped = false;  // by a stop text
+};
+
+// Answers prompts with one model. A sorter answers with as many numbers as it was given, the likeliest each.
+class Sampler {
+ public:
+  Sampler(const SampleArguments& arguments, const LoadedRun& run)
+      : arguments_(arguments), run_(run), sorts_(run.experiment.config.task == TaskKind::sort) {
+    constexpr std::int64_t usual_tokens = 500;
+    tokens_ = sorts_ ? run.experiment.config.data.sort.length : arguments.tokens.value_or(usual_tokens);
+    options_ = arguments.options;
+    options_.temperature = arguments.temperature.value_or(sorts_ ? 0.0 : options_.temperature);
+    options_.cached = !arguments.uncached;
+  }
+
+  void answer(const std::string& prompt) {
+    const auto ids = encode(prompt);
+    const bool streams = arguments_.samples == 1 && !arguments_.json;
+    if (streams && !sorts_) print(prompt);
+    const auto start = std::chrono::steady_clock::now();
+    TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
+    const auto samples = generate(generator, streams);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (arguments_.json) {
+      print_as_json(prompt, samples, seconds, generator.cache_bytes());
+    } else if (streams) {
+      print("\n");
+    } else {
+      for (const auto& sample : samples) print((sorts_ ? "" : prompt) + sample.text + "\n---------------\n");
+    }
+    if (const int signal = stop_signal()) throw Interrupted(signal);
+  }
+
+ private:
+  std::vector<std::int32_t> encode(const std::string& prompt) const {
+    std::vector<std::int32_t> ids;
+    try {
+      ids = run_.codec.tokenizer->encode(prompt);
+    } catch (const Error& error) {
+      throw Error(ExitCode::usage, fmt::format("--prompt: {}", error.what()));
+    }
+    if (ids.empty()) throw Error(ExitCode::usage, "--prompt: holds no token");
+    const auto count = static_cast<std::int64_t>(ids.size());
+    if (sorts_ && count != tokens_)
+      throw Error(ExitCode::usage,
+                  fmt::format("--prompt {}: {} numbers; this model sorts {}", in_quotes(prompt), count, tokens_));
+    return ids;
+  }
+
+  std::vector<Sample> generate(TextGenerator& generator, bool streams) const {
+    std::vector<Sample> samples(static_cast<std::size_t>(arguments_.samples));
+    std::vector<StopFilter> filters(samples.size(), StopFilter(arguments_.stops));
+    const auto show = [&](Sample& sample, const std::string& part) {
+      sample.text += part;
+      if (streams) print(part);
+    };
+    std::size_t running = samples.size();
+    for (std::int64_t i = 0; i < tokens_ && running > 0 && stop_signal() == 0; ++i) {
+      const auto tokens = generator.next();
+      for (std::size_t s = 0; s < samples.size(); ++s) {
+        auto& sample = samples[s];
+        if (sample.stopped) continue;
+        const auto separator = sample.tokens++ > 0 ? run_.codec.tokenizer->token_separator() : "";
+        show(sample, filters[s].feed(separator + run_.codec.tokenizer->decode(std::vector{tokens[s]})));
+        sample.stopped = filters[s].stopped();
+        running -= sample.stopped;
+      }
+    }
+    for (std::size_t s = 0; s < samples.size(); ++s) show(samples[s], filters[s].rest());
+    return samples;
+  }
+
+  void print_as_json(const std::string& prompt, const std::vector<Sample>& samples, double seconds,
+                     std::int64_t cache_bytes) const {
+    auto list = nlohmann::ordered_json::array();
+    std::int64_t tokens = 0;
+    for (const auto& sample : samples) {
+      list.push_back({{"text", sample.text}, {"tokens", sample.tokens}, {"stopped", sample.stopped}});
+      tokens += sample.tokens;
+    }
+    print_json({{"prompt", prompt},
+                {"text", samples.front().text},
+                {"tokens", tokens},
+                {"stopped", samples.front().stopped},
+                {"samples", list},
+                {"seconds", seconds},
+                {"tokens_per_second", static_cast<double>(tokens) / seconds},
+                {"cache_bytes", cache_bytes},
+                {"checkpoint", run_.checkpoint.string()}});
+  }
+
+  const SampleArguments& arguments_;
+  const LoadedRun& run_;
+  bool sorts_;
+  std::int64_t tokens_;
+  SamplingOptions options_;
 };
 
 // Without a prompt: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
@@ -32,64 +144,57 @@ std::string default_prompt(const Tokenizer& tokenizer) {
   }
 }
 
-std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt) {
+// A mistake in one prompt ends neither the conversation nor the list.
+bool try_answer(Sampler& sampler, const Line& line) {
   try {
-    return tokenizer.encode(prompt);
+    if (line.too_long) throw Error(ExitCode::usage, "--prompt: too long");
+    sampler.answer(line.text);
+    return true;
   } catch (const Error& error) {
-    throw Error(ExitCode::usage, fmt::format("--prompt: {}", error.what()));
+    if (error.code() != ExitCode::usage) throw;
+    log::warning("line {}: {}", line.number, error.what());
+    return false;
   }
 }
 
-void run_sample(SampleArguments& arguments) {
+void converse(Sampler& sampler) {
+  LineReader reader(STDIN_FILENO, longest_prompt);
+  const auto invite = [] {
+    if (isatty(STDIN_FILENO)) std::fputs("> ", stderr);
+  };
+  for (invite(); const auto line = reader.next(); invite()) try_answer(sampler, *line);
+}
+
+void check(const SampleArguments& arguments, const LoadedRun& run) {
+  const auto task = run.experiment.config.task;
+  if (task == TaskKind::classification)
+    throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
+                                             run.directory.path().string()));
+  if (task == TaskKind::sort && arguments.tokens)
+    throw Error(ExitCode::usage, "--tokens: a sorter answers with as many numbers as the prompt has");
+  const bool asked = arguments.interactive || !arguments.prompt.empty() || !arguments.prompt_file.empty();
+  if (task == TaskKind::sort && !asked)
+    throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to sort, such as --prompt \"{}\"",
+                                             run.experiment.config.data.sort.length, "2 0 1 ..."));
+}
+
+void run_sample(const SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
     if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
   const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
-  if (arguments.prompt.empty()) arguments.prompt = default_prompt(*run.tokenizer);
-  const auto prompt = encode_prompt(*run.tokenizer, arguments.prompt);
-  arguments.options.cached = !arguments.uncached;
-  TextGenerator generator(*run.model, prompt, arguments.options, run.device);
-  StopFilter filter(arguments.stops);
-  std::string text;
-  const auto show = [&](const std::string& part) {
-    text += part;
-    if (!arguments.json) print(part);
-  };
-  if (!arguments.json) print(arguments.prompt);
-  const auto start = std::chrono::steady_clock::now();
-  std::int64_t generated = 0;
-  for (; generated < arguments.tokens && !filter.stopped() && stop_signal() == 0; ++generated)
-    show(filter.feed(run.tokenizer->decode(std::vector{generator.next()})));
-  show(filter.rest());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!arguments.json) {
-    print("\n");
-  } else {
-    print_json({{"prompt", arguments.prompt},
-                {"text", text},
-                {"tokens", generated},
-                {"stopped", filter.stopped()},
-                {"seconds", seconds},
-                {"tokens_per_second", static_cast<double>(generated) / seconds},
-                {"cache_bytes", generator.cache_bytes()},
-                {"checkpoint", run.checkpoint.string()}});
-  }
-  if (const int signal = stop_signal()) throw Interrupted(signal);
+  check(arguments, run);
+  Sampler sampler(arguments, run);
+  if (arguments.interactive) return converse(sampler);
+  if (!arguments.prompt_file.empty())
+    return sampler.answer(read_file(arguments.prompt_file, longest_prompt, ExitCode::usage));
+  sampler.answer(arguments.prompt.empty() ? default_prompt(*run.codec.tokenizer) : arguments.prompt);
 }
 
-}  // namespace
-
-void add_sample_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("sample", "generate text from a checkpoint");
-  auto arguments = std::make_shared<SampleArguments>();
-  auto& options = arguments->options;
-  arguments->choice.add_to(command);
-  command.add_option("--prompt", arguments->prompt, "text to start from; default a line break");
-  command.add_option("--tokens", arguments->tokens, "tokens to generate")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
+  auto& options = arguments.options;
   command
-      .add_option("--temperature", options.temperature, "below 1 safer, above 1 wilder, 0 always the likeliest token")
-      ->capture_default_str()
+      .add_option("--temperature", arguments.temperature,
+                  "below 1 safer, above 1 wilder, 0 always the likeliest token; default 0.8, for a sorter 0")
       ->check(CLI::Range(0.0, 1e6));
   command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")
       ->capture_default_str()
@@ -98,16 +203,36 @@ void add_sample_command(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(1e-9, 1.0));
   command.add_option("--seed", options.seed, "the same seed gives the same text")->capture_default_str();
-  command.add_option("--stop", arguments->stops, "end before this text; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command.add_flag("--no-cache", arguments->uncached, "encode the whole window for every token (slow, for comparison)");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout when done, instead of streaming");
+  add_repeatable(command, "--stop", arguments.stops, "TEXT", "end before this text");
+  command.add_flag("--no-cache", arguments.uncached, "encode the whole window for every token (slow, for comparison)");
+}
+
+}  // namespace
+
+void add_sample_command(CLI::App& app) {
+  auto& command = *app.add_subcommand("sample", "generate text from a checkpoint, or sort a list with a sorter");
+  auto arguments = std::make_shared<SampleArguments>();
+  arguments->choice.add_to(command);
+  auto* prompt = command.add_option("--prompt", arguments->prompt, "text to start from; default a line break");
+  auto* file = command.add_option("--prompt-file", arguments->prompt_file, "file that holds the prompt, as it is")
+                   ->excludes(prompt);
+  command.add_flag("--interactive", arguments->interactive, "answer every line of standard input; ends with Ctrl-D")
+      ->excludes(prompt)
+      ->excludes(file);
+  command.add_option("--tokens", arguments->tokens, "tokens to generate; default 500")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  command.add_option("--num-samples", arguments->samples, "texts to generate at once, each with a lot of its own")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+  add_sampling_options(command, *arguments);
+  command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
       "Past the model's context, the last half of it is kept and encoded again.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
-      "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"");
+      "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"
+      "  metaformer sample --prompt-file start.txt --num-samples 4 --json\n"
+      "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"");
   command.callback([arguments] { run_sample(*arguments); });
 }
 

@@ -10,12 +10,14 @@ struct TrainArguments {
   std::string config;
   std::vector<std::string> overrides;
   TrainRequest request;
+  bool overfit_batch = false;
   bool json = false;
   bool quiet = false;
 };
 
 void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
   log::set_quiet(arguments.quiet);
+  if (arguments.overfit_batch) arguments.overrides.emplace_back("train.overfit_batch=true");
   arguments.request.experiment = load_experiment(arguments.config, arguments.overrides);
   arguments.request.command_line = command_line;
   const auto summary = train(arguments.request);
@@ -36,13 +38,14 @@ void add_train_command(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
   command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
       ->required();
-  command.add_option("--set", arguments->overrides, "section.key=value: overrides the config; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
   command.add_option("--out", arguments->request.out, "run folder to make; default runs/<config>-<time>");
   command.add_flag("--resume", arguments->request.resume, "go on with the run in --out from its newest checkpoint");
   command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_flag("--overfit-batch", arguments->overfit_batch,
+                   "train and evaluate on the first batch alone: the loss must fall to nearly 0");
+  command.add_flag("--profile", arguments->request.profile,
+                   "time by operator over 20 steps: a table at the end, profile.json for chrome://tracing");
   command.add_flag("--offline", arguments->request.offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");
@@ -50,7 +53,8 @@ void add_train_command(CLI::App& app) {
       "Examples:\n"
       "  metaformer train --config shakespeare_metric.yaml\n"
       "  metaformer train --config shakespeare_metric.yaml --set train.steps=200 --set train.seed=1 --out runs/short\n"
-      "  metaformer train --config my.yaml --out runs/long --resume");
+      "  metaformer train --config my.yaml --out runs/long --resume\n"
+      "  metaformer train --config my.yaml --overfit-batch --set train.steps=500");
   command.callback([arguments] { run_train(*arguments, process_arguments()); });
 }
 

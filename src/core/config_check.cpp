@@ -126,8 +126,6 @@ void check_data(const ExperimentConfig& config, const Provenance& provenance) {
   if (config.task == TaskKind::language_model && words)
     fail(provenance, {"data.tokenizer.kind", "task"},
          "'word' does not keep spaces and rare words, so a language model cannot use it; set character or byte");
-  if (config.task == TaskKind::classification && !data.path)
-    fail(provenance, {"data.path", "task"}, "task classification needs a CSV or TSV table with texts and labels");
   if (config.task != TaskKind::classification) refuse_table_keys(config, provenance);
   if (config.task == TaskKind::sort) {
     if (data.path) fail(provenance, {"data.path"}, "task sort makes its own lists; remove this key");

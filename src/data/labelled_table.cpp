@@ -102,7 +102,7 @@ Columns TableReader::find_columns(const DelimitedRow& first) const {
   for (const auto& field : first.fields) header.emplace_back(trim(field));
   const auto text = find_column(config_.text_field, header), label = find_column(config_.label_field, header);
   if (text && label) return {*text, *label, width, true};
-  if (has_default_columns(config_)) return {0, 1, width, false};
+  if (!text && !label && has_default_columns(config_)) return {0, 1, width, false};
   refuse_header(text ? config_.label_field : config_.text_field, header);
 }
 

@@ -30,8 +30,8 @@ struct LabelledTable {
 };
 
 // Columns are named by data.text_field and data.label_field. Two numbers mean that there is no header; a name must
-// stand in the first row, which is the header then. The default names may be missing: without both of them there is no
-// header, column 1 is the text and column 2 the label.
+// stand in the first row, which is the header then. The default names may both be missing: then there is no header, column
+// 1 is the text and column 2 the label.
 //
 // A row is malformed when it has fewer columns than needed or more than the first row, an empty text or label, bytes
 // there that are not UTF-8, or a stray quote. Blank lines and a byte order mark are skipped.

@@ -23,17 +23,17 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
 }  // namespace
 
 TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
-                         std::unique_ptr<Tokenizer> tokenizer)
-    : context_(context), tokenizer_(std::move(tokenizer)) {
+                         std::unique_ptr<Tokenizer>& tokenizer)
+    : context_(context) {
   const bool any_bytes = std::holds_alternative<ByteTokenizerOptions>(config.tokenizer);
   if (!any_bytes) require_utf8(corpus.text, corpus.path.string());
-  if (!tokenizer_) tokenizer_ = make_tokenizer(config.tokenizer, corpus.text);
+  if (!tokenizer) tokenizer = make_tokenizer(config.tokenizer, corpus.text);
   const std::string_view text = corpus.text;
   const auto all = count_characters(text);
   const auto train = static_cast<std::int64_t>(static_cast<double>(all) * (1 - config.validation_fraction));
   const auto cut = byte_offset(text, train);
   characters_ = {train, all - train};
-  tokens_ = {tokenizer_->encode(text.substr(0, cut)), tokenizer_->encode(text.substr(cut))};
+  tokens_ = {tokenizer->encode(text.substr(0, cut)), tokenizer->encode(text.substr(cut))};
   for (const auto split : {Split::train, Split::validation}) {
     const auto count = static_cast<std::int64_t>(tokens(split).size());
     if (count < context + 1)

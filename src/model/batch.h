@@ -7,7 +7,7 @@ namespace metaformer {
 
 struct Batch {
   torch::Tensor ids_bc;        // long
-  torch::Tensor targets_bc;    // long; -1: no target
+  torch::Tensor targets_bc;    // long; -1: no target; undefined for classification
   torch::Tensor segments_bc;   // long; -1: padding; undefined: one segment
   torch::Tensor positions_bc;  // long; undefined: 0, 1, 2, ...
   torch::Tensor labels_b;      // long, classification

@@ -22,7 +22,8 @@ struct ModelState {
 
 class SequenceModel : public torch::nn::Module {
  public:
-  // Logits [b, c, v]. With a state, ids are the tokens that follow those already seen; the state is advanced.
+  // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state, ids are the tokens that follow
+  // those already seen; the state is advanced.
   virtual torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) = 0;
 
   virtual const ModelConfig& config() const = 0;

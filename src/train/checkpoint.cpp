@@ -25,6 +25,7 @@ constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* state_file = "state.safetensors";
 constexpr const char* tokenizer_file = "tokenizer.json";
+constexpr const char* labels_file = "labels.json";
 
 std::string step_name(std::int64_t step) { return fmt::format("step-{}", step); }
 
@@ -54,7 +55,17 @@ Progress progress_from_json(const Json& json) {
   return progress;
 }
 
-void write_files(const fs::path& folder, const std::vector<std::pair<std::string, std::string>>& files, Json meta) {
+using Files = std::vector<std::pair<std::string, std::string>>;  // name, content
+
+Files checkpoint_files(const NamedTensors& model, const NamedTensors& optimizer, const Codec& codec) {
+  Files files = {{model_file, to_safetensors(model)},
+                 {state_file, to_safetensors(optimizer)},
+                 {tokenizer_file, codec.tokenizer->to_json().dump(1) + "\n"}};
+  if (!codec.labels.empty()) files.emplace_back(labels_file, Json(codec.labels).dump(1) + "\n");
+  return files;
+}
+
+void write_files(const fs::path& folder, const Files& files, Json meta) {
   fs::create_directories(folder);
   for (const auto& [name, bytes] : files) {
     write_file_synced(folder / name, bytes);
@@ -100,10 +111,10 @@ class Loader {
 
   Checkpoint load(WithOptimizer with_optimizer) {
     read_meta();
-    Checkpoint checkpoint{
-        .folder = folder_, .progress = read_progress(), .model = {}, .optimizer = {}, .tokenizer = {}};
+    Checkpoint checkpoint{.folder = folder_, .progress = read_progress(), .model = {}, .optimizer = {}, .codec = {}};
     checkpoint.model = from_safetensors(read_checked(model_file), path(model_file));
-    checkpoint.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
+    checkpoint.codec.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
+    if (is_listed(labels_file)) checkpoint.codec.labels = read_labels();
     if (with_optimizer == WithOptimizer::yes)
       checkpoint.optimizer = from_safetensors(read_checked(state_file), path(state_file));
     return checkpoint;
@@ -133,11 +144,22 @@ class Loader {
     }
   }
 
+  bool is_listed(const char* name) const {
+    const auto files = meta_.value("files", Json());
+    return files.is_object() && files.contains(name) && files.at(name).is_string();
+  }
+
+  std::vector<std::string> read_labels() const {
+    const auto json = Json::parse(read_checked(labels_file), nullptr, /*allow_exceptions=*/false);
+    const bool texts =
+        json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& entry) { return entry.is_string(); });
+    if (!texts) throw Error(ExitCode::failure, path(labels_file) + ": damaged: not a list of texts");
+    return json.get<std::vector<std::string>>();
+  }
+
   std::string read_checked(const char* name) const {
     auto bytes = read_file(folder_ / name, largest_tensors, ExitCode::failure);
-    const auto files = meta_.value("files", Json());
-    const bool listed = files.is_object() && files.contains(name) && files.at(name).is_string();
-    if (!listed || files.at(name).get<std::string>() != sha256(bytes))
+    if (!is_listed(name) || meta_.at("files").at(name).get<std::string>() != sha256(bytes))
       throw Error(ExitCode::failure, path(name) + ": damaged: its SHA-256 is not the one in meta.json");
     return bytes;
   }
@@ -149,17 +171,13 @@ class Loader {
 }  // namespace
 
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
-                     const NamedTensors& optimizer, const Tokenizer& tokenizer, std::int64_t keep) {
+                     const NamedTensors& optimizer, const Codec& codec, std::int64_t keep) {
   const auto name = step_name(progress.step);
   const auto folder = run.checkpoints() / name;
   if (!fs::exists(folder)) {
     const auto temporary = run.checkpoints() / fmt::format(".{}.{}.tmp", name, ::getpid());
     try {
-      write_files(temporary,
-                  {{model_file, to_safetensors(model)},
-                   {state_file, to_safetensors(optimizer)},
-                   {tokenizer_file, tokenizer.to_json().dump(1) + "\n"}},
-                  to_json(progress));
+      write_files(temporary, checkpoint_files(model, optimizer, codec), to_json(progress));
       fs::rename(temporary, folder);
     } catch (const std::exception& error) {
       std::error_code ignored;

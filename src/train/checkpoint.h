@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "data/tokenizer.h"
+#include "data/codec.h"
 #include "train/run_directory.h"
 #include "train/safetensors.h"
 
@@ -32,14 +32,14 @@ struct Checkpoint {
   Progress progress;
   NamedTensors model;
   NamedTensors optimizer;  // only when asked for
-  std::unique_ptr<Tokenizer> tokenizer;
+  Codec codec;
 };
 
 // Writes step-N under a temporary name, syncs, renames; an existing step-N is kept as it is. Then points `last` (and
 // `best`, when this is the best step) at it and removes the oldest beyond `keep`, never a link's target. Throws Error
 // (exit code 1) when the disk is full; earlier checkpoints are then as before.
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
-                     const NamedTensors& optimizer, const Tokenizer& tokenizer, std::int64_t keep);
+                     const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
 
 enum class WithOptimizer { no, yes };
 

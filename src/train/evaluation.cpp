@@ -1,5 +1,9 @@
 #include "train/evaluation.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/signals.h"
 #include "train/autocast.h"
@@ -36,6 +40,15 @@ nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Sp
                                       Precision precision, torch::Device device) {
   return evaluate_batches(model, task, split, batches, precision, device,
                           [&](std::int64_t i) { return task.random_batch(split, i, device); });
+}
+
+std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {
+  auto text = fmt::format("loss {:.4f}", metrics.at("loss").get<double>());
+  auto name = task.headline();
+  if (name.empty()) return text;
+  const double share = metrics.at(name).get<double>();
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return fmt::format("{}, {} {:.2f}%", text, name, 100 * share);
 }
 
 }  // namespace metaformer

@@ -1,17 +1,18 @@
 #pragma once
 // Predicting the next token of a text.
 
+#include "data/text_dataset.h"
 #include "train/task.h"
 
 namespace metaformer {
 
 class LanguageModelTask : public Task {
  public:
-  LanguageModelTask(const ExperimentConfig& config, bool offline, std::unique_ptr<Tokenizer> tokenizer);
+  LanguageModelTask(const ExperimentConfig& config, bool offline, Codec codec);
 
   std::shared_ptr<SequenceModel> make_model() const override;
-  const Tokenizer& tokenizer() const override { return dataset_.tokenizer(); }
-  std::int64_t tokens_per_step() const override;
+  const Codec& codec() const override { return codec_; }
+  double tokens_per_step() const override;
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
   LossSum loss(SequenceModel& model, const Batch& batch) const override;
   std::int64_t evaluation_batches(Split split) const override;
@@ -20,12 +21,12 @@ class LanguageModelTask : public Task {
   void score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const override;
   nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override;
   nlohmann::ordered_json data_description() const override;
+  std::string data_summary() const override;
 
  private:
-  std::int64_t evaluation_rows() const;
-
   ExperimentConfig config_;
   Corpus corpus_;
+  Codec codec_;
   TextDataset dataset_;
 };
 

@@ -38,9 +38,15 @@ void MetricsLog::write(std::int64_t step, const std::string& split, const nlohma
   line.update(metrics);
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {} (disk full?)", path_.string()));
-  for (const auto& [name, value] : metrics.items())
-    if (value.is_number()) tensorboard_.add_scalar(split + "/" + name, value.get<double>(), step);
+  add_scalars(split, metrics, step);
   tensorboard_.flush();
+}
+
+void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step) {
+  for (const auto& [name, value] : metrics.items()) {
+    if (value.is_number()) tensorboard_.add_scalar(prefix + "/" + name, value.get<double>(), step);
+    if (value.is_object()) add_scalars(prefix + "/" + name, value, step);
+  }
 }
 
 }  // namespace metaformer

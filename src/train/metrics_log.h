@@ -13,10 +13,13 @@ class MetricsLog {
   // Keeps the lines up to and including `first_step` that an interrupted run wrote, drops later ones.
   MetricsLog(const RunDirectory& run, std::int64_t first_step);
 
-  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null.
+  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
+  // number, tagged SPLIT/NAME or SPLIT/NAME/NAME.
   void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
 
  private:
+  void add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step);
+
   std::filesystem::path path_;
   std::ofstream file_;
   TensorBoardWriter tensorboard_;

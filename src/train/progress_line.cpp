@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-ProgressLine::ProgressLine(std::int64_t first_step, std::int64_t last_step, std::int64_t tokens_per_step)
+ProgressLine::ProgressLine(std::int64_t first_step, std::int64_t last_step, double tokens_per_step)
     : first_step_(first_step),
       last_step_(last_step),
       tokens_per_step_(tokens_per_step),
@@ -24,7 +24,7 @@ void ProgressLine::show(std::int64_t step, double loss, double learning_rate) {
   const double seconds = std::chrono::duration<double>(shown_ - start_).count();
   const double per_step = seconds / static_cast<double>(std::max<std::int64_t>(1, step - first_step_));
   const auto line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {} tokens/s  ETA {}", step, last_step_, loss,
-                                learning_rate, human_count(static_cast<double>(tokens_per_step_) / per_step),
+                                learning_rate, human_count(tokens_per_step_ / per_step),
                                 human_duration(per_step * static_cast<double>(last_step_ - step)));
   if (log::stderr_is_terminal()) {
     log::progress(line);

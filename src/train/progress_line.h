@@ -9,7 +9,7 @@ namespace metaformer {
 
 class ProgressLine {
  public:
-  ProgressLine(std::int64_t first_step, std::int64_t last_step, std::int64_t tokens_per_step);
+  ProgressLine(std::int64_t first_step, std::int64_t last_step, double tokens_per_step);
 
   // Cheap to call every step; formats only when something will be shown.
   bool is_due() const;
@@ -17,7 +17,8 @@ class ProgressLine {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::int64_t first_step_, last_step_, tokens_per_step_;
+  std::int64_t first_step_, last_step_;
+  double tokens_per_step_;
   Clock::time_point start_, shown_;
 };
 

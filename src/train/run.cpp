@@ -11,8 +11,9 @@
 #include "core/files.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "model/gpt.h"
+#include "model/make_model.h"
 #include "train/device.h"
+#include "train/evaluation.h"
 #include "train/named_tensors.h"
 #include "train/trainer.h"
 
@@ -84,11 +85,9 @@ Json read_summary(const RunDirectory& run) {
 
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
   const auto& model = experiment.config.model;
-  const auto data = task.data_description();
   log::info("{}: mixer {}, {} layers, {} heads, width {}, context {}", experiment.name, kind_of(model.mixer),
             model.layers, model.heads, model.width, model.context);
-  log::info("data: {} ({} + {} tokens, {} kinds)", data.at("path").get<std::string>(), data.at("train_tokens").dump(),
-            data.at("validation_tokens").dump(), data.at("vocabulary").dump());
+  log::info("data: {}", task.data_summary());
   log::info("device: {}, {} threads, {}", device_description(device), at::get_num_threads(),
             to_string(experiment.config.train.precision));
 }
@@ -113,9 +112,11 @@ Json train(TrainRequest request) {
   link_latest(run.path());
   describe(experiment, *task, device);
   if (checkpoint) log::info("going on from {}", checkpoint->folder.string());
-  auto summary = Trainer(experiment, run, *task, device, checkpoint).run();
-  log::info("validation loss {:.4f}, best {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            summary["val_loss"].get<double>(), summary["best_val_loss"].get<double>(),
+  Trainer trainer(experiment, run, *task, device, checkpoint);
+  if (request.profile) trainer.profile();
+  auto summary = trainer.run();
+  log::info("validation {}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            headline_of(*task, summary["validation"]), summary["best_val_loss"].get<double>(),
             summary["best_step"].get<std::int64_t>(), summary["ms_per_step"].get<double>(),
             human_count(summary["tokens_per_second"].get<double>()));
   log::info("{}", run.path().string());
@@ -127,8 +128,8 @@ LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, c
   auto directory = RunDirectory::open(folder);
   auto experiment = load_experiment(directory.config_file().string());
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
-  std::shared_ptr<SequenceModel> model =
-      std::make_shared<Gpt>(experiment.config.model, checkpoint.tokenizer->vocabulary_size());
+  auto model = make_model(experiment.config, {.vocabulary = checkpoint.codec.tokenizer->vocabulary_size(),
+                                              .classes = static_cast<std::int64_t>(checkpoint.codec.labels.size())});
   copy_by_name(checkpoint.model, named_parameters(*model), (checkpoint.folder / "model.safetensors").string());
   model->to(device);
   model->eval();
@@ -137,7 +138,7 @@ LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, c
           .checkpoint = checkpoint.folder,
           .progress = std::move(checkpoint.progress),
           .model = std::move(model),
-          .tokenizer = std::move(checkpoint.tokenizer),
+          .codec = std::move(checkpoint.codec),
           .device = device};
 }
 

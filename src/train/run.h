@@ -12,6 +12,7 @@ struct TrainRequest {
   std::filesystem::path out;  // empty: runs/<config>-<time>
   bool resume = false;
   bool offline = false;
+  bool profile = false;  // time by operator
   std::string device = "auto";
   std::vector<std::string> command_line;
 };
@@ -26,7 +27,7 @@ struct LoadedRun {
   std::filesystem::path checkpoint;
   Progress progress;
   std::shared_ptr<SequenceModel> model;  // on `device`, in evaluation mode
-  std::unique_ptr<Tokenizer> tokenizer;
+  Codec codec;
   torch::Device device;
 };
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 namespace metaformer {
 
@@ -24,6 +23,7 @@ class RunDirectory {
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
+  std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 

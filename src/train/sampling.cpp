@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-std::int32_t pick_token(std::vector<double> logits, const SamplingOptions& options, double uniform) {
+std::int32_t pick_token(std::span<const double> logits, const SamplingOptions& options, double uniform) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
@@ -46,32 +46,43 @@ bool ContextWindow::push(std::int32_t token) {
 }
 
 TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt,
-                             const SamplingOptions& options, torch::Device device)
-    : model_(model),
-      options_(options),
-      device_(device),
-      window_(model.config().context),
-      rng_(options.seed, RandomPurpose::sampling) {
-  for (const auto token : prompt) window_.push(token);
-  fresh_ = window_.tokens();
+                             const SamplingOptions& options, torch::Device device, std::int64_t samples)
+    : model_(model), options_(options), device_(device) {
+  ContextWindow window(model.config().context);
+  for (const auto token : prompt) window.push(token);
+  windows_.assign(static_cast<std::size_t>(samples), window);
+  fresh_ = static_cast<std::int64_t>(window.tokens().size());
   if (options.cached) state_.emplace(model.config().layers, model.config().context);
 }
 
-torch::Tensor TextGenerator::encode(const std::vector<std::int32_t>& tokens, ModelState* state) {
-  const auto ids = torch::tensor(at::ArrayRef<std::int32_t>(tokens), torch::kInt).to(torch::kLong);
-  return model_.forward(Batch{.ids_bc = ids.unsqueeze(0).to(device_)}, state);
+torch::Tensor TextGenerator::next_logits_bv() {
+  std::vector<std::int64_t> ids;
+  for (const auto& window : windows_) {
+    const auto& tokens = window.tokens();
+    ids.insert(ids.end(), state_ ? tokens.end() - fresh_ : tokens.begin(), tokens.end());
+  }
+  const auto ids_bc =
+      torch::tensor(at::ArrayRef<std::int64_t>(ids)).view({static_cast<std::int64_t>(windows_.size()), -1});
+  const auto logits_bcv = model_.forward(Batch{.ids_bc = ids_bc.to(device_)}, state_ ? &*state_ : nullptr);
+  return logits_bcv.select(1, -1).to(torch::kCPU, torch::kDouble).contiguous();
 }
 
-std::int32_t TextGenerator::next() {
+std::vector<std::int32_t> TextGenerator::next() {
   const torch::InferenceMode inference;
-  const auto logits_1cv = state_ ? encode(fresh_, &*state_) : encode(window_.tokens(), nullptr);
-  const auto last_v = logits_1cv.select(1, -1).squeeze(0).to(torch::kCPU, torch::kDouble).contiguous();
-  const auto* first = last_v.data_ptr<double>();
-  const auto token = pick_token({first, first + last_v.numel()}, options_, rng_.uniform(drawn_++));
-  const bool cut = window_.push(token);
+  const auto logits_bv = next_logits_bv();
+  const auto vocabulary = static_cast<std::size_t>(logits_bv.size(1));
+  std::vector<std::int32_t> tokens;
+  bool cut = false;
+  for (std::size_t sample = 0; sample < windows_.size(); ++sample) {
+    const std::span<const double> logits_v(logits_bv.data_ptr<double>() + sample * vocabulary, vocabulary);
+    const Rng rng(options_.seed, RandomPurpose::sampling, sample);
+    tokens.push_back(pick_token(logits_v, options_, rng.uniform(drawn_)));
+    cut = windows_[sample].push(tokens.back());
+  }
+  ++drawn_;
   if (cut && state_) state_.emplace(model_.config().layers, model_.config().context);
-  fresh_ = cut ? window_.tokens() : std::vector{token};
-  return token;
+  fresh_ = cut ? static_cast<std::int64_t>(windows_.front().tokens().size()) : 1;
+  return tokens;
 }
 
 std::int64_t TextGenerator::cache_bytes() const {

@@ -2,6 +2,8 @@
 // Text from a language model, token by token.
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,7 @@ struct SamplingOptions {
 };
 
 // Picks a token from logits with one uniform number in [0, 1).
-std::int32_t pick_token(std::vector<double> logits, const SamplingOptions& options, double uniform);
+std::int32_t pick_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
 
 // What the model sees while generating: all tokens so far or, past its context, a window. When a token no longer fits,
 // the last half of the context is kept and positions start again.
@@ -36,27 +38,29 @@ class ContextWindow {
   std::vector<std::int32_t> tokens_;
 };
 
+// Several continuations of one prompt at once. Each draws from a stream of its own, so that the first is the same
+// however many there are.
 class TextGenerator {
  public:
   // Keeps a reference to the model. `prompt` must not be empty.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
-                torch::Device device);
+                torch::Device device, std::int64_t samples = 1);
 
-  std::int32_t next();
+  // The next token of every sample.
+  std::vector<std::int32_t> next();
 
   // Of the cache; 0 without.
   std::int64_t cache_bytes() const;
 
  private:
-  torch::Tensor encode(const std::vector<std::int32_t>& tokens, ModelState* state);
+  torch::Tensor next_logits_bv();
 
   SequenceModel& model_;
   SamplingOptions options_;
   torch::Device device_;
-  ContextWindow window_;
+  std::vector<ContextWindow> windows_;  // by sample, all of one length
   std::optional<ModelState> state_;
-  std::vector<std::int32_t> fresh_;  // in the window, not yet in the state
-  Rng rng_;
+  std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;
 };
 

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "core/experiment_config.h"
-#include "data/text_dataset.h"
+#include "data/codec.h"
+#include "data/token_rows.h"
 #include "model/sequence_model.h"
+#include "train/score_sums.h"
 
 namespace metaformer {
 
@@ -17,25 +19,19 @@ struct LossSum {
   double weight = 0;
 };
 
-// Sums over an evaluated split, on the device and in float64 so that the order of batches hardly matters.
-struct ScoreSums {
-  torch::Tensor loss, correct;
-  double weight = 0;
-};
-
 class Task {
  public:
   virtual ~Task() = default;
 
   virtual std::shared_ptr<SequenceModel> make_model() const = 0;
-  virtual const Tokenizer& tokenizer() const = 0;
-  virtual std::int64_t tokens_per_step() const = 0;
+  virtual const Codec& codec() const = 0;
+  virtual double tokens_per_step() const = 0;  // on average; padding is none
 
   // Forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) alone.
   virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
   virtual LossSum loss(SequenceModel& model, const Batch& batch) const = 0;
 
-  // A split in deterministic batches that hold every target once.
+  // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
   virtual std::int64_t evaluation_batches(Split split) const = 0;
   virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
 
@@ -47,13 +43,18 @@ class Task {
   // The metrics that apply: loss, perplexity, accuracy, ...
   virtual nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const = 0;
 
+  // Besides the loss, the metric that people look at first: "accuracy", "exact_match", or "".
+  virtual std::string headline() const { return ""; }
+
   // For environment.json: where the data came from and what it hashes to.
   virtual nlohmann::ordered_json data_description() const = 0;
+
+  // The same in a line for people.
+  virtual std::string data_summary() const = 0;
 };
 
-// Builds the task of a config: reads its corpus (fetching a public one unless `offline`), builds or takes the
-// tokenizer. Errors: exit codes 2 and 3.
-std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline,
-                                std::unique_ptr<Tokenizer> tokenizer = nullptr);
+// Builds the task of a config: reads its data (fetching a public corpus unless `offline`), builds or takes the codec.
+// Errors: exit codes 2 and 3.
+std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline, Codec codec = {});
 
 }  // namespace metaformer

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "train/device.h"
+#include "train/diagnostics.h"
 #include "train/evaluation.h"
 #include "train/named_tensors.h"
 #include "train/progress_line.h"
@@ -46,6 +47,8 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   metrics_ = std::make_unique<MetricsLog>(run, first_step_);
 }
 
+void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), device_); }
+
 bool Trainer::is_at(std::int64_t interval) const {
   return progress_.step % interval == 0 || progress_.step == config_.train.steps;
 }
@@ -56,6 +59,7 @@ nlohmann::ordered_json Trainer::run() {
   if (progress_.step > 0 && is_at(config_.train.eval_interval) && progress_.evaluated_step != progress_.step)
     evaluate_and_save();
   while (progress_.step < config_.train.steps) {
+    if (profiler_) profiler_->before_step(progress_.step - first_step_);
     train_step();
     if (line.is_due()) {
       read_losses();
@@ -64,6 +68,7 @@ nlohmann::ordered_json Trainer::run() {
     if (is_at(config_.train.log_interval)) write_training_line();
     evaluate_and_save();
   }
+  if (profiler_) profiler_->finish();
   return summary();
 }
 
@@ -84,7 +89,7 @@ void Trainer::train_step() {
   const auto start = Clock::now();
   model_->train();
   learning_rate_ = learning_rate_at(config_.train, progress_.step);
-  const auto result = step_->run(progress_.step, learning_rate_);
+  const auto result = step_and_diagnose();
   const auto loss = result.loss.to(torch::kDouble);
   pending_loss_ = pending_count_ == 0 ? loss : pending_loss_ + loss;
   last_norm_ = result.gradient_norm;
@@ -93,6 +98,16 @@ void Trainer::train_step() {
   if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   if (progress_.step > first_step_ + 1) session_seconds_ += seconds_since(start);
   progress_.train_seconds += seconds_since(start);
+}
+
+StepResult Trainer::step_and_diagnose() {
+  const auto interval = config_.train.diagnostics_interval;
+  if (interval == 0 || (progress_.step + 1) % interval != 0) return step_->run(progress_.step, learning_rate_);
+  const auto before = parameters_->values().clone();
+  const auto result = step_->run(progress_.step, learning_rate_);
+  metrics_->write(progress_.step + 1, "diagnostics",
+                  diagnose_step(*model_, *parameters_, before, result.gradient_norm.item<double>()));
+  return result;
 }
 
 void Trainer::read_losses() {
@@ -140,12 +155,13 @@ void Trainer::evaluate() {
   const double loss = progress_.validation.at("loss").get<double>();
   const bool improved = !progress_.best || loss < progress_.best->loss;
   if (improved) progress_.best = BestSoFar{progress_.step, loss};
-  log::info("step {}: validation loss {:.4f}{}", progress_.step, loss, improved ? " (best)" : "");
+  log::info("step {}: validation {}{}", progress_.step, headline_of(task_, progress_.validation),
+            improved ? " (best)" : "");
 }
 
 void Trainer::save() {
   read_losses();
-  save_checkpoint(run_, progress_, named_parameters(*model_), optimizer_->state(), task_.tokenizer(),
+  save_checkpoint(run_, progress_, named_parameters(*model_), optimizer_->state(), task_.codec(),
                   config_.train.keep_checkpoints);
 }
 
@@ -159,10 +175,11 @@ nlohmann::ordered_json Trainer::summary() {
       {"val_loss", progress_.validation.at("loss")},
       {"best_val_loss", progress_.best->loss},
       {"best_step", progress_.best->step},
+      {"validation", progress_.validation},
       {"parameters", counts.all},
       {"mixer_parameters", counts.mixers},
       {"ms_per_step", ms_per_step},
-      {"tokens_per_second", ms_per_step > 0 ? static_cast<double>(task_.tokens_per_step()) / ms_per_step * 1e3 : 0},
+      {"tokens_per_second", ms_per_step > 0 ? task_.tokens_per_step() / ms_per_step * 1e3 : 0},
       {"peak_memory_bytes", peak_memory_bytes(device_)},
       {"seed", config_.train.seed},
       {"train_seconds", progress_.train_seconds},

@@ -4,6 +4,7 @@
 #include "core/config_loader.h"
 #include "train/checkpoint.h"
 #include "train/metrics_log.h"
+#include "train/step_profiler.h"
 #include "train/training_step.h"
 
 namespace metaformer {
@@ -14,12 +15,16 @@ class Trainer {
   Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
           const std::optional<Checkpoint>& checkpoint);
 
+  // Records a few of the coming steps and reports time by operator.
+  void profile();
+
   // Trains to the last step and writes summary.json, which is returned. Throws Error (exit code 4) when the loss is not
   // finite, Interrupted after saving when a stop signal arrives.
   nlohmann::ordered_json run();
 
  private:
   void train_step();
+  StepResult step_and_diagnose();
   void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();
@@ -39,6 +44,7 @@ class Trainer {
   Progress progress_;
   std::int64_t first_step_ = 0;
   std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<StepProfiler> profiler_;
 
   torch::Tensor pending_loss_, last_norm_;  // on the device
   std::int64_t pending_count_ = 0;

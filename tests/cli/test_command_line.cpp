@@ -1,91 +1,6 @@
 // The executable as scripts see it: exit codes, what goes to stdout, one line on stderr when something is wrong.
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <nlohmann/json.hpp>
-#include <thread>
-#include <vector>
-
-#include "support/catch.h"
-#include "support/temporary_folder.h"
-
-extern char** environ;
-
-namespace {
-
-using Arguments = std::vector<std::string>;
-
-struct Result {
-  int code = 0;
-  std::string out, err;
-  std::string last_line() const {
-    const auto trimmed = out.substr(0, out.find_last_not_of('\n') + 1);
-    return trimmed.substr(trimmed.find_last_of('\n') + 1);
-  }
-};
-
-std::string small_text() {
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
-  return text;
-}
-
-class Program {
- public:
-  Program() {
-    folder_.write("text.txt", small_text());
-    folder_.write("small.yaml",
-                  "data: {path: text.txt}\n"
-                  "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
-                  "train: {steps: 4, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, warmup_steps: 0}\n");
-  }
-
-  const TemporaryFolder& folder() const { return folder_; }
-
-  // Starts the executable in the folder; stdout and stderr go to files there.
-  pid_t start(const Arguments& arguments) const {
-    std::vector<std::string> words = {METAFORMER_PROGRAM};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (auto& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder_.path().c_str());
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, (folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_addopen(&actions, 2, (folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    pid_t pid = 0;
-    REQUIRE(posix_spawn(&pid, METAFORMER_PROGRAM, &actions, nullptr, argv.data(), environ) == 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-  }
-
-  Result wait(pid_t pid) const {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_text(folder_ / "out"),
-            read_text(folder_ / "err")};
-  }
-
-  Result run(const Arguments& arguments) const { return wait(start(arguments)); }
-
-  // Runs, and requires success.
-  std::string succeed(const Arguments& arguments) const {
-    const auto result = run(arguments);
-    INFO(result.err);
-    REQUIRE(result.code == 0);
-    return result.out;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
-
-}  // namespace
+#include "cli/program.h"
 
 TEST_CASE("mistakes end with one line on stderr and the documented exit code", "[cli]") {
   const Program program;
@@ -125,6 +40,14 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"sample", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
       {{"config", "check", "unknown.yaml"}, 2, "did you mean 'learning_rate'?"},
       {{"config", "explain", "train.stepz"}, 2, "did you mean 'train.steps'?"},
+      {{"train", "--config", "text_classifier.yaml"}, 2, "data.path is not set"},
+      {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt"}, 3, "text.txt:1: "},
+      {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"}, 2, "makes its own lists"},
+      {{"train", "--config", "sorter_metric.yaml", "--set", "data.sort.length=9"}, 2, "model.context: 11 is too short"},
+      {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"}, 2, "belongs to task classification"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.kind: 'word'"},
+      {{"predict", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
+      {{"predict", "missing.txt"}, 3, "missing.txt: No such file"},
       {{"data", "fetch", "tinyshakespear"}, 2, "did you mean 'tinyshakespeare'?"},
   }));
   const auto result = program.run(arguments);
@@ -211,6 +134,7 @@ TEST_CASE("help goes to stdout and shows examples", "[cli]") {
   for (const Arguments& arguments : {Arguments{"--help"},
                                      {"train", "--help"},
                                      {"sample", "--help"},
+                                     {"predict", "--help"},
                                      {"config", "--help"},
                                      {"evaluate", "--help"},
                                      {"data", "--help"}})

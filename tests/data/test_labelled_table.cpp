@@ -135,6 +135,9 @@ TEST_CASE("a column that is not there is named, with those that are", "[table]")
         ": no column 'reviw' in the first row, which has 'review', 'class'; did you mean 'review'?");
   CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")) ==
         ": no column 'sentiment' in the first row, which has 'text', 'class'");
+  // One of the default names alone is a header whose other column is called differently, not a row.
+  CHECK(refusal("t.csv", "sentence,label\na,b\n") ==
+        ": no column 'text' in the first row, which has 'sentence', 'label'");
   const TemporaryFolder folder;
   const auto path = folder.write("t.csv", "a,b\n");
   CHECK(failure([&] { read_labelled_table(path, columns("0", "1")); }).first == ExitCode::usage);

@@ -139,7 +139,7 @@ TEST_CASE("AdamW follows its formula, decays matrices alone, and resumes exactly
 
 TEST_CASE("greedy picking takes the likeliest, the first of equals", "[sampling]") {
   SamplingOptions options{.temperature = 0};
-  CHECK(pick_token({1, 3, 2, 3}, options, 0.99) == 1);
+  CHECK(pick_token(std::vector<double>{1, 3, 2, 3}, options, 0.99) == 1);
 }
 
 TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
@@ -205,13 +205,36 @@ TEST_CASE("cached and uncached generation give the same text, past the context t
   const auto generate = [&](bool cached, std::uint64_t seed) {
     TextGenerator generator(model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, torch::kCPU);
     std::vector<std::int32_t> tokens;
-    for (int i = 0; i < 30; ++i) tokens.push_back(generator.next());
+    for (int i = 0; i < 30; ++i) tokens.push_back(generator.next().at(0));
     CHECK((generator.cache_bytes() == 0 || cached));
     return tokens;
   };
   CHECK(generate(true, 1) == generate(false, 1));
   CHECK(generate(true, 1) == generate(true, 1));
   CHECK(generate(true, 1) != generate(true, 2));
+}
+
+TEST_CASE("samples of a batch are those of one by one, and differ", "[sampling]") {
+  ModelConfig config;
+  config.layers = 1;
+  config.width = 16;
+  config.context = 8;
+  Gpt model(config, 11);
+  initialise(model, 1);
+  model.eval();
+  const auto generate = [&](std::int64_t samples, bool cached) {
+    TextGenerator generator(model, {4, 5}, {.temperature = 1, .cached = cached}, torch::kCPU, samples);
+    std::vector<std::vector<std::int32_t>> texts(static_cast<std::size_t>(samples));
+    for (int i = 0; i < 20; ++i) {
+      const auto tokens = generator.next();
+      for (std::size_t s = 0; s < texts.size(); ++s) texts[s].push_back(tokens.at(s));
+    }
+    return texts;
+  };
+  const auto five = generate(5, true);
+  CHECK(five == generate(5, false));
+  CHECK(five[0] == generate(1, true)[0]);
+  CHECK(std::set<std::vector<std::int32_t>>(five.begin(), five.end()).size() == 5);
 }
 
 TEST_CASE("a stop string ends the text before it, however it is cut", "[sampling]") {

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Speed of sampling: ours against nanoGPT's way in Python, over the same weights, in turns on the same machine.
+
+  .deps/venv/bin/python experiments/bench_sampling.py               (scripts/setup.sh --tests installs its packages)
+  .deps/venv/bin/python experiments/bench_sampling.py --rounds 3 --json
+
+nanoGPT's way: PyTorch, eager, float32, without a cache, so that every token encodes the whole window again. Ours with a
+metric mixer, whose cache is half as large, stands beside it. Weights are those after one step: speed does not depend on
+them.
+"""
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/python"))
+import reference_gpt  # noqa: E402
+
+CONTEXT = 256
+SHAPES = {"CPU recipe": {"layers": 4, "heads": 4, "width": 128}, "GPU recipe": {"layers": 6, "heads": 6, "width": 384}}
+MIXERS = ("scaled_dot_product", "metric")
+TEMPERATURE, TOP_K = 0.8, 200
+PROMPT = "\n"
+
+
+class Attention(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        b, c, d = x.shape
+        q, k, v = (t.view(b, c, self.heads, -1).transpose(1, 2) for t in self.query_key_value(x).split(d, -1))
+        t = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.output(t.transpose(1, 2).reshape(b, c, d))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))
+
+
+class Block(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.mixer_norm = nn.LayerNorm(width, bias=False)
+        self.mixer = Attention(heads, width)
+        self.feed_forward_norm = nn.LayerNorm(width, bias=False)
+        self.feed_forward = FeedForward(width)
+
+    def forward(self, x):
+        x = x + self.mixer(self.mixer_norm(x))
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class Gpt(nn.Module):
+    """nanoGPT's model, with the names of our weights (without "transformer.")."""
+
+    def __init__(self, vocabulary, layers, heads, width):
+        super().__init__()
+        self.token_embedding = nn.Embedding(vocabulary, width)
+        self.position_embedding = nn.Embedding(CONTEXT, width)
+        self.blocks = nn.ModuleList(Block(heads, width) for _ in range(layers))
+        self.final_norm = nn.LayerNorm(width, bias=False)
+
+    def hidden(self, ids):
+        x = self.token_embedding(ids) + self.position_embedding(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.final_norm(x)
+
+    def forward(self, ids):
+        return F.linear(self.hidden(ids), self.token_embedding.weight)
+
+    @torch.no_grad()
+    def generate(self, ids, tokens):
+        for _ in range(tokens):
+            hidden = self.hidden(ids[:, -CONTEXT:])
+            logits = F.linear(hidden[:, -1], self.token_embedding.weight) / TEMPERATURE  # of the last token alone
+            least = torch.topk(logits, min(TOP_K, logits.shape[-1])).values[:, -1:]
+            probabilities = F.softmax(logits.masked_fill(logits < least, -float("inf")), -1)
+            ids = torch.cat((ids, torch.multinomial(probabilities, 1)), 1)
+        return ids
+
+
+def train(program, shape, mixer, run):
+    """A run of one step: everything that sampling needs."""
+    settings = {**{f"model.{key}": value for key, value in shape.items()}, "model.context": CONTEXT, "train.steps": 1,
+                "train.batch_size": 1, "data.validation_fraction": 0.01}
+    overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    subprocess.run([program, "train", "--config", f"shakespeare_{mixer}.yaml", *overrides, "--out", run, "--quiet"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return run
+
+
+def our_speed(program, run, tokens):
+    answer = json.loads(subprocess.check_output(
+        [program, "sample", "--run", run, "--prompt", PROMPT, "--tokens", str(tokens), "--temperature",
+         str(TEMPERATURE), "--top-k", str(TOP_K), "--json"]))
+    assert answer["tokens"] == tokens
+    return answer["tokens_per_second"]
+
+
+def load(run, shape):
+    """The PyTorch model of a run and the id of the prompt; checked against the formulas."""
+    checkpoint = run / "checkpoints/best"
+    weights = load_file(checkpoint / "model.safetensors")
+    characters = json.loads((checkpoint / "tokenizer.json").read_text())["characters"]
+    model = Gpt(len(characters), **shape).eval()
+    model.load_state_dict({name.removeprefix("transformer."): weight for name, weight in weights.items()})
+    config = {"model": {**shape, "mixer": {"kind": "scaled_dot_product"}, "norm": {"position": "pre"},
+                        "feed_forward": {"activation": "gelu"}, "tie_embeddings": True}}
+    ids = torch.randint(len(characters), (2, CONTEXT))
+    with torch.no_grad():
+        expected = reference_gpt.forward(config, {name: weight.double() for name, weight in weights.items()}, ids)
+        error = ((model(ids) - expected).norm() / expected.norm()).item()
+    assert error <= 1e-5, f"the PyTorch model differs from the formulas by {error:.1e}"
+    return model, torch.tensor([[characters.index(PROMPT)]])
+
+
+def python_speed(model, prompt, tokens):
+    start = time.perf_counter()
+    model.generate(prompt, tokens)
+    return tokens / (time.perf_counter() - start)
+
+
+def measure(program, name, folder, tokens, rounds):
+    shape = SHAPES[name]
+    runs = {mixer: train(program, shape, mixer, folder / f"{shape['width']}-{mixer}") for mixer in MIXERS}
+    model, prompt = load(runs["scaled_dot_product"], shape)
+    python_speed(model, prompt, 10)  # what the first calls of a process cost is not counted
+    speeds = {"nanogpt": [], **{mixer: [] for mixer in MIXERS}}
+    for _ in range(rounds):
+        for mixer, run in runs.items():
+            speeds[mixer].append(our_speed(program, run, tokens))
+        speeds["nanogpt"].append(python_speed(model, prompt, tokens))
+    ratios = {mixer: [ours / theirs for ours, theirs in zip(speeds[mixer], speeds["nanogpt"])] for mixer in MIXERS}
+    return {"model": name, **shape, "context": CONTEXT,
+            "tokens_per_second": {way: statistics.median(values) for way, values in speeds.items()},
+            "ratio": {mixer: {"median": statistics.median(values), "least": min(values), "most": max(values)}
+                      for mixer, values in ratios.items()}}
+
+
+def print_table(report):
+    print(f"{report['cpu']}, {report['threads']} threads, PyTorch {report['torch']}, {report['date']}; "
+          f"median tokens per second of {report['rounds']} rounds, {report['tokens']} tokens each\n")
+    print("| layers/heads/width, context | nanoGPT's way | ours | ratio (least to most) | ours, metric | ratio |")
+    print("|---|---|---|---|---|---|")
+    for row in report["models"]:
+        speeds = row["tokens_per_second"]
+        ratios = [f"{ratio['median']:.1f} ({ratio['least']:.1f} to {ratio['most']:.1f})"
+                  for ratio in (row["ratio"][mixer] for mixer in MIXERS)]
+        print(f"| {row['layers']}/{row['heads']}/{row['width']}, {row['context']} | {speeds['nanogpt']:.0f} | "
+              f"{speeds['scaled_dot_product']:.0f} | {ratios[0]} | {speeds['metric']:.0f} | {ratios[1]} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=Path, default=ROOT / "scripts/run.sh", help="metaformer or its start script")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=400, help="generated in each round")
+    parser.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        models = [measure(arguments.program, name, folder, arguments.tokens, arguments.rounds) for name in SHAPES]
+        environment = json.loads(next(folder.glob("*/environment.json")).read_text())
+    assert environment["threads"] == torch.get_num_threads(), "both sides must use as many threads"
+    report = {"date": datetime.date.today().isoformat(), "cpu": environment["device_name"],
+              "threads": torch.get_num_threads(), "torch": torch.__version__, "commit": environment["commit"],
+              "rounds": arguments.rounds, "tokens": arguments.tokens, "models": models}
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        print_table(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+#pragma once
+// Lines from a file, a pipe or a terminal as they arrive, in constant memory.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace metaformer {
+
+struct Line {
+  std::string text;         // without its line break (LF or CRLF)
+  std::int64_t number = 0;  // counted from 1
+  bool too_long = false;    // longer than the limit; `text` is then empty
+};
+
+class LineReader {
+ public:
+  // Does not close `file`. Lines of more than `longest` bytes are skipped, and said to be too long.
+  LineReader(int file, std::size_t longest) : file_(file), longest_(longest) {}
+
+  // Waits for the next line; nothing at the end. A last line needs no line break. Throws Interrupted when a stop signal
+  // arrives while waiting, Error (exit code 3) when reading fails.
+  std::optional<Line> next();
+
+  // Whether next() would return at once.
+  bool is_ready();
+
+ private:
+  bool has_line() const { return ended_ || buffer_.find('\n', searched_) != std::string::npos; }
+  bool wait(int milliseconds) const;
+  void read_more();
+  Line take_line(std::size_t length, std::size_t ending);
+
+  int file_;
+  std::size_t longest_;
+  std::string buffer_;        // read, not yet returned
+  std::size_t searched_ = 0;  // this much of it holds no line break
+  bool skipping_ = false;     // inside a line that is too long
+  bool ended_ = false;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,34 @@
+#pragma once
+// Texts with labels, from wherever a config says, already split. A new source is one function behind
+// load_labelled_splits.
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/experiment_config.h"
+#include "data/token_rows.h"
+
+namespace metaformer {
+
+struct LabelledText {
+  std::string text;
+  std::string label;
+  std::string place;  // for messages: "reviews.csv:17"
+};
+
+struct LabelledSplits {
+  std::array<std::vector<LabelledText>, 3> texts;  // by Split; no test texts when the config names none
+  nlohmann::ordered_json description;              // paths and digests, for environment.json
+
+  std::vector<LabelledText>& operator[](Split split) { return texts[static_cast<std::size_t>(split)]; }
+  const std::vector<LabelledText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
+};
+
+// Reads data.path, and data.validation_path and data.test_path where they are set. Without data.validation_path a
+// stable hash of the text holds data.validation_fraction of the rows out, so that equal texts stay on one side. Errors:
+// exit code 3.
+LabelledSplits load_labelled_splits(const DataConfig& config);
+
+}  // namespace metaformer

@@ -1,0 +1,25 @@
+#include "data/token_rows.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts) {
+  const auto [shortest, longest] =
+      std::minmax_element(texts.begin(), texts.end(), [](auto a, auto b) { return a.size() < b.size(); });
+  LabelledRows batch;
+  batch.rows = static_cast<std::int64_t>(texts.size());
+  batch.length = static_cast<std::int64_t>(longest->size());
+  const bool ragged = shortest->size() < longest->size();
+  for (const auto text : texts) {
+    const auto padding = longest->size() - text.size();
+    batch.ids.insert(batch.ids.end(), text.begin(), text.end());
+    batch.ids.insert(batch.ids.end(), padding, 0);
+    if (!ragged) continue;
+    batch.segments.insert(batch.segments.end(), text.size(), 0);
+    batch.segments.insert(batch.segments.end(), padding, -1);
+  }
+  return batch;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,41 @@
+#pragma once
+// What every dataset hands out: splits, and rows of token ids as plain arrays.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/config_schema.h"
+
+namespace metaformer {
+
+enum class Split { train, validation, test };
+template <>
+struct EnumNames<Split> {
+  static constexpr std::array<std::string_view, 3> values = {"train", "validation", "test"};
+};
+
+// Row-major [rows, length] token ids and the token that follows each; target -1: none (padding).
+struct TokenRows {
+  std::int64_t rows = 0;
+  std::int64_t length = 0;
+  std::vector<std::int64_t> ids;
+  std::vector<std::int64_t> targets;
+  std::int64_t target_count = 0;  // targets that are not -1
+};
+
+// Row-major [rows, length] token ids, padded to the longest row; segment 0: a token, -1: padding.
+struct LabelledRows {
+  std::int64_t rows = 0;
+  std::int64_t length = 0;
+  std::vector<std::int64_t> ids;
+  std::vector<std::int64_t> segments;  // empty when nothing is padded
+  std::vector<std::int64_t> labels;    // one per row; empty when unknown
+};
+
+// The texts as rows of one batch, without labels.
+LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
+
+}  // namespace metaformer

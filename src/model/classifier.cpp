@@ -1,0 +1,54 @@
+#include "model/classifier.h"
+
+#include "core/error.h"
+
+namespace metaformer {
+
+namespace {
+
+// Mean over the real tokens of each row; zeros where there are none.
+torch::Tensor mean_over_tokens(const torch::Tensor& y_bcd, const torch::Tensor& segments_bc) {
+  if (!segments_bc.defined()) return y_bcd.mean(1);
+  const auto real_bc1 = (segments_bc >= 0).unsqueeze(2).to(y_bcd.scalar_type());
+  return (y_bcd * real_bc1).sum(1) / real_bc1.sum(1).clamp_min(1);
+}
+
+ModelConfig trunk_config(ModelConfig config) {
+  if (config.head == ClassifierHead::first_token) ++config.context;
+  return config;
+}
+
+}  // namespace
+
+Classifier::Classifier(const ModelConfig& config, std::int64_t vocabulary, std::int64_t classes)
+    : config_(config),
+      class_token_(vocabulary),
+      head_(register_module("head", torch::nn::Linear(config.width, classes))) {
+  const auto tokens = config.head == ClassifierHead::first_token ? vocabulary + 1 : vocabulary;
+  transformer_ = register_module("transformer", Transformer(trunk_config(config), tokens, /*causal=*/false));
+  if (config.head == ClassifierHead::mean_pooled)
+    pooled_norm_ = register_module("pooled_norm", LayerNorm(config.width, config.bias));
+}
+
+torch::Tensor Classifier::forward(const Batch& batch, ModelState* state) {
+  if (state != nullptr) throw Error(ExitCode::failure, "a classifier has no state to continue from");
+  switch (config_.head) {
+    case ClassifierHead::per_token_mean:
+      return mean_over_tokens(head_(transformer_->forward(batch, nullptr)), batch.segments_bc);
+    case ClassifierHead::mean_pooled:
+      return head_(pooled_norm_(mean_over_tokens(transformer_->forward(batch, nullptr), batch.segments_bc)));
+    case ClassifierHead::first_token:
+      break;
+  }
+  return head_(transformer_->forward(with_class_token(batch), nullptr).select(1, 0));
+}
+
+Batch Classifier::with_class_token(const Batch& batch) const {
+  Batch longer = batch;
+  const auto before = batch.ids_bc.narrow(1, 0, 1);
+  longer.ids_bc = torch::cat({torch::full_like(before, class_token_), batch.ids_bc}, 1);
+  if (batch.segments_bc.defined()) longer.segments_bc = torch::cat({torch::zeros_like(before), batch.segments_bc}, 1);
+  return longer;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,28 @@
+#pragma once
+// A sequence classifier over the same blocks, without a causal mask.
+
+#include "model/transformer.h"
+
+namespace metaformer {
+
+// per_token_mean: logits of every real token, averaged. mean_pooled: the mean of the real tokens' vectors, a norm of
+// its own, logits. first_token: logits of a class token that is put before the text (BERT, Devlin et al. 2019).
+class Classifier : public SequenceModel {
+ public:
+  Classifier(const ModelConfig& config, std::int64_t vocabulary, std::int64_t classes);
+
+  // Logits [b, classes]. Padding (segment -1) counts for nothing. No state: the whole text is needed at once.
+  torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) override;
+  const ModelConfig& config() const override { return config_; }
+
+ private:
+  Batch with_class_token(const Batch& batch) const;
+
+  ModelConfig config_;
+  std::int64_t class_token_;
+  Transformer transformer_{nullptr};
+  LayerNorm pooled_norm_{nullptr};  // mean_pooled alone
+  torch::nn::Linear head_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,18 @@
+#pragma once
+// The network that a config asks for.
+
+#include <memory>
+
+#include "model/sequence_model.h"
+
+namespace metaformer {
+
+struct ModelSizes {
+  std::int64_t vocabulary = 0;
+  std::int64_t classes = 0;  // classification alone
+};
+
+// Not yet initialised (see initialise in model/sequence_model.h).
+std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes);
+
+}  // namespace metaformer

@@ -1,0 +1,41 @@
+#pragma once
+// Telling the class of a text.
+
+#include "data/labelled_dataset.h"
+#include "train/task.h"
+
+namespace metaformer {
+
+class ClassificationTask : public Task {
+ public:
+  ClassificationTask(const ExperimentConfig& config, Codec codec);
+
+  std::shared_ptr<SequenceModel> make_model() const override;
+  const Codec& codec() const override { return dataset_.codec(); }
+  double tokens_per_step() const override;
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
+  LossSum loss(SequenceModel& model, const Batch& batch) const override;
+  std::int64_t evaluation_batches(Split split) const override;
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override;
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override;
+  void score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const override;
+
+  // loss, accuracy, texts, and per class: texts that have it, texts predicted to, and how many of these are right.
+  nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override;
+  std::string headline() const override { return "accuracy"; }
+  nlohmann::ordered_json data_description() const override { return description_; }
+  std::string data_summary() const override;
+
+ private:
+  std::int64_t class_count() const { return static_cast<std::int64_t>(codec().labels.size()); }
+  std::int64_t rows_per_step() const { return config_.train.batch_size * config_.train.accumulate; }
+
+  ExperimentConfig config_;
+  nlohmann::ordered_json description_;
+  LabelledDataset dataset_;
+};
+
+// A batch for a classifier, on the device.
+Batch to_batch(const LabelledRows& rows, torch::Device device);
+
+}  // namespace metaformer

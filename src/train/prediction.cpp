@@ -1,0 +1,24 @@
+#include "train/prediction.h"
+
+#include <algorithm>
+
+#include "train/classification_task.h"
+
+namespace metaformer {
+
+std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
+                                torch::Device device) {
+  const torch::InferenceMode inference;
+  const auto batch = to_batch(pad_rows({texts.begin(), texts.end()}), device);
+  const auto share_bv = torch::softmax(model.forward(batch).to(torch::kDouble), 1).to(torch::kCPU).contiguous();
+  const auto classes = share_bv.size(1);
+  std::vector<Prediction> predictions;
+  for (std::int64_t row = 0; row < share_bv.size(0); ++row) {
+    const auto* first = share_bv.data_ptr<double>() + row * classes;
+    const auto likeliest = std::max_element(first, first + classes) - first;
+    predictions.push_back({static_cast<std::size_t>(likeliest), {first, first + classes}});
+  }
+  return predictions;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,18 @@
+#pragma once
+// Classes of texts from a classifier.
+
+#include "data/codec.h"
+#include "model/sequence_model.h"
+
+namespace metaformer {
+
+struct Prediction {
+  std::size_t label = 0;              // the likeliest class
+  std::vector<double> probabilities;  // by class
+};
+
+// One prediction per text, in order. `texts`: token ids, none empty, none longer than the model's context.
+std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
+                                torch::Device device);
+
+}  // namespace metaformer

@@ -1,0 +1,29 @@
+#pragma once
+// What an evaluation adds up over batches.
+
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+
+namespace metaformer {
+
+// Named sums, on the device and in float64 so that the order of batches hardly matters.
+class ScoreSums {
+ public:
+  void add(const std::string& name, const torch::Tensor& value) {
+    const auto wide = value.to(torch::kDouble);
+    auto& sum = sums_[name];
+    sum = sum.defined() ? sum + wide : wide;
+  }
+
+  const torch::Tensor& tensor(const std::string& name) const { return sums_.at(name); }
+  double item(const std::string& name) const { return tensor(name).item<double>(); }
+
+  double weight = 0;  // number of targets
+
+ private:
+  std::map<std::string, torch::Tensor> sums_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,41 @@
+#include "train/token_loss.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device) {
+  const auto columns = static_cast<std::int64_t>(values.size()) / rows;
+  return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).view({rows, columns}).to(device);
+}
+
+Batch to_batch(const TokenRows& rows, torch::Device device) {
+  Batch batch;
+  batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
+  batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
+  batch.weight = static_cast<double>(rows.target_count);
+  return batch;
+}
+
+torch::Tensor widened(const torch::Tensor& logits) {
+  const bool narrow = logits.scalar_type() == torch::kBFloat16 || logits.scalar_type() == torch::kHalf;
+  return narrow ? logits.to(torch::kFloat) : logits;
+}
+
+torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc) {
+  return at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), targets_bc.flatten(), {}, at::Reduction::Sum,
+                                /*ignore_index=*/-1);
+}
+
+void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) {
+  sums.add("loss", token_loss(logits_bcv, batch.targets_bc));
+  sums.add("correct", (logits_bcv.argmax(2) == batch.targets_bc).sum());
+  sums.weight += batch.weight;
+}
+
+std::int64_t evaluation_rows(std::int64_t row_length) {
+  constexpr std::int64_t tokens = 8192;
+  return std::max<std::int64_t>(1, tokens / row_length);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,26 @@
+#pragma once
+// What tasks that predict tokens share.
+
+#include "data/token_rows.h"
+#include "train/task.h"
+
+namespace metaformer {
+
+Batch to_batch(const TokenRows& rows, torch::Device device);
+
+// [rows, columns] long, copied to the device.
+torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device);
+
+// Logits as they go into a cross-entropy: float32 at least.
+torch::Tensor widened(const torch::Tensor& logits);
+
+// Cross-entropy summed over the targets that are not -1.
+torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc);
+
+// Adds "loss" and "correct" (tokens whose likeliest prediction is right), and the weight.
+void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums);
+
+// Rows of an evaluation batch: about 8,192 tokens, large enough to be efficient, small enough for any memory.
+std::int64_t evaluation_rows(std::int64_t row_length);
+
+}  // namespace metaformer

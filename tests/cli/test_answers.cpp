@@ -1,0 +1,127 @@
+// What checkpoints answer: sample, predict.
+
+#include "cli/program.h"
+
+TEST_CASE("sample takes prompts from a file or a conversation, and gives several texts", "[cli]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  const Arguments common = {"sample", "--run", "run", "--tokens", "12", "--seed", "3"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return more;
+  };
+  program.folder().write("prompt.txt", "to be, or\nnot");
+  const auto from_file = program.succeed(with({"--prompt-file", "prompt.txt"}));
+  CHECK(from_file.starts_with("to be, or\nnot"));
+  CHECK(from_file == program.succeed(with({"--prompt", "to be, or\nnot"})));
+  CHECK(program.run(with({"--prompt", "a", "--prompt-file", "prompt.txt"})).code == 2);
+  CHECK(program.run(with({"--prompt-file", "missing.txt"})).code == 2);
+
+  const auto several = nlohmann::json::parse(program.succeed(with({"--prompt", "to", "--num-samples", "3", "--json"})));
+  CHECK(several.at("samples").size() == 3);
+  CHECK(several.at("tokens") == 36);
+  CHECK(several.at("tokens_per_second").get<double>() > 0);
+  CHECK(several["samples"][0]["text"] != several["samples"][1]["text"]);
+  const auto single = nlohmann::json::parse(program.succeed(with({"--prompt", "to", "--json"})));
+  CHECK(single.at("text") == several["samples"][0]["text"]);
+  CHECK(single.at("text").get<std::string>().size() == 12);
+
+  const auto conversation = program.run_with_input(with({"--interactive"}), "to be\n~\nnot\n");
+  CHECK(conversation.code == 0);
+  CHECK_THAT(conversation.err, ContainsSubstring("line 2: --prompt: the character '~'"));
+  CHECK(std::count(conversation.out.begin(), conversation.out.end(), '\n') >= 2);
+  CHECK_THAT(conversation.out, ContainsSubstring("to be") && ContainsSubstring("\nnot"));
+}
+
+TEST_CASE("sample sorts with a sorter", "[cli]") {
+  const Program program;
+  program.succeed({"train", "--config", "sorter_scaled_dot_product.yaml", "--set", "train.steps=400", "--set",
+                   "train.eval_interval=400", "--out", "run"});
+  CHECK(program.succeed({"sample", "--run", "run", "--prompt", "2 0 1 1 0 2"}) == "0 0 1 1 2 2\n");
+  CHECK(program.succeed({"sample", "--run", "run", "--prompt", "0,0,2,0,0,1", "--seed", "9"}) == "0 0 0 0 1 2\n");
+  const auto conversation =
+      program.run_with_input({"sample", "--run", "run", "--interactive"}, "1 1 1 1 1 0\n1 2\n2 2 2 1 1 1\n");
+  CHECK(conversation.out == "0 1 1 1 1 1\n1 1 1 2 2 2\n");
+  for (const auto& [prompt, text] : {std::pair("2 0 1", "3 numbers; this model sorts 6"),
+                                     {"2 0 1 1 0 7", "the number 7 is not among 0 ... 2"},
+                                     {"2 0 x 1 0 2", "'x' is not a number"}}) {
+    const auto result = program.run({"sample", "--run", "run", "--prompt", prompt});
+    CHECK(result.code == 2);
+    CHECK_THAT(result.err, ContainsSubstring(text));
+  }
+  CHECK(program.run({"predict", "--run", "run"}).code == 2);
+  const auto metrics =
+      nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--split", "test", "--json"}));
+  CHECK(metrics.at("exact_match").get<double>() > 0.9);
+}
+
+namespace {
+
+// A classifier of texts with and without the word "marker".
+void train_classifier(const Program& program) {
+  std::string table = "text,label\n";
+  for (int i = 0; i < 300; ++i)
+    table +=
+        "\"w" + std::to_string(i % 7) + ", " + (i % 2 ? "marker" : "other") + "\"," + (i % 2 ? "yes" : "no") + "\n";
+  program.folder().write("table.csv", table);
+  program.succeed({"train", "--config", "text_classifier.yaml", "--set", "data.path=table.csv", "--set",
+                   "data.validation_fraction=0.4", "--set", "train.steps=60", "--set", "train.learning_rate=0.01",
+                   "--set", "train.eval_interval=60", "--out", "run"});
+}
+
+}  // namespace
+
+TEST_CASE("predict answers every line in order and names malformed ones", "[cli]") {
+  const Program program;
+  train_classifier(program);
+  std::string input;
+  const int lines = 500;
+  for (int i = 1; i <= lines; ++i)
+    input += i == 17 ? "\xff\xfe\n" : i == 400 ? "  \n" : i % 3 == 0 ? "w1 marker\n" : "w2 other\r\n";
+  const auto result = program.run_with_input({"predict", "--run", "run"}, input);
+  CHECK(result.code == 3);
+  CHECK_THAT(result.err, ContainsSubstring("standard input:17: no prediction: ") &&
+                             ContainsSubstring("standard input:400: no prediction: the line is blank") &&
+                             ContainsSubstring("2 of 500 lines got no prediction"));
+  std::istringstream stream(result.out);
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    const std::string label = number == 17 || number == 400 ? "" : number % 3 == 0 ? "yes" : "no";
+    CHECK(line.substr(0, line.find('\t')) == label);
+  }
+  CHECK(number == lines);
+
+  program.folder().write("texts.txt", "w1 marker");
+  const auto json = nlohmann::json::parse(program.succeed({"predict", "--run", "run", "texts.txt", "--json"}));
+  CHECK(json.at("line") == 1);
+  CHECK(json.at("label") == "yes");
+  CHECK(json.at("probability") == json.at("probabilities").at("yes"));
+  CHECK(program.run_with_input({"predict", "--run", "run"}, "").code == 0);
+  CHECK(program.run({"sample", "--run", "run"}).code == 2);
+  const auto test = program.run({"evaluate", "--run", "run", "--split", "test"});
+  CHECK(test.code == 2);
+  CHECK_THAT(test.err, ContainsSubstring("data.test_path is not set"));
+}
+
+TEST_CASE("predict answers a slow writer line by line, and a signal ends it cleanly", "[cli]") {
+  const Program program;
+  train_classifier(program);
+  const auto fifo = program.folder() / "fifo";
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  const int writer = open(fifo.c_str(), O_RDWR);
+  const auto pid = program.start({"predict", "--run", "run"}, fifo);
+  const auto answers = [&] { return read_text(program.folder() / "out"); };
+  const auto wait_for = [&](const std::string& text) {
+    for (int i = 0; i < 600 && answers().find(text) == std::string::npos; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK_THAT(answers(), ContainsSubstring(text));
+  };
+  REQUIRE(write(writer, "w1 marker\n", 10) == 10);
+  wait_for("yes\t");
+  REQUIRE(write(writer, "w1 other\n", 9) == 9);
+  wait_for("no\t");
+  kill(pid, SIGINT);
+  CHECK(program.wait(pid).code == 130);
+  close(writer);
+}

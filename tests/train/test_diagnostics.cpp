@@ -1,0 +1,152 @@
+#include <cmath>
+
+#include "attention/mixer.h"
+#include "train/diagnostics.h"
+#include "train/step_profiler.h"
+#include "train/workplace.h"
+
+namespace metaformer {
+
+TEST_CASE("diagnostics of a score form are those of the dense matrix", "[diagnostics]") {
+  torch::manual_seed(0);
+  const auto left = torch::randn({3, 4, 10}, torch::kDouble), right = torch::randn({3, 4, 10}, torch::kDouble);
+  const auto result = diagnose_form({left, right});
+  double asymmetry = 0, rank = 0;
+  auto spectrum = torch::zeros({4}, torch::kDouble);
+  for (int head = 0; head < 3; ++head) {
+    const auto form = torch::matmul(left[head].t(), right[head]);
+    asymmetry += ((form - form.t()).norm() / (2 * form.norm())).item<double>() / 3;
+    const auto values = torch::linalg_svdvals(form).narrow(0, 0, 4);
+    const auto share = values / values.sum();
+    rank += std::exp(-(share * share.log()).sum().item<double>()) / 3;
+    spectrum += values / 3;
+  }
+  CHECK(result.asymmetry == Approx(asymmetry));
+  CHECK(result.effective_rank == Approx(rank));
+  REQUIRE(result.spectrum.size() == 4);
+  for (int i = 0; i < 4; ++i) CHECK(result.spectrum[static_cast<std::size_t>(i)] == Approx(spectrum[i].item<double>()));
+}
+
+TEST_CASE("asymmetry is 0 for symmetric and 1 for antisymmetric forms", "[diagnostics]") {
+  const auto factor = torch::randn({1, 3, 5}, torch::kDouble);
+  CHECK(diagnose_form({factor, factor}).asymmetry < 1e-7);
+  const auto turn = torch::tensor({0., 1., -1., 0.}, torch::kDouble).view({1, 2, 2});
+  const auto plane = torch::randn({1, 2, 6}, torch::kDouble);
+  CHECK(diagnose_form({plane, torch::matmul(turn, plane)}).asymmetry == Approx(1));
+}
+
+TEST_CASE("a mixer's score form gives its scores", "[diagnostics]") {
+  static const auto mixers = every_mixer();
+  const auto& options = mixers[GENERATE(range(std::size_t{0}, mixers.size()))];
+  torch::manual_seed(1);
+  const MixerShape shape{.width = 12, .heads = 3};
+  const auto mixer = make_mixer(options, shape);
+  mixer->to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.5);
+  const auto form = mixer->score_form();
+  const bool scores = !mixer->parameters().empty();
+  REQUIRE(form.has_value() == scores);
+  if (!form) return;
+  CHECK(form->left_nrd.size(0) == 3);
+  CHECK(form->left_nrd.size(2) == 12);
+  // Metrics are symmetric, and nothing else is.
+  const bool metric = std::holds_alternative<MetricOptions>(options);
+  CHECK((diagnose_form(*form).asymmetry < 1e-6) == metric);
+}
+
+TEST_CASE("two tokens are weighed by the score form", "[diagnostics]") {
+  // With two tokens, the first attends to the second with sigmoid(r_12 - r_11): the output tells the score.
+  const auto options =
+      GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(QuadraticOptions{}),
+               MixerOptions(QuadraticOptions{.form = QuadraticForm::full}), MixerOptions(MetricOptions{}),
+               MixerOptions(MetricOptions{.constraint = MetricConstraint::psd}));
+  torch::manual_seed(2);
+  const std::int64_t d = 4;
+  const auto mixer = make_mixer(options, {.width = d, .heads = 1});
+  mixer->to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.7);
+  const auto x = torch::randn({1, 2, d}, torch::kDouble);
+  const auto form = *mixer->score_form();
+  const auto dense = torch::matmul(form.left_nrd[0].t(), form.right_nrd[0]);
+  const auto scores = torch::matmul(x[0], torch::matmul(dense, x[0].t())) / 2.0;  // sqrt(k) = 2
+  const auto weights = torch::softmax(scores, 1);
+  const auto both = mixer->forward(x, x, Visibility{}, nullptr)[0];
+  const auto alone = [&](int token) {
+    const auto one = x.narrow(1, token, 1).contiguous();
+    return mixer->forward(one, one, Visibility{}, nullptr)[0][0];
+  };
+  const auto values = torch::stack({alone(0), alone(1)});
+  CHECK(torch::allclose(both, torch::matmul(weights, values), 1e-9, 1e-12));
+}
+
+TEST_CASE("norms by block add up to the whole, and the update is what the step changed", "[diagnostics]") {
+  const Workplace place;
+  Parts parts(place.experiment({"train.clip=0.05"}));
+  parts.step->run(0, 1e-3);
+  const auto before = parts.parameters->values().clone();
+  const auto result = parts.step->run(1, 1e-2);
+  const double norm = result.gradient_norm.item<double>();
+  REQUIRE(norm > 0.05);  // clipped
+  const auto diagnosed = diagnose_step(*parts.model, *parts.parameters, before, norm);
+  double squared = 0;
+  for (const auto& [name, group] : diagnosed.items()) squared += std::pow(group.at("gradient_norm").get<double>(), 2);
+  CHECK(std::sqrt(squared) == Approx(norm).epsilon(1e-5));
+  CHECK(diagnosed.contains("block_0"));
+  CHECK(diagnosed.contains("block_1"));
+  CHECK(diagnosed.contains("token_embedding"));
+  double change = 0, size = 0;
+  for (const auto& view : parts.parameters->views()) {
+    if (view.name.find("blocks.1.") == std::string::npos) continue;
+    const auto earlier = ParameterBuffer::part(before, view);
+    change += (view.parameter - earlier).square().sum().item<double>();
+    size += earlier.square().sum().item<double>();
+  }
+  CHECK(diagnosed["block_1"]["update_ratio"].get<double>() == Approx(std::sqrt(change / size)).epsilon(1e-4));
+  CHECK(diagnosed["block_1"]["score_asymmetry"].get<double>() < 1e-3);
+  CHECK(diagnosed["block_1"]["score_spectrum"].size() == 8);
+}
+
+TEST_CASE("diagnostics are written at their interval and change no training", "[diagnostics]") {
+  const Workplace place;
+  place.train("plain", {});
+  place.train("watched", {"train.diagnostics_interval=5"});
+  CHECK(model_bytes(place / "plain") == model_bytes(place / "watched"));
+  std::istringstream lines(read_text(place / "watched/metrics.jsonl"));
+  std::vector<int> steps;
+  for (std::string line; std::getline(lines, line);)
+    if (const auto json = nlohmann::json::parse(line); json["split"] == "diagnostics") {
+      steps.push_back(json["step"].get<int>());
+      CHECK(json["block_0"]["update_ratio"].get<double>() > 0);
+    }
+  CHECK(steps == std::vector<int>{5, 10});
+}
+
+TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") {
+  const Workplace place;
+  Parts parts(place.experiment({}));
+  StepProfiler profiler(place / "profile.json", torch::kCPU);
+  double recorded_ms = 0;
+  for (std::int64_t step = 0; step < 31; ++step) {
+    profiler.before_step(step);
+    const auto start = std::chrono::steady_clock::now();
+    parts.step->run(step, 1e-3);
+    const auto ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (step >= 10 && step < 30) recorded_ms += ms;
+  }
+  profiler.finish();
+  double self_ms = 0;
+  std::int64_t updates = 0;
+  for (const auto& entry : profiler.operators()) {
+    CHECK(entry.self_ms >= 0);
+    self_ms += entry.self_ms;
+    if (entry.name == "aten::_fused_adamw_") updates = entry.calls;
+  }
+  CHECK(updates == 40);  // matrices and vectors, 20 steps
+  CHECK(self_ms <= recorded_ms);
+  CHECK(self_ms > 0);
+  CHECK(nlohmann::json::parse(read_text(place / "profile.json")).contains("traceEvents"));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,165 @@
+// Sorting and classification as whole trainings.
+
+#include "core/error.h"
+#include "data/sort_dataset.h"
+#include "train/evaluation.h"
+#include "train/prediction.h"
+#include "train/sampling.h"
+#include "train/workplace.h"
+
+namespace metaformer {
+
+namespace {
+
+std::vector<std::string> sorter(std::vector<std::string> more = {}) {
+  const std::vector<std::string> small = {"task=sort",          "data.path=null",        "data.sort.length=4",
+                                          "data.sort.digits=4", "train.batch_size=32",   "model.width=32",
+                                          "model.heads=4",      "train.eval_interval=50"};
+  more.insert(more.begin(), small.begin(), small.end());
+  return more;
+}
+
+// A text is "good" when the word marker stands anywhere in it. Lengths differ, so batches are padded.
+std::string marked_table(int rows) {
+  const Rng rng(3, RandomPurpose::batches);
+  std::string table = "text\tlabel\n";
+  std::uint64_t drawn = 0;
+  for (int i = 0; i < rows; ++i) {
+    const auto length = 1 + rng.below(drawn++, 12), place = rng.below(drawn++, length);
+    const bool good = rng.below(drawn++, 2) == 0;
+    for (std::uint64_t word = 0; word < length; ++word)
+      table += good && word == place ? "marker " : "word" + std::to_string(rng.below(drawn++, 40)) + " ";
+    table += good ? "\tgood\n" : "\tbad\n";
+  }
+  return table;
+}
+
+std::vector<std::string> classifier(const Workplace& place, std::vector<std::string> more = {}) {
+  place.folder().write("table.tsv", marked_table(600));
+  const std::vector<std::string> small = {
+      "task=classification",          "data.path='" + (place / "table.tsv").string() + "'",
+      "data.validation_fraction=0.3", "model.layers=1",
+      "train.batch_size=16",          "train.eval_interval=50"};
+  more.insert(more.begin(), small.begin(), small.end());
+  return more;
+}
+
+std::string sorted_by(const LoadedRun& run, const std::string& list) {
+  TextGenerator generator(*run.model, run.codec.tokenizer->encode(list), {.temperature = 0}, torch::kCPU);
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 4; ++i) tokens.push_back(generator.next()[0]);
+  return run.codec.tokenizer->decode(tokens);
+}
+
+}  // namespace
+
+TEST_CASE("a sorter learns to sort lists it never saw, and its checkpoint does", "[sort]") {
+  const Workplace place;
+  const auto summary =
+      place.train("run", sorter({"train.steps=400", "train.learning_rate=3e-3", "train.min_learning_rate=1e-4"}));
+  CHECK(summary["validation"]["exact_match"] == 1.0);
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+  auto run = load_run(place / "run", "best", "cpu");
+  CHECK(sorted_by(run, "3 1 0 1") == "0 1 1 3");
+  CHECK(sorted_by(run, "2 2 0 3") == "0 2 2 3");
+}
+
+TEST_CASE("exact match is the share of lists that greedy generation sorts", "[sort]") {
+  const Workplace place;
+  place.train("run", sorter({"train.steps=25", "train.learning_rate=3e-3"}));  // half learned
+  auto run = load_run(place / "run", "last", "cpu");
+  const auto task = make_task(run.experiment.config, true);
+  const auto metrics = evaluate_split(*run.model, *task, Split::test, Precision::fp32, torch::kCPU);
+  const SortDataset dataset(run.experiment.config.data.sort);
+  double sorted = 0;
+  const auto lists = dataset.list_count(Split::test);
+  for (std::int64_t i = 0; i < lists; ++i) {
+    const auto batch = dataset.rows(Split::test, i, 1);
+    std::vector<std::int32_t> list(batch.ids.begin(), batch.ids.begin() + 4), right = list;
+    std::sort(right.begin(), right.end());
+    const auto& tokenizer = *run.codec.tokenizer;
+    sorted += sorted_by(run, tokenizer.decode(list)) == tokenizer.decode(right);
+  }
+  CHECK(metrics["lists"] == lists);
+  CHECK(metrics["exact_match"].get<double>() == Approx(sorted / static_cast<double>(lists)));
+  CHECK(metrics["exact_match"].get<double>() > 0.02);
+  CHECK(metrics["exact_match"].get<double>() < 0.98);
+}
+
+TEST_CASE("one word anywhere in a padded text decides, with every mixer and head", "[classification]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "metric", "average_pooling", "identity");
+  const std::string head = GENERATE("per_token_mean", "mean_pooled");
+  const auto summary =
+      place.train("run", classifier(place, {"model.mixer.kind=" + mixer, "model.head=" + head, "train.steps=150",
+                                            "train.learning_rate=1e-2", "train.min_learning_rate=1e-3"}));
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+  const auto& classes = summary["validation"]["classes"];
+  CHECK(classes["good"]["texts"] == classes["good"]["correct"]);
+  CHECK(classes["bad"]["texts"] == classes["bad"]["predicted"]);
+  const auto texts = classes["good"]["texts"].get<int>() + classes["bad"]["texts"].get<int>();
+  CHECK(texts == summary["validation"]["texts"]);
+  CHECK(texts > 120);
+}
+
+TEST_CASE("a class token sees every word through attention", "[classification]") {
+  const Workplace place;
+  const auto summary =
+      place.train("run", classifier(place, {"model.head=first_token", "train.steps=200", "train.learning_rate=1e-2"}));
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+}
+
+TEST_CASE("predictions are those of a text alone, by the labels of the checkpoint", "[classification]") {
+  const Workplace place;
+  place.train("run", classifier(place, {"train.steps=100", "train.learning_rate=1e-2"}));
+  auto run = load_run(place / "run", "best", "cpu");
+  CHECK(run.codec.labels == std::vector<std::string>{"bad", "good"});
+  std::vector<std::vector<std::int32_t>> texts;
+  for (const auto* text : {"word1 word2", "word3 marker word4 word5 never-seen", "word7"})
+    texts.push_back(run.codec.tokenizer->encode(text));
+  const auto together = predict(*run.model, texts, torch::kCPU);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    CHECK(together[i].label == (i == 1 ? 1 : 0));
+    CHECK(together[i].probabilities[0] + together[i].probabilities[1] == Approx(1));
+    const auto alone = predict(*run.model, {texts[i]}, torch::kCPU).front();
+    CHECK(alone.probabilities[0] == Approx(together[i].probabilities[0]).margin(1e-6));
+  }
+}
+
+TEST_CASE("classifiers and sorters resume to the byte", "[classification][sort]") {
+  const Workplace place;
+  const bool sorts = GENERATE(true, false);
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"train.schedule=constant", "model.dropout=0.1", "train.accumulate=2"});
+    return sorts ? sorter(more) : classifier(place, more);
+  };
+  place.train("whole", with({"train.steps=12"}));
+  place.train("cut", with({"train.steps=5"}));
+  place.train("cut", with({"train.steps=12"}), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+}
+
+TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
+  const Workplace place;
+  Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
+  Parts small(place.experiment(classifier(place, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto one = big.step->run(step, 1e-3), four = small.step->run(step, 1e-3);
+    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-5));
+    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
+  }
+}
+
+TEST_CASE("--overfit-batch learns the first batch of every task by heart", "[training]") {
+  const Workplace place;
+  const std::string task = GENERATE("language_model", "sort", "classification");
+  std::vector<std::string> overrides = {"train.steps=400",       "train.eval_interval=200", "train.learning_rate=1e-2",
+                                        "train.warmup_steps=10", "train.batch_size=2",      "train.overfit_batch=true"};
+  if (task == "sort") overrides = sorter(overrides);
+  if (task == "classification") overrides = classifier(place, overrides);
+  const auto summary = place.train("run", overrides);
+  CHECK(summary["train_loss"].get<double>() < 0.02);
+  CHECK(summary["val_loss"].get<double>() == Approx(summary["train_loss"].get<double>()).margin(0.01));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,89 @@
+#pragma once
+// A folder with small data to train on, and the parts of a training by themselves.
+
+#include <sstream>
+
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+#include "train/run.h"
+#include "train/training_step.h"
+
+namespace metaformer {
+
+// A text with something to learn: words in a fixed cycle with a counter between.
+inline std::string learnable_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += std::string("the quick brown fox ") + static_cast<char>('a' + i % 26) + ". ";
+  return text;
+}
+
+class Workplace {
+ public:
+  Workplace() { folder_.write("text.txt", learnable_text()); }
+
+  Experiment experiment(std::vector<std::string> overrides) const {
+    const std::vector<std::string> small = {"data.path='" + (folder_ / "text.txt").string() + "'",
+                                            "model.layers=2",
+                                            "model.heads=2",
+                                            "model.width=16",
+                                            "model.context=16",
+                                            "train.batch_size=6",
+                                            "train.steps=12",
+                                            "train.eval_interval=6",
+                                            "train.checkpoint_interval=4",
+                                            "train.log_interval=3",
+                                            "train.warmup_steps=2"};
+    overrides.insert(overrides.begin(), small.begin(), small.end());
+    return default_experiment(overrides);
+  }
+
+  nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides,
+                               bool resume = false) const {
+    return metaformer::train({.experiment = experiment(overrides),
+                              .out = folder_ / out,
+                              .resume = resume,
+                              .offline = true,
+                              .device = "cpu",
+                              .command_line = {"test"}});
+  }
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+inline std::string model_bytes(const std::filesystem::path& run, const std::string& checkpoint = "last") {
+  return read_text(run / "checkpoints" / checkpoint / "model.safetensors");
+}
+
+// metrics.jsonl without the fields that tell time.
+inline std::string metrics_without_time(const std::filesystem::path& run) {
+  std::istringstream lines(read_text(run / "metrics.jsonl"));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    auto json = nlohmann::ordered_json::parse(line);
+    json.erase("seconds");
+    kept += json.dump() + "\n";
+  }
+  return kept;
+}
+
+struct Parts {
+  explicit Parts(Experiment given)
+      : experiment(std::move(given)), task(make_task(experiment.config, true)), model(task->make_model()) {
+    initialise(*model, 1);
+    parameters = std::make_unique<ParameterBuffer>(*model);
+    optimizer = std::make_unique<AdamW>(*parameters, experiment.config.train);
+    step = std::make_unique<EagerTrainingStep>(experiment.config, *task, *model, *parameters, *optimizer, torch::kCPU);
+  }
+  Experiment experiment;
+  std::unique_ptr<Task> task;
+  std::shared_ptr<SequenceModel> model;
+  std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<TrainingStep> step;
+};
+
+}  // namespace metaformer
