@@ -43,8 +43,11 @@ COLUMNS = ("key", "config", "overrides", "seed", *SUMMARY, "accuracy", "exact_ma
            "perfect_since", "commit", "cpu", "threads")
 
 
+PROGRAM = ROOT / "scripts/run.sh"
+
+
 def metaformer(*arguments):
-    return subprocess.run([ROOT / "scripts/run.sh", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run([PROGRAM, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def changes(config, defaults):
@@ -157,7 +160,10 @@ def main():
     parser.add_argument("sweeps", nargs="+", choices=[*SWEEPS, "all"])
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument("--program", type=Path, default=PROGRAM, help="a built metaformer; default scripts/run.sh")
     arguments = parser.parse_args()
+    global PROGRAM
+    PROGRAM = arguments.program
     for name in SWEEPS if "all" in arguments.sweeps else arguments.sweeps:
         results = ROOT / "experiments/results" / f"{name}.csv"
         if not arguments.table:

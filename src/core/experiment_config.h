@@ -163,7 +163,7 @@ struct ModelConfig {
   FeedForwardConfig feed_forward;
   bool bias = false;
   bool tie_embeddings = true;
-  ClassifierHead head = ClassifierHead::per_token_mean;
+  ClassifierHead head = ClassifierHead::mean_pooled;
   MixerOptions mixer = MetricOptions{};
 
   std::int64_t head_width() const { return width / heads; }

@@ -60,9 +60,11 @@ namespace {
 // A classifier of texts with and without the word "marker".
 void train_classifier(const Program& program) {
   std::string table = "text,label\n";
-  for (int i = 0; i < 300; ++i)
-    table +=
-        "\"w" + std::to_string(i % 7) + ", " + (i % 2 ? "marker" : "other") + "\"," + (i % 2 ? "yes" : "no") + "\n";
+  for (int i = 0; i < 300; ++i) {
+    const bool marked = i % 2 == 1;
+    const auto words = "w" + std::to_string(i * 7 % 31) + ", w" + std::to_string(i * 11 % 23);
+    table += "\"" + words + (marked ? " marker" : " other") + "\"," + (marked ? "yes\n" : "no\n");
+  }
   program.folder().write("table.csv", table);
   program.succeed({"train", "--config", "text_classifier.yaml", "--set", "data.path=table.csv", "--set",
                    "data.validation_fraction=0.4", "--set", "train.steps=60", "--set", "train.learning_rate=0.01",
