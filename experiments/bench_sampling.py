@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Speed of sampling: ours against nanoGPT's way in Python, over the same weights, in turns on the same machine.
+"""Speed of sampling on the CPU: ours against nanoGPT's way in Python, over the same weights, in turns on one machine.
 
   .deps/venv/bin/python experiments/bench_sampling.py               (scripts/setup.sh --tests installs its packages)
   .deps/venv/bin/python experiments/bench_sampling.py --rounds 3 --json
 
 nanoGPT's way: PyTorch, eager, float32, without a cache, so that every token encodes the whole window again. Ours with a
 metric mixer, whose cache is half as large, stands beside it. Weights are those after one step: speed does not depend on
-them.
+them. OMP_NUM_THREADS sets the threads of both sides; with more threads than idle cores, both mostly wait.
 """
 import argparse
 import datetime
@@ -25,7 +25,7 @@ from torch import nn
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/python"))
-import reference_gpt  # noqa: E402
+import reference_model  # noqa: E402
 
 CONTEXT = 256
 SHAPES = {"CPU recipe": {"layers": 4, "heads": 4, "width": 128}, "GPU recipe": {"layers": 6, "heads": 6, "width": 384}}
@@ -106,15 +106,15 @@ def train(program, shape, mixer, run):
     settings = {**{f"model.{key}": value for key, value in shape.items()}, "model.context": CONTEXT, "train.steps": 1,
                 "train.batch_size": 1, "data.validation_fraction": 0.01}
     overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    subprocess.run([program, "train", "--config", f"shakespeare_{mixer}.yaml", *overrides, "--out", run, "--quiet"],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "train", "--config", f"shakespeare_{mixer}.yaml", *overrides, "--device", "cpu", "--out",
+                    run, "--quiet"], check=True, stdout=subprocess.DEVNULL)
     return run
 
 
 def our_speed(program, run, tokens):
     answer = json.loads(subprocess.check_output(
-        [program, "sample", "--run", run, "--prompt", PROMPT, "--tokens", str(tokens), "--temperature",
-         str(TEMPERATURE), "--top-k", str(TOP_K), "--json"]))
+        [program, "sample", "--run", run, "--device", "cpu", "--prompt", PROMPT, "--tokens", str(tokens),
+         "--temperature", str(TEMPERATURE), "--top-k", str(TOP_K), "--json"]))
     assert answer["tokens"] == tokens
     return answer["tokens_per_second"]
 
@@ -130,7 +130,7 @@ def load(run, shape):
                         "feed_forward": {"activation": "gelu"}, "tie_embeddings": True}}
     ids = torch.randint(len(characters), (2, CONTEXT))
     with torch.no_grad():
-        expected = reference_gpt.forward(config, {name: weight.double() for name, weight in weights.items()}, ids)
+        expected = reference_model.forward(config, {name: weight.double() for name, weight in weights.items()}, ids)
         error = ((model(ids) - expected).norm() / expected.norm()).item()
     assert error <= 1e-5, f"the PyTorch model differs from the formulas by {error:.1e}"
     return model, torch.tensor([[characters.index(PROMPT)]])
@@ -142,9 +142,8 @@ def python_speed(model, prompt, tokens):
     return tokens / (time.perf_counter() - start)
 
 
-def measure(program, name, folder, tokens, rounds):
+def measure(program, name, runs, tokens, rounds):
     shape = SHAPES[name]
-    runs = {mixer: train(program, shape, mixer, folder / f"{shape['width']}-{mixer}") for mixer in MIXERS}
     model, prompt = load(runs["scaled_dot_product"], shape)
     python_speed(model, prompt, 10)  # what the first calls of a process cost is not counted
     speeds = {"nanogpt": [], **{mixer: [] for mixer in MIXERS}}
@@ -180,12 +179,13 @@ def main():
     parser.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        models = [measure(arguments.program, name, folder, arguments.tokens, arguments.rounds) for name in SHAPES]
-        environment = json.loads(next(folder.glob("*/environment.json")).read_text())
-    assert environment["threads"] == torch.get_num_threads(), "both sides must use as many threads"
+        runs = {name: {mixer: train(arguments.program, shape, mixer, Path(folder) / f"{name} {mixer}")
+                       for mixer in MIXERS} for name, shape in SHAPES.items()}
+        environment = json.loads(next(Path(folder).glob("*/environment.json")).read_text())
+        assert environment["threads"] == torch.get_num_threads(), "both sides must use as many threads"
+        models = [measure(arguments.program, name, runs[name], arguments.tokens, arguments.rounds) for name in SHAPES]
     report = {"date": datetime.date.today().isoformat(), "cpu": environment["device_name"],
-              "threads": torch.get_num_threads(), "torch": torch.__version__, "commit": environment["commit"],
+              "threads": environment["threads"], "torch": torch.__version__, "commit": environment["commit"],
               "rounds": arguments.rounds, "tokens": arguments.tokens, "models": models}
     if arguments.json:
         print(json.dumps(report))

@@ -156,13 +156,13 @@ def print_table(name, rows):
 
 
 def main():
+    global PROGRAM
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweeps", nargs="+", choices=[*SWEEPS, "all"])
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--table", action="store_true", help="train nothing")
     parser.add_argument("--program", type=Path, default=PROGRAM, help="a built metaformer; default scripts/run.sh")
     arguments = parser.parse_args()
-    global PROGRAM
     PROGRAM = arguments.program
     for name in SWEEPS if "all" in arguments.sweeps else arguments.sweeps:
         results = ROOT / "experiments/results" / f"{name}.csv"

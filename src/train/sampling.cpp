@@ -47,12 +47,25 @@ bool ContextWindow::push(std::int32_t token) {
 
 TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt,
                              const SamplingOptions& options, torch::Device device, std::int64_t samples)
-    : model_(model), options_(options), device_(device) {
+    : model_(model),
+      options_(options),
+      device_(device),
+      parameters_(count_parameters(model).all),
+      threads_(at::get_num_threads()) {
   ContextWindow window(model.config().context);
   for (const auto token : prompt) window.push(token);
   windows_.assign(static_cast<std::size_t>(samples), window);
   fresh_ = static_cast<std::int64_t>(window.tokens().size());
   if (options.cached) state_.emplace(model.config().layers, model.config().context);
+}
+
+TextGenerator::~TextGenerator() { at::set_num_threads(threads_); }
+
+// A few tokens through a small model are over before a second thread has begun, and where another program holds a core,
+// waiting for that thread costs a hundred times what it saves.
+int TextGenerator::thread_count(std::size_t tokens) const {
+  constexpr double operations_worth_sharing = 1e8;
+  return 2.0 * static_cast<double>(parameters_) * static_cast<double>(tokens) < operations_worth_sharing ? 1 : threads_;
 }
 
 torch::Tensor TextGenerator::next_logits_bv() {
@@ -61,6 +74,7 @@ torch::Tensor TextGenerator::next_logits_bv() {
     const auto& tokens = window.tokens();
     ids.insert(ids.end(), state_ ? tokens.end() - fresh_ : tokens.begin(), tokens.end());
   }
+  if (device_.is_cpu()) at::set_num_threads(thread_count(ids.size()));
   const auto ids_bc =
       torch::tensor(at::ArrayRef<std::int64_t>(ids)).view({static_cast<std::int64_t>(windows_.size()), -1});
   const auto logits_bcv = model_.forward(Batch{.ids_bc = ids_bc.to(device_)}, state_ ? &*state_ : nullptr);

@@ -46,7 +46,11 @@ class TextGenerator {
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
                 torch::Device device, std::int64_t samples = 1);
 
-  // The next token of every sample.
+  TextGenerator(const TextGenerator&) = delete;
+  TextGenerator& operator=(const TextGenerator&) = delete;
+  ~TextGenerator();
+
+  // The next token of every sample. Sets the number of threads to what the step is worth, until destruction.
   std::vector<std::int32_t> next();
 
   // Of the cache; 0 without.
@@ -54,10 +58,13 @@ class TextGenerator {
 
  private:
   torch::Tensor next_logits_bv();
+  int thread_count(std::size_t tokens) const;
 
   SequenceModel& model_;
   SamplingOptions options_;
   torch::Device device_;
+  std::int64_t parameters_;
+  int threads_;                         // of the program
   std::vector<ContextWindow> windows_;  // by sample, all of one length
   std::optional<ModelState> state_;
   std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state

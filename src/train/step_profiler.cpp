@@ -4,7 +4,10 @@
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "core/log.h"
 
@@ -82,6 +85,8 @@ void StepProfiler::before_step(std::int64_t index) {
 }
 
 void StepProfiler::start() {
+  // Without a GPU the profiler's own log reports an error on stderr that is none.
+  if (device_.is_cpu()) ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   profiler::prepareProfiler(config, activities(device_));
   profiler::enableProfiler(config, activities(device_),

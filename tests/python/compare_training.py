@@ -1,4 +1,4 @@
-"""Fifty training steps of our program against reference_gpt.py under torch.optim.AdamW, from the initial weights and
+"""Fifty training steps of our program against reference_model.py under torch.optim.AdamW, from the initial weights and
 over the batches that dump_training writes: every mixer, pre- and post-norm. Ours trains in float32, the reference in
 float64.
 
@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-import reference_gpt
-from compare_gpt import MIXERS
+import reference_model
+from compare_model import MIXERS
 
 # Small, but with everything on: several heads and blocks, warm-up and cosine, decay, a clip that bites in some steps.
 OVERRIDES = ["model.layers=2", "model.heads=2", "model.width=32", "model.context=32", "train.steps=50",
@@ -50,7 +50,7 @@ def train_reference(config, weights, ids, targets):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(train, step)
         optimizer.zero_grad()
-        logits = reference_gpt.forward(config, weights, ids[step])
+        logits = reference_model.forward(config, weights, ids[step])
         loss = F.cross_entropy(logits.flatten(0, 1), targets[step].flatten())
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), train["clip"]).item())

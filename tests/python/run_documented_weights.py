@@ -1,6 +1,6 @@
-"""Runs the code of docs/weights_in_python.md: its function on dump_gpt's weights, the whole script on a trained run.
+"""Runs the code of docs/weights_in_python.md: its function on dump_model's weights, the whole script on a trained run.
 
-usage: run_documented_weights.py DUMP_GPT METAFORMER
+usage: run_documented_weights.py DUMP_MODEL METAFORMER
 """
 import ast
 import json
@@ -26,11 +26,11 @@ train: {steps: 150, batch_size: 8, learning_rate: 0.01, eval_interval: 50, warmu
 """
 
 
-def check_function(dump_gpt, definition, mixer):
+def check_function(dump_model, definition, mixer):
     namespace = {}
     exec(definition, namespace)
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_gpt, folder, f"model.mixer.kind={mixer}", f"model.heads={HEADS}"], check=True)
+        subprocess.run([dump_model, folder, f"model.mixer.kind={mixer}", f"model.heads={HEADS}"], check=True)
         weights = load_file(Path(folder) / "model.safetensors")
         expected = load_file(Path(folder) / "expected.safetensors")
     difference = namespace["logits"](weights, expected["ids"], HEADS) - expected["logits"]
@@ -55,13 +55,13 @@ def check_script(metaformer, script):
 
 
 def main():
-    dump_gpt, metaformer = (Path(argument).resolve() for argument in sys.argv[1:])
+    dump_model, metaformer = (Path(argument).resolve() for argument in sys.argv[1:])
     script, other_mixer = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(script.splitlines()) <= MOST_LINES
     definition = script[:script.index("\nrun, prompt =")]
-    check_function(dump_gpt, definition, "metric")
+    check_function(dump_model, definition, "metric")
     lines_of_metric = re.compile(r"^ +p = .*?^ +t = .*?\n", re.MULTILINE | re.DOTALL)
-    check_function(dump_gpt, lines_of_metric.sub(lambda _: other_mixer, definition), "scaled_dot_product")
+    check_function(dump_model, lines_of_metric.sub(lambda _: other_mixer, definition), "scaled_dot_product")
     check_script(metaformer, script)
 
 

@@ -1,6 +1,7 @@
-"""Logits, loss and every gradient of our GPT against reference_gpt.py, from the safetensors that dump_gpt writes.
+"""Logits, loss and every gradient of our models against reference_model.py, from the safetensors that dump_model writes:
+a GPT, and classifiers with every head on padded texts.
 
-usage: compare_gpt.py DUMP_GPT MIXER pre|post
+usage: compare_model.py DUMP_MODEL MIXER pre|post
 """
 import json
 import subprocess
@@ -12,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-import reference_gpt
+import reference_model
 
 MIXERS = {
     "scaled_dot_product": "{kind: scaled_dot_product}",
@@ -31,6 +32,7 @@ MIXERS = {
     "identity": "{kind: identity}",
     "none": "{kind: none}",
 }
+HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = 1e-5  # relative L2 per tensor, ours in float32 against float64
 ZERO = 1e-12      # a gradient this far below the whole one is zero by the mathematics (a bias that pooling cancels)
 
@@ -40,15 +42,18 @@ def relative_error(value, expected, whole):
     return (value.double() - expected).norm().item() / (size if size > ZERO * whole else whole)
 
 
-def compare(dump_gpt, overrides):
+def compare(dump_model, overrides):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_gpt, folder, *overrides], check=True)
+        subprocess.run([dump_model, folder, *overrides], check=True)
         config = json.loads((Path(folder) / "config.json").read_text())
         weights = load_file(Path(folder) / "model.safetensors")
         expected = load_file(Path(folder) / "expected.safetensors")
     weights = {name: weight.double().requires_grad_() for name, weight in weights.items()}
-    logits = reference_gpt.forward(config, weights, expected["ids"])
-    loss = F.cross_entropy(logits.flatten(0, 1), expected["targets"].flatten())
+    if config["task"] == "classification":
+        logits = reference_model.classify(config, weights, expected["ids"], expected.pop("segments"))
+    else:
+        logits = reference_model.forward(config, weights, expected["ids"])
+    loss = F.cross_entropy(logits.flatten(0, -2), expected["targets"])
     loss.backward()
     gradients = {name: torch.zeros_like(w) if w.grad is None else w.grad for name, w in weights.items()}
     whole = torch.cat([gradient.flatten() for gradient in gradients.values()]).norm().item()
@@ -61,14 +66,16 @@ def compare(dump_gpt, overrides):
 
 
 def main():
-    dump_gpt, mixer, norm = sys.argv[1:]
+    dump_model, mixer, norm = sys.argv[1:]
     failed = False
-    for other in (["model.bias=false", "model.tie_embeddings=true", "model.feed_forward.activation=gelu"],
-                  ["model.bias=true", "model.tie_embeddings=false", "model.feed_forward.activation=relu"]):
-        errors = compare(dump_gpt, [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}", "model.layers=2",
-                                    "model.heads=3", "model.width=24", "model.context=17", *other])
+    plain = ["model.bias=false", "model.tie_embeddings=true", "model.feed_forward.activation=gelu"]
+    biased = ["model.bias=true", "model.tie_embeddings=false", "model.feed_forward.activation=relu"]
+    classify = ["task=classification", "model.bias=true"]
+    for other in (plain, biased, *([*classify, f"model.head={head}"] for head in HEADS)):
+        errors = compare(dump_model, [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}", "model.layers=2",
+                                      "model.heads=3", "model.width=24", "model.context=17", *other])
         worst = max(errors, key=errors.get)
-        print(f"{mixer} {norm} {other[0]}: {len(errors)} tensors, worst {worst} {errors[worst]:.2e}")
+        print(f"{mixer} {norm} {' '.join(other)}: {len(errors)} tensors, worst {worst} {errors[worst]:.2e}")
         failed |= not errors[worst] <= TOLERANCE
     sys.exit(1 if failed else 0)
 

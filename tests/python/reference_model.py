@@ -1,6 +1,8 @@
-"""A GPT over metaformer's weights in plain PyTorch, written from the formulas and not from the C++ code: every mixer, pre-
-and post-norm, causal, in float64. `forward(config, weights, ids)` returns logits; `weights` is what
-safetensors.torch.load_file gives, in float64.
+"""Models over metaformer's weights in plain PyTorch, written from the formulas and not from the C++ code: every mixer, pre-
+and post-norm, in float64. `weights` is what safetensors.torch.load_file gives, in float64.
+
+  forward(config, weights, ids)              logits [b, c, v] of a GPT
+  classify(config, weights, ids, segments)   logits [b, classes] of a classifier; segment -1 is padding
 """
 import math
 
@@ -21,11 +23,22 @@ def heads(x, n):
     return x.view(b, c, n, d // n).transpose(1, 2)
 
 
-def softmax_mix(scores, values, k):
-    c = scores.shape[-1]
-    future = torch.ones(c, c, dtype=torch.bool).triu(1)
-    weights = torch.softmax((scores / math.sqrt(k)).masked_fill(future, float("-inf")), -1)
+def softmax_mix(scores, values, k, visible):
+    """visible: [b, c, c]. A token that sees nothing gets zeros."""
+    visible = visible.unsqueeze(1)
+    weights = torch.softmax((scores / math.sqrt(k)).masked_fill(~visible, -1e30), -1) * visible
     return (weights @ values).transpose(1, 2).flatten(2)
+
+
+def pool(x, window, visible, causal):
+    """The mean over a window of visible tokens, minus the token; zeros where nothing is visible."""
+    c = x.shape[1]
+    window = 2 * c if window == "all" else window
+    before, after = (window - 1, 0) if causal else (window // 2, (window - 1) // 2)
+    offset = torch.arange(c)[None, :] - torch.arange(c)[:, None]
+    counted = (visible & (-before <= offset) & (offset <= after)).to(x.dtype)
+    count = counted.sum(2, keepdim=True)
+    return counted @ x / count.clamp(min=1) - x * (count > 0)
 
 
 def lower(packed, k):
@@ -49,27 +62,24 @@ def metric_tensor(weights, name, options, n, k):
 
 
 def published(p, m):
-    """r_cc' for c >= c', twice each pair of features and each pair of tokens; the future is masked anyway."""
+    """r_cc' for c >= c', mirrored; twice each pair of features and each pair of tokens."""
     once = torch.diag_embed(torch.diagonal(m, dim1=1, dim2=2)) + 2 * m.tril(-1)
     r = torch.einsum("bnck,nkj,bnej->bnce", p, once, p)
-    return 2 * r - torch.diag_embed(torch.diagonal(r, dim1=2, dim2=3))
+    below = 2 * r.tril(-1)
+    return below + below.transpose(2, 3) + torch.diag_embed(torch.diagonal(r, dim1=2, dim2=3))
 
 
-def mixer(weights, name, options, x, n):
+def mixer(weights, name, options, x, n, visible, causal):
     kind, k = options["kind"], x.shape[-1] // n
     if kind == "identity":
         return x
     if kind == "none":
         return torch.zeros_like(x)
     if kind == "average_pooling":
-        c = x.shape[1]
-        window = c if options["window"] == "all" else options["window"]
-        ones = torch.ones(c, c, dtype=x.dtype)
-        seen = ones.tril() - ones.tril(-window)
-        return (seen / seen.sum(1, keepdim=True)) @ x - x
+        return pool(x, options["window"], visible, causal)
     if kind == "scaled_dot_product":
         q, key, v = (heads(t, n) for t in linear(weights, name + ".query_key_value", x).chunk(3, -1))
-        t = softmax_mix(q @ key.transpose(2, 3), v, k)
+        t = softmax_mix(q @ key.transpose(2, 3), v, k, visible)
     else:
         p = heads(linear(weights, name + ".projection", x), n)
         if kind == "quadratic":
@@ -86,7 +96,7 @@ def mixer(weights, name, options, x, n):
                 r = -torch.einsum("bncek,nkj,bncej->bnce", difference, m, difference)
             else:
                 r = torch.einsum("bnck,nkj,bnej->bnce", p, m, p)
-        t = softmax_mix(r, p, k)
+        t = softmax_mix(r, p, k, visible)
     return linear(weights, name + ".output", t)
 
 
@@ -95,14 +105,18 @@ def feed_forward(weights, name, activation, x):
     return linear(weights, name + ".down", F.gelu(hidden) if activation == "gelu" else F.relu(hidden))
 
 
-def forward(config, weights, ids):
-    model = config["model"]
-    trunk = "transformer."
-    x = weights[trunk + "token_embedding.weight"][ids] + weights[trunk + "position_embedding.weight"][: ids.shape[1]]
+def trunk(config, weights, ids, segments, causal):
+    model, name = config["model"], "transformer."
+    c = ids.shape[1]
+    visible = (segments[:, :, None] == segments[:, None, :]) & (segments >= 0)[:, :, None]
+    if causal:
+        visible = visible & torch.ones(c, c, dtype=torch.bool).tril()
+    x = weights[name + "token_embedding.weight"][ids] + weights[name + "position_embedding.weight"][:c]
     for layer in range(model["layers"]):
-        block = f"{trunk}blocks.{layer}."
+        block = f"{name}blocks.{layer}."
         branches = (
-            ("mixer_norm", lambda y: mixer(weights, block + "mixer", model["mixer"], y, model["heads"])),
+            ("mixer_norm",
+             lambda y: mixer(weights, block + "mixer", model["mixer"], y, model["heads"], visible, causal)),
             ("feed_forward_norm",
              lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"]["activation"], y)),
         )
@@ -111,7 +125,26 @@ def forward(config, weights, ids):
                 x = x + branch(norm(weights, block + norm_name, x))
             else:
                 x = norm(weights, block + norm_name, x + branch(x))
-    if model["norm"]["position"] == "pre":
-        x = norm(weights, trunk + "final_norm", x)
-    table = trunk + "token_embedding.weight" if model["tie_embeddings"] else "head.weight"
+    return norm(weights, name + "final_norm", x) if model["norm"]["position"] == "pre" else x
+
+
+def forward(config, weights, ids):
+    x = trunk(config, weights, ids, torch.zeros_like(ids), causal=True)
+    table = "transformer.token_embedding.weight" if config["model"]["tie_embeddings"] else "head.weight"
     return x @ weights[table].T
+
+
+def classify(config, weights, ids, segments):
+    head = config["model"]["head"]
+    if head == "first_token":
+        class_token = torch.full_like(ids[:, :1], len(weights["transformer.token_embedding.weight"]) - 1)
+        ids, segments = torch.cat((class_token, ids), 1), torch.cat((torch.zeros_like(class_token), segments), 1)
+    x = trunk(config, weights, ids, segments, causal=False)
+    real = (segments >= 0).unsqueeze(2).to(x.dtype)
+
+    def mean(y):
+        return (y * real).sum(1) / real.sum(1)
+
+    if head == "per_token_mean":
+        return mean(linear(weights, "head", x))
+    return linear(weights, "head", norm(weights, "pooled_norm", mean(x)) if head == "mean_pooled" else x[:, 0])

@@ -1,0 +1,70 @@
+// Writes a model with random weights, a batch, and what the model makes of it: for comparison with independent code.
+//
+//   dump_model FOLDER [KEY=VALUE ...]     overrides of the default config
+//
+// FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
+// segments, with padding), logits, loss, grad.NAME.
+
+#include <iostream>
+
+#include "core/config_loader.h"
+#include "core/config_writer.h"
+#include "core/files.h"
+#include "model/make_model.h"
+#include "train/named_tensors.h"
+
+namespace metaformer {
+
+static Batch token_batch(std::int64_t vocabulary, std::int64_t context) {
+  const auto draw = [&] { return torch::randint(vocabulary, {3, context}, torch::kLong); };
+  return {.ids_bc = draw(), .targets_bc = draw()};
+}
+
+static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::int64_t context) {
+  const auto length_b1 = torch::tensor({context, std::int64_t{1}, context / 2, context - 1}).unsqueeze(1);
+  return {.ids_bc = torch::randint(vocabulary, {4, context}, torch::kLong),
+          .segments_bc = -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong),
+          .labels_b = torch::randint(classes, {4}, torch::kLong)};
+}
+
+}  // namespace metaformer
+
+int main(int argc, char** argv) {
+  using namespace metaformer;
+  if (argc < 2) {
+    std::cerr << "usage: dump_model FOLDER [KEY=VALUE ...]\n";
+    return 2;
+  }
+  const std::filesystem::path folder = argv[1];
+  const auto config = default_experiment({argv + 2, argv + argc}).config;
+  constexpr std::int64_t vocabulary = 23, classes = 4;
+  torch::manual_seed(11);
+  const auto model = make_model(config, {.vocabulary = vocabulary, .classes = classes});
+  {
+    // Near what training starts from (norms and score forms near the ones and identities they are made with), but
+    // exactly nowhere, so that every parameter matters. Biases as large as one would make gradients of the forms
+    // differences of large numbers, and float32's rounding what is measured.
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : model->named_parameters()) {
+      auto& value = parameter.value();
+      if (value.dim() == 2 && parameter.key().ends_with(".weight")) value.normal_(0, 0.02);
+      if (parameter.key().ends_with(".bias")) value.zero_();
+      value.add_(0.1 * torch::randn_like(value));
+    }
+  }
+  const auto batch = config.task == TaskKind::classification ? ragged_batch(vocabulary, classes, config.model.context)
+                                                             : token_batch(vocabulary, config.model.context);
+  const auto logits = model->forward(batch);
+  const auto targets = config.task == TaskKind::classification ? batch.labels_b : batch.targets_bc.flatten();
+  const auto loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), targets);
+  loss.backward();
+  NamedTensors expected = {{"ids", batch.ids_bc}, {"targets", targets}, {"logits", logits}, {"loss", loss}};
+  if (batch.segments_bc.defined()) expected.emplace_back("segments", batch.segments_bc);
+  for (const auto& parameter : model->named_parameters())
+    expected.emplace_back("grad." + parameter.key(), parameter.value().grad().defined()
+                                                         ? parameter.value().grad()
+                                                         : torch::zeros_like(parameter.value()));
+  write_file_synced(folder / "config.json", config_to_json(config).dump(2));
+  write_file_synced(folder / "model.safetensors", to_safetensors(named_parameters(*model)));
+  write_file_synced(folder / "expected.safetensors", to_safetensors(expected));
+}
