@@ -16,6 +16,7 @@ namespace metaformer {
 std::optional<Line> LineReader::next() {
   constexpr int patience = 200;  // a signal that comes just before waiting begins is noticed this much later
   while (true) {
+    if (const int signal = stop_signal()) throw Interrupted(signal);
     if (const auto found = buffer_.find('\n', searched_); found != std::string::npos) return take_line(found, 1);
     searched_ = buffer_.size();
     if (buffer_.size() > longest_) {
@@ -27,7 +28,6 @@ std::optional<Line> LineReader::next() {
       if (buffer_.empty() && !skipping_) return std::nullopt;
       return take_line(buffer_.size(), 0);
     }
-    if (const int signal = stop_signal()) throw Interrupted(signal);
     if (wait(patience)) read_more();
   }
 }

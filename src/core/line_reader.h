@@ -18,8 +18,8 @@ class LineReader {
   // Does not close `file`. Lines of more than `longest` bytes are skipped, and said to be too long.
   LineReader(int file, std::size_t longest) : file_(file), longest_(longest) {}
 
-  // Waits for the next line; nothing at the end. A last line needs no line break. Throws Interrupted when a stop signal
-  // arrives while waiting, Error (exit code 3) when reading fails.
+  // Waits for the next line; nothing at the end. A last line needs no line break. Throws Interrupted once a stop signal
+  // has arrived, Error (exit code 3) when reading fails.
   std::optional<Line> next();
 
   // Whether next() would return at once.

@@ -13,21 +13,32 @@
 
 namespace metaformer {
 
-// Throws Error (exit code 3) naming line and byte of the first invalid sequence.
-inline void require_utf8(std::string_view text, const std::string& source) {
+// "not valid UTF-8: byte 0xe9 at offset 17", or "" for valid text.
+inline std::string utf8_defect(std::string_view text) {
   const auto bad = utf8::find_invalid(text.begin(), text.end());
-  if (bad == text.end()) return;
-  throw Error(ExitCode::data,
-              fmt::format("{}: not valid UTF-8: byte 0x{:02x} at offset {} (line {}); convert it, or set "
-                          "data.tokenizer.kind to byte",
-                          source, static_cast<unsigned char>(*bad), bad - text.begin(),
-                          1 + std::count(text.begin(), bad, '\n')));
+  if (bad == text.end()) return "";
+  return fmt::format("not valid UTF-8: byte 0x{:02x} at offset {}", static_cast<unsigned char>(*bad),
+                     bad - text.begin());
 }
 
-// Calls `use(code point)` in order; invalid input is an Error as above.
+// Throws Error (exit code 3) naming the first invalid byte.
+inline void require_utf8(std::string_view text) {
+  if (const auto defect = utf8_defect(text); !defect.empty()) throw Error(ExitCode::data, defect);
+}
+
+// The same for the content of the file `source`, with the line, and what to do.
+inline void require_utf8(std::string_view text, const std::string& source) {
+  const auto defect = utf8_defect(text);
+  if (defect.empty()) return;
+  const auto bad = utf8::find_invalid(text.begin(), text.end());
+  throw Error(ExitCode::data, fmt::format("{}: {} (line {}); convert it, or set data.tokenizer.kind to byte", source,
+                                          defect, 1 + std::count(text.begin(), bad, '\n')));
+}
+
+// Calls `use(code point)` in order. Throws Error (exit code 3) before the first call when the text is not valid.
 template <class Use>
 void for_each_code_point(std::string_view text, Use use) {
-  require_utf8(text, "text");
+  require_utf8(text);
   for (auto at = text.begin(); at != text.end();) use(utf8::unchecked::next(at));
 }
 

@@ -66,7 +66,7 @@ bool is_one_token(const std::string& word, bool lowercase) {
 }  // namespace
 
 WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {
-  require_utf8(text, "text");
+  require_utf8(text);
   std::unordered_map<std::string, std::int64_t> counts;
   for_each_token(text, options.lowercase, [&](const std::string& token) { ++counts[token]; });
   std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
@@ -90,7 +90,7 @@ WordTokenizer::WordTokenizer(std::vector<std::string> words, bool lowercase, con
 }
 
 std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
-  require_utf8(text, "text");
+  require_utf8(text);
   std::vector<std::int32_t> ids;
   for_each_token(text, lowercase_, [&](const std::string& token) {
     const auto found = ids_.find(token);

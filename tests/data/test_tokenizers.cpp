@@ -118,9 +118,9 @@ TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]
   const auto tokenizer = CharacterTokenizer::from_text("abc");
   CHECK(failure([&] { tokenizer.encode("abz"); }) ==
         std::pair(ExitCode::data, std::string("the character 'z' (U+007A) is not among the 3 this model knows")));
-  CHECK_THAT(failure([&] { tokenizer.encode("a\xff"); }).second, ContainsSubstring("byte 0xff at offset 1 (line 1)"));
+  CHECK_THAT(failure([&] { tokenizer.encode("a\xff"); }).second, ContainsSubstring("byte 0xff at offset 1"));
   const auto words = words_of("ab");
-  CHECK_THAT(failure([&] { words.encode("ab\xff"); }).second, ContainsSubstring("byte 0xff at offset 2 (line 1)"));
+  CHECK_THAT(failure([&] { words.encode("ab\xff"); }).second, ContainsSubstring("byte 0xff at offset 2"));
   CHECK(failure([&] { words_of("\xc3"); }).first == ExitCode::data);
 }
 
