@@ -53,6 +53,8 @@ class Metric : public Mixer {
   MixerTraits traits() const override { return {.can_cross = true}; }
 
   std::optional<ScoreForm> score_form() const override {
+    // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
+    if (options_.score == MetricScore::as_published) return std::nullopt;
     const auto projection_nkd = projection_->weight.view({shape_.heads, shape_.head_width(), shape_.width});
     const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
     const double twice = options_.score == MetricScore::distance ? 2 : 1;

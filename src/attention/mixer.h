@@ -61,7 +61,7 @@ class Mixer : public torch::nn::Module {
 
   virtual MixerTraits traits() const = 0;
 
-  // Nothing for mixers without scores. Of a distance: the part that depends on both tokens.
+  // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on both tokens.
   virtual std::optional<ScoreForm> score_form() const { return std::nullopt; }
 
   // With which standard deviation the entries of the score form (the mixer's own parameters, not its projections) are

@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/command_line.h"
 #include "core/error.h"
-#include "core/files.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "train/evaluation.h"
@@ -28,27 +29,6 @@ Split parse_split(const std::string& name) {
   return static_cast<Split>(found - names.begin());
 }
 
-// Data may have moved; what they hold counts.
-nlohmann::json without_paths(const nlohmann::json& description) {
-  if (!description.is_object()) return description;
-  nlohmann::json kept;
-  for (const auto& [key, value] : description.items())
-    if (key != "path") kept[key] = without_paths(value);
-  return kept;
-}
-
-// Numbers on another text than the run's would be compared with its own by mistake.
-void warn_of_other_data(const LoadedRun& run, const Task& task) {
-  constexpr std::uintmax_t largest = 1 << 20;
-  std::error_code ignored;
-  const auto file = run.directory.environment_file();
-  if (!std::filesystem::exists(file, ignored)) return;
-  const auto environment = nlohmann::json::parse(read_file(file, largest, ExitCode::failure), nullptr, false);
-  const auto trained_on = environment.is_object() ? environment.value("data", nlohmann::json()) : nlohmann::json();
-  if (trained_on.is_object() && without_paths(trained_on) != without_paths(task.data_description()))
-    log::warning("the data are not what this run was trained on; environment.json names those");
-}
-
 void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
   for (const auto& [name, value] : metrics.items()) {
     if (value.is_object()) {
@@ -66,7 +46,10 @@ void run_evaluate(const EvaluateArguments& arguments) {
   auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
   const auto& config = run.experiment.config;
   const auto task = make_task(config, arguments.offline, std::move(run.codec));
-  warn_of_other_data(run, *task);
+  if (!has_same_data(run.directory, *task))
+    log::warning("the data are not what this run was trained on; its environment.json names those");
+  if (config.train.overfit_batch)
+    log::warning("this run trained on its first batch alone (train.overfit_batch), and is evaluated on that");
   const auto metrics =
       arguments.random_batches > 0
           ? estimate_split(*run.model, *task, split, arguments.random_batches, config.train.precision, run.device)

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "core/error.h"
 #include "core/line_reader.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "train/prediction.h"
 #include "train/run.h"
 
@@ -27,7 +29,7 @@ class InputFile {
  public:
   explicit InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
     if (path != "-") descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", path, std::strerror(errno)));
+    if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", in_quotes(path), std::strerror(errno)));
   }
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -54,13 +56,19 @@ class LinePredictor {
     Answer answer{.line = line.number, .problem = {}, .text = texts_.size(), .cut = false};
     try {
       texts_.push_back(encode(line, answer.cut));
+      longest_ = std::max(longest_, texts_.back().size());
     } catch (const Error& error) {
       answer.problem = error.what();
     }
     answers_.push_back(std::move(answer));
   }
 
-  bool is_full() const { return answers_.size() >= static_cast<std::size_t>(arguments_.batch_size); }
+  // Whatever the batch size, long texts must not fill the memory.
+  bool is_full() const {
+    constexpr std::size_t most_padded_tokens = 1 << 17;
+    return answers_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
+           texts_.size() * longest_ >= most_padded_tokens;
+  }
 
   void flush() {
     const auto predictions = texts_.empty() ? std::vector<Prediction>{} : predict(*run_.model, texts_, run_.device);
@@ -72,13 +80,18 @@ class LinePredictor {
       }
       shown += describe(answer, answer.problem.empty() ? &predictions[answer.text] : nullptr) + "\n";
     }
+    cut_ += std::count_if(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.cut; });
     lines_ += static_cast<std::int64_t>(answers_.size());
     answers_.clear();
     texts_.clear();
+    longest_ = 0;
     if (!shown.empty()) print(shown);
   }
 
   void finish() const {
+    if (cut_ > 0)
+      log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_,
+                   run_.model->config().context);
     if (malformed_ > 0)
       throw Error(ExitCode::data,
                   fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));
@@ -110,12 +123,19 @@ class LinePredictor {
     }
     const auto& labels = run_.codec.labels;
     const double probability = prediction->probabilities[prediction->label];
-    if (!arguments_.json) return fmt::format("{}\t{:.4f}", labels[prediction->label], probability);
+    if (!arguments_.json) return fmt::format("{}\t{:.4f}", on_one_line(labels[prediction->label]), probability);
     json["label"] = labels[prediction->label];
     json["probability"] = probability;
     for (std::size_t i = 0; i < labels.size(); ++i) json["probabilities"][labels[i]] = prediction->probabilities[i];
     json["cut"] = answer.cut;
     return dump(json);
+  }
+
+  // A label out of a quoted field may hold what separates our own fields.
+  static std::string on_one_line(std::string label) {
+    std::replace_if(
+        label.begin(), label.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
+    return label;
   }
 
   static std::string dump(const nlohmann::ordered_json& json) {
@@ -127,7 +147,8 @@ class LinePredictor {
   std::string source_;
   std::vector<Answer> answers_;
   std::vector<std::vector<std::int32_t>> texts_;
-  std::int64_t lines_ = 0, malformed_ = 0;
+  std::size_t longest_ = 0;  // of texts_, in tokens
+  std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0;
 };
 
 void run_predict(const PredictArguments& arguments) {
@@ -136,7 +157,7 @@ void run_predict(const PredictArguments& arguments) {
   if (run.experiment.config.task != TaskKind::classification)
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is {}; predict needs a classifier",
                                              run.directory.path().string(), to_string(run.experiment.config.task)));
-  LineReader reader(input.descriptor(), longest_line);
+  LineReader reader(input.descriptor(), input.name(), longest_line);
   LinePredictor predictor(arguments, run, input.name());
   while (const auto line = reader.next()) {
     predictor.add(*line);
@@ -156,7 +177,7 @@ void add_predict_command(CLI::App& app) {
   command.add_option("file", arguments->file, "texts, one a line; - or nothing: standard input")->capture_default_str();
   command.add_option("--batch-size", arguments->batch_size, "lines per forward pass")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
   command.add_flag("--json", arguments->json, "one line of JSON per text, with the probability of every class");
   command.footer(
       "Prints label, tab, probability for every line, in order and as soon as they come. A line that cannot be read\n"

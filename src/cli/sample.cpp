@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <optional>
 
 #include "cli/command_line.h"
@@ -22,7 +23,8 @@ constexpr std::uintmax_t longest_prompt = 1 << 26;
 
 struct SampleArguments {
   RunChoice choice;
-  std::string prompt, prompt_file;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
   bool interactive = false;
   std::int64_t samples = 1;
   std::optional<std::int64_t> tokens;
@@ -64,7 +66,8 @@ class Sampler {
     } else if (streams) {
       print("\n");
     } else {
-      for (const auto& sample : samples) print((sorts_ ? "" : prompt) + sample.text + "\n---------------\n");
+      for (std::size_t s = 0; s < samples.size(); ++s)
+        print(std::string(s > 0 ? "---------------\n" : "") + (sorts_ ? "" : prompt) + samples[s].text + "\n");
     }
     if (const int signal = stop_signal()) throw Interrupted(signal);
   }
@@ -75,13 +78,13 @@ class Sampler {
     try {
       ids = run_.codec.tokenizer->encode(prompt);
     } catch (const Error& error) {
-      throw Error(ExitCode::usage, fmt::format("--prompt: {}", error.what()));
+      throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(prompt), error.what()));
     }
-    if (ids.empty()) throw Error(ExitCode::usage, "--prompt: holds no token");
+    if (ids.empty()) throw Error(ExitCode::usage, fmt::format("prompt {}: it holds no token", in_quotes(prompt)));
     const auto count = static_cast<std::int64_t>(ids.size());
     if (sorts_ && count != tokens_)
       throw Error(ExitCode::usage,
-                  fmt::format("--prompt {}: {} numbers; this model sorts {}", in_quotes(prompt), count, tokens_));
+                  fmt::format("prompt {}: {} numbers; this model sorts {}", in_quotes(prompt), count, tokens_));
     return ids;
   }
 
@@ -120,6 +123,7 @@ class Sampler {
                 {"text", samples.front().text},
                 {"tokens", tokens},
                 {"stopped", samples.front().stopped},
+                {"interrupted", stop_signal() != 0},
                 {"samples", list},
                 {"seconds", seconds},
                 {"tokens_per_second", static_cast<double>(tokens) / seconds},
@@ -145,24 +149,23 @@ std::string default_prompt(const Tokenizer& tokenizer) {
 }
 
 // A mistake in one prompt ends neither the conversation nor the list.
-bool try_answer(Sampler& sampler, const Line& line) {
+void try_answer(Sampler& sampler, const Line& line) {
   try {
-    if (line.too_long) throw Error(ExitCode::usage, "--prompt: too long");
+    if (line.too_long) throw Error(ExitCode::usage, "the prompt is too long");
     sampler.answer(line.text);
-    return true;
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
     log::warning("line {}: {}", line.number, error.what());
-    return false;
   }
 }
 
 void converse(Sampler& sampler) {
-  LineReader reader(STDIN_FILENO, longest_prompt);
+  LineReader reader(STDIN_FILENO, "standard input", longest_prompt);
   const auto invite = [] {
     if (isatty(STDIN_FILENO)) std::fputs("> ", stderr);
   };
   for (invite(); const auto line = reader.next(); invite()) try_answer(sampler, *line);
+  if (isatty(STDIN_FILENO)) std::fputs("\n", stderr);
 }
 
 void check(const SampleArguments& arguments, const LoadedRun& run) {
@@ -172,7 +175,7 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                                              run.directory.path().string()));
   if (task == TaskKind::sort && arguments.tokens)
     throw Error(ExitCode::usage, "--tokens: a sorter answers with as many numbers as the prompt has");
-  const bool asked = arguments.interactive || !arguments.prompt.empty() || !arguments.prompt_file.empty();
+  const bool asked = arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
   if (task == TaskKind::sort && !asked)
     throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to sort, such as --prompt \"{}\"",
                                              run.experiment.config.data.sort.length, "2 0 1 ..."));
@@ -187,7 +190,7 @@ void run_sample(const SampleArguments& arguments) {
   if (arguments.interactive) return converse(sampler);
   if (!arguments.prompt_file.empty())
     return sampler.answer(read_file(arguments.prompt_file, longest_prompt, ExitCode::usage));
-  sampler.answer(arguments.prompt.empty() ? default_prompt(*run.codec.tokenizer) : arguments.prompt);
+  sampler.answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
 }
 
 void add_sampling_options(CLI::App& command, SampleArguments& arguments) {

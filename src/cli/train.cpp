@@ -44,8 +44,9 @@ void add_train_command(CLI::App& app) {
   command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command.add_flag("--overfit-batch", arguments->overfit_batch,
                    "train and evaluate on the first batch alone: the loss must fall to nearly 0");
-  command.add_flag("--profile", arguments->request.profile,
-                   "time by operator over 20 steps: a table at the end, profile.json for chrome://tracing");
+  command.add_flag(
+      "--profile", arguments->request.profile,
+      "time by operator on the host over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
   command.add_flag("--offline", arguments->request.offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");

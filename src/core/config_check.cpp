@@ -105,35 +105,45 @@ void check_model(const ModelConfig& model, const Provenance& provenance) {
 }
 
 // A resolved config names every key, so a key that does not apply is a mistake only where it differs from its default.
-void refuse_table_keys(const ExperimentConfig& config, const Provenance& provenance) {
+void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance& provenance) {
   const ExperimentConfig plain;
-  const auto& data = config.data;
-  for (const auto& [key, differs] :
-       {std::pair{"data.validation_path", data.validation_path != plain.data.validation_path},
-        {"data.test_path", data.test_path != plain.data.test_path},
-        {"data.format", data.format != plain.data.format},
-        {"data.text_field", data.text_field != plain.data.text_field},
-        {"data.label_field", data.label_field != plain.data.label_field},
-        {"data.malformed_limit", data.malformed_limit != plain.data.malformed_limit},
-        {"model.head", config.model.head != plain.model.head}})
-    if (differs)
-      fail(provenance, {key}, fmt::format("belongs to task classification; the task is {}", to_string(config.task)));
+  const auto &data = config.data, &usual = plain.data;
+  const bool sorts = config.task == TaskKind::sort, classifies = config.task == TaskKind::classification,
+             reads_text = config.task == TaskKind::language_model;
+  const bool plain_tokenizer = std::holds_alternative<CharacterTokenizerOptions>(data.tokenizer);
+  struct Rule {
+    const char* key;
+    bool differs, applies;
+  };
+  for (const auto& [key, differs, applies] : std::initializer_list<Rule>{
+           {"data.corpus", data.corpus != usual.corpus, reads_text},
+           {"data.path", data.path != usual.path, !sorts},
+           {"data.validation_path", data.validation_path != usual.validation_path, classifies},
+           {"data.test_path", data.test_path != usual.test_path, classifies},
+           {"data.validation_fraction", data.validation_fraction != usual.validation_fraction, !sorts},
+           {"data.format", data.format != usual.format, classifies},
+           {"data.header", data.header != usual.header, classifies},
+           {"data.text_field", data.text_field != usual.text_field, classifies},
+           {"data.label_field", data.label_field != usual.label_field, classifies},
+           {"data.malformed_limit", data.malformed_limit != usual.malformed_limit, classifies},
+           {"data.tokenizer.kind", !plain_tokenizer, !sorts},
+           {"data.sort.length", data.sort.length != usual.sort.length, sorts},
+           {"data.sort.digits", data.sort.digits != usual.sort.digits, sorts},
+           {"model.head", config.model.head != plain.model.head, classifies},
+           {"model.tie_embeddings", config.model.tie_embeddings != plain.model.tie_embeddings, !classifies}})
+    if (differs && !applies) fail(provenance, {key}, fmt::format("has no meaning for task {}", to_string(config.task)));
 }
 
 void check_data(const ExperimentConfig& config, const Provenance& provenance) {
   const auto& data = config.data;
-  const bool words = std::holds_alternative<WordTokenizerOptions>(data.tokenizer);
-  if (config.task == TaskKind::language_model && words)
+  refuse_keys_of_other_tasks(config, provenance);
+  if (config.task == TaskKind::language_model && std::holds_alternative<WordTokenizerOptions>(data.tokenizer))
     fail(provenance, {"data.tokenizer.kind", "task"},
          "'word' does not keep spaces and rare words, so a language model cannot use it; set character or byte");
-  if (config.task != TaskKind::classification) refuse_table_keys(config, provenance);
-  if (config.task == TaskKind::sort) {
-    if (data.path) fail(provenance, {"data.path"}, "task sort makes its own lists; remove this key");
-    if (config.model.context < 2 * data.sort.length - 1)
-      fail(provenance, {"model.context", "data.sort.length"},
-           fmt::format("{} is too short: a list of {} and its sorted copy take {}", config.model.context,
-                       data.sort.length, 2 * data.sort.length - 1));
-  }
+  if (config.task == TaskKind::sort && config.model.context < 2 * data.sort.length - 1)
+    fail(provenance, {"model.context", "data.sort.length"},
+         fmt::format("{} is too short: a list of {} and its sorted copy take {}, so set it to that or more",
+                     config.model.context, data.sort.length, 2 * data.sort.length - 1));
 }
 
 void check_train(const TrainConfig& train, const Provenance& provenance) {

@@ -1,5 +1,6 @@
 #pragma once
-// The one error type of the program. It carries the exit code of the process and is caught once, in cli/main.cpp.
+// The one error type of the program. It carries the exit code of the process and is caught once, in
+// cli/command_line.cpp.
 
 #include <stdexcept>
 #include <string>

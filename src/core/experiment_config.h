@@ -57,6 +57,12 @@ struct EnumNames<TableFormat> {
   static constexpr std::array<std::string_view, 3> values = {"auto", "csv", "tsv"};
 };
 
+enum class TableHeader { automatic, present, absent };
+template <>
+struct EnumNames<TableHeader> {
+  static constexpr std::array<std::string_view, 3> values = {"auto", "present", "absent"};
+};
+
 // The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
 struct SortConfig {
   std::int64_t length = 6;
@@ -76,6 +82,7 @@ struct DataConfig {
   std::optional<std::string> test_path;
   double validation_fraction = 0.1;
   TableFormat format = TableFormat::automatic;
+  TableHeader header = TableHeader::automatic;
   std::string text_field = "text";
   std::string label_field = "label";
   double malformed_limit = 0;
@@ -91,7 +98,8 @@ void visit(Visitor& field, DataConfig& c) {
   field("test_path", c.test_path, "classification: a table for --split test");
   field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
         "share held out for validation: the end of a text, or the rows that a hash of their text picks");
-  field("format", c.format, "of tables; auto: by the file's ending, .csv or else tab-separated");
+  field("format", c.format, "of tables; csv knows quotes, tsv takes them as they are; auto: .csv, else tab-separated");
+  field("header", c.header, "whether a table's first row names its columns; auto: when it holds the fields' names");
   field("text_field", c.text_field, "column of the text: its name in the header, or its number counted from 1");
   field("label_field", c.label_field, "column of the label: its name in the header, or its number counted from 1");
   field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated share of malformed rows in a table");

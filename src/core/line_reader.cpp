@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/signals.h"
@@ -50,7 +51,7 @@ void LineReader::read_more() {
   buffer_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   if (count == 0) ended_ = true;
   if (count < 0 && errno != EINTR && errno != EAGAIN)
-    throw Error(ExitCode::data, fmt::format("line {}: cannot read on: {}", number_ + 1, std::strerror(errno)));
+    throw Error(ExitCode::data, fmt::format("{}:{}: cannot be read: {}", name_, number_ + 1, std::strerror(errno)));
 }
 
 // Takes `length` bytes as a line and drops `ending` more.
@@ -61,6 +62,8 @@ Line LineReader::take_line(std::size_t length, std::size_t ending) {
   skipping_ = false;
   if (line.too_long) line.text.clear();
   if (line.text.ends_with('\r')) line.text.pop_back();
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (line.number == 1 && line.text.starts_with(byte_order_mark)) line.text.erase(0, byte_order_mark.size());
   return line;
 }
 

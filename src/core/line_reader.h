@@ -4,19 +4,22 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace metaformer {
 
 struct Line {
-  std::string text;         // without its line break (LF or CRLF)
+  std::string text;         // without its line break (LF or CRLF), the first without a byte order mark
   std::int64_t number = 0;  // counted from 1
   bool too_long = false;    // longer than the limit; `text` is then empty
 };
 
 class LineReader {
  public:
-  // Does not close `file`. Lines of more than `longest` bytes are skipped, and said to be too long.
-  LineReader(int file, std::size_t longest) : file_(file), longest_(longest) {}
+  // Does not close `file`; `name` stands for it in errors. Lines of more than `longest` bytes are skipped, and said to
+  // be too long.
+  LineReader(int file, std::string name, std::size_t longest)
+      : file_(file), name_(std::move(name)), longest_(longest) {}
 
   // Waits for the next line; nothing at the end. A last line needs no line break. Throws Interrupted once a stop signal
   // has arrived, Error (exit code 3) when reading fails.
@@ -32,6 +35,7 @@ class LineReader {
   Line take_line(std::size_t length, std::size_t ending);
 
   int file_;
+  std::string name_;
   std::size_t longest_;
   std::string buffer_;        // read, not yet returned
   std::size_t searched_ = 0;  // this much of it holds no line break

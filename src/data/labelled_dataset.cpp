@@ -64,8 +64,9 @@ LabelledDataset::LabelledDataset(const LabelledSplits& splits, const DataConfig&
 LabelledDataset::Example LabelledDataset::encode(const LabelledText& text, std::int64_t context) {
   const auto label = std::find(codec_.labels.begin(), codec_.labels.end(), text.label);
   if (label == codec_.labels.end())
-    throw Error(ExitCode::data, fmt::format("{}: the label {} is not among those of the training texts ({})",
-                                            text.place, in_quotes(text.label), fmt::join(codec_.labels, ", ")));
+    throw Error(ExitCode::data,
+                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
+                            in_quotes(text.label), codec_.labels.size(), did_you_mean(text.label, codec_.labels)));
   Example example{.ids = codec_.tokenizer->encode(text.text), .label = label - codec_.labels.begin()};
   if (example.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
   if (example.ids.size() > static_cast<std::size_t>(context)) {

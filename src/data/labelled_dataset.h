@@ -1,6 +1,11 @@
 #pragma once
 // Labelled texts as tokens and class ids, and the padded batches a classifier sees.
 
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "data/codec.h"
 #include "data/labelled_source.h"
 #include "data/token_rows.h"

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "core/random.h"
+#include "core/text.h"
 #include "data/labelled_table.h"
 
 namespace metaformer {
@@ -12,7 +15,9 @@ namespace metaformer {
 namespace {
 
 void report(const LabelledTable& table) {
-  if (!table.has_header) log::info("{}: no header; the text is column 1, the label column 2", table.path.string());
+  if (table.has_guessed_columns)
+    log::warning("{}: no header with 'text' and 'label'; taking column 1 as the text and column 2 as the label",
+                 table.path.string());
   if (table.malformed.empty()) return;
   const auto& first = table.malformed.front();
   log::warning("{}: {} of {} rows are malformed and left out; the first is line {}: {}", table.path.string(),
@@ -35,6 +40,16 @@ bool is_held_out(const std::string& text, double fraction) {
   return static_cast<double>(Rng::mix(hash_name(text)) >> 11) * 0x1p-53 < fraction;
 }
 
+[[noreturn]] void refuse_one_sided_split(const LabelledSplits& splits, const DataConfig& config) {
+  std::set<std::string_view> distinct;
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) distinct.insert(text.text);
+  throw Error(ExitCode::data,
+              fmt::format("{}: {} distinct texts are too few for data.validation_fraction {} to leave some on either "
+                          "side; set data.validation_path, or look whether column {} holds the texts",
+                          *config.path, distinct.size(), config.validation_fraction, in_quotes(config.text_field)));
+}
+
 }  // namespace
 
 LabelledSplits load_labelled_splits(const DataConfig& config) {
@@ -54,10 +69,7 @@ LabelledSplits load_labelled_splits(const DataConfig& config) {
     }
   }
   if (config.test_path) splits[Split::test] = read_table(*config.test_path, config, "test", splits.description);
-  for (const auto split : {Split::train, Split::validation})
-    if (splits[split].empty())
-      throw Error(ExitCode::data, fmt::format("{}: data.validation_fraction {} leaves the {} split without a row",
-                                              *config.path, config.validation_fraction, to_string(split)));
+  if (splits[Split::train].empty() || splits[Split::validation].empty()) refuse_one_sided_split(splits, config);
   return splits;
 }
 

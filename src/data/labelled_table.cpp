@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -71,13 +72,18 @@ class TableReader {
     if (!columns_) {
       columns_ = find_columns(row);
       table_.has_header = columns_->in_header;
+      if (columns_->text == columns_->label)
+        throw Error(ExitCode::usage, fmt::format("data.text_field and data.label_field both mean column {} of {}",
+                                                 columns_->text + 1, table_.path.string()));
+      table_.has_guessed_columns = !columns_->in_header && has_default_columns(config_);
       if (columns_->in_header) return;
     }
     if (auto why = defect(row); !why.empty()) {
       table_.malformed.push_back({.line = row.line, .why = std::move(why)});
     } else {
-      auto label = std::string(trim(row.fields[columns_->label]));  // first: both may be the same column
-      table_.rows.push_back({std::move(row.fields[columns_->text]), std::move(label), row.line});
+      table_.rows.push_back({.text = std::move(row.fields[columns_->text]),
+                             .label = std::string(trim(row.fields[columns_->label])),
+                             .line = row.line});
     }
   }
 
@@ -97,18 +103,21 @@ Columns TableReader::find_columns(const DelimitedRow& first) const {
                                             first.line, first.defect));
   const auto width = first.fields.size();
   const auto text_number = numbered_column(config_.text_field), label_number = numbered_column(config_.label_field);
-  if (text_number && label_number) return {*text_number, *label_number, width, false};
+  const bool may_have = config_.header != TableHeader::absent, must_have = config_.header == TableHeader::present;
+  if (text_number && label_number) return {*text_number, *label_number, width, must_have};
   std::vector<std::string> header;
   for (const auto& field : first.fields) header.emplace_back(trim(field));
   const auto text = find_column(config_.text_field, header), label = find_column(config_.label_field, header);
-  if (text && label) return {*text, *label, width, true};
-  if (!text && !label && has_default_columns(config_)) return {0, 1, width, false};
+  if (text && label && may_have) return {*text, *label, width, true};
+  if (!text && !label && !must_have && has_default_columns(config_)) return {0, 1, width, false};
   refuse_header(text ? config_.label_field : config_.text_field, header);
 }
 
 void TableReader::refuse_header(const std::string& missing, const std::vector<std::string>& header) const {
   std::vector<std::string> shown;
-  std::transform(header.begin(), header.end(), std::back_inserter(shown), in_quotes);
+  constexpr std::size_t most_shown = 10;
+  for (std::size_t i = 0; i < std::min(header.size(), most_shown); ++i) shown.push_back(in_quotes(header[i]));
+  if (header.size() > most_shown) shown.push_back(fmt::format("... ({} in all)", header.size()));
   throw Error(ExitCode::data, fmt::format("{}: no column {} in the first row, which has {}{}", table_.path.string(),
                                           in_quotes(missing), fmt::join(shown, ", "), did_you_mean(missing, header)));
 }
@@ -139,6 +148,21 @@ void require_rows(const LabelledTable& table, double malformed_limit) {
   if (table.rows.empty()) throw Error(ExitCode::data, table.path.string() + ": the table has no rows");
 }
 
+// A header taken for a row would add a class. Its label stands nowhere else, where every other one is repeated.
+void refuse_header_as_row(const LabelledTable& table, const DataConfig& config) {
+  constexpr std::size_t fewest = 5;
+  if (table.has_header || config.header != TableHeader::automatic || table.rows.size() < fewest) return;
+  std::map<std::string_view, int> counts;
+  for (const auto& row : table.rows) ++counts[row.label];
+  const auto& first = table.rows.front();
+  const auto singles = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second == 1; });
+  if (singles != 1 || counts[first.label] != 1) return;
+  throw Error(ExitCode::data,
+              fmt::format("{}:{}: looks like a header: no other row has the label {}. Name its columns by "
+                          "data.text_field and data.label_field, or set data.header to present or absent",
+                          table.path.string(), first.line, in_quotes(first.label)));
+}
+
 }  // namespace
 
 LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config) {
@@ -151,6 +175,7 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const DataC
   const auto for_each_row = is_csv(path, config.format) ? for_each_csv_row : for_each_tsv_row;
   for_each_row(text, [&](DelimitedRow&& row) { reader.add(std::move(row)); });
   require_rows(table, config.malformed_limit);
+  refuse_header_as_row(table, config);
   return table;
 }
 

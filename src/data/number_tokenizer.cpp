@@ -30,7 +30,7 @@ std::int32_t NumberTokenizer::id(std::string_view number) const {
   if (at != end || error == std::errc::invalid_argument)
     throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
   if (error == std::errc::result_out_of_range || value < 0 || value >= count_)
-    throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", number, count_ - 1));
+    throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
   return value;
 }
 

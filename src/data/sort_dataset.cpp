@@ -98,6 +98,14 @@ TokenRows SortDataset::rows(Split split, std::int64_t first, std::int64_t rows) 
   return batch;
 }
 
+TokenRows SortDataset::random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const {
+  const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+  TokenRows batch;
+  for (std::int64_t row = 0; row < rows; ++row)
+    append(batch, lists(split)[rng.below(static_cast<std::uint64_t>(row), lists(split).size())]);
+  return batch;
+}
+
 // ids: the list and its sorted copy but for the last number; targets: the sorted copy, from the list's last number on.
 void SortDataset::append(TokenRows& batch, List list) const {
   auto sorted = list;

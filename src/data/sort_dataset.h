@@ -22,6 +22,9 @@ class SortDataset {
   std::int64_t list_count(Split split) const;
   TokenRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
+  // Lists of a split drawn at random: a function of (seed, index).
+  TokenRows random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
+
   bool is_exhaustive() const { return exhaustive_; }
 
   static bool is_held_out(const std::vector<std::int64_t>& list);

@@ -35,7 +35,7 @@ struct LabelledRows {
   std::vector<std::int64_t> labels;    // one per row; empty when unknown
 };
 
-// The texts as rows of one batch, without labels.
+// The texts, at least one, as rows of one batch without labels.
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
 
 }  // namespace metaformer

@@ -6,11 +6,12 @@ namespace metaformer {
 
 namespace {
 
-// Mean over the real tokens of each row; zeros where there are none.
-torch::Tensor mean_over_tokens(const torch::Tensor& y_bcd, const torch::Tensor& segments_bc) {
+// Mean over the real tokens of each row, [b, d], in float32 at least; zeros where there are none.
+torch::Tensor mean_over_tokens(const torch::Tensor& given_bcd, const torch::Tensor& segments_bc) {
+  const auto y_bcd = given_bcd.to(given_bcd.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
   if (!segments_bc.defined()) return y_bcd.mean(1);
-  const auto real_bc1 = (segments_bc >= 0).unsqueeze(2).to(y_bcd.scalar_type());
-  return (y_bcd * real_bc1).sum(1) / real_bc1.sum(1).clamp_min(1);
+  const auto real_bc1 = (segments_bc >= 0).unsqueeze(2);
+  return y_bcd.masked_fill(real_bc1.logical_not(), 0).sum(1) / real_bc1.sum(1).clamp_min(1);
 }
 
 ModelConfig trunk_config(ModelConfig config) {
@@ -44,6 +45,7 @@ torch::Tensor Classifier::forward(const Batch& batch, ModelState* state) {
 }
 
 Batch Classifier::with_class_token(const Batch& batch) const {
+  TORCH_CHECK(!batch.positions_bc.defined(), "a class token has no position of its own among given ones");
   Batch longer = batch;
   const auto before = batch.ids_bc.narrow(1, 0, 1);
   longer.ids_bc = torch::cat({torch::full_like(before, class_token_), batch.ids_bc}, 1);

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr int format_version = 1;
-constexpr std::uintmax_t largest_meta = 1 << 20;
+constexpr std::uintmax_t largest_meta = 1 << 26;  // metrics hold an entry per class
 constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* state_file = "state.safetensors";

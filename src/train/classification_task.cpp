@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "model/make_model.h"
-#include "train/token_loss.h"
+#include "train/batches.h"
 
 namespace metaformer {
 
@@ -18,15 +18,6 @@ LabelledSplits read_splits(const ExperimentConfig& config, nlohmann::ordered_jso
 }
 
 }  // namespace
-
-Batch to_batch(const LabelledRows& rows, torch::Device device) {
-  Batch batch;
-  batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
-  if (!rows.segments.empty()) batch.segments_bc = to_tensor(rows.segments, rows.rows, device);
-  if (!rows.labels.empty()) batch.labels_b = to_tensor(rows.labels, rows.rows, device).squeeze(1);
-  batch.weight = static_cast<double>(rows.rows);
-  return batch;
-}
 
 ClassificationTask::ClassificationTask(const ExperimentConfig& config, Codec codec)
     : config_(config),
@@ -57,9 +48,13 @@ LossSum ClassificationTask::loss(SequenceModel& model, const Batch& batch) const
   return {at::cross_entropy_loss(logits_bv, batch.labels_b, {}, at::Reduction::Sum), batch.weight};
 }
 
-std::int64_t ClassificationTask::evaluation_batches(Split split) const {
+void ClassificationTask::require(Split split) const {
   if (dataset_.count(split) == 0)
     throw Error(ExitCode::usage, "there is no test split: this run's data.test_path is not set");
+}
+
+std::int64_t ClassificationTask::evaluation_batches(Split split) const {
+  require(split);
   const auto rows = evaluation_rows(config_.model.context);
   return (dataset_.count(split) + rows - 1) / rows;
 }
@@ -70,7 +65,7 @@ Batch ClassificationTask::evaluation_batch(Split split, std::int64_t index, torc
 }
 
 Batch ClassificationTask::random_batch(Split split, std::int64_t index, torch::Device device) const {
-  if (dataset_.count(split) == 0) return evaluation_batch(split, index, device);
+  require(split);
   return to_batch(
       dataset_.random_rows(split, static_cast<std::uint64_t>(config_.train.seed), index, config_.train.batch_size),
       device);
@@ -79,23 +74,24 @@ Batch ClassificationTask::random_batch(Split split, std::int64_t index, torch::D
 void ClassificationTask::score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const {
   const auto logits_bv = widened(model.forward(batch));
   const auto predicted_b = logits_bv.argmax(1);
-  // Row: the true class, column: the predicted one.
-  const auto pairs = torch::bincount(batch.labels_b * class_count() + predicted_b, {}, class_count() * class_count());
+  const auto count = [&](const torch::Tensor& labels) { return torch::bincount(labels, {}, class_count()); };
   sums.add("loss", at::cross_entropy_loss(logits_bv, batch.labels_b, {}, at::Reduction::Sum));
-  sums.add("confusion", pairs.view({class_count(), class_count()}));
+  sums.add("texts", count(batch.labels_b));
+  sums.add("predicted", count(predicted_b));
+  sums.add("correct", count(batch.labels_b.masked_select(predicted_b == batch.labels_b)));
   sums.weight += batch.weight;
 }
 
 nlohmann::ordered_json ClassificationTask::metrics(const ScoreSums& sums, Split) const {
-  const auto confusion = sums.tensor("confusion").to(torch::kCPU, torch::kLong);
-  const auto texts = confusion.sum(1), predicted = confusion.sum(0), correct = confusion.diagonal();
+  const auto counts_v = [&](const char* name) { return sums.tensor(name).to(torch::kCPU, torch::kLong); };
+  const auto texts_v = counts_v("texts"), predicted_v = counts_v("predicted"), correct_v = counts_v("correct");
   nlohmann::ordered_json classes;
   for (std::int64_t i = 0; i < class_count(); ++i)
-    classes[codec().labels[static_cast<std::size_t>(i)]] = {{"texts", texts[i].item<std::int64_t>()},
-                                                            {"predicted", predicted[i].item<std::int64_t>()},
-                                                            {"correct", correct[i].item<std::int64_t>()}};
+    classes[codec().labels[static_cast<std::size_t>(i)]] = {{"texts", texts_v[i].item<std::int64_t>()},
+                                                            {"predicted", predicted_v[i].item<std::int64_t>()},
+                                                            {"correct", correct_v[i].item<std::int64_t>()}};
   return {{"loss", sums.item("loss") / sums.weight},
-          {"accuracy", correct.sum().item<double>() / sums.weight},
+          {"accuracy", correct_v.sum().item<double>() / sums.weight},
           {"texts", static_cast<std::int64_t>(sums.weight)},
           {"classes", classes}};
 }

@@ -27,6 +27,7 @@ class ClassificationTask : public Task {
   std::string data_summary() const override;
 
  private:
+  void require(Split split) const;
   std::int64_t class_count() const { return static_cast<std::int64_t>(codec().labels.size()); }
   std::int64_t rows_per_step() const { return config_.train.batch_size * config_.train.accumulate; }
 
@@ -34,8 +35,5 @@ class ClassificationTask : public Task {
   nlohmann::ordered_json description_;
   LabelledDataset dataset_;
 };
-
-// A batch for a classifier, on the device.
-Batch to_batch(const LabelledRows& rows, torch::Device device);
 
 }  // namespace metaformer

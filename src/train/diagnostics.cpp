@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace metaformer {
@@ -65,11 +66,11 @@ FormDiagnostics diagnose_form(const ScoreForm& form) {
   const auto values_nr = torch::linalg_svdvals(torch::matmul(triangle(left), triangle(right).transpose(1, 2)));
   const auto share_nr = values_nr / values_nr.sum(1, true);
   const auto rank_n = (-torch::xlogy(share_nr, share_nr).sum(1)).exp();
-  const auto spectrum = values_nr.mean(0).contiguous();
-  const auto* first = spectrum.data_ptr<double>();
+  const auto spectrum_r = values_nr.mean(0).contiguous();
+  const auto* first = spectrum_r.data_ptr<double>();
   return {.asymmetry = asymmetry_n.mean().item<double>(),
           .effective_rank = rank_n.mean().item<double>(),
-          .spectrum = {first, first + spectrum.numel()}};
+          .spectrum = {first, first + spectrum_r.numel()}};
 }
 
 nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer& parameters,

@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "model/make_model.h"
-#include "train/token_loss.h"
+#include "train/batches.h"
 
 namespace metaformer {
 

@@ -11,25 +11,33 @@ namespace metaformer {
 
 namespace {
 
+bool belongs_to_evaluation(const nlohmann::json& line) {
+  const auto split = line.value("split", "");
+  return split != "train" && split != "diagnostics";
+}
+
 // The lines whose step is not after `last_step`; a half-written last line is dropped too.
-std::string lines_up_to(const std::string& text, std::int64_t last_step) {
+std::string lines_up_to(const std::string& text, std::int64_t last_step, bool evaluated) {
   std::string kept;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     const bool valid = json.is_object() && json.contains("step") && json["step"].is_number_integer();
-    if (valid && json["step"].get<std::int64_t>() <= last_step) kept += line + "\n";
+    if (!valid) continue;
+    const auto step = json["step"].get<std::int64_t>();
+    const bool unfinished = step == last_step && !evaluated && belongs_to_evaluation(json);
+    if (step <= last_step && !unfinished) kept += line + "\n";
   }
   return kept;
 }
 
 }  // namespace
 
-MetricsLog::MetricsLog(const RunDirectory& run, std::int64_t first_step)
+MetricsLog::MetricsLog(const RunDirectory& run, std::int64_t first_step, bool evaluated)
     : path_(run.metrics_file()), tensorboard_(run.path()) {
   constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
   const auto earlier = std::filesystem::exists(path_) ? read_file(path_, largest, ExitCode::failure) : std::string();
-  write_file_atomically(path_, lines_up_to(earlier, first_step));
+  write_file_atomically(path_, lines_up_to(earlier, first_step, evaluated));
   file_.open(path_, std::ios::app | std::ios::binary);
 }
 

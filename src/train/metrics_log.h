@@ -10,11 +10,12 @@ namespace metaformer {
 
 class MetricsLog {
  public:
-  // Keeps the lines up to and including `first_step` that an interrupted run wrote, drops later ones.
-  MetricsLog(const RunDirectory& run, std::int64_t first_step);
+  // Keeps the lines up to and including `first_step` that an interrupted run wrote, drops later ones, and those of an
+  // evaluation at first_step that was not finished.
+  MetricsLog(const RunDirectory& run, std::int64_t first_step, bool evaluated);
 
   // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
-  // number, tagged SPLIT/NAME or SPLIT/NAME/NAME.
+  // number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
   void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
 
  private:

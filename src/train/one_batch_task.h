@@ -28,8 +28,8 @@ class OneBatchTask : public Task {
   void score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const override {
     whole_->score(model, batch, sums);
   }
-  nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override {
-    return whole_->metrics(sums, split);
+  nlohmann::ordered_json metrics(const ScoreSums& sums, Split) const override {
+    return whole_->metrics(sums, Split::train);
   }
   std::string headline() const override { return whole_->headline(); }
   nlohmann::ordered_json data_description() const override { return whole_->data_description(); }

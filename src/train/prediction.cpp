@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "train/classification_task.h"
+#include "train/batches.h"
 
 namespace metaformer {
 

@@ -1,7 +1,6 @@
 #pragma once
 // Classes of texts from a classifier.
 
-#include "data/codec.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {
@@ -11,7 +10,8 @@ struct Prediction {
   std::vector<double> probabilities;  // by class
 };
 
-// One prediction per text, in order. `texts`: token ids, none empty, none longer than the model's context.
+// One prediction per text, in order; its last digits depend on the texts beside it. `texts`: token ids, none empty,
+// none longer than the model's context.
 std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
                                 torch::Device device);
 

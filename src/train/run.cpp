@@ -5,6 +5,8 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/build_info.h"
 #include "core/config_writer.h"
 #include "core/error.h"
@@ -43,8 +45,9 @@ void write_environment(const RunDirectory& run, const TrainRequest& request, con
 
 // The first key whose value differs, but for those that may differ when a run goes on.
 std::string first_difference(const Json& before, const Json& now, const std::string& prefix = "") {
-  static const std::vector<std::string> free = {"train.steps", "train.eval_interval", "train.checkpoint_interval",
-                                                "train.log_interval", "train.keep_checkpoints"};
+  static const std::vector<std::string> free = {
+      "train.steps",        "train.eval_interval",        "train.checkpoint_interval",
+      "train.log_interval", "train.diagnostics_interval", "train.keep_checkpoints"};
   for (const auto& [key, value] : now.items()) {
     const auto path = prefix + key;
     const auto earlier = before.value(key, Json());
@@ -65,22 +68,17 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& no
                                              run.path().string(), difference));
 }
 
-RunDirectory prepare_directory(TrainRequest& request) {
-  const auto& config = request.experiment.config;
-  if (request.resume && request.out.empty())
-    throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
-  if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
-  if (request.resume && !RunDirectory::is_free(request.out)) {
-    auto run = RunDirectory::open(request.out);
-    require_same_experiment(run, config);
-    return run;
-  }
-  return RunDirectory::create(request.out);
+Json read_json(const fs::path& file) {
+  constexpr std::uintmax_t largest = 1 << 26;
+  return Json::parse(read_file(file, largest, ExitCode::failure), nullptr, /*allow_exceptions=*/false);
 }
 
-Json read_summary(const RunDirectory& run) {
-  constexpr std::uintmax_t largest = 1 << 20;
-  return Json::parse(read_file(run.summary_file(), largest, ExitCode::failure), nullptr, false);
+Json without_paths(const Json& description) {
+  if (!description.is_object()) return description;
+  Json kept;
+  for (const auto& [key, value] : description.items())
+    if (key != "path") kept[key] = without_paths(value);
+  return kept;
 }
 
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
@@ -88,39 +86,83 @@ void describe(const Experiment& experiment, const Task& task, torch::Device devi
   log::info("{}: mixer {}, {} layers, {} heads, width {}, context {}", experiment.name, kind_of(model.mixer),
             model.layers, model.heads, model.width, model.context);
   log::info("data: {}", task.data_summary());
-  log::info("device: {}, {} threads, {}", device_description(device), at::get_num_threads(),
-            to_string(experiment.config.train.precision));
+  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
+            at::get_num_threads() == 1 ? "" : "s", to_string(experiment.config.train.precision));
+}
+
+}  // namespace
+
+bool has_same_data(const RunDirectory& run, const Task& task) {
+  std::error_code ignored;
+  if (!fs::exists(run.environment_file(), ignored)) return true;
+  const auto environment = read_json(run.environment_file());
+  const auto before = environment.is_object() ? environment.value("data", Json()) : Json();
+  return !before.is_object() || without_paths(before) == without_paths(task.data_description());
+}
+
+namespace {
+
+// What a run goes on from; nothing for a new run.
+struct Earlier {
+  RunDirectory run;
+  std::optional<Checkpoint> checkpoint;
+};
+
+std::optional<Earlier> find_earlier(const TrainRequest& request) {
+  if (request.resume && request.out.empty())
+    throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
+  if (!request.resume || RunDirectory::is_free(request.out)) return std::nullopt;
+  Earlier earlier{.run = RunDirectory::open(request.out), .checkpoint = {}};
+  require_same_experiment(earlier.run, request.experiment.config);
+  earlier.checkpoint = load_newest_checkpoint(earlier.run);
+  return earlier;
+}
+
+void require_same_data(const RunDirectory& run, const Task& task) {
+  if (!has_same_data(run, task))
+    throw Error(ExitCode::usage, fmt::format("--resume {}: the data are not those it was trained on (its "
+                                             "environment.json names them)",
+                                             run.path().string()));
+}
+
+Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
+              const std::optional<Checkpoint>& checkpoint) {
+  const auto& experiment = request.experiment;
+  log::add_file(run.log_file());
+  write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
+  write_environment(run, request, task, device);
+  link_latest(run.path());
+  describe(experiment, task, device);
+  if (checkpoint) log::info("going on from {}", checkpoint->folder.string());
+  Trainer trainer(experiment, run, task, device, checkpoint);
+  if (request.profile) trainer.profile();
+  auto summary = trainer.run();
+  log::info("validation {}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            headline_of(task, summary["validation"]), summary["best_val_loss"].get<double>(),
+            summary["best_step"].get<std::int64_t>(), summary["ms_per_step"].get<double>(),
+            human_count(summary["tokens_per_second"].get<double>()));
+  log::info("{}", run.path().string());
+  return summary;
 }
 
 }  // namespace
 
 Json train(TrainRequest request) {
   const auto device = select_device(request.device);
-  const auto& experiment = request.experiment;
-  // Data problems must not leave an empty run behind.
-  const auto task = make_task(experiment.config, request.offline);
-  const auto run = prepare_directory(request);
-  const auto checkpoint = request.resume ? load_newest_checkpoint(run) : std::nullopt;
-  if (checkpoint && checkpoint->progress.step >= experiment.config.train.steps && fs::exists(run.summary_file())) {
-    log::info("{} is finished: step {} of {}", run.path().string(), checkpoint->progress.step,
-              experiment.config.train.steps);
-    return read_summary(run);
+  const auto& config = request.experiment.config;
+  auto earlier = find_earlier(request);
+  auto checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt;
+  if (checkpoint && checkpoint->progress.step >= config.train.steps && fs::exists(earlier->run.summary_file())) {
+    log::info("{} is finished: step {} of {}", earlier->run.path().string(), checkpoint->progress.step,
+              config.train.steps);
+    return read_json(earlier->run.summary_file());
   }
-  log::add_file(run.log_file());
-  write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
-  write_environment(run, request, *task, device);
-  link_latest(run.path());
-  describe(experiment, *task, device);
-  if (checkpoint) log::info("going on from {}", checkpoint->folder.string());
-  Trainer trainer(experiment, run, *task, device, checkpoint);
-  if (request.profile) trainer.profile();
-  auto summary = trainer.run();
-  log::info("validation {}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(*task, summary["validation"]), summary["best_val_loss"].get<double>(),
-            summary["best_step"].get<std::int64_t>(), summary["ms_per_step"].get<double>(),
-            human_count(summary["tokens_per_second"].get<double>()));
-  log::info("{}", run.path().string());
-  return summary;
+  // Data problems must not leave an empty run behind.
+  const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
+  if (earlier) require_same_data(earlier->run, *task);
+  if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
+  const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
+  return train_in(run, request, *task, device, checkpoint);
 }
 
 LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, const std::string& device_name) {
@@ -128,6 +170,8 @@ LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, c
   auto directory = RunDirectory::open(folder);
   auto experiment = load_experiment(directory.config_file().string());
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
+  if (experiment.config.task == TaskKind::classification && checkpoint.codec.labels.empty())
+    throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
   auto model = make_model(experiment.config, {.vocabulary = checkpoint.codec.tokenizer->vocabulary_size(),
                                               .classes = static_cast<std::int64_t>(checkpoint.codec.labels.size())});
   copy_by_name(checkpoint.model, named_parameters(*model), (checkpoint.folder / "model.safetensors").string());

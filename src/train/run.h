@@ -21,6 +21,10 @@ struct TrainRequest {
 // README.md.
 nlohmann::ordered_json train(TrainRequest request);
 
+// Whether the data of a task are those that the run was trained on, wherever they lie now. True when the run does not
+// say.
+bool has_same_data(const RunDirectory& run, const Task& task);
+
 struct LoadedRun {
   Experiment experiment;
   RunDirectory directory;

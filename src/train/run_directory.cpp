@@ -35,7 +35,7 @@ RunDirectory RunDirectory::open(const fs::path& folder) {
   RunDirectory run(folder);
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw Error(ExitCode::usage, fmt::format("--run {}: no such run", folder.string()));
+    throw Error(ExitCode::usage, fmt::format("--run {}: no such run; name the folder of one", folder.string()));
   if (!fs::is_regular_file(run.config_file(), error))
     throw Error(ExitCode::usage, fmt::format("--run {}: not a run: it has no config.yaml", folder.string()));
   return run;

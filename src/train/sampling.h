@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -39,7 +40,7 @@ class ContextWindow {
 };
 
 // Several continuations of one prompt at once. Each draws from a stream of its own, so that the first is the same
-// however many there are.
+// however many there are (but for draws that rounding decides).
 class TextGenerator {
  public:
   // Keeps a reference to the model. `prompt` must not be empty.

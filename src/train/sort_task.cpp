@@ -4,7 +4,7 @@
 
 #include "data/number_tokenizer.h"
 #include "model/make_model.h"
-#include "train/token_loss.h"
+#include "train/batches.h"
 
 namespace metaformer {
 
@@ -41,19 +41,19 @@ Batch SortTask::evaluation_batch(Split split, std::int64_t index, torch::Device 
   return to_batch(dataset_.rows(split, index * rows, rows), device);
 }
 
-// Both splits are in no order of difficulty, so consecutive lists are as good as random ones.
 Batch SortTask::random_batch(Split split, std::int64_t index, torch::Device device) const {
-  const auto rows = std::min(config_.train.batch_size, dataset_.list_count(split));
-  const auto starts = dataset_.list_count(split) - rows + 1;
-  return to_batch(dataset_.rows(split, index * rows % starts, rows), device);
+  return to_batch(
+      dataset_.random_rows_of(split, static_cast<std::uint64_t>(config_.train.seed), index, config_.train.batch_size),
+      device);
 }
 
 void SortTask::score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const {
   const auto logits_bcv = model.forward(batch);
   score_tokens(logits_bcv, batch, sums);
   const auto right_bc = (logits_bcv.argmax(2) == batch.targets_bc).logical_or(batch.targets_bc < 0);
-  sums.add("exact", right_bc.all(1).sum());
-  sums.add("lists", torch::tensor(static_cast<double>(batch.ids_bc.size(0))));
+  const auto right_b = right_bc.all(1);
+  sums.add("exact", right_b.sum());
+  sums.add("lists", torch::ones_like(right_b).sum());
 }
 
 nlohmann::ordered_json SortTask::metrics(const ScoreSums& sums, Split) const {

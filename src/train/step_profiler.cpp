@@ -20,38 +20,50 @@ using torch::profiler::impl::ActivityType;
 
 constexpr std::int64_t first_recorded = 10;  // by then allocators and caches have settled
 constexpr std::int64_t most_recorded = 20;
+constexpr const char* step_name = "training step";
 
 std::set<ActivityType> activities(torch::Device device) {
   return device.is_cpu() ? std::set{ActivityType::CPU} : std::set{ActivityType::CPU, ActivityType::CUDA};
 }
 
-// Self time on the host: an event's time belongs to the innermost one that encloses it.
-std::vector<OperatorTime> self_times(const std::vector<profiler::KinetoEvent>& events) {
-  std::vector<const profiler::KinetoEvent*> order;
+using Event = profiler::KinetoEvent;
+
+// Events on the host that began during a step, but not the steps themselves; by thread and time, the enclosing first.
+std::vector<const Event*> events_in_steps(const std::vector<Event>& events) {
+  std::vector<const Event*> steps, inside;
   for (const auto& event : events)
-    if (event.deviceType() == torch::kCPU) order.push_back(&event);
-  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    if (event.name() == step_name) steps.push_back(&event);
+  for (const auto& event : events) {
+    const auto encloses = [&](const Event* step) {
+      return step->startNs() <= event.startNs() && event.startNs() < step->endNs();
+    };
+    const bool counts = event.deviceType() == torch::kCPU && event.name() != step_name;
+    if (counts && std::any_of(steps.begin(), steps.end(), encloses)) inside.push_back(&event);
+  }
+  std::sort(inside.begin(), inside.end(), [](const Event* a, const Event* b) {
     return std::tuple(a->startThreadId(), a->startNs(), b->endNs()) <
            std::tuple(b->startThreadId(), b->startNs(), a->endNs());
   });
+  return inside;
+}
+
+// An event's time belongs to the innermost one that encloses it.
+std::vector<OperatorTime> self_times(const std::vector<Event>& events) {
   std::map<std::string, OperatorTime> by_name;
-  std::vector<const profiler::KinetoEvent*> open;
-  const auto milliseconds = [](const profiler::KinetoEvent& event) {
-    return static_cast<double>(event.durationNs()) * 1e-6;
-  };
-  for (const auto* event : order) {
+  std::vector<const Event*> open;
+  for (const auto* event : events_in_steps(events)) {
     while (!open.empty() &&
            (open.back()->startThreadId() != event->startThreadId() || open.back()->endNs() <= event->startNs()))
       open.pop_back();
+    const double ms = static_cast<double>(event->durationNs()) * 1e-6;
     auto& entry = by_name[event->name()];
-    entry.name = event->name();
     ++entry.calls;
-    entry.self_ms += milliseconds(*event);
-    if (!open.empty()) by_name[open.back()->name()].self_ms -= milliseconds(*event);
+    entry.self_ms += ms;
+    if (!open.empty()) by_name[open.back()->name()].self_ms -= ms;
     open.push_back(event);
   }
   std::vector<OperatorTime> operators;
-  for (auto& [name, entry] : by_name) operators.push_back(std::move(entry));
+  for (auto& [name, entry] : by_name) operators.push_back({name, entry.calls, entry.self_ms});
   std::sort(operators.begin(), operators.end(), [](const auto& a, const auto& b) { return a.self_ms > b.self_ms; });
   return operators;
 }
@@ -81,16 +93,22 @@ StepProfiler::~StepProfiler() {
 void StepProfiler::before_step(std::int64_t index) {
   if (index == first_recorded) start();
   if (index == first_recorded + most_recorded) finish();
-  steps_ += recording_;
+  if (!recording_) return;
+  ++steps_;
+  step_.emplace(at::RecordScope::USER_SCOPE);
+  if (step_->isActive()) step_->before(step_name);
 }
+
+void StepProfiler::after_step() { step_.reset(); }
 
 void StepProfiler::start() {
   // Without a GPU the profiler's own log reports an error on stderr that is none.
   if (device_.is_cpu()) ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   profiler::prepareProfiler(config, activities(device_));
-  profiler::enableProfiler(config, activities(device_),
-                           {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
+  profiler::enableProfiler(
+      config, activities(device_),
+      {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION, at::RecordScope::USER_SCOPE});
   recording_ = true;
 }
 
@@ -101,6 +119,7 @@ void StepProfiler::finish() {
     return;
   }
   recording_ = false;
+  step_.reset();
   const auto result = profiler::disableProfiler();
   operators_ = self_times(result->events());
   log_table(operators_, steps_);

@@ -1,9 +1,11 @@
 #pragma once
-// Time by operator over a few training steps, through LibTorch's profiler.
+// Time by operator on the host over a few training steps, through LibTorch's profiler.
 
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +23,10 @@ class StepProfiler {
   StepProfiler(std::filesystem::path trace_file, torch::Device device);
   ~StepProfiler();  // records no longer, reports nothing
 
-  // Before each step of this process, counted from 0. Records steps 10 ... 29.
+  // Before each step of this process, counted from 0. Records steps 10 ... 29; what happens between them does not
+  // count.
   void before_step(std::int64_t index);
+  void after_step();
 
   // Stops, when still recording; logs the table and writes the trace.
   void finish();
@@ -36,6 +40,7 @@ class StepProfiler {
   std::filesystem::path trace_file_;
   torch::Device device_;
   bool recording_ = false;
+  std::optional<at::RecordFunction> step_;  // marks the step in the trace
   std::int64_t steps_ = 0;
   std::vector<OperatorTime> operators_;
 };

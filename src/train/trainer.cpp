@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -44,7 +45,8 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
     first_step_ = progress_.step;
   }
   step_ = std::make_unique<EagerTrainingStep>(config_, task, *model_, *parameters_, *optimizer_, device);
-  metrics_ = std::make_unique<MetricsLog>(run, first_step_);
+  const bool evaluated = progress_.evaluated_step == first_step_;
+  metrics_ = std::make_unique<MetricsLog>(run, first_step_, evaluated);
 }
 
 void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), device_); }
@@ -61,6 +63,7 @@ nlohmann::ordered_json Trainer::run() {
   while (progress_.step < config_.train.steps) {
     if (profiler_) profiler_->before_step(progress_.step - first_step_);
     train_step();
+    if (profiler_) profiler_->after_step();
     if (line.is_due()) {
       read_losses();
       line.show(progress_.step, progress_.loss_sum / static_cast<double>(progress_.loss_count), learning_rate_);
@@ -86,10 +89,13 @@ void Trainer::evaluate_and_save() {
 }
 
 void Trainer::train_step() {
+  const auto interval = config_.train.diagnostics_interval;
+  const bool diagnoses = interval > 0 && (progress_.step + 1) % interval == 0;
+  const auto before = diagnoses ? parameters_->values().clone() : torch::Tensor();
   const auto start = Clock::now();
   model_->train();
   learning_rate_ = learning_rate_at(config_.train, progress_.step);
-  const auto result = step_and_diagnose();
+  const auto result = step_->run(progress_.step, learning_rate_);
   const auto loss = result.loss.to(torch::kDouble);
   pending_loss_ = pending_count_ == 0 ? loss : pending_loss_ + loss;
   last_norm_ = result.gradient_norm;
@@ -98,16 +104,13 @@ void Trainer::train_step() {
   if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   if (progress_.step > first_step_ + 1) session_seconds_ += seconds_since(start);
   progress_.train_seconds += seconds_since(start);
+  if (diagnoses) diagnose(before);
 }
 
-StepResult Trainer::step_and_diagnose() {
-  const auto interval = config_.train.diagnostics_interval;
-  if (interval == 0 || (progress_.step + 1) % interval != 0) return step_->run(progress_.step, learning_rate_);
-  const auto before = parameters_->values().clone();
-  const auto result = step_->run(progress_.step, learning_rate_);
-  metrics_->write(progress_.step + 1, "diagnostics",
-                  diagnose_step(*model_, *parameters_, before, result.gradient_norm.item<double>()));
-  return result;
+void Trainer::diagnose(const torch::Tensor& before) {
+  read_losses();  // what is not finite has no spectrum
+  metrics_->write(progress_.step, "diagnostics",
+                  diagnose_step(*model_, *parameters_, before, last_norm_.item<double>()));
 }
 
 void Trainer::read_losses() {
@@ -151,8 +154,12 @@ void Trainer::evaluate() {
     progress_.validation = evaluate_split(*model_, task_, Split::validation, train.precision, device_);
     metrics_->write(progress_.step, "validation", progress_.validation);
   }
-  progress_.evaluated_step = progress_.step;
   const double loss = progress_.validation.at("loss").get<double>();
+  if (!std::isfinite(loss))
+    throw Error(ExitCode::diverged,
+                fmt::format("step {}: the validation loss is not finite; try a lower train.learning_rate ({} now)",
+                            progress_.step, learning_rate_));
+  progress_.evaluated_step = progress_.step;
   const bool improved = !progress_.best || loss < progress_.best->loss;
   if (improved) progress_.best = BestSoFar{progress_.step, loss};
   log::info("step {}: validation {}{}", progress_.step, headline_of(task_, progress_.validation),

@@ -24,7 +24,7 @@ class Trainer {
 
  private:
   void train_step();
-  StepResult step_and_diagnose();
+  void diagnose(const torch::Tensor& before);  // the last step; `before`: the parameters before it
   void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();

@@ -42,12 +42,16 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"config", "explain", "train.stepz"}, 2, "did you mean 'train.steps'?"},
       {{"train", "--config", "text_classifier.yaml"}, 2, "data.path is not set"},
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt"}, 3, "text.txt:1: "},
-      {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"}, 2, "makes its own lists"},
+      {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"},
+       2,
+       "data.path: has no meaning for task sort"},
       {{"train", "--config", "sorter_metric.yaml", "--set", "data.sort.length=9"}, 2, "model.context: 11 is too short"},
-      {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"}, 2, "belongs to task classification"},
+      {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
+       2,
+       "data.test_path: has no meaning for task language_model"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.kind: 'word'"},
       {{"predict", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
-      {{"predict", "missing.txt"}, 3, "missing.txt: No such file"},
+      {{"predict", "missing.txt"}, 3, "'missing.txt': No such file"},
       {{"data", "fetch", "tinyshakespear"}, 2, "did you mean 'tinyshakespeare'?"},
   }));
   const auto result = program.run(arguments);
@@ -96,6 +100,25 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   const auto other_checkpoint = program.run({"sample", "--checkpoint", "step-99"});
   CHECK(other_checkpoint.code == 2);
   CHECK_THAT(other_checkpoint.err, ContainsSubstring("step-4"));
+}
+
+TEST_CASE("--overfit-batch and --profile do what they say, and survive a resume", "[cli]") {
+  const Program program;
+  const auto with = [](Arguments more) {
+    const Arguments common = {"train", "--config", "small.yaml", "--out", "run", "--overfit-batch", "--json"};
+    more.insert(more.begin(), common.begin(), common.end());
+    return more;
+  };
+  const auto first = program.run(with({"--set", "train.steps=20", "--profile"}));
+  REQUIRE(first.code == 0);
+  CHECK_THAT(first.err, ContainsSubstring("aten::mm") && ContainsSubstring("over 10 steps"));
+  CHECK(nlohmann::json::parse(read_text(program.folder() / "run/profile.json")).contains("traceEvents"));
+  const auto early = nlohmann::json::parse(first.last_line());
+  const auto late = nlohmann::json::parse(
+      program.succeed(with({"--resume", "--set", "train.steps=300", "--set", "train.diagnostics_interval=100"})));
+  CHECK(late["val_loss"].get<double>() < 0.8 * early["val_loss"].get<double>());
+  CHECK_THAT(read_text(program.folder() / "run/metrics.jsonl"), ContainsSubstring("score_effective_rank"));
+  CHECK_THAT(program.run({"evaluate", "--run", "run"}).err, ContainsSubstring("first batch alone"));
 }
 
 TEST_CASE("a run can be resumed and continues to more steps", "[cli]") {

@@ -29,7 +29,7 @@ std::vector<std::string> all_lines(const std::string& text, std::size_t longest 
   Pipe pipe;
   pipe.write(text);
   pipe.finish();
-  LineReader reader(pipe.ends[0], longest);
+  LineReader reader(pipe.ends[0], "the pipe", longest);
   std::vector<std::string> lines;
   while (const auto line = reader.next()) {
     lines.push_back(line->too_long ? "TOO LONG" : line->text);
@@ -47,6 +47,7 @@ TEST_CASE("lines come in order, with any line break, the last with none", "[line
   CHECK(all_lines("a\nbb\n\nc") == Lines{"a", "bb", "", "c"});
   CHECK(all_lines("a\r\nb\rb\r\n") == Lines{"a", "b\rb"});
   CHECK(all_lines("\n\n") == Lines{"", ""});
+  CHECK(all_lines("\xEF\xBB\xBFmarked\n\xEF\xBB\xBFnot") == Lines{"marked", "\xEF\xBB\xBFnot"});
   CHECK(all_lines(std::string("x\0y\nz", 5)) == Lines{std::string("x\0y", 3), "z"});
 }
 
@@ -62,7 +63,7 @@ TEST_CASE("a line that is too long is named and skipped, its neighbours are read
 
 TEST_CASE("a reader knows whether a line is there, and waits for one that is not", "[lines]") {
   Pipe pipe;
-  LineReader reader(pipe.ends[0], 100);
+  LineReader reader(pipe.ends[0], "the pipe", 100);
   CHECK_FALSE(reader.is_ready());
   pipe.write("half");
   CHECK_FALSE(reader.is_ready());
@@ -92,7 +93,7 @@ TEST_CASE("lines larger than a pipe and a read arrive whole", "[lines]") {
     pipe.write("\nnext\n");
     pipe.finish();
   });
-  LineReader reader(pipe.ends[0], 1 << 20);
+  LineReader reader(pipe.ends[0], "the pipe", 1 << 20);
   CHECK(reader.next()->text == large);
   CHECK(reader.next()->text == "next");
   writer.join();

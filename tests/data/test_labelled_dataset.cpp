@@ -1,4 +1,3 @@
-#include <map>
 #include <set>
 
 #include "core/error.h"

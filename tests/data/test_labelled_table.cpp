@@ -130,6 +130,26 @@ TEST_CASE("columns go by name where there is a header, else by number", "[table]
   CHECK(read("class,review\ngood,fine film\n", columns("2", "class")) == std::pair(true, Texts{"2 good fine film"}));
 }
 
+TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
+  const std::string rows = "fine film,good\nbad film,bad\nlong film,bad\nshort film,good\nold film,good\n";
+  for (const std::string header : {"review,sentiment\n", "Text,Label\n"}) {
+    CHECK_THAT(refusal("t.csv", header + rows),
+               ContainsSubstring(":1: looks like a header: no other row has the label"));
+    CHECK_THAT(refusal("t.csv", header + rows, columns("1", "2")), ContainsSubstring("looks like a header"));
+    auto config = columns("1", "2");
+    config.header = TableHeader::present;
+    CHECK(read_text("t.csv", header + rows, config).rows.size() == 5);
+    config.header = TableHeader::absent;
+    CHECK(read_text("t.csv", header + rows, config).rows.size() == 6);
+  }
+  CHECK(read_text("t.csv", rows).rows.size() == 5);
+  // Several rare labels are rare labels.
+  CHECK(read_text("t.csv", "odd film,odd\n" + rows + "rare film,rare\n").rows.size() == 7);
+  DataConfig absent;
+  absent.header = TableHeader::absent;
+  CHECK(read_text("t.csv", "text,label\n" + rows, absent).rows.size() == 6);
+}
+
 TEST_CASE("a column that is not there is named, with those that are", "[table]") {
   CHECK(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")) ==
         ": no column 'reviw' in the first row, which has 'review', 'class'; did you mean 'review'?");
@@ -141,6 +161,7 @@ TEST_CASE("a column that is not there is named, with those that are", "[table]")
   const TemporaryFolder folder;
   const auto path = folder.write("t.csv", "a,b\n");
   CHECK(failure([&] { read_labelled_table(path, columns("0", "1")); }).first == ExitCode::usage);
+  CHECK(failure([&] { read_labelled_table(path, columns("2", "2")); }).first == ExitCode::usage);
 }
 
 TEST_CASE("every malformed row is reported with its line and reason, and the others are kept", "[table]") {

@@ -2,6 +2,7 @@
 
 #include "attention/mixer.h"
 #include "train/diagnostics.h"
+#include "train/evaluation.h"
 #include "train/step_profiler.h"
 #include "train/workplace.h"
 
@@ -35,7 +36,7 @@ TEST_CASE("asymmetry is 0 for symmetric and 1 for antisymmetric forms", "[diagno
   CHECK(diagnose_form({plane, torch::matmul(turn, plane)}).asymmetry == Approx(1));
 }
 
-TEST_CASE("a mixer's score form gives its scores", "[diagnostics]") {
+TEST_CASE("every mixer with one score form gives it, and only metrics are symmetric", "[diagnostics]") {
   static const auto mixers = every_mixer();
   const auto& options = mixers[GENERATE(range(std::size_t{0}, mixers.size()))];
   torch::manual_seed(1);
@@ -45,14 +46,14 @@ TEST_CASE("a mixer's score form gives its scores", "[diagnostics]") {
   const torch::NoGradGuard no_grad;
   for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.5);
   const auto form = mixer->score_form();
-  const bool scores = !mixer->parameters().empty();
+  const auto* as_metric = std::get_if<MetricOptions>(&options);
+  const bool published = as_metric != nullptr && as_metric->score == MetricScore::as_published;
+  const bool scores = !mixer->parameters().empty() && !published;
   REQUIRE(form.has_value() == scores);
   if (!form) return;
   CHECK(form->left_nrd.size(0) == 3);
   CHECK(form->left_nrd.size(2) == 12);
-  // Metrics are symmetric, and nothing else is.
-  const bool metric = std::holds_alternative<MetricOptions>(options);
-  CHECK((diagnose_form(*form).asymmetry < 1e-6) == metric);
+  CHECK((diagnose_form(*form).asymmetry < 1e-6) == (as_metric != nullptr));
 }
 
 TEST_CASE("two tokens are weighed by the score form", "[diagnostics]") {
@@ -132,8 +133,10 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
     profiler.before_step(step);
     const auto start = std::chrono::steady_clock::now();
     parts.step->run(step, 1e-3);
+    profiler.after_step();
     const auto ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (step >= 10 && step < 30) recorded_ms += ms;
+    evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU);  // does not count
   }
   profiler.finish();
   double self_ms = 0;
@@ -145,7 +148,7 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
   }
   CHECK(updates == 40);  // matrices and vectors, 20 steps
   CHECK(self_ms <= recorded_ms);
-  CHECK(self_ms > 0);
+  CHECK(self_ms >= 0.5 * recorded_ms);
   CHECK(nlohmann::json::parse(read_text(place / "profile.json")).contains("traceEvents"));
 }
 

@@ -1,12 +1,14 @@
 #pragma once
-// What tasks that predict tokens share.
+// Batches on the device, and the losses over them that tasks share.
 
 #include "data/token_rows.h"
-#include "train/task.h"
+#include "model/batch.h"
+#include "train/score_sums.h"
 
 namespace metaformer {
 
 Batch to_batch(const TokenRows& rows, torch::Device device);
+Batch to_batch(const LabelledRows& rows, torch::Device device);
 
 // [rows, columns] long, copied to the device.
 torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device);

@@ -1,4 +1,4 @@
-#include "train/token_loss.h"
+#include "train/batches.h"
 
 #include <algorithm>
 
@@ -14,6 +14,15 @@ Batch to_batch(const TokenRows& rows, torch::Device device) {
   batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
   batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
   batch.weight = static_cast<double>(rows.target_count);
+  return batch;
+}
+
+Batch to_batch(const LabelledRows& rows, torch::Device device) {
+  Batch batch;
+  batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
+  if (!rows.segments.empty()) batch.segments_bc = to_tensor(rows.segments, rows.rows, device);
+  if (!rows.labels.empty()) batch.labels_b = to_tensor(rows.labels, rows.rows, device).squeeze(1);
+  batch.weight = static_cast<double>(rows.rows);
   return batch;
 }
 
