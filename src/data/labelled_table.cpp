@@ -107,8 +107,11 @@ Columns TableReader::find_columns(const DelimitedRow& first) const {
   if (text_number && label_number) return {*text_number, *label_number, width, must_have};
   std::vector<std::string> header;
   for (const auto& field : first.fields) header.emplace_back(trim(field));
-  const auto text = find_column(config_.text_field, header), label = find_column(config_.label_field, header);
-  if (text && label && may_have) return {*text, *label, width, true};
+  const auto find = [&](const std::string& field) {
+    return may_have ? find_column(field, header) : numbered_column(field);
+  };
+  const auto text = find(config_.text_field), label = find(config_.label_field);
+  if (text && label) return {*text, *label, width, true};
   if (!text && !label && !must_have && has_default_columns(config_)) return {0, 1, width, false};
   refuse_header(text ? config_.label_field : config_.text_field, header);
 }

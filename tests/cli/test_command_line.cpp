@@ -102,7 +102,7 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   CHECK_THAT(other_checkpoint.err, ContainsSubstring("step-4"));
 }
 
-TEST_CASE("--overfit-batch and --profile do what they say, and survive a resume", "[cli]") {
+TEST_CASE("overfit-batch and profile do what they say, and survive a resume", "[cli]") {
   const Program program;
   const auto with = [](Arguments more) {
     const Arguments common = {"train", "--config", "small.yaml", "--out", "run", "--overfit-batch", "--json"};

@@ -203,7 +203,7 @@ TEST_CASE("what is no number of the list is refused", "[tokenizer]") {
   for (const std::string word : {"x", "1x", "+1", "1.0", "0x1", "1;2", "-", "٣"})
     CHECK(message("0 " + word) == "'" + word + "' is not a number");
   for (const std::string word : {"7", "3", "-1", "99999999999999999999"})
-    CHECK(message("0," + word) == "the number " + word + " is not among 0 ... 2");
+    CHECK(message("0," + word) == "the number '" + word + "' is not among 0 ... 2");
 }
 
 TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokenizer]") {
