@@ -26,13 +26,10 @@ int report_out_of_memory(const std::string& detail) {
                                              "model.width");
 }
 
-// LibTorch's own errors; the CPU allocator reports exhaustion as a plain one.
 int report_torch_error(const c10::Error& error) {
   const std::string message = error.what_without_backtrace();
   const auto first_line = message.substr(0, message.find('\n'));
-  const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                      message.find("can't allocate memory") != std::string::npos;
-  return memory ? report_out_of_memory(": " + first_line) : report(ExitCode::failure, first_line);
+  return is_out_of_memory(error) ? report_out_of_memory(": " + first_line) : report(ExitCode::failure, first_line);
 }
 
 void set_up(CLI::App& app) {
@@ -62,7 +59,7 @@ void set_up(CLI::App& app) {
 
 int run_command_line(int argc, char** argv) {
   keep_freed_memory();
-  catch_stop_signals();
+  catch_signals();
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
   set_up(app);
   try {

@@ -212,6 +212,18 @@ struct EnumNames<EvaluationMode> {
   static constexpr std::array<std::string_view, 2> values = {"whole", "random"};
 };
 
+enum class OnDivergence { stop, rollback };
+template <>
+struct EnumNames<OnDivergence> {
+  static constexpr std::array<std::string_view, 2> values = {"stop", "rollback"};
+};
+
+enum class OnSpike { warn, skip };
+template <>
+struct EnumNames<OnSpike> {
+  static constexpr std::array<std::string_view, 2> values = {"warn", "skip"};
+};
+
 struct TrainConfig {
   std::int64_t steps = 2000;
   std::int64_t batch_size = 12;
@@ -232,6 +244,11 @@ struct TrainConfig {
   std::int64_t keep_checkpoints = 2;
   std::int64_t diagnostics_interval = 0;
   bool overfit_batch = false;
+  OnDivergence on_divergence = OnDivergence::stop;
+  double rollback_factor = 0.5;
+  std::int64_t max_rollbacks = 3;
+  double spike_threshold = 0;
+  OnSpike on_spike = OnSpike::warn;
   std::int64_t seed = 1337;
 };
 
@@ -261,6 +278,14 @@ void visit(Visitor& field, TrainConfig& c) {
         "steps between measurements of gradients, updates and score forms per block; 0: never");
   field("overfit_batch", c.overfit_batch,
         "every step and every evaluation sees the first batch: its loss must fall to ~0");
+  field("on_divergence", c.on_divergence,
+        "when loss, gradients or weights are not finite: stop (exit code 4), or go back to the last good checkpoint");
+  field("rollback_factor", c.rollback_factor, Range{.low = 0, .high = 1, .low_open = true},
+        "what every rollback multiplies the learning rate by");
+  field("max_rollbacks", c.max_rollbacks, between(1, 1000), "rollbacks before giving up with exit code 4");
+  field("spike_threshold", c.spike_threshold, between(0, 1e6),
+        "standard deviations above its running mean from which a log gradient norm is a spike; 0: never");
+  field("on_spike", c.on_spike, "warn, or skip the step's update too");
   field("seed", c.seed, between(0, 9007199254740991.0), "of initialisation, batches and dropout");
 }
 

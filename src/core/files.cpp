@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/fault.h"
 #include "core/text.h"
 
 namespace metaformer {
@@ -81,7 +82,9 @@ std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode cod
 
 void write_file_synced(const fs::path& path, std::string_view content) {
   Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, "create");
+  fault_point("write");
   file.write_all(content);
+  fault_point("sync");
   file.sync();
   file.close();
 }
@@ -90,6 +93,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   const auto temporary = temporary_name(path);
   try {
     write_file_synced(temporary, content);
+    fault_point("rename");
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail_with_errno("rename to", path);
   } catch (...) {
     ::unlink(temporary.c_str());
@@ -107,6 +111,7 @@ void replace_symlink(const fs::path& target, const fs::path& link) {
   const auto temporary = temporary_name(link);
   ::unlink(temporary.c_str());
   if (::symlink(target.c_str(), temporary.c_str()) != 0) fail_with_errno("make the link", temporary);
+  fault_point("link");
   if (::rename(temporary.c_str(), link.c_str()) != 0) fail_with_errno("replace the link", link);
   sync_folder(link.parent_path());
 }

@@ -2,27 +2,45 @@
 
 #include <signal.h>
 
+#include <initializer_list>
+
 namespace metaformer {
 
-static volatile sig_atomic_t received = 0;
+static volatile sig_atomic_t stop_received = 0;
+static volatile sig_atomic_t save_received = 0;
 
-static void note_signal(int signal) {
-  received = signal;
+static void note_stop(int signal) {
+  stop_received = signal;
   // The next one takes the default action: a user who insists is not kept waiting.
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
 }
 
-void catch_stop_signals() {
+static void note_save(int) { save_received = 1; }
+
+static void handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = note_signal;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  sigaction(signal, &action, nullptr);
 }
 
-int stop_signal() { return received; }
+void catch_signals() {
+  handle(SIGINT, note_stop);
+  handle(SIGTERM, note_stop);
+  handle(SIGUSR1, note_save);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup means what it says
+}
+
+int stop_signal() { return stop_received; }
+
+bool take_save_request() {
+  if (!save_received) return false;
+  save_received = 0;
+  return true;
+}
 
 }  // namespace metaformer

@@ -1,11 +1,15 @@
 #pragma once
-// SIGINT and SIGTERM ask the program to stop at the next safe point; a second one ends it at once.
+// SIGINT, SIGTERM and SIGHUP ask the program to stop at the next safe point; a second one ends it at once. SIGUSR1 asks
+// it to save and go on.
 
 namespace metaformer {
 
-void catch_stop_signals();
+void catch_signals();
 
 // The signal that asked to stop, or 0.
 int stop_signal();
+
+// Whether SIGUSR1 has arrived since the last call.
+bool take_save_request();
 
 }  // namespace metaformer

@@ -39,6 +39,13 @@ ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   }
 }
 
+const ParameterBuffer::View* ParameterBuffer::first_not_finite(const torch::Tensor& buffer) const {
+  if (buffer.isfinite().all().item<bool>()) return nullptr;
+  const auto found = std::find_if(views_.begin(), views_.end(),
+                                  [&](const View& view) { return !part(buffer, view).isfinite().all().item<bool>(); });
+  return found == views_.end() ? nullptr : &*found;
+}
+
 torch::Tensor ParameterBuffer::part(const torch::Tensor& buffer, const View& view) {
   return buffer.narrow(0, view.offset, view.count).view(view.parameter.sizes());
 }

@@ -27,6 +27,9 @@ class ParameterBuffer {
   std::int64_t decayed() const { return decayed_; }  // elements [0, decayed) are matrices
   const std::vector<View>& views() const { return views_; }
 
+  // The first view whose part of a buffer of this layout holds a NaN or an infinity; nullptr when none does.
+  const View* first_not_finite(const torch::Tensor& buffer) const;
+
   // The part of another buffer of the same layout (an optimiser's moment) that belongs to a view, in its shape.
   static torch::Tensor part(const torch::Tensor& buffer, const View& view);
 

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/files.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -38,7 +39,21 @@ Json to_json(const Progress& progress) {
   json["train_seconds"] = progress.train_seconds;
   json["evaluated_step"] = progress.evaluated_step;
   json["validation"] = progress.validation;
+  json["rollbacks"] = progress.rollbacks;
+  json["spikes"] = {{"seen", progress.spikes.seen},
+                    {"mean", progress.spikes.mean},
+                    {"variance", progress.spikes.variance},
+                    {"count", progress.spikes.count}};
   return json;
+}
+
+// Absent in checkpoints of earlier versions.
+SpikeState spikes_from_json(const Json& json) {
+  if (json.is_null()) return {};
+  return {.seen = json.at("seen").get<std::int64_t>(),
+          .mean = json.at("mean").get<double>(),
+          .variance = json.at("variance").get<double>(),
+          .count = json.at("count").get<std::int64_t>()};
 }
 
 Progress progress_from_json(const Json& json) {
@@ -49,7 +64,9 @@ Progress progress_from_json(const Json& json) {
                     .last_train_loss = json.at("last_train_loss").get<double>(),
                     .train_seconds = json.at("train_seconds").get<double>(),
                     .evaluated_step = json.at("evaluated_step").get<std::int64_t>(),
-                    .validation = json.at("validation")};
+                    .validation = json.at("validation"),
+                    .rollbacks = json.value("rollbacks", std::int64_t{0}),
+                    .spikes = spikes_from_json(json.value("spikes", Json()))};
   if (const auto& best = json.at("best"); !best.is_null())
     progress.best = BestSoFar{best.at("step").get<std::int64_t>(), best.at("loss").get<double>()};
   return progress;
@@ -170,14 +187,28 @@ class Loader {
 
 }  // namespace
 
+// A damaged folder of the same step makes room for a new one.
+static bool is_whole(const fs::path& folder) {
+  if (!fs::exists(folder)) return false;
+  try {
+    Loader(folder).load(WithOptimizer::yes);
+    return true;
+  } catch (const Error& error) {
+    log::warning("{}; it is written again", error.what());
+    fs::remove_all(folder);
+    return false;
+  }
+}
+
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep) {
   const auto name = step_name(progress.step);
   const auto folder = run.checkpoints() / name;
-  if (!fs::exists(folder)) {
+  if (!is_whole(folder)) {
     const auto temporary = run.checkpoints() / fmt::format(".{}.{}.tmp", name, ::getpid());
     try {
       write_files(temporary, checkpoint_files(model, optimizer, codec), to_json(progress));
+      fault_point("checkpoint");
       fs::rename(temporary, folder);
     } catch (const std::exception& error) {
       std::error_code ignored;

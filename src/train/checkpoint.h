@@ -7,6 +7,7 @@
 #include "data/codec.h"
 #include "train/run_directory.h"
 #include "train/safetensors.h"
+#include "train/spike_detector.h"
 
 namespace metaformer {
 
@@ -25,6 +26,8 @@ struct Progress {
   double train_seconds = 0;
   std::int64_t evaluated_step = 0;    // of the last evaluation
   nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
+  std::int64_t rollbacks = 0;
+  SpikeState spikes;
 };
 
 struct Checkpoint {
@@ -35,9 +38,9 @@ struct Checkpoint {
   Codec codec;
 };
 
-// Writes step-N under a temporary name, syncs, renames; an existing step-N is kept as it is. Then points `last` (and
-// `best`, when this is the best step) at it and removes the oldest beyond `keep`, never a link's target. Throws Error
-// (exit code 1) when the disk is full; earlier checkpoints are then as before.
+// Writes step-N under a temporary name, syncs, renames; an existing whole step-N is kept as it is. Then points `last`
+// (and `best`, when this is the best step) at it and removes the oldest beyond `keep`, never a link's target. Throws
+// Error (exit code 1) when the disk is full; earlier checkpoints are then as before.
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
 

@@ -93,4 +93,9 @@ void keep_freed_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
+bool is_out_of_memory(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
+}
+
 }  // namespace metaformer

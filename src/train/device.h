@@ -22,4 +22,7 @@ std::int64_t peak_memory_bytes(torch::Device device);
 // system costs page faults each time. Call once, first thing.
 void keep_freed_memory();
 
+// Whether LibTorch could not get memory, on the host or a device. The CPU allocator reports that as a plain error.
+bool is_out_of_memory(const c10::Error& error);
+
 }  // namespace metaformer

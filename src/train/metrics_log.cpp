@@ -13,7 +13,7 @@ namespace {
 
 bool belongs_to_evaluation(const nlohmann::json& line) {
   const auto split = line.value("split", "");
-  return split != "train" && split != "diagnostics";
+  return split.starts_with("validation") || split == "train_estimate";
 }
 
 // The lines whose step is not after `last_step`; a half-written last line is dropped too.

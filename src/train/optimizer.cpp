@@ -29,6 +29,17 @@ void AdamW::update(std::int64_t first, std::int64_t count, double weight_decay, 
                     config_.betas[0], config_.betas[1], weight_decay, epsilon, /*amsgrad=*/false, /*maximize=*/false);
 }
 
+void AdamW::reset() {
+  const torch::NoGradGuard no_grad;
+  for (auto* state : {&first_moment_, &second_moment_, &steps_}) state->zero_();
+}
+
+std::string AdamW::first_not_finite() const {
+  for (const auto& moment : {first_moment_, second_moment_})
+    if (const auto* view = parameters_.first_not_finite(moment)) return view->name;
+  return "";
+}
+
 NamedTensors AdamW::state() const {
   NamedTensors state;
   for (const auto& view : parameters_.views()) {

@@ -15,6 +15,12 @@ class AdamW {
   // One update from the gradients in the buffer.
   void step(double learning_rate);
 
+  // Back to the state before the first step.
+  void reset();
+
+  // The parameter whose moments hold a NaN or an infinity; "" when none does.
+  std::string first_not_finite() const;
+
   // Moments by parameter name: "first_moment.NAME", "second_moment.NAME", and "steps".
   NamedTensors state() const;
 

@@ -10,8 +10,10 @@
 #include "core/build_info.h"
 #include "core/config_writer.h"
 #include "core/error.h"
+#include "core/file_lock.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/signals.h"
 #include "core/text.h"
 #include "model/make_model.h"
 #include "train/device.h"
@@ -105,6 +107,7 @@ namespace {
 // What a run goes on from; nothing for a new run.
 struct Earlier {
   RunDirectory run;
+  std::unique_ptr<FileLock> lock;
   std::optional<Checkpoint> checkpoint;
 };
 
@@ -112,7 +115,8 @@ std::optional<Earlier> find_earlier(const TrainRequest& request) {
   if (request.resume && request.out.empty())
     throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
   if (!request.resume || RunDirectory::is_free(request.out)) return std::nullopt;
-  Earlier earlier{.run = RunDirectory::open(request.out), .checkpoint = {}};
+  Earlier earlier{.run = RunDirectory::open(request.out), .lock = {}, .checkpoint = {}};
+  earlier.lock = std::make_unique<FileLock>(earlier.run.lock_file());
   require_same_experiment(earlier.run, request.experiment.config);
   earlier.checkpoint = load_newest_checkpoint(earlier.run);
   return earlier;
@@ -161,7 +165,9 @@ Json train(TrainRequest request) {
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
   if (earlier) require_same_data(earlier->run, *task);
   if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
+  if (const int signal = stop_signal()) throw Interrupted(signal);  // before there is anything to save
   const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
+  const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
   return train_in(run, request, *task, device, checkpoint);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "core/error.h"
@@ -13,10 +14,20 @@ namespace metaformer {
 
 namespace fs = std::filesystem;
 
+// What a process that died before it wrote config.yaml leaves behind counts for nothing.
+static bool is_left_over(const fs::directory_entry& entry) {
+  const auto name = entry.path().filename().string();
+  std::error_code error;
+  return name == "lock" || name == "train.log" || name.ends_with(".tmp") ||
+         (name == "checkpoints" && entry.is_directory(error) && fs::is_empty(entry.path(), error));
+}
+
 bool RunDirectory::is_free(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(folder, error))) return true;
-  return fs::is_directory(folder, error) && fs::is_empty(folder, error);
+  if (!fs::is_directory(folder, error)) return false;
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), is_left_over);
 }
 
 RunDirectory RunDirectory::create(const fs::path& folder) {

@@ -15,7 +15,7 @@ class RunDirectory {
   // An existing run. `folder` "runs/latest" may be a link. Errors: exit code 2.
   static RunDirectory open(const std::filesystem::path& folder);
 
-  // True when there is nothing at `folder`, or an empty folder.
+  // True when there is nothing at `folder`, an empty folder, or one where a run ended before it had begun.
   static bool is_free(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
@@ -25,6 +25,7 @@ class RunDirectory {
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
+  std::filesystem::path lock_file() const { return path_ / "lock"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 
  private:

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -25,8 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-void require_same_architecture(const Checkpoint& checkpoint, const SequenceModel& model) {
-  copy_by_name(checkpoint.model, named_parameters(model), (checkpoint.folder / "model.safetensors").string());
+// After a rollback other batches are drawn: those of steps that no run reaches.
+std::int64_t batch_step(const Progress& progress) {
+  constexpr std::int64_t far = std::int64_t{1} << 36;
+  return progress.step + progress.rollbacks * far;
 }
 
 }  // namespace
@@ -38,12 +42,9 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   model_->to(device);
   parameters_ = std::make_unique<ParameterBuffer>(*model_);
   optimizer_ = std::make_unique<AdamW>(*parameters_, config_.train);
-  if (checkpoint) {
-    require_same_architecture(*checkpoint, *model_);
-    optimizer_->load_state(checkpoint->optimizer, (checkpoint->folder / "state.safetensors").string());
-    progress_ = checkpoint->progress;
-    first_step_ = progress_.step;
-  }
+  if (config_.train.on_divergence == OnDivergence::rollback) initial_values_ = parameters_->values().clone();
+  if (checkpoint) restore(checkpoint);
+  first_step_ = progress_.step;
   step_ = std::make_unique<EagerTrainingStep>(config_, task, *model_, *parameters_, *optimizer_, device);
   const bool evaluated = progress_.evaluated_step == first_step_;
   metrics_ = std::make_unique<MetricsLog>(run, first_step_, evaluated);
@@ -61,18 +62,58 @@ nlohmann::ordered_json Trainer::run() {
   if (progress_.step > 0 && is_at(config_.train.eval_interval) && progress_.evaluated_step != progress_.step)
     evaluate_and_save();
   while (progress_.step < config_.train.steps) {
-    if (profiler_) profiler_->before_step(progress_.step - first_step_);
-    train_step();
-    if (profiler_) profiler_->after_step();
-    if (line.is_due()) {
-      read_losses();
-      line.show(progress_.step, progress_.loss_sum / static_cast<double>(progress_.loss_count), learning_rate_);
+    try {
+      advance(line);
+    } catch (const Error& error) {
+      if (!roll_back(error)) throw;
     }
-    if (is_at(config_.train.log_interval)) write_training_line();
-    evaluate_and_save();
   }
   if (profiler_) profiler_->finish();
   return summary();
+}
+
+void Trainer::advance(ProgressLine& line) {
+  if (profiler_) profiler_->before_step(progress_.step - first_step_);
+  train_step();
+  if (profiler_) profiler_->after_step();
+  if (line.is_due()) {
+    read_losses();
+    line.show(progress_.step, progress_.loss_sum / static_cast<double>(progress_.loss_count), learning_rate_);
+  }
+  if (is_at(config_.train.log_interval)) write_training_line();
+  evaluate_and_save();
+}
+
+bool Trainer::roll_back(const Error& error) {
+  const auto& train = config_.train;
+  if (error.code() != ExitCode::diverged || train.on_divergence == OnDivergence::stop) return false;
+  const auto rollbacks = progress_.rollbacks + 1, failed_step = progress_.step;
+  if (rollbacks > train.max_rollbacks) {
+    log::warning("giving up after {} rollbacks (train.max_rollbacks)", train.max_rollbacks);
+    return false;
+  }
+  restore(load_newest_checkpoint(run_));
+  progress_.rollbacks = rollbacks;
+  metrics_ = std::make_unique<MetricsLog>(run_, progress_.step, progress_.evaluated_step == progress_.step);
+  metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", rollbacks}});
+  log::warning("{}", error.what());
+  log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate", rollbacks,
+               train.max_rollbacks, progress_.step, std::pow(train.rollback_factor, rollbacks));
+  return true;
+}
+
+void Trainer::restore(const std::optional<Checkpoint>& checkpoint) {
+  pending_count_ = 0;
+  if (checkpoint) {
+    copy_by_name(checkpoint->model, named_parameters(*model_), (checkpoint->folder / "model.safetensors").string());
+    optimizer_->load_state(checkpoint->optimizer, (checkpoint->folder / "state.safetensors").string());
+    progress_ = checkpoint->progress;
+  } else {
+    const torch::NoGradGuard no_grad;
+    parameters_->values().copy_(initial_values_);
+    optimizer_->reset();
+    progress_ = {};
+  }
 }
 
 void Trainer::evaluate_and_save() {
@@ -85,7 +126,9 @@ void Trainer::evaluate_and_save() {
     throw;
   }
   const bool is_best = progress_.best && progress_.best->step == progress_.step;
-  if (is_best || is_at(config_.train.checkpoint_interval)) save();
+  const bool asked = take_save_request();
+  if (is_best || asked || is_at(config_.train.checkpoint_interval)) save();
+  if (asked) log::info("saved at step {}, as SIGUSR1 asked", progress_.step);
 }
 
 void Trainer::train_step() {
@@ -94,8 +137,9 @@ void Trainer::train_step() {
   const auto before = diagnoses ? parameters_->values().clone() : torch::Tensor();
   const auto start = Clock::now();
   model_->train();
-  learning_rate_ = learning_rate_at(config_.train, progress_.step);
-  const auto result = step_->run(progress_.step, learning_rate_);
+  learning_rate_ = learning_rate_at(config_.train, progress_.step) *
+                   std::pow(config_.train.rollback_factor, static_cast<double>(progress_.rollbacks));
+  const auto result = run_step();
   const auto loss = result.loss.to(torch::kDouble);
   pending_loss_ = pending_count_ == 0 ? loss : pending_loss_ + loss;
   last_norm_ = result.gradient_norm;
@@ -105,6 +149,39 @@ void Trainer::train_step() {
   if (progress_.step > first_step_ + 1) session_seconds_ += seconds_since(start);
   progress_.train_seconds += seconds_since(start);
   if (diagnoses) diagnose(before);
+}
+
+// Not enough memory is an error of its own, which says what did not fit.
+StepResult Trainer::run_step() {
+  const auto& [train, model] = std::tie(config_.train, config_.model);
+  const auto explain = [&](const std::string& why) {
+    return Error(ExitCode::out_of_memory,
+                 fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({} layers, width "
+                             "{}): {}; lower train.batch_size (and raise train.accumulate), model.context or "
+                             "model.width",
+                             progress_.step + 1, train.batch_size, model.context, model.layers, model.width, why));
+  };
+  try {
+    return step_->run(batch_step(progress_), learning_rate_, spike_watch());
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    if (is_out_of_memory(error)) throw explain(message.substr(0, message.find('\n')));
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw explain("the host has no more");
+  }
+}
+
+AcceptNorm Trainer::spike_watch() {
+  const auto& train = config_.train;
+  if (train.spike_threshold == 0) return {};
+  return [this, &train](double norm) {
+    if (!is_spike(progress_.spikes, norm, train.spike_threshold)) return true;
+    const bool skips = train.on_spike == OnSpike::skip;
+    log::warning("step {}: the gradient norm {:.3g} is a spike (number {}){}", progress_.step + 1, norm,
+                 progress_.spikes.count, skips ? "; its update is skipped" : "");
+    return !skips;
+  };
 }
 
 void Trainer::diagnose(const torch::Tensor& before) {
@@ -119,12 +196,22 @@ void Trainer::read_losses() {
   progress_.loss_count += std::exchange(pending_count_, 0);
   const double norm = last_norm_.item<double>();
   if (std::isfinite(progress_.loss_sum) && std::isfinite(norm)) return;
-  const char* what = std::isfinite(progress_.loss_sum) ? "gradient norm" : "training loss";
   throw Error(ExitCode::diverged,
-              fmt::format("step {}: the {} is not finite; try a lower train.learning_rate ({} now). {}", progress_.step,
-                          what, learning_rate_,
-                          progress_.best ? fmt::format("The best checkpoint is step-{}", progress_.best->step)
-                                         : "No checkpoint was saved"));
+              describe_divergence(std::isfinite(progress_.loss_sum) ? "gradient norm" : "training loss"));
+}
+
+// Names the first tensor that is not finite, and what to do.
+std::string Trainer::describe_divergence(const std::string& what) const {
+  std::string culprit;
+  if (const auto* gradient = parameters_->first_not_finite(parameters_->gradients())) {
+    culprit = fmt::format(", first in the gradient of {}", gradient->name);
+  } else if (const auto* value = parameters_->first_not_finite(parameters_->values())) {
+    culprit = fmt::format(", first in {}", value->name);
+  }
+  return fmt::format("step {}: the {} is not finite{}; try a lower train.learning_rate ({} now). {}", progress_.step,
+                     what, culprit, learning_rate_,
+                     progress_.best ? fmt::format("The best checkpoint is step-{}", progress_.best->step)
+                                    : "No evaluation came before it");
 }
 
 void Trainer::write_training_line() {
@@ -135,7 +222,9 @@ void Trainer::write_training_line() {
                   {{"loss", progress_.last_train_loss},
                    {"learning_rate", learning_rate_},
                    {"gradient_norm", last_norm_.item<double>()},
-                   {"seconds", progress_.train_seconds}});
+                   {"seconds", progress_.train_seconds},
+                   {"rollbacks", progress_.rollbacks},
+                   {"spikes", progress_.spikes.count}});
   progress_.loss_sum = 0;
   progress_.loss_count = 0;
 }
@@ -155,10 +244,7 @@ void Trainer::evaluate() {
     metrics_->write(progress_.step, "validation", progress_.validation);
   }
   const double loss = progress_.validation.at("loss").get<double>();
-  if (!std::isfinite(loss))
-    throw Error(ExitCode::diverged,
-                fmt::format("step {}: the validation loss is not finite; try a lower train.learning_rate ({} now)",
-                            progress_.step, learning_rate_));
+  if (!std::isfinite(loss)) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
   progress_.evaluated_step = progress_.step;
   const bool improved = !progress_.best || loss < progress_.best->loss;
   if (improved) progress_.best = BestSoFar{progress_.step, loss};
@@ -168,6 +254,10 @@ void Trainer::evaluate() {
 
 void Trainer::save() {
   read_losses();
+  if (parameters_->first_not_finite(parameters_->values()))
+    throw Error(ExitCode::diverged, describe_divergence("state"));
+  if (const auto name = optimizer_->first_not_finite(); !name.empty())
+    throw Error(ExitCode::diverged, describe_divergence(fmt::format("moment of {}", name)));
   save_checkpoint(run_, progress_, named_parameters(*model_), optimizer_->state(), task_.codec(),
                   config_.train.keep_checkpoints);
 }
@@ -188,6 +278,8 @@ nlohmann::ordered_json Trainer::summary() {
       {"ms_per_step", ms_per_step},
       {"tokens_per_second", ms_per_step > 0 ? task_.tokens_per_step() / ms_per_step * 1e3 : 0},
       {"peak_memory_bytes", peak_memory_bytes(device_)},
+      {"rollbacks", progress_.rollbacks},
+      {"spikes", progress_.spikes.count},
       {"seed", config_.train.seed},
       {"train_seconds", progress_.train_seconds},
       {"run", std::filesystem::absolute(run_.path()).lexically_normal().string()},

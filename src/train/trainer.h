@@ -2,8 +2,10 @@
 // The training loop: steps, evaluations, checkpoints, logs. Knows tasks and steps, not models.
 
 #include "core/config_loader.h"
+#include "core/error.h"
 #include "train/checkpoint.h"
 #include "train/metrics_log.h"
+#include "train/progress_line.h"
 #include "train/step_profiler.h"
 #include "train/training_step.h"
 
@@ -23,13 +25,19 @@ class Trainer {
   nlohmann::ordered_json run();
 
  private:
+  void advance(ProgressLine& line);  // one step and what is due after it
   void train_step();
+  StepResult run_step();
   void diagnose(const torch::Tensor& before);  // the last step; `before`: the parameters before it
   void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
   void save();
+  std::string describe_divergence(const std::string& what) const;
+  bool roll_back(const Error& error);  // false when the error is not to be mended
+  void restore(const std::optional<Checkpoint>& checkpoint);
+  AcceptNorm spike_watch();
   bool is_at(std::int64_t interval) const;
   nlohmann::ordered_json summary();
 
@@ -43,6 +51,7 @@ class Trainer {
   std::unique_ptr<TrainingStep> step_;
   Progress progress_;
   std::int64_t first_step_ = 0;
+  torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;
 

@@ -1,5 +1,8 @@
 #include "train/training_step.h"
 
+#include <limits>
+
+#include "core/fault.h"
 #include "core/random.h"
 #include "train/autocast.h"
 
@@ -9,10 +12,10 @@ EagerTrainingStep::EagerTrainingStep(const ExperimentConfig& config, const Task&
                                      ParameterBuffer& parameters, AdamW& optimizer, torch::Device device)
     : config_(config), task_(task), model_(model), parameters_(parameters), optimizer_(optimizer), device_(device) {}
 
-StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate) {
+StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate, const AcceptNorm& accept) {
   auto loss = accumulate_gradients(step);
   auto norm = clip_gradients();
-  optimizer_.step(learning_rate);
+  if (!accept || accept(norm.item<double>())) optimizer_.step(learning_rate);
   return {std::move(loss), std::move(norm)};
 }
 
@@ -36,6 +39,7 @@ torch::Tensor EagerTrainingStep::accumulate_gradients(std::int64_t step) {
       const AutocastScope autocast(config_.train.precision, device_);
       loss = task_.loss(model_, batches[static_cast<std::size_t>(micro)]).sum / weight;
     }
+    if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
     loss.backward();
     total = total.defined() ? total + loss.detach() : loss.detach();
   }
@@ -48,7 +52,8 @@ torch::Tensor EagerTrainingStep::clip_gradients() {
   const auto norm = gradients.norm();
   if (config_.train.clip > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
-    gradients.mul_((config_.train.clip / (norm + epsilon)).clamp_max(1));
+    const auto factor = (config_.train.clip / (norm + epsilon)).clamp_max(1);
+    gradients.mul_(torch::where(norm.isfinite(), factor, 1.0));  // NaN stays where it came from, to be named
   }
   return norm;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // One optimiser step: forward, backward, clipping, update. The place where faster implementations go.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,10 +17,15 @@ struct StepResult {
   torch::Tensor gradient_norm;  // before clipping
 };
 
+// Told the gradient norm before the update; false leaves the parameters as they are.
+using AcceptNorm = std::function<bool(double)>;
+
 class TrainingStep {
  public:
   virtual ~TrainingStep() = default;
-  virtual StepResult run(std::int64_t step, double learning_rate) = 0;
+
+  // Batches and dropout are functions of `step`. An empty `accept` takes every update, and need not wait for the norm.
+  virtual StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {}) = 0;
 };
 
 // Through LibTorch's autograd. Accumulated batches give the gradient of their union: each loss is a sum, divided by the
@@ -28,7 +34,7 @@ class EagerTrainingStep : public TrainingStep {
  public:
   EagerTrainingStep(const ExperimentConfig& config, const Task& task, SequenceModel& model, ParameterBuffer& parameters,
                     AdamW& optimizer, torch::Device device);
-  StepResult run(std::int64_t step, double learning_rate) override;
+  StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {}) override;
 
  private:
   torch::Tensor accumulate_gradients(std::int64_t step);
