@@ -132,6 +132,7 @@ void require_same_data(const RunDirectory& run, const Task& task) {
 Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
               const std::optional<Checkpoint>& checkpoint) {
   const auto& experiment = request.experiment;
+  run.remove_left_overs();
   log::add_file(run.log_file());
   write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
   write_environment(run, request, task, device);

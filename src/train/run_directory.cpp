@@ -42,6 +42,13 @@ RunDirectory RunDirectory::create(const fs::path& folder) {
   return RunDirectory(folder);
 }
 
+void RunDirectory::remove_left_overs() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored))
+    if (const auto name = entry.path().filename().string(); name.starts_with('.') && name.ends_with(".tmp"))
+      fs::remove_all(entry.path(), ignored);
+}
+
 RunDirectory RunDirectory::open(const fs::path& folder) {
   RunDirectory run(folder);
   std::error_code error;

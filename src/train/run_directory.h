@@ -18,6 +18,9 @@ class RunDirectory {
   // True when there is nothing at `folder`, an empty folder, or one where a run ended before it had begun.
   static bool is_free(const std::filesystem::path& folder);
 
+  // Half-written files of processes that died. Only for the holder of the run's lock.
+  void remove_left_overs() const;
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config_file() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }

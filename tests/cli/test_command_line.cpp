@@ -152,6 +152,54 @@ TEST_CASE("a signal saves the state and sets the exit code", "[cli]") {
                    "--set", "train.eval_interval=50", "--set", "train.checkpoint_interval=50"});
 }
 
+TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanwhile", "[cli]") {
+  const Program program;
+  const Arguments endless = {"train",
+                             "--config",
+                             "small.yaml",
+                             "--out",
+                             "run",
+                             "--set",
+                             "train.steps=100000000",
+                             "--set",
+                             "train.eval_interval=100000000",
+                             "--set",
+                             "train.checkpoint_interval=100000000"};
+  const auto pid = program.start(endless);
+  const auto wait_for = [](const auto& condition) {
+    for (int i = 0; i < 600 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return condition();
+  };
+  const auto log = [&] { return read_text(program.folder() / "run/train.log"); };
+  REQUIRE(wait_for([&] { return log().find("device:") != std::string::npos; }));
+  kill(pid, SIGUSR1);
+  CHECK(wait_for([&] { return log().find("as SIGUSR1 asked") != std::string::npos; }));
+  CHECK(std::filesystem::exists(program.folder() / "run/checkpoints/last/meta.json"));
+
+  auto again = endless;
+  again.push_back("--resume");
+  const auto second = program.run(again);
+  CHECK(second.code == 2);
+  CHECK_THAT(second.err, ContainsSubstring("run is in use by process " + std::to_string(pid)));
+  kill(pid, SIGTERM);
+  CHECK(program.wait(pid).code == 143);
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "run/lock"));
+}
+
+TEST_CASE("an injected NaN ends with code 4, or is rolled back from", "[cli]") {
+  const Program program;
+  setenv("METAFORMER_FAULT", "nan:3", 1);
+  const auto stopped = program.run({"train", "--config", "small.yaml", "--out", "stopped"});
+  const auto mended = program.run(
+      {"train", "--config", "small.yaml", "--out", "mended", "--json", "--set", "train.on_divergence=rollback"});
+  unsetenv("METAFORMER_FAULT");
+  CHECK(stopped.code == 4);
+  CHECK_THAT(stopped.err, ContainsSubstring("step 3: the training loss is not finite, first in the gradient of "));
+  CHECK(mended.code == 0);
+  CHECK_THAT(mended.err, ContainsSubstring("rollback 1 of 3: back to step 2"));
+  CHECK(nlohmann::json::parse(mended.last_line()).at("rollbacks") == 1);
+}
+
 TEST_CASE("help goes to stdout and shows examples", "[cli]") {
   const Program program;
   for (const Arguments& arguments : {Arguments{"--help"},

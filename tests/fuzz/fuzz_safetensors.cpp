@@ -1,0 +1,17 @@
+// A safetensors file: an Error, or tensors that write back to the same tensors.
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "train/safetensors.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace metaformer;
+  try {
+    const auto tensors = from_safetensors({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const auto again = from_safetensors(to_safetensors(tensors), "fuzz");
+    if (again.size() != tensors.size()) std::abort();
+  } catch (const Error&) {
+  }
+  return 0;
+}
