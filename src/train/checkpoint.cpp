@@ -223,6 +223,13 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
   remove_old(run.checkpoints(), keep);
 }
 
+void mend_links(const RunDirectory& run, const Progress& progress, std::int64_t keep) {
+  replace_symlink(step_name(progress.step), run.checkpoints() / "last");
+  if (progress.best && fs::exists(run.checkpoints() / step_name(progress.best->step)))
+    replace_symlink(step_name(progress.best->step), run.checkpoints() / "best");
+  remove_old(run.checkpoints(), keep);
+}
+
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
   auto folder = run.checkpoints() / name;
   if (!fs::is_directory(folder) && name.find('/') != std::string::npos) folder = name;

@@ -44,6 +44,10 @@ struct Checkpoint {
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
 
+// Points `last` and `best` where they would point had the process that saved this checkpoint not died before it got to
+// them, and removes what it left behind.
+void mend_links(const RunDirectory& run, const Progress& progress, std::int64_t keep);
+
 enum class WithOptimizer { no, yes };
 
 // `name`: best, last, step-N, or a folder. Every file is checked against the digests in meta.json. Errors: exit code 2

@@ -138,7 +138,10 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
   write_environment(run, request, task, device);
   link_latest(run.path());
   describe(experiment, task, device);
-  if (checkpoint) log::info("going on from {}", checkpoint->folder.string());
+  if (checkpoint) {
+    mend_links(run, checkpoint->progress, experiment.config.train.keep_checkpoints);
+    log::info("going on from {}", checkpoint->folder.string());
+  }
   Trainer trainer(experiment, run, task, device, checkpoint);
   if (request.profile) trainer.profile();
   auto summary = trainer.run();

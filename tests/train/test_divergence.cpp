@@ -74,7 +74,7 @@ TEST_CASE("a gradient that is not finite keeps its place for the message", "[div
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.1"}));
   const auto& view = parts.parameters->views()[3];
-  const auto handle = view.parameter.register_hook([](torch::Tensor gradient) {
+  view.parameter.register_hook([](torch::Tensor gradient) {
     auto bad = gradient.clone();
     bad.flatten()[0].fill_(std::numeric_limits<double>::quiet_NaN());
     return bad;
@@ -142,6 +142,23 @@ TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
   CHECK(seen == result.gradient_norm.item<double>());
   parts.step->run(1, 1e-2, [](double) { return true; });
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
+}
+
+TEST_CASE("links that a process died before it could swap are mended", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  const auto checkpoints = place / "run/checkpoints";
+  REQUIRE(std::filesystem::read_symlink(checkpoints / "best") == "step-12");
+  for (const auto* link : {"last", "best"}) {
+    std::filesystem::remove(checkpoints / link);
+    std::filesystem::create_symlink("step-8", checkpoints / link);
+  }
+  std::filesystem::create_symlink("step-12", checkpoints / ".last.1.tmp");
+  std::filesystem::remove(place / "run/summary.json");
+  place.train("run", {}, true);
+  CHECK(std::filesystem::read_symlink(checkpoints / "last") == "step-12");
+  CHECK(std::filesystem::read_symlink(checkpoints / "best") == "step-12");
+  CHECK_FALSE(std::filesystem::is_symlink(checkpoints / ".last.1.tmp"));
 }
 
 TEST_CASE("a damaged checkpoint of the step that is saved again is replaced", "[checkpoint]") {
