@@ -51,7 +51,7 @@ class Campaign:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         wait = None
         if fault == "time":
-            wait = self.rng.uniform(0.1, 0.9)
+            wait = self.rng.uniform(0.1, 0.6)
         elif fault:
             environment["METAFORMER_FAULT"] = f"{fault}:{self.rng.randint(1, 30)}"
         self.starts += 1
@@ -74,14 +74,14 @@ class Campaign:
         return tuple((last / name).read_bytes() for name in ("model.safetensors", "state.safetensors"))
 
     def disturb(self, number, overrides, expected):
-        out = f"run-{number}"
-        faults = ["time", *POINTS]
-        self.rng.shuffle(faults)
-        for fault in faults[:4]:
-            if self.start(out, overrides, fault):
-                break
-        else:
-            self.start(out, overrides)
+        """Trains with up to four kills, and at least one."""
+        out, kills = f"run-{number}", self.kills
+        while self.kills == kills:
+            shutil.rmtree(self.folder / out, ignore_errors=True)
+            faults = ["time", *POINTS]
+            self.rng.shuffle(faults)
+            if not any(self.start(out, overrides, fault) for fault in faults[:4]):
+                self.start(out, overrides)
         equal = self.final_bytes(out) == expected
         shutil.rmtree(self.folder / out)
         return equal
@@ -112,7 +112,7 @@ def main():
                 print(f"other bytes at the end: {variant}", file=sys.stderr)
     print(f"{arguments.count} trainings killed {campaign.kills} times in {campaign.starts} starts: "
           f"{len(failures)} ended with other bytes")
-    sys.exit(1 if failures or campaign.kills < arguments.count // 2 else 0)
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":

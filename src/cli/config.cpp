@@ -4,6 +4,8 @@
 #include "core/config_loader.h"
 #include "core/config_writer.h"
 #include "core/error.h"
+#include "core/log.h"
+#include "core/memory_estimate.h"
 #include "core/text.h"
 
 namespace metaformer {
@@ -30,8 +32,28 @@ void run_dump(const ConfigArguments& arguments) {
 
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = load(arguments);
-  if (arguments.json) return print_json({{"valid", true}, {"name", experiment.name}});
+  const auto memory = estimate_memory(experiment.config);
+  const auto machine = machine_memory();
+  if (arguments.json)
+    return print_json({{"valid", true},
+                       {"name", experiment.name},
+                       {"parameters", memory.parameters},
+                       {"assumed_vocabulary", memory.vocabulary},
+                       {"memory_bytes", memory.total()},
+                       {"machine_memory_bytes", machine}});
   print(fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
+  print(fmt::format("  parameters  about {} (with {} kinds of tokens)\n",
+                    human_count(static_cast<double>(memory.parameters)), memory.vocabulary));
+  print(fmt::format(
+      "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this "
+      "machine has {}\n",
+      human_bytes(memory.total()), human_bytes(memory.weights), human_bytes(memory.gradients),
+      human_bytes(memory.optimizer), human_bytes(memory.activations), human_bytes(memory.program),
+      human_bytes(machine)));
+  if (memory.total() > machine)
+    log::warning(
+        "on the CPU of this machine that will not fit; lower train.batch_size (and raise train.accumulate), "
+        "model.context or model.width");
 }
 
 bool is_asked_for(const FieldHelp& field, const std::string& key) {

@@ -84,10 +84,10 @@ void collect_layers(const fs::path& path, std::vector<fs::path> chain, std::vect
   auto layer = read_yaml_file(path);
   chain.push_back(fs::weakly_canonical(path));
   const auto base = std::find_if(layer.entries.begin(), layer.entries.end(),
-                                 [](const auto& entry) { return entry.first.name == "base"; });
+                                 [](const auto& entry) { return entry.key.name == "base"; });
   if (base != layer.entries.end()) {
-    const auto& where = base->second.location;
-    const auto base_path = find_base(base->second, path);
+    const auto& where = base->value.location;
+    const auto base_path = find_base(base->value, path);
     if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(base_path)) != chain.end())
       throw Error(ExitCode::usage,
                   fmt::format("{}: base: {} extends itself (a loop)", where.str(), base_path.string()));

@@ -99,7 +99,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (expects_key()) {
       start_entry(node);
     } else if (open_.back().node.kind == ConfigNode::Kind::map) {
-      open_.back().node.entries.emplace_back(std::move(open_.back().key), std::move(node));
+      open_.back().node.entries.push_back({std::move(open_.back().key), std::move(node)});
       open_.back().has_key = false;
     } else {
       open_.back().node.items.push_back(std::move(node));
@@ -139,9 +139,9 @@ ConfigNode nest(const std::string& path, ConfigNode value, const Location& where
   const auto name = path.substr(0, dot);
   if (name.empty()) fail(where, "expected section.key=value");
   ConfigNode map{.kind = ConfigNode::Kind::map, .location = where};
-  map.entries.emplace_back(ConfigKey{name, where}, dot == std::string::npos
-                                                       ? std::move(value)
-                                                       : nest(path.substr(dot + 1), std::move(value), where));
+  map.entries.push_back({ConfigKey{name, where}, dot == std::string::npos
+                                                     ? std::move(value)
+                                                     : nest(path.substr(dot + 1), std::move(value), where)});
   return map;
 }
 
@@ -149,11 +149,11 @@ ConfigNode nest(const std::string& path, ConfigNode value, const Location& where
 void merge_into(ConfigNode& target, ConfigNode&& layer) {
   for (auto& [key, value] : layer.entries) {
     auto same = std::find_if(target.entries.begin(), target.entries.end(),
-                             [&name = key.name](const auto& entry) { return entry.first.name == name; });
+                             [&name = key.name](const auto& entry) { return entry.key.name == name; });
     if (same == target.entries.end()) {
-      target.entries.emplace_back(key, std::move(value));
-    } else if (same->second.kind == ConfigNode::Kind::map && value.kind == ConfigNode::Kind::map) {
-      merge_into(same->second, std::move(value));
+      target.entries.push_back({key, std::move(value)});
+    } else if (same->value.kind == ConfigNode::Kind::map && value.kind == ConfigNode::Kind::map) {
+      merge_into(same->value, std::move(value));
     } else {
       *same = {key, std::move(value)};
     }

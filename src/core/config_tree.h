@@ -22,16 +22,23 @@ struct ConfigKey {
   Location location;
 };
 
+struct ConfigEntry;
+
 struct ConfigNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
   std::string scalar;
-  std::vector<ConfigNode> items;                          // of a sequence
-  std::vector<std::pair<ConfigKey, ConfigNode>> entries;  // of a map, in the order written, no name twice
+  std::vector<ConfigNode> items;     // of a sequence
+  std::vector<ConfigEntry> entries;  // of a map, in the order written, no name twice
   Location location;
 
   const ConfigNode* find(std::string_view name) const;  // in a map; nullptr when absent
   std::string describe() const;                         // "'text'", "a list", "a section", "null"
+};
+
+struct ConfigEntry {
+  ConfigKey key;
+  ConfigNode value;
 };
 
 // Parses one YAML document. Errors (exit code 2) name `source`, line and column: bad syntax, a key twice, more than one

@@ -1,5 +1,7 @@
 #include "core/error.h"
+#include "core/memory_estimate.h"
 #include "model/classifier.h"
+#include "model/make_model.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -81,6 +83,29 @@ TEST_CASE("attention lets the last token change the class token, so nothing is c
   ids[0][5] = 2;
   CHECK(difference(model.forward(Batch{.ids_bc = ids}), before) > 1e-9);
   CHECK_THROWS_AS(model.forward(Batch{.ids_bc = torch::ones({1, 7}, torch::kLong)}), Error);
+}
+
+TEST_CASE("parameters are estimated to the number, for every mixer and task", "[memory]") {
+  static const auto mixers = every_mixer();
+  ExperimentConfig config;
+  config.task = GENERATE(TaskKind::language_model, TaskKind::classification);
+  auto& model = config.model;
+  model.layers = 2;
+  model.heads = 2;
+  model.width = 12;
+  model.context = 7;
+  model.feed_forward.ratio = 2.6;
+  model.bias = GENERATE(true, false);
+  model.tie_embeddings = GENERATE(true, false);
+  model.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  for (const auto head : {ClassifierHead::per_token_mean, ClassifierHead::mean_pooled, ClassifierHead::first_token}) {
+    model.head = head;
+    for (const auto& mixer : mixers) {
+      model.mixer = mixer;
+      const auto made = make_model(config, {.vocabulary = vocabulary, .classes = classes});
+      CHECK(count_parameters(config, vocabulary, classes) == count_parameters(*made).all);
+    }
+  }
 }
 
 }  // namespace metaformer

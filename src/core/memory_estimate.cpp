@@ -1,0 +1,116 @@
+#include "core/memory_estimate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+namespace metaformer {
+
+namespace {
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+std::int64_t hidden_width(const ModelConfig& model) {
+  return std::llround(static_cast<double>(model.width) * model.feed_forward.ratio);
+}
+
+std::int64_t metric_form_size(MetricConstraint constraint, std::int64_t k) {
+  switch (constraint) {
+    case MetricConstraint::symmetric:
+    case MetricConstraint::psd:
+      return k * (k + 1) / 2;
+    case MetricConstraint::diagonal:
+      return k;
+    case MetricConstraint::identity:
+      break;
+  }
+  return 0;
+}
+
+std::int64_t mixer_parameters(const ModelConfig& model) {
+  const auto d = model.width, n = model.heads, k = model.head_width(), bias = model.bias ? d : 0;
+  const auto projected = [&](std::int64_t form) { return 2 * (d * d + bias) + n * form; };
+  return std::visit(
+      Overloaded{[&](const ScaledDotProductOptions&) { return 4 * (d * d + bias); },
+                 [&](const QuadraticOptions& o) { return projected(o.form == QuadraticForm::full ? d * d : k * k); },
+                 [&](const MetricOptions& o) { return projected(metric_form_size(o.constraint, k)); },
+                 [](const auto&) { return std::int64_t{0}; }},
+      model.mixer);
+}
+
+std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
+  if (config.task == TaskKind::sort) return config.data.sort.digits;
+  return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
+                               [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
+                               [](const WordTokenizerOptions& o) { return o.vocabulary; }},
+                    config.data.tokenizer);
+}
+
+// Floats that one token of one block leaves for the backward pass.
+std::int64_t block_activations(const ModelConfig& model) {
+  const auto d = model.width, h = hidden_width(model);
+  const auto mixer = std::visit(
+      Overloaded{[&](const ScaledDotProductOptions&) { return 5 * d; }, [&](const QuadraticOptions&) { return 5 * d; },
+                 [&](const MetricOptions&) { return 5 * d; }, [&](const auto&) { return d; }},
+      model.mixer);
+  const bool attends = mixer > d, drops = model.dropout > 0;
+  const bool reference = std::visit([](const auto& o) { return o.backend == Backend::reference; }, model.mixer);
+  // On the CPU dropout of scores takes the library's path that keeps them: scores, weights, mask, dropped weights.
+  const auto scores = attends && (reference || drops) ? 4 * model.heads * model.context : 0;
+  return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);
+}
+
+}  // namespace
+
+std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  const auto& model = config.model;
+  const auto d = model.width, h = hidden_width(model), bias = std::int64_t{model.bias};
+  const bool classifies = config.task == TaskKind::classification;
+  const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};
+  const auto norm = d * (1 + bias);
+  const auto block = mixer_parameters(model) + 2 * d * h + bias * (h + d) + 2 * norm;
+  auto total = (vocabulary + model.context + 2 * class_token) * d + model.layers * block;
+  if (model.norm.position == NormPosition::pre) total += norm;
+  if (classifies) {
+    total += classes * (d + 1) + (model.head == ClassifierHead::mean_pooled ? norm : 0);
+  } else if (!model.tie_embeddings) {
+    total += vocabulary * d;
+  }
+  return total;
+}
+
+MemoryEstimate estimate_memory(const ExperimentConfig& config) {
+  constexpr std::uint64_t float_bytes = 4, program_bytes = std::uint64_t{200} << 20;
+  constexpr std::int64_t few_classes = 2;
+  const auto& model = config.model;
+  MemoryEstimate estimate{.vocabulary = assumed_vocabulary(config)};
+  estimate.parameters = count_parameters(config, estimate.vocabulary, few_classes);
+  estimate.weights = estimate.gradients = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
+  estimate.optimizer = 2 * estimate.weights;
+  estimate.program = program_bytes;
+  const auto length = config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : model.context;
+  const auto logits = config.task == TaskKind::classification ? few_classes : 3 * estimate.vocabulary;
+  // Beside what all blocks keep: the logits, and what the backward pass of one block makes.
+  const auto floats = model.layers * block_activations(model) + logits + 2 * model.width + 4 * hidden_width(model);
+  estimate.activations = static_cast<std::uint64_t>(config.train.batch_size) * static_cast<std::uint64_t>(length) *
+                         static_cast<std::uint64_t>(floats) * float_bytes;
+  return estimate;
+}
+
+std::uint64_t machine_memory() {
+  const auto physical =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t allowed = physical;
+  std::ifstream limit("/sys/fs/cgroup/memory.max");  // holds "max" without a limit
+  if (std::uint64_t bytes = 0; limit >> bytes) allowed = std::min(allowed, bytes);
+  return allowed;
+}
+
+}  // namespace metaformer

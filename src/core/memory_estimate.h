@@ -1,0 +1,28 @@
+#pragma once
+// How much memory a training will take, from its config alone: to know before hours are lost, not to the byte.
+
+#include <cstdint>
+
+#include "core/experiment_config.h"
+
+namespace metaformer {
+
+struct MemoryEstimate {
+  std::int64_t vocabulary = 0;                                               // assumed where only the data tell
+  std::int64_t parameters = 0;                                               // number of them
+  std::uint64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes
+  std::uint64_t program = 0;                                                 // LibTorch and what is small
+  std::uint64_t total() const { return weights + gradients + optimizer + activations + program; }
+};
+
+// The formulas of docs/architecture.md for parameters; for activations what the backward pass of composed mixers keeps,
+// in float32.
+MemoryEstimate estimate_memory(const ExperimentConfig& config);
+
+// Number of parameters of the model with this vocabulary and number of classes.
+std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes);
+
+// What this machine has, or the control group allows this process.
+std::uint64_t machine_memory();
+
+}  // namespace metaformer
