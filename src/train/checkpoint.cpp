@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 1;
+constexpr int format_version = 2;                 // 1 had no digest of meta.json itself
 constexpr std::uintmax_t largest_meta = 1 << 26;  // metrics hold an entry per class
 constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
 constexpr const char* model_file = "model.safetensors";
@@ -88,6 +88,7 @@ void write_files(const fs::path& folder, const Files& files, Json meta) {
     write_file_synced(folder / name, bytes);
     meta["files"][name] = sha256(bytes);
   }
+  meta["sha256"] = sha256(meta.dump());
   write_file_synced(folder / "meta.json", meta.dump(2) + "\n");
   sync_folder(folder);
 }
@@ -151,6 +152,14 @@ class Loader {
       throw Error(ExitCode::failure,
                   fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})",
                               path("meta.json"), version.get<std::int64_t>(), format_version));
+    if (version.get<std::int64_t>() >= 2) check_own_digest();
+  }
+
+  void check_own_digest() {
+    const auto given = meta_.value("sha256", Json());
+    meta_.erase("sha256");
+    if (!given.is_string() || given.get<std::string>() != sha256(meta_.dump()))
+      throw Error(ExitCode::failure, path("meta.json") + ": damaged: its SHA-256 is not the one it gives");
   }
 
   Progress read_progress() const {

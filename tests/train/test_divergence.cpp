@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "train/spike_detector.h"
 #include "train/workplace.h"
 
@@ -142,6 +143,37 @@ TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
   CHECK(seen == result.gradient_norm.item<double>());
   parts.step->run(1, 1e-2, [](double) { return true; });
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
+}
+
+TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, and an earlier one taken",
+          "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {"train.keep_checkpoints=5"});
+  const auto run = RunDirectory::open(place / "run");
+  const auto newest = place / "run/checkpoints/step-12";
+  const Rng rng(1, RandomPurpose::evaluation);
+  std::uint64_t drawn = 0;
+  for (const std::string name : {"model.safetensors", "state.safetensors", "tokenizer.json", "meta.json"}) {
+    const auto whole = read_text(newest / name);
+    for (int i = 0; i < 100; ++i) {
+      auto bytes = whole;
+      const auto at = rng.below(drawn++, whole.size());
+      if (i % 2 == 0) {
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << rng.below(drawn++, 8)));
+      } else {
+        bytes.resize(at);
+      }
+      // White space is no content.
+      const bool same =
+          name == "meta.json" && nlohmann::json::parse(bytes, nullptr, false) == nlohmann::json::parse(whole);
+      std::ofstream(newest / name, std::ios::binary) << bytes;
+      INFO(name << " at " << at << (i % 2 == 0 ? " flipped" : " cut"));
+      if (!same) CHECK_THROWS_AS(load_checkpoint(run, "step-12", WithOptimizer::yes), Error);
+      if (i < 4) CHECK(load_newest_checkpoint(run)->progress.step == (same ? 12 : 8));
+    }
+    std::ofstream(newest / name, std::ios::binary) << whole;
+  }
+  CHECK(load_newest_checkpoint(run)->progress.step == 12);
 }
 
 TEST_CASE("links that a process died before it could swap are mended", "[checkpoint]") {
