@@ -30,6 +30,7 @@ void catch_signals() {
   handle(SIGINT, note_stop);
   handle(SIGTERM, note_stop);
   handle(SIGUSR1, note_save);
+  handle(SIGXFSZ, SIG_IGN);  // a file over its limit is then an error of the write, as a full disk is
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup means what it says

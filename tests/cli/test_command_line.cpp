@@ -186,6 +186,22 @@ TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanw
   CHECK_FALSE(std::filesystem::exists(program.folder() / "run/lock"));
 }
 
+TEST_CASE("a checkpoint that may not be written ends the run and harms no earlier one", "[cli]") {
+  const Program program;
+  const Arguments more = {"train", "--config", "small.yaml", "--out", "run", "--resume", "--set", "train.steps=8"};
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  rlimit usual{}, small{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &usual) == 0);
+  small = {.rlim_cur = 8192, .rlim_max = usual.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const auto limited = program.run(more);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &usual) == 0);
+  CHECK(limited.code == 1);
+  CHECK_THAT(limited.err, ContainsSubstring("File too large") && ContainsSubstring("earlier checkpoints are intact"));
+  program.succeed({"evaluate", "--run", "run", "--checkpoint", "last"});
+  program.succeed(more);
+}
+
 TEST_CASE("an injected NaN ends with code 4, or is rolled back from", "[cli]") {
   const Program program;
   setenv("METAFORMER_FAULT", "nan:3", 1);

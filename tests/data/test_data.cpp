@@ -5,9 +5,9 @@
 #include "data/character_tokenizer.h"
 #include "data/corpus.h"
 #include "data/digest.h"
-#include "data/failure.h"
 #include "data/text_dataset.h"
 #include "support/catch.h"
+#include "support/failure.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {

@@ -2,9 +2,9 @@
 
 #include "core/random.h"
 #include "data/digest.h"
-#include "data/failure.h"
 #include "data/labelled_table.h"
 #include "support/catch.h"
+#include "support/failure.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {

@@ -7,10 +7,10 @@
 
 #include "core/random.h"
 #include "data/character_tokenizer.h"
-#include "data/failure.h"
 #include "data/number_tokenizer.h"
 #include "data/word_tokenizer.h"
 #include "support/catch.h"
+#include "support/failure.h"
 
 namespace metaformer {
 

@@ -6,22 +6,13 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "support/failure.h"
 #include "train/spike_detector.h"
 #include "train/workplace.h"
 
 namespace metaformer {
 
 namespace {
-
-template <class Action>
-std::pair<ExitCode, std::string> failure(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {ExitCode::ok, ""};
-}
 
 // Every tensor of every checkpoint of a run.
 bool all_saved_are_finite(const std::filesystem::path& run) {
