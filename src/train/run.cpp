@@ -122,6 +122,15 @@ std::optional<Earlier> find_earlier(const TrainRequest& request) {
   return earlier;
 }
 
+// The summary of a run that ended at `step`; nothing when its process died before it wrote one, or when it is of an
+// earlier end.
+std::optional<Json> finished_summary(const RunDirectory& run, std::int64_t step) {
+  if (!fs::exists(run.summary_file())) return std::nullopt;
+  auto summary = read_json(run.summary_file());
+  const bool current = summary.is_object() && summary.value("steps", Json()) == step;
+  return current ? std::optional(std::move(summary)) : std::nullopt;
+}
+
 void require_same_data(const RunDirectory& run, const Task& task) {
   if (!has_same_data(run, task))
     throw Error(ExitCode::usage, fmt::format("--resume {}: the data are not those it was trained on (its "
@@ -160,10 +169,12 @@ Json train(TrainRequest request) {
   const auto& config = request.experiment.config;
   auto earlier = find_earlier(request);
   auto checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt;
-  if (checkpoint && checkpoint->progress.step >= config.train.steps && fs::exists(earlier->run.summary_file())) {
-    log::info("{} is finished: step {} of {}", earlier->run.path().string(), checkpoint->progress.step,
-              config.train.steps);
-    return read_json(earlier->run.summary_file());
+  if (checkpoint && checkpoint->progress.step >= config.train.steps) {
+    if (auto summary = finished_summary(earlier->run, checkpoint->progress.step)) {
+      log::info("{} is finished: step {} of {}", earlier->run.path().string(), checkpoint->progress.step,
+                config.train.steps);
+      return *summary;
+    }
   }
   // Data problems must not leave an empty run behind.
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});

@@ -34,7 +34,7 @@ def main():
             scalars = {event.step: event.value for event in events.Scalars(f"{line['split']}/{name}")}
             assert abs(scalars[line["step"]] - value) <= 1e-6 * max(1, abs(value)), (line, name)
             compared += 1
-    assert len(lines) == 8 + 4 and compared == 8 * 4 + 4 * 5, (len(lines), compared)
+    assert len(lines) == 8 + 4 and compared == 8 * 6 + 4 * 5, (len(lines), compared)
     assert "train/gradient_norm" in events.Tags()["scalars"]
     print(f"{compared} values agree")
 

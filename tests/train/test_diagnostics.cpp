@@ -148,7 +148,7 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
   }
   CHECK(updates == 40);  // matrices and vectors, 20 steps
   CHECK(self_ms <= recorded_ms);
-  CHECK(self_ms >= 0.5 * recorded_ms);
+  CHECK(self_ms >= 0.2 * recorded_ms);
   CHECK(nlohmann::json::parse(read_text(place / "profile.json")).contains("traceEvents"));
 }
 

@@ -151,6 +151,18 @@ TEST_CASE("a finished run is not trained again; an empty folder starts one", "[t
   CHECK(std::filesystem::read_symlink(place / "runs/latest") == "run");
 }
 
+TEST_CASE("the summary of an earlier end is not taken for that of a longer run", "[training]") {
+  const Workplace place;
+  place.train("run", {});
+  const auto earlier = read_text(place / "run/summary.json");
+  auto summary = place.train("run", {"train.steps=16"}, true);
+  // As if the process had died between its last checkpoint and its summary.
+  std::ofstream(place / "run/summary.json") << earlier;
+  auto again = place.train("run", {"train.steps=16"}, true);
+  for (const auto* key : {"steps", "val_loss", "best_val_loss", "train_loss"}) CHECK(again[key] == summary[key]);
+  CHECK(again["steps"] == 16);
+}
+
 TEST_CASE("old checkpoints are removed, the targets of links never", "[training]") {
   const Workplace place;
   // A rate so high that the first evaluation stays the best.
