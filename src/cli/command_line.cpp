@@ -87,9 +87,11 @@ void print(const std::string& text) {
   if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+std::string to_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
+
+void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
 
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& value_name, const std::string& help) {

@@ -21,6 +21,9 @@ void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);
 
+// JSON as one line; what is not UTF-8 is replaced.
+std::string to_line(const nlohmann::ordered_json& json);
+
 // A result for programs: one line of JSON on stdout.
 void print_json(const nlohmann::ordered_json& json);
 

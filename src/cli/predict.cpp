@@ -119,7 +119,7 @@ class LinePredictor {
     nlohmann::ordered_json json = {{"line", answer.line}};
     if (prediction == nullptr) {
       json["error"] = answer.problem;
-      return arguments_.json ? dump(json) : "\t";
+      return arguments_.json ? to_line(json) : "\t";
     }
     const auto& labels = run_.codec.labels;
     const double probability = prediction->probabilities[prediction->label];
@@ -128,7 +128,7 @@ class LinePredictor {
     json["probability"] = probability;
     for (std::size_t i = 0; i < labels.size(); ++i) json["probabilities"][labels[i]] = prediction->probabilities[i];
     json["cut"] = answer.cut;
-    return dump(json);
+    return to_line(json);
   }
 
   // A label out of a quoted field may hold what separates our own fields.
@@ -136,10 +136,6 @@ class LinePredictor {
     std::replace_if(
         label.begin(), label.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
     return label;
-  }
-
-  static std::string dump(const nlohmann::ordered_json& json) {
-    return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
 
   const PredictArguments& arguments_;

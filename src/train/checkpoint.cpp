@@ -209,6 +209,19 @@ static bool is_whole(const fs::path& folder) {
   }
 }
 
+// A link that is right already is not written again.
+static void point_link(const fs::path& link, const std::string& target) {
+  std::error_code absent;
+  if (fs::read_symlink(link, absent) != target) replace_symlink(target, link);
+}
+
+void mend_links(const RunDirectory& run, const Progress& progress, std::int64_t keep) {
+  point_link(run.checkpoints() / "last", step_name(progress.step));
+  if (progress.best && fs::exists(run.checkpoints() / step_name(progress.best->step)))
+    point_link(run.checkpoints() / "best", step_name(progress.best->step));
+  remove_old(run.checkpoints(), keep);
+}
+
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep) {
   const auto name = step_name(progress.step);
@@ -227,16 +240,7 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
     }
     sync_folder(run.checkpoints());
   }
-  replace_symlink(name, run.checkpoints() / "last");
-  if (progress.best && progress.best->step == progress.step) replace_symlink(name, run.checkpoints() / "best");
-  remove_old(run.checkpoints(), keep);
-}
-
-void mend_links(const RunDirectory& run, const Progress& progress, std::int64_t keep) {
-  replace_symlink(step_name(progress.step), run.checkpoints() / "last");
-  if (progress.best && fs::exists(run.checkpoints() / step_name(progress.best->step)))
-    replace_symlink(step_name(progress.best->step), run.checkpoints() / "best");
-  remove_old(run.checkpoints(), keep);
+  mend_links(run, progress, keep);
 }
 
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
