@@ -5,9 +5,9 @@ those of an undisturbed run, byte by byte.
   scripts/fault_campaign.py                    200 trainings (about 15 minutes)
   scripts/fault_campaign.py --count 20 --seed 7 --program build/release/metaformer
 
-Every run is killed again and again until it ends by itself. Half of the kills are SIGKILL at a random time; the others
-happen inside the program (METAFORMER_FAULT) before a write, a sync, a rename, a link or the naming of a checkpoint. Tasks,
-mixers, precisions, dropout and accumulation take turns. Exit code 1 when a run ends with other bytes or cannot go on.
+Every run is stopped again and again until it ends by itself: by SIGKILL at a random time, by death inside the program
+(METAFORMER_FAULT) before a write, a sync, a rename, a link or the naming of a checkpoint, or by a full disk at a random write.
+Tasks, mixers, precisions, dropout and accumulation take turns. Exit code 1 when a run ends with other bytes or cannot go on.
 """
 import argparse
 import itertools
@@ -42,7 +42,7 @@ def write_data(folder):
 class Campaign:
     def __init__(self, program, folder, rng):
         self.program, self.folder, self.rng = program, folder, rng
-        self.kills = self.starts = 0
+        self.kills = self.full_disks = self.starts = 0
 
     def start(self, out, overrides, fault=None):
         """One process on the run; True when it ended by itself."""
@@ -65,6 +65,9 @@ class Campaign:
         if process.returncode == -9:
             self.kills += 1
             return False
+        if fault == "full" and process.returncode == 1 and "No space left on device" in errors:
+            self.full_disks += 1
+            return False
         if process.returncode != 0:
             sys.exit(f"{out}: exit code {process.returncode}: {errors}")
         return True
@@ -74,13 +77,13 @@ class Campaign:
         return tuple((last / name).read_bytes() for name in ("model.safetensors", "state.safetensors"))
 
     def disturb(self, number, overrides, expected):
-        """Trains with up to four kills, and at least one."""
+        """Trains with up to five stops, and at least one kill."""
         out, kills = f"run-{number}", self.kills
         while self.kills == kills:
             shutil.rmtree(self.folder / out, ignore_errors=True)
-            faults = ["time", *POINTS]
+            faults = ["time", "full", *POINTS]
             self.rng.shuffle(faults)
-            if not any(self.start(out, overrides, fault) for fault in faults[:4]):
+            if not any(self.start(out, overrides, fault) for fault in faults[:5]):
                 self.start(out, overrides)
         equal = self.final_bytes(out) == expected
         shutil.rmtree(self.folder / out)
@@ -110,7 +113,8 @@ def main():
             if not campaign.disturb(number, overrides, undisturbed[variant]):
                 failures.append(variant)
                 print(f"other bytes at the end: {variant}", file=sys.stderr)
-    print(f"{arguments.count} trainings killed {campaign.kills} times in {campaign.starts} starts: "
+    print(f"{arguments.count} trainings killed {campaign.kills} times, {campaign.full_disks} full disks, in "
+          f"{campaign.starts} starts: "
           f"{len(failures)} ended with other bytes")
     sys.exit(1 if failures else 0)
 

@@ -12,7 +12,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[0-9]+$ ]] || die 2 "usage: scripts/fuzz.sh [SECONDS] [TARGET ...]"
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(config tokenizer table safetensors)
+((${#targets[@]})) || targets=(config tokenizer table safetensors meta)
 command -v clang++ >/dev/null || die 2 "clang++ is needed; on Debian: sudo apt-get install -y clang"
 build_info=$root/build/release/src/build_info.cpp
 [[ -f $build_info ]] || die 2 "build first: scripts/test.sh"
@@ -33,7 +33,8 @@ build() {
       torch=$(compgen -G "$venv/lib/python3*/site-packages/torch")
       more=("$root/src/train/safetensors.cpp" -idirafter "$torch/include" -idirafter "$torch/include/torch/csrc/api/include"
         -L"$torch/lib" "-Wl,-rpath,$torch/lib" "-Wl,--allow-shlib-undefined" -ltorch_cpu -lc10) ;;
-    *) die 2 "unknown target '$target'; there are config, tokenizer, table and safetensors" ;;
+    meta) more=("$root"/src/train/checkpoint_meta.cpp "$root/src/data/digest.cpp" -lcrypto) ;;
+    *) die 2 "unknown target '$target'; there are config, tokenizer, table, safetensors and meta" ;;
   esac
   say "building fuzz target $target"
   clang++ "${flags[@]}" "$root/tests/fuzz/fuzz_$target.cpp" "${sources[@]}" "${more[@]}" "${libraries[@]}" \

@@ -22,8 +22,7 @@ int report(ExitCode code, const std::string& message) {
 
 int report_out_of_memory(const std::string& detail) {
   return report(ExitCode::out_of_memory, "out of memory" + detail +
-                                             "; lower train.batch_size (and raise train.accumulate), model.context or "
-                                             "model.width");
+                                             "; ask for less at once: fewer or shorter texts, a smaller model");
 }
 
 int report_torch_error(const c10::Error& error) {

@@ -69,7 +69,7 @@ class Sampler {
       for (std::size_t s = 0; s < samples.size(); ++s)
         print(std::string(s > 0 ? "---------------\n" : "") + (sorts_ ? "" : prompt) + samples[s].text + "\n");
     }
-    if (const int signal = stop_signal()) throw Interrupted(signal);
+    throw_if_stopped();
   }
 
  private:

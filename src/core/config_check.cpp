@@ -98,7 +98,7 @@ void check_model(const ModelConfig& model, const Provenance& provenance) {
   if (model.width % model.heads != 0)
     fail(provenance, {"model.heads", "model.width"},
          fmt::format("{} heads do not divide model.width {}", model.heads, model.width));
-  if (std::llround(static_cast<double>(model.width) * model.feed_forward.ratio) < 1)
+  if (model.hidden_width() < 1)
     fail(provenance, {"model.feed_forward.ratio", "model.width"},
          fmt::format("{} times model.width {} leaves no hidden unit", model.feed_forward.ratio, model.width));
   if (const auto* metric = std::get_if<MetricOptions>(&model.mixer)) check_metric(*metric, provenance);

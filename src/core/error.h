@@ -26,7 +26,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// Training was interrupted by a signal after its state was saved; the process exits with 128 + signal.
+// A signal asked the program to stop. Training has saved its state; the process exits with 128 + signal.
 class Interrupted : public std::runtime_error {
  public:
   explicit Interrupted(int signal) : std::runtime_error("interrupted"), signal_(signal) {}

@@ -2,6 +2,7 @@
 // The whole experiment as plain data. Names, defaults, ranges and help of every config key are here and nowhere else.
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -175,6 +176,7 @@ struct ModelConfig {
   MixerOptions mixer = MetricOptions{};
 
   std::int64_t head_width() const { return width / heads; }
+  std::int64_t hidden_width() const { return std::llround(static_cast<double>(width) * feed_forward.ratio); }
 };
 
 template <class Visitor>
@@ -240,6 +242,7 @@ struct TrainConfig {
   std::int64_t eval_interval = 250;
   EvaluationMode eval_mode = EvaluationMode::whole;
   std::int64_t eval_batches = 20;
+  std::int64_t patience = 0;
   std::int64_t checkpoint_interval = 250;
   std::int64_t keep_checkpoints = 2;
   std::int64_t diagnostics_interval = 0;
@@ -272,6 +275,8 @@ void visit(Visitor& field, TrainConfig& c) {
   field("eval_mode", c.eval_mode,
         "during training: the whole validation split, or random batches of both splits (nanoGPT)");
   field("eval_batches", c.eval_batches, between(1, 1 << 20), "random batches per split for eval_mode: random");
+  field("patience", c.patience, between(0, most_steps),
+        "evaluations without a better validation loss after which training ends; 0: it never ends early");
   field("checkpoint_interval", c.checkpoint_interval, between(1, most_steps), "steps between checkpoints");
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
   field("diagnostics_interval", c.diagnostics_interval, between(0, most_steps),

@@ -36,6 +36,10 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   void write_all(std::string_view bytes) {
+    if (fault_strikes("full")) {
+      errno = ENOSPC;
+      fail_with_errno("write", path_);
+    }
     while (!bytes.empty()) {
       const auto written = ::write(fd_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;

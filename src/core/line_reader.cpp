@@ -17,7 +17,7 @@ namespace metaformer {
 std::optional<Line> LineReader::next() {
   constexpr int patience = 200;  // a signal that comes just before waiting begins is noticed this much later
   while (true) {
-    if (const int signal = stop_signal()) throw Interrupted(signal);
+    throw_if_stopped();
     if (const auto found = buffer_.find('\n', searched_); found != std::string::npos) return take_line(found, 1);
     searched_ = buffer_.size();
     if (buffer_.size() > longest_) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 
 namespace metaformer {
@@ -16,10 +15,6 @@ struct Overloaded : Cases... {
 };
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
-
-std::int64_t hidden_width(const ModelConfig& model) {
-  return std::llround(static_cast<double>(model.width) * model.feed_forward.ratio);
-}
 
 std::int64_t metric_form_size(MetricConstraint constraint, std::int64_t k) {
   switch (constraint) {
@@ -55,7 +50,7 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
 
 // Floats that one token of one block leaves for the backward pass.
 std::int64_t block_activations(const ModelConfig& model) {
-  const auto d = model.width, h = hidden_width(model);
+  const auto d = model.width, h = model.hidden_width();
   const auto mixer = std::visit(
       Overloaded{[&](const ScaledDotProductOptions&) { return 5 * d; }, [&](const QuadraticOptions&) { return 5 * d; },
                  [&](const MetricOptions&) { return 5 * d; }, [&](const auto&) { return d; }},
@@ -71,7 +66,7 @@ std::int64_t block_activations(const ModelConfig& model) {
 
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = config.model;
-  const auto d = model.width, h = hidden_width(model), bias = std::int64_t{model.bias};
+  const auto d = model.width, h = model.hidden_width(), bias = std::int64_t{model.bias};
   const bool classifies = config.task == TaskKind::classification;
   const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};
   const auto norm = d * (1 + bias);
@@ -98,7 +93,7 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config) {
   const auto length = config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : model.context;
   const auto logits = config.task == TaskKind::classification ? few_classes : 3 * estimate.vocabulary;
   // Beside what all blocks keep: the logits, and what the backward pass of one block makes.
-  const auto floats = model.layers * block_activations(model) + logits + 2 * model.width + 4 * hidden_width(model);
+  const auto floats = model.layers * block_activations(model) + logits + 2 * model.width + 4 * model.hidden_width();
   estimate.activations = static_cast<std::uint64_t>(config.train.batch_size) * static_cast<std::uint64_t>(length) *
                          static_cast<std::uint64_t>(floats) * float_bytes;
   return estimate;

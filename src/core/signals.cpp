@@ -4,6 +4,8 @@
 
 #include <initializer_list>
 
+#include "core/error.h"
+
 namespace metaformer {
 
 static volatile sig_atomic_t stop_received = 0;
@@ -37,6 +39,10 @@ void catch_signals() {
 }
 
 int stop_signal() { return stop_received; }
+
+void throw_if_stopped() {
+  if (const int signal = stop_received) throw Interrupted(signal);
+}
 
 bool take_save_request() {
   if (!save_received) return false;

@@ -9,6 +9,9 @@ void catch_signals();
 // The signal that asked to stop, or 0.
 int stop_signal();
 
+// Throws Interrupted once a signal has asked to stop. Long loops call it now and then.
+void throw_if_stopped();
+
 // Whether SIGUSR1 has arrived since the last call.
 bool take_save_request();
 

@@ -47,7 +47,7 @@ std::string download(const std::string& url, std::uint64_t largest) {
   curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, stop_when_asked);
   const auto code = curl_easy_perform(curl.get());
-  if (const int signal = stop_signal()) throw Interrupted(signal);
+  throw_if_stopped();
   if (code != CURLE_OK)
     throw Error(ExitCode::data,
                 fmt::format("cannot download {}: {}", url, *reason ? reason : curl_easy_strerror(code)));

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/signals.h"
 #include "core/text.h"
 
 namespace metaformer {
@@ -54,7 +55,10 @@ LabelledDataset::LabelledDataset(const LabelledSplits& splits, const DataConfig&
                             splits[Split::train].front().place, in_quotes(splits[Split::train].front().label)));
   for (const auto split : {Split::train, Split::validation, Split::test}) {
     auto& encoded = examples_[static_cast<std::size_t>(split)];
-    for (const auto& text : splits[split]) encoded.push_back(encode(text, context));
+    for (const auto& text : splits[split]) {
+      throw_if_stopped();
+      encoded.push_back(encode(text, context));
+    }
     if (split != Split::train)
       std::stable_sort(encoded.begin(), encoded.end(),
                        [](const Example& a, const Example& b) { return a.ids.size() < b.ids.size(); });

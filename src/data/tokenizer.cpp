@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/text.h"
 #include "data/byte_tokenizer.h"
 #include "data/character_tokenizer.h"
@@ -90,7 +90,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
-  const TokenizerFile file{nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false), source};
+  const TokenizerFile file{parse_json(json_text), source};
   std::vector<std::string> kinds;
   for (const auto& loader : loaders) {
     if (file.json.is_object() && file.field("kind") == loader.kind) return loader.load(file);

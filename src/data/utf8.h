@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/signals.h"
 
 namespace metaformer {
 
@@ -35,11 +36,17 @@ inline void require_utf8(std::string_view text, const std::string& source) {
                                           defect, 1 + std::count(text.begin(), bad, '\n')));
 }
 
-// Calls `use(code point)` in order. Throws Error (exit code 3) before the first call when the text is not valid.
+// Calls `use(code point)` in order. Throws Error (exit code 3) before the first call when the text is not valid, and
+// Interrupted when a signal asks to stop.
 template <class Use>
 void for_each_code_point(std::string_view text, Use use) {
+  constexpr std::ptrdiff_t piece = 1 << 20;
   require_utf8(text);
-  for (auto at = text.begin(); at != text.end();) use(utf8::unchecked::next(at));
+  for (auto at = text.begin(); at != text.end();) {
+    throw_if_stopped();
+    const auto end = text.end() - at > piece ? at + piece : text.end();
+    while (at < end) use(utf8::unchecked::next(at));
+  }
 }
 
 inline std::string to_utf8(std::uint32_t point) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/signals.h"
 #include "core/text.h"
 #include "data/utf8.h"
 
@@ -37,15 +38,18 @@ void make_lowercase(std::string& token) {
     if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
 }
 
-// Calls `use(token)` in order.
+// Calls `use(token)` in order. Throws Interrupted when a signal asks to stop.
 template <class Use>
 void for_each_token(std::string_view text, bool lowercase, Use use) {
+  constexpr int tokens_between_looks = 1 << 16;
+  int tokens = 0;
   std::string token;
   for (std::size_t at = 0; at < text.size();) {
     if (is_space(text[at])) {
       ++at;
       continue;
     }
+    if (++tokens % tokens_between_looks == 0) throw_if_stopped();
     token = text.substr(at, token_length(text.substr(at)));
     at += token.size();
     if (lowercase) make_lowercase(token);

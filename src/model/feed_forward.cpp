@@ -1,23 +1,13 @@
 #include "model/feed_forward.h"
 
-#include <cmath>
-
 namespace metaformer {
-
-namespace {
-
-std::int64_t hidden_width(const ModelConfig& config) {
-  return std::llround(static_cast<double>(config.width) * config.feed_forward.ratio);
-}
-
-}  // namespace
 
 FeedForwardImpl::FeedForwardImpl(const ModelConfig& config)
     : activation_(config.feed_forward.activation),
       up_(register_module(
-          "up", torch::nn::Linear(torch::nn::LinearOptions(config.width, hidden_width(config)).bias(config.bias)))),
+          "up", torch::nn::Linear(torch::nn::LinearOptions(config.width, config.hidden_width()).bias(config.bias)))),
       down_(register_module(
-          "down", torch::nn::Linear(torch::nn::LinearOptions(hidden_width(config), config.width).bias(config.bias)))) {}
+          "down", torch::nn::Linear(torch::nn::LinearOptions(config.hidden_width(), config.width).bias(config.bias)))) {}
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto hidden = up_(x_bcd);

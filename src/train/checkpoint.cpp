@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/files.h"
+#include "core/json_text.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "data/digest.h"
@@ -16,61 +17,18 @@
 namespace metaformer {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 2;                 // 1 had no digest of meta.json itself
-constexpr std::uintmax_t largest_meta = 1 << 26;  // metrics hold an entry per class
+constexpr std::uintmax_t largest_meta = 1 << 24;  // metrics hold an entry per class
 constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* state_file = "state.safetensors";
 constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* labels_file = "labels.json";
+constexpr const char* meta_file = "meta.json";
 
 std::string step_name(std::int64_t step) { return fmt::format("step-{}", step); }
-
-Json to_json(const Progress& progress) {
-  Json json = {{"format_version", format_version}, {"step", progress.step}};
-  json["best"] = progress.best ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}} : Json(nullptr);
-  json["loss_sum"] = progress.loss_sum;
-  json["loss_count"] = progress.loss_count;
-  json["last_train_loss"] = progress.last_train_loss;
-  json["train_seconds"] = progress.train_seconds;
-  json["evaluated_step"] = progress.evaluated_step;
-  json["validation"] = progress.validation;
-  json["rollbacks"] = progress.rollbacks;
-  json["spikes"] = {{"seen", progress.spikes.seen},
-                    {"mean", progress.spikes.mean},
-                    {"variance", progress.spikes.variance},
-                    {"count", progress.spikes.count}};
-  return json;
-}
-
-// Absent in checkpoints of earlier versions.
-SpikeState spikes_from_json(const Json& json) {
-  if (json.is_null()) return {};
-  return {.seen = json.at("seen").get<std::int64_t>(),
-          .mean = json.at("mean").get<double>(),
-          .variance = json.at("variance").get<double>(),
-          .count = json.at("count").get<std::int64_t>()};
-}
-
-Progress progress_from_json(const Json& json) {
-  Progress progress{.step = json.at("step").get<std::int64_t>(),
-                    .best = std::nullopt,
-                    .loss_sum = json.at("loss_sum").get<double>(),
-                    .loss_count = json.at("loss_count").get<std::int64_t>(),
-                    .last_train_loss = json.at("last_train_loss").get<double>(),
-                    .train_seconds = json.at("train_seconds").get<double>(),
-                    .evaluated_step = json.at("evaluated_step").get<std::int64_t>(),
-                    .validation = json.at("validation"),
-                    .rollbacks = json.value("rollbacks", std::int64_t{0}),
-                    .spikes = spikes_from_json(json.value("spikes", Json()))};
-  if (const auto& best = json.at("best"); !best.is_null())
-    progress.best = BestSoFar{best.at("step").get<std::int64_t>(), best.at("loss").get<double>()};
-  return progress;
-}
 
 using Files = std::vector<std::pair<std::string, std::string>>;  // name, content
 
@@ -78,18 +36,18 @@ Files checkpoint_files(const NamedTensors& model, const NamedTensors& optimizer,
   Files files = {{model_file, to_safetensors(model)},
                  {state_file, to_safetensors(optimizer)},
                  {tokenizer_file, codec.tokenizer->to_json().dump(1) + "\n"}};
-  if (!codec.labels.empty()) files.emplace_back(labels_file, Json(codec.labels).dump(1) + "\n");
+  if (!codec.labels.empty()) files.emplace_back(labels_file, nlohmann::json(codec.labels).dump(1) + "\n");
   return files;
 }
 
-void write_files(const fs::path& folder, const Files& files, Json meta) {
+void write_files(const fs::path& folder, const Files& files, const Progress& progress) {
   fs::create_directories(folder);
+  CheckpointMeta meta{.progress = progress, .digests = {}};
   for (const auto& [name, bytes] : files) {
     write_file_synced(folder / name, bytes);
-    meta["files"][name] = sha256(bytes);
+    meta.digests[name] = sha256(bytes);
   }
-  meta["sha256"] = sha256(meta.dump());
-  write_file_synced(folder / "meta.json", meta.dump(2) + "\n");
+  write_file_synced(folder / meta_file, to_text(meta));
   sync_folder(folder);
 }
 
@@ -128,11 +86,11 @@ class Loader {
   explicit Loader(fs::path folder) : folder_(std::move(folder)) {}
 
   Checkpoint load(WithOptimizer with_optimizer) {
-    read_meta();
-    Checkpoint checkpoint{.folder = folder_, .progress = read_progress(), .model = {}, .optimizer = {}, .codec = {}};
+    meta_ = read_checkpoint_meta(read_file(folder_ / meta_file, largest_meta, ExitCode::failure), path(meta_file));
+    Checkpoint checkpoint{.folder = folder_, .progress = meta_.progress, .model = {}, .optimizer = {}, .codec = {}};
     checkpoint.model = from_safetensors(read_checked(model_file), path(model_file));
     checkpoint.codec.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
-    if (is_listed(labels_file)) checkpoint.codec.labels = read_labels();
+    if (meta_.digests.contains(labels_file)) checkpoint.codec.labels = read_labels();
     if (with_optimizer == WithOptimizer::yes)
       checkpoint.optimizer = from_safetensors(read_checked(state_file), path(state_file));
     return checkpoint;
@@ -141,42 +99,8 @@ class Loader {
  private:
   std::string path(const char* name) const { return (folder_ / name).string(); }
 
-  void read_meta() {
-    const auto text = read_file(folder_ / "meta.json", largest_meta, ExitCode::failure);
-    meta_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!meta_.is_object()) throw Error(ExitCode::failure, path("meta.json") + ": damaged: not a JSON object");
-    const auto version = meta_.value("format_version", Json());
-    if (!version.is_number_integer())
-      throw Error(ExitCode::failure, path("meta.json") + ": damaged: no format_version");
-    if (version.get<std::int64_t>() > format_version)
-      throw Error(ExitCode::failure,
-                  fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})",
-                              path("meta.json"), version.get<std::int64_t>(), format_version));
-    if (version.get<std::int64_t>() >= 2) check_own_digest();
-  }
-
-  void check_own_digest() {
-    const auto given = meta_.value("sha256", Json());
-    meta_.erase("sha256");
-    if (!given.is_string() || given.get<std::string>() != sha256(meta_.dump()))
-      throw Error(ExitCode::failure, path("meta.json") + ": damaged: its SHA-256 is not the one it gives");
-  }
-
-  Progress read_progress() const {
-    try {
-      return progress_from_json(meta_);
-    } catch (const Json::exception& error) {
-      throw Error(ExitCode::failure, fmt::format("{}: damaged: {}", path("meta.json"), error.what()));
-    }
-  }
-
-  bool is_listed(const char* name) const {
-    const auto files = meta_.value("files", Json());
-    return files.is_object() && files.contains(name) && files.at(name).is_string();
-  }
-
   std::vector<std::string> read_labels() const {
-    const auto json = Json::parse(read_checked(labels_file), nullptr, /*allow_exceptions=*/false);
+    const auto json = parse_json(read_checked(labels_file));
     const bool texts =
         json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& entry) { return entry.is_string(); });
     if (!texts) throw Error(ExitCode::failure, path(labels_file) + ": damaged: not a list of texts");
@@ -185,13 +109,14 @@ class Loader {
 
   std::string read_checked(const char* name) const {
     auto bytes = read_file(folder_ / name, largest_tensors, ExitCode::failure);
-    if (!is_listed(name) || meta_.at("files").at(name).get<std::string>() != sha256(bytes))
+    const auto digest = meta_.digests.find(name);
+    if (digest == meta_.digests.end() || digest->second != sha256(bytes))
       throw Error(ExitCode::failure, path(name) + ": damaged: its SHA-256 is not the one in meta.json");
     return bytes;
   }
 
   fs::path folder_;
-  Json meta_;
+  CheckpointMeta meta_;
 };
 
 }  // namespace
@@ -229,7 +154,7 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
   if (!is_whole(folder)) {
     const auto temporary = run.checkpoints() / fmt::format(".{}.{}.tmp", name, ::getpid());
     try {
-      write_files(temporary, checkpoint_files(model, optimizer, codec), to_json(progress));
+      write_files(temporary, checkpoint_files(model, optimizer, codec), progress);
       fault_point("checkpoint");
       fs::rename(temporary, folder);
     } catch (const std::exception& error) {

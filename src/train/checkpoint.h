@@ -1,34 +1,14 @@
 #pragma once
 // Checkpoints: folders checkpoints/step-N that never change once they have their name.
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "data/codec.h"
+#include "train/checkpoint_meta.h"
 #include "train/run_directory.h"
 #include "train/safetensors.h"
-#include "train/spike_detector.h"
 
 namespace metaformer {
-
-struct BestSoFar {
-  std::int64_t step = 0;
-  double loss = 0;  // on the validation split
-};
-
-// What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
-struct Progress {
-  std::int64_t step = 0;  // steps done
-  std::optional<BestSoFar> best;
-  double loss_sum = 0;  // of the steps since the last line of metrics.jsonl
-  std::int64_t loss_count = 0;
-  double last_train_loss = 0;  // of the last such line
-  double train_seconds = 0;
-  std::int64_t evaluated_step = 0;    // of the last evaluation
-  nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
-  std::int64_t rollbacks = 0;
-  SpikeState spikes;
-};
 
 struct Checkpoint {
   std::filesystem::path folder;

@@ -21,7 +21,7 @@ nlohmann::ordered_json evaluate_batches(SequenceModel& model, const Task& task, 
   model.eval();
   ScoreSums sums;
   for (std::int64_t i = 0; i < batches; ++i) {
-    if (const int signal = stop_signal()) throw Interrupted(signal);
+    throw_if_stopped();
     task.score(model, make_batch(i), sums);
   }
   model.train(was_training);

@@ -6,13 +6,15 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_text.h"
 
 namespace metaformer {
 
 namespace {
 
 bool belongs_to_evaluation(const nlohmann::json& line) {
-  const auto split = line.value("split", "");
+  const auto name = line.value("split", nlohmann::json());
+  const auto split = name.is_string() ? name.get<std::string>() : "";
   return split.starts_with("validation") || split == "train_estimate";
 }
 
@@ -21,7 +23,7 @@ std::string lines_up_to(const std::string& text, std::int64_t last_step, bool ev
   std::string kept;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto json = parse_json(line);
     const bool valid = json.is_object() && json.contains("step") && json["step"].is_number_integer();
     if (!valid) continue;
     const auto step = json["step"].get<std::int64_t>();

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/file_lock.h"
 #include "core/files.h"
+#include "core/json_text.h"
 #include "core/log.h"
 #include "core/signals.h"
 #include "core/text.h"
@@ -49,7 +50,8 @@ void write_environment(const RunDirectory& run, const TrainRequest& request, con
 std::string first_difference(const Json& before, const Json& now, const std::string& prefix = "") {
   static const std::vector<std::string> free = {
       "train.steps",        "train.eval_interval",        "train.checkpoint_interval",
-      "train.log_interval", "train.diagnostics_interval", "train.keep_checkpoints"};
+      "train.log_interval", "train.diagnostics_interval", "train.keep_checkpoints",
+      "train.patience"};
   for (const auto& [key, value] : now.items()) {
     const auto path = prefix + key;
     const auto earlier = before.value(key, Json());
@@ -66,13 +68,13 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& no
   const auto before = load_experiment(run.config_file().string()).config;
   const auto difference = first_difference(config_to_json(before), config_to_json(now));
   if (!difference.empty())
-    throw Error(ExitCode::usage, fmt::format("--resume {}: {}; only steps, intervals and retention may change",
+    throw Error(ExitCode::usage, fmt::format("--resume {}: {}; only steps, intervals, patience and retention may change",
                                              run.path().string(), difference));
 }
 
 Json read_json(const fs::path& file) {
   constexpr std::uintmax_t largest = 1 << 26;
-  return Json::parse(read_file(file, largest, ExitCode::failure), nullptr, /*allow_exceptions=*/false);
+  return parse_json<Json>(read_file(file, largest, ExitCode::failure));
 }
 
 Json without_paths(const Json& description) {
@@ -169,7 +171,7 @@ Json train(TrainRequest request) {
   const auto& config = request.experiment.config;
   auto earlier = find_earlier(request);
   auto checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt;
-  if (checkpoint && checkpoint->progress.step >= config.train.steps) {
+  if (checkpoint && is_finished(config.train, checkpoint->progress)) {
     if (auto summary = finished_summary(earlier->run, checkpoint->progress.step)) {
       log::info("{} is finished: step {} of {}", earlier->run.path().string(), checkpoint->progress.step,
                 config.train.steps);
@@ -180,7 +182,7 @@ Json train(TrainRequest request) {
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
   if (earlier) require_same_data(earlier->run, *task);
   if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
-  if (const int signal = stop_signal()) throw Interrupted(signal);  // before there is anything to save
+  throw_if_stopped();  // before there is anything to save
   const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
   const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
   return train_in(run, request, *task, device, checkpoint);

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/text.h"
 
 namespace metaformer {
@@ -16,8 +18,6 @@ namespace metaformer {
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::uint64_t longest_header = 100'000'000;  // as the format's own reader
@@ -36,7 +36,7 @@ const char* type_name(torch::ScalarType type) {
   throw Error(ExitCode::failure, fmt::format("tensors of type {} cannot be saved", c10::toString(type)));
 }
 
-std::optional<torch::ScalarType> find_type(const Json& name) {
+std::optional<torch::ScalarType> find_type(const nlohmann::json& name) {
   for (const auto& [known, type] : types)
     if (name == known) return type;
   return std::nullopt;
@@ -50,10 +50,8 @@ class Reader {
     const auto header = read_header();
     NamedTensors tensors;
     std::uint64_t expected_begin = 0;
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") continue;
-      tensors.emplace_back(name, read_tensor(name, entry, expected_begin));
-    }
+    for (const auto& [place, name] : places(header))
+      tensors.emplace_back(name, read_tensor(name, header[name], place, expected_begin));
     if (data_start_ + expected_begin != bytes_.size()) fail("its size differs from what its header says (truncated?)");
     return tensors;
   }
@@ -63,7 +61,7 @@ class Reader {
     throw Error(ExitCode::failure, fmt::format("{}: not a valid safetensors file: {}", source_, what));
   }
 
-  Json read_header() {
+  nlohmann::json read_header() {
     if (bytes_.size() < length_bytes) fail("shorter than 8 bytes");
     std::uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), length_bytes);
@@ -71,14 +69,12 @@ class Reader {
       fail(fmt::format("a header of {} bytes in a file of {}", length, bytes_.size()));
     data_start_ = length_bytes + length;
     const auto* begin = bytes_.data() + length_bytes;
-    // A flat header has three levels; the callback keeps hostile nesting from reaching deeper.
-    const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 4; };
-    auto header = Json::parse(begin, begin + length, shallow, /*allow_exceptions=*/false);
+    auto header = parse_json({begin, length});
     if (!header.is_object()) fail("its header is not a JSON object");
     return header;
   }
 
-  std::vector<std::int64_t> read_shape(const std::string& name, const Json& entry, std::uint64_t element_bytes,
+  std::vector<std::int64_t> read_shape(const std::string& name, const nlohmann::json& entry, std::uint64_t element_bytes,
                                        std::uint64_t& bytes) const {
     if (!entry.contains("shape") || !entry["shape"].is_array()) fail(in_quotes(name) + " has no shape");
     std::vector<std::int64_t> shape;
@@ -93,18 +89,32 @@ class Reader {
     return shape;
   }
 
-  // Tensors lie in the order of the header, without gaps.
-  torch::Tensor read_tensor(const std::string& name, const Json& entry, std::uint64_t& expected_begin) const {
-    if (!entry.is_object()) fail(in_quotes(name) + " is not described by an object");
+  using Place = std::pair<std::uint64_t, std::uint64_t>;  // first byte and the one behind the last
+
+  // The tensors in the order of their bytes.
+  std::vector<std::pair<Place, std::string>> places(const nlohmann::json& header) const {
+    std::vector<std::pair<Place, std::string>> places;
+    for (const auto& [name, entry] : header.items()) {
+      if (name == "__metadata__") continue;
+      if (!entry.is_object()) fail(in_quotes(name) + " is not described by an object");
+      const auto offsets = entry.value("data_offsets", nlohmann::json());
+      const bool pair = offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
+                        offsets[1].is_number_unsigned();
+      if (!pair) fail(in_quotes(name) + " has no data_offsets");
+      places.emplace_back(Place{offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()}, name);
+    }
+    std::sort(places.begin(), places.end());
+    return places;
+  }
+
+  // Tensors lie without gaps.
+  torch::Tensor read_tensor(const std::string& name, const nlohmann::json& entry, const Place& place,
+                            std::uint64_t& expected_begin) const {
     const auto type = entry.contains("dtype") ? find_type(entry["dtype"]) : std::nullopt;
     if (!type) fail(in_quotes(name) + " has an unknown type");
     std::uint64_t bytes = 0;
     const auto shape = read_shape(name, entry, c10::elementSize(*type), bytes);
-    const auto offsets = entry.value("data_offsets", Json());
-    const bool pair =
-        offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned();
-    if (!pair) fail(in_quotes(name) + " has no data_offsets");
-    const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+    const auto [begin, end] = place;
     if (begin != expected_begin || end < begin || end - begin != bytes || end > bytes_.size() - data_start_)
       fail(fmt::format("{} lies at bytes {} to {}, outside the file or not where its shape says", in_quotes(name),
                        begin, end));
@@ -122,7 +132,7 @@ class Reader {
 }  // namespace
 
 std::string to_safetensors(const NamedTensors& tensors) {
-  Json header;
+  nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {

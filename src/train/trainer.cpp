@@ -35,6 +35,11 @@ std::int64_t batch_step(const Progress& progress) {
 
 }  // namespace
 
+bool is_finished(const TrainConfig& config, const Progress& progress) {
+  return progress.step >= config.steps ||
+         (config.patience > 0 && progress.evaluations_since_best >= config.patience);
+}
+
 Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
                  const std::optional<Checkpoint>& checkpoint)
     : config_(experiment.config), run_(run), task_(task), device_(device), model_(task.make_model()) {
@@ -53,7 +58,7 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
 void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), device_); }
 
 bool Trainer::is_at(std::int64_t interval) const {
-  return progress_.step % interval == 0 || progress_.step == config_.train.steps;
+  return progress_.step % interval == 0 || is_finished(config_.train, progress_);
 }
 
 nlohmann::ordered_json Trainer::run() {
@@ -61,7 +66,7 @@ nlohmann::ordered_json Trainer::run() {
   // An evaluation that the stop of an earlier process cut short is due before the next step.
   if (progress_.step > 0 && is_at(config_.train.eval_interval) && progress_.evaluated_step != progress_.step)
     evaluate_and_save();
-  while (progress_.step < config_.train.steps) {
+  while (!is_finished(config_.train, progress_)) {
     try {
       advance(line);
     } catch (const Error& error) {
@@ -69,6 +74,9 @@ nlohmann::ordered_json Trainer::run() {
     }
   }
   if (profiler_) profiler_->finish();
+  if (progress_.step < config_.train.steps)
+    log::info("step {}: {} evaluations without a better validation loss (train.patience {}); training ends early",
+              progress_.step, progress_.evaluations_since_best, config_.train.patience);
   return summary();
 }
 
@@ -119,7 +127,7 @@ void Trainer::restore(const std::optional<Checkpoint>& checkpoint) {
 void Trainer::evaluate_and_save() {
   try {
     if (is_at(config_.train.eval_interval)) evaluate();
-    if (const int signal = stop_signal()) throw Interrupted(signal);
+    throw_if_stopped();
   } catch (const Interrupted&) {
     save();
     log::info("stopped at step {}; go on with --resume", progress_.step);
@@ -229,25 +237,36 @@ void Trainer::write_training_line() {
   progress_.loss_count = 0;
 }
 
-void Trainer::evaluate() {
+void Trainer::estimate() {
   const auto& train = config_.train;
-  const bool last = progress_.step == train.steps;
-  if (train.eval_mode == EvaluationMode::random) {
-    metrics_->write(progress_.step, "train_estimate",
-                    estimate_split(*model_, task_, Split::train, train.eval_batches, train.precision, device_));
-    auto estimate = estimate_split(*model_, task_, Split::validation, train.eval_batches, train.precision, device_);
-    metrics_->write(progress_.step, "validation_estimate", estimate);
-    progress_.validation = std::move(estimate);
+  for (const auto split : {Split::train, Split::validation}) {
+    progress_.validation = estimate_split(*model_, task_, split, train.eval_batches, train.precision, device_);
+    metrics_->write(progress_.step, fmt::format("{}_estimate", to_string(split)), progress_.validation);
   }
-  if (last || train.eval_mode == EvaluationMode::whole) {
-    progress_.validation = evaluate_split(*model_, task_, Split::validation, train.precision, device_);
-    metrics_->write(progress_.step, "validation", progress_.validation);
-  }
-  const double loss = progress_.validation.at("loss").get<double>();
-  if (!std::isfinite(loss)) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
+}
+
+void Trainer::evaluate_whole() {
+  progress_.validation = evaluate_split(*model_, task_, Split::validation, config_.train.precision, device_);
+  metrics_->write(progress_.step, "validation", progress_.validation);
+}
+
+bool Trainer::would_end(double loss) const {
+  if (progress_.step == config_.train.steps) return true;
+  const bool better = !progress_.best || loss < progress_.best->loss;
+  return config_.train.patience > 0 && !better && progress_.evaluations_since_best + 1 >= config_.train.patience;
+}
+
+// What ends training is always the whole split.
+void Trainer::evaluate() {
+  const auto loss = [&] { return progress_.validation.at("loss").get<double>(); };
+  const bool estimates = config_.train.eval_mode == EvaluationMode::random;
+  if (estimates) estimate();
+  if (!estimates || would_end(loss())) evaluate_whole();
+  if (!std::isfinite(loss())) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
   progress_.evaluated_step = progress_.step;
-  const bool improved = !progress_.best || loss < progress_.best->loss;
-  if (improved) progress_.best = BestSoFar{progress_.step, loss};
+  const bool improved = !progress_.best || loss() < progress_.best->loss;
+  progress_.evaluations_since_best = improved ? 0 : progress_.evaluations_since_best + 1;
+  if (improved) progress_.best = BestSoFar{progress_.step, loss()};
   log::info("step {}: validation {}{}", progress_.step, headline_of(task_, progress_.validation),
             improved ? " (best)" : "");
 }
@@ -273,6 +292,7 @@ nlohmann::ordered_json Trainer::summary() {
       {"best_val_loss", progress_.best->loss},
       {"best_step", progress_.best->step},
       {"validation", progress_.validation},
+      {"stopped_early", progress_.step < config_.train.steps},
       {"parameters", counts.all},
       {"mixer_parameters", counts.mixers},
       {"ms_per_step", ms_per_step},

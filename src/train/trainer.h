@@ -11,6 +11,9 @@
 
 namespace metaformer {
 
+// The last step is done, or train.patience ended training early.
+bool is_finished(const TrainConfig& config, const Progress& progress);
+
 class Trainer {
  public:
   // Builds model and optimiser; the run directory must exist. With a checkpoint, training goes on from it.
@@ -32,6 +35,9 @@ class Trainer {
   void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();
+  void estimate();        // on random batches
+  void evaluate_whole();  // on the validation split
+  bool would_end(double loss) const;  // whether a validation loss of `loss` ends training
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
   void save();
   std::string describe_divergence(const std::string& what) const;

@@ -40,6 +40,8 @@ torch::Tensor EagerTrainingStep::accumulate_gradients(std::int64_t step) {
       loss = task_.loss(model_, batches[static_cast<std::size_t>(micro)]).sum / weight;
     }
     if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
+    if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
+      loss = loss * std::numeric_limits<float>::max() * std::numeric_limits<float>::max();
     loss.backward();
     total = total.defined() ? total + loss.detach() : loss.detach();
   }

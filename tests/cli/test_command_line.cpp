@@ -202,9 +202,9 @@ TEST_CASE("a checkpoint that may not be written ends the run and harms no earlie
   program.succeed(more);
 }
 
-TEST_CASE("an injected NaN ends with code 4, or is rolled back from", "[cli]") {
+TEST_CASE("an injected NaN or overflow ends with code 4, or is rolled back from", "[cli]") {
   const Program program;
-  setenv("METAFORMER_FAULT", "nan:3", 1);
+  setenv("METAFORMER_FAULT", GENERATE("nan:3", "overflow:3"), 1);
   const auto stopped = program.run({"train", "--config", "small.yaml", "--out", "stopped"});
   const auto mended = program.run(
       {"train", "--config", "small.yaml", "--out", "mended", "--json", "--set", "train.on_divergence=rollback"});

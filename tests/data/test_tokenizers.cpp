@@ -1,11 +1,16 @@
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/error.h"
 #include "core/random.h"
+#include "core/signals.h"
 #include "data/character_tokenizer.h"
 #include "data/number_tokenizer.h"
 #include "data/word_tokenizer.h"
@@ -232,6 +237,28 @@ TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokeni
 TEST_CASE("an unknown kind of tokenizer is answered with all kinds", "[tokenizer]") {
   CHECK(failure([] { load_tokenizer("{}", "t.json"); }).second ==
         "t.json: not a tokenizer file: expected an object with kind character, byte, word or number");
+}
+
+TEST_CASE("a stop signal ends tokenizing", "[tokenizer]") {
+  const auto make = GENERATE(+[](const std::string& text) { words_of(text).encode(text); },
+                             +[](const std::string& text) { CharacterTokenizer::from_text(text).encode(text); });
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "word ";
+  const auto child = ::fork();  // the note of a signal stays for the life of a process
+  if (child == 0) {
+    catch_signals();
+    ::raise(SIGTERM);
+    try {
+      make(text);
+    } catch (const Interrupted& interrupted) {
+      ::_exit(interrupted.signal());
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == SIGTERM);
 }
 
 }  // namespace metaformer

@@ -92,7 +92,8 @@ TEST_CASE("an evaluation that a stop cut short is made up for", "[training]") {
   // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
   const auto meta_file = checkpoints / "step-12/meta.json";
   auto meta = nlohmann::ordered_json::parse(read_text(meta_file));
-  meta["evaluated_step"] = 6;
+  const auto before = nlohmann::ordered_json::parse(read_text(checkpoints / "step-8/meta.json"));
+  for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
   meta["format_version"] = 1;  // which has no digest of itself
   std::ofstream(meta_file) << meta;
   std::filesystem::remove(place / "cut/summary.json");

@@ -1,0 +1,45 @@
+#pragma once
+// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file. No torch in it.
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "train/spike_detector.h"
+
+namespace metaformer {
+
+struct BestSoFar {
+  std::int64_t step = 0;
+  double loss = 0;  // on the validation split
+};
+
+// What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
+struct Progress {
+  std::int64_t step = 0;  // steps done
+  std::optional<BestSoFar> best;
+  double loss_sum = 0;  // of the steps since the last line of metrics.jsonl
+  std::int64_t loss_count = 0;
+  double last_train_loss = 0;  // of the last such line
+  double train_seconds = 0;
+  std::int64_t evaluated_step = 0;    // of the last evaluation
+  nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
+  std::int64_t evaluations_since_best = 0;
+  std::int64_t rollbacks = 0;
+  SpikeState spikes;
+};
+
+struct CheckpointMeta {
+  Progress progress;
+  std::map<std::string, std::string> digests;  // SHA-256 by file name
+};
+
+// The content of meta.json, which ends with its own SHA-256.
+std::string to_text(const CheckpointMeta& meta);
+
+// `source` names the file in errors (exit code 1): damaged, of a newer format, or with progress that no run can have.
+CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source);
+
+}  // namespace metaformer

@@ -1,0 +1,93 @@
+// train.patience ends a run whose validation loss no longer falls, and ends it alike however often it was interrupted.
+
+#include "support/failure.h"
+#include "train/trainer.h"
+#include "train/workplace.h"
+
+namespace metaformer {
+
+namespace {
+
+// Evaluated after every step, with a step so large that the loss soon stops falling.
+std::vector<std::string> impatient(const std::string& patience, const std::string& mode = "whole") {
+  return {"train.steps=400",         "train.eval_interval=2", "train.checkpoint_interval=3", "train.patience=" + patience,
+          "train.learning_rate=0.3", "train.schedule=constant", "train.min_learning_rate=0", "train.eval_mode=" + mode,
+          "train.eval_batches=2",    "model.dropout=0.1"};
+}
+
+// The validation losses that decide, in order.
+std::vector<double> deciding_losses(const std::filesystem::path& run, const std::string& split) {
+  std::vector<double> losses;
+  std::istringstream lines(read_text(run / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const auto json = nlohmann::json::parse(line); json["split"] == split)
+      losses.push_back(json["loss"].get<double>());
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("training ends after as many evaluations without a better loss as the config allows", "[patience]") {
+  const Workplace place;
+  const auto summary = place.train("run", impatient("3"));
+  const auto steps = summary["steps"].get<std::int64_t>();
+  REQUIRE(steps < 400);
+  CHECK(summary["stopped_early"] == true);
+  const auto losses = deciding_losses(place / "run", "validation");
+  REQUIRE(static_cast<std::int64_t>(losses.size()) == steps / 2);
+  const auto best = std::min_element(losses.begin(), losses.end());
+  CHECK(losses.end() - best == 4);  // the best and three more
+  CHECK(summary["best_val_loss"] == *best);
+  CHECK(summary["best_step"] == (best - losses.begin() + 1) * 2);
+  CHECK(summary["val_loss"] == losses.back());
+  CHECK(std::filesystem::read_symlink(place / "run/checkpoints/last") == fmt::format("step-{}", steps));
+  CHECK(std::filesystem::read_symlink(place / "run/checkpoints/best") ==
+        fmt::format("step-{}", summary["best_step"].get<std::int64_t>()));
+}
+
+TEST_CASE("without patience training never ends early", "[patience]") {
+  const Workplace place;
+  const auto summary = place.train("run", impatient("0"));
+  CHECK(summary["steps"] == 400);
+  CHECK(summary["stopped_early"] == false);
+}
+
+TEST_CASE("an interrupted run ends early at the same step with the same bytes", "[patience]") {
+  const Workplace place;
+  const auto mode = GENERATE("whole", "random");
+  const auto whole = place.train("whole", impatient("4", mode));
+  const auto steps = whole["steps"].get<std::int64_t>();
+  REQUIRE(steps < 400);
+  place.train("cut", impatient("4", mode));
+  // As if the process had died within the last evaluations.
+  const auto checkpoints = place / "cut/checkpoints";
+  for (const auto& name : {fmt::format("step-{}", steps), std::string("last"), std::string("best")})
+    std::filesystem::remove_all(checkpoints / name);
+  std::filesystem::remove(place / "cut/summary.json");
+  const auto cut = place.train("cut", impatient("4", mode), true);
+  CHECK(cut["steps"] == steps);
+  CHECK(model_bytes(place / "cut") == model_bytes(place / "whole"));
+  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
+}
+
+TEST_CASE("a run that ended early is finished; with more patience it goes on", "[patience]") {
+  const Workplace place;
+  const auto summary = place.train("run", impatient("2"));
+  const auto steps = summary["steps"].get<std::int64_t>();
+  CHECK(place.train("run", impatient("2"), true) == summary);
+  const auto longer = place.train("run", impatient("6"), true);
+  CHECK(longer["steps"].get<std::int64_t>() > steps);
+  place.train("whole", impatient("6"));
+  CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
+}
+
+TEST_CASE("the end of random-batch evaluation is judged by the whole split, also an early one", "[patience]") {
+  const Workplace place;
+  const auto summary = place.train("run", impatient("3", "random"));
+  REQUIRE(summary["stopped_early"] == true);
+  const auto whole = deciding_losses(place / "run", "validation");
+  REQUIRE_FALSE(whole.empty());
+  CHECK(summary["val_loss"] == whole.back());
+}
+
+}  // namespace metaformer
