@@ -1,0 +1,76 @@
+#include "cuda/metric_attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "core/error.h"
+#include "cuda/metric_launch.h"
+
+namespace metaformer::cuda {
+
+namespace {
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw Error(ExitCode::failure, "metric attention kernel: " + what);
+}
+
+bool is_empty(const MetricInputs& in) { return in.batch == 0 || in.heads == 0 || in.tokens == 0; }
+
+void require_possible(const MetricInputs& in) {
+  require(in.width % 8 == 0 && in.width >= 8 && in.width <= 128,
+          "head width " + std::to_string(in.width) + " is not a multiple of 8 up to 128");
+  require(in.scale > 0, "the scale is not above 0");
+  require((in.metric == nullptr) == (in.form == MetricForm::identity), "a metric goes with every form but the identity");
+  // The smallest tiles have 64 rows; blocks are counted in 31 bits.
+  constexpr std::int64_t rows = 64, most = std::numeric_limits<std::int32_t>::max();
+  const auto tiles = (in.tokens + rows - 1) / rows;
+  require(in.batch <= most / in.heads && in.batch * in.heads <= most / tiles,
+          "batch x heads x tokens is more than a grid holds");
+}
+
+}  // namespace
+
+bool has_metric_kernels() { return true; }
+
+std::int64_t metric_gradient_parts(const MetricInputs& in) {
+  constexpr std::int64_t most = 64, rows = 32;
+  return std::clamp<std::int64_t>(in.batch * ((in.tokens + rows - 1) / rows), 1, most);
+}
+
+void metric_forward(const MetricForward& forward, void* stream) {
+  if (is_empty(forward.in)) return;
+  require_possible(forward.in);
+  require(!forward.in.distance || forward.half_bias != nullptr, "a distance needs room for its biases");
+  switch (forward.in.element) {
+    case MetricElement::bf16:
+      return forward_bf16(forward, stream);
+    case MetricElement::fp16:
+      return forward_fp16(forward, stream);
+    case MetricElement::tf32:
+      return forward_tf32(forward, stream);
+    case MetricElement::fp32:
+      return forward_fp32(forward, stream);
+  }
+}
+
+void metric_backward(const MetricBackward& backward, void* stream) {
+  if (is_empty(backward.in)) return;
+  require_possible(backward.in);
+  switch (backward.in.element) {
+    case MetricElement::bf16:
+      backward_rows_bf16(backward, stream);
+      return backward_columns_bf16(backward, stream);
+    case MetricElement::fp16:
+      backward_rows_fp16(backward, stream);
+      return backward_columns_fp16(backward, stream);
+    case MetricElement::tf32:
+      backward_rows_tf32(backward, stream);
+      return backward_columns_tf32(backward, stream);
+    case MetricElement::fp32:
+      backward_rows_fp32(backward, stream);
+      return backward_columns_fp32(backward, stream);
+  }
+}
+
+}  // namespace metaformer::cuda

@@ -1,0 +1,19 @@
+// Compiled where CUDA is not.
+#include "core/error.h"
+#include "cuda/metric_attention.h"
+
+namespace metaformer::cuda {
+
+bool has_metric_kernels() { return false; }
+
+std::int64_t metric_gradient_parts(const MetricInputs&) { return 1; }
+
+void metric_forward(const MetricForward&, void*) {
+  throw Error(ExitCode::failure, "metric attention kernel: this executable was built without CUDA");
+}
+
+void metric_backward(const MetricBackward&, void*) {
+  throw Error(ExitCode::failure, "metric attention kernel: this executable was built without CUDA");
+}
+
+}  // namespace metaformer::cuda

@@ -1,0 +1,257 @@
+#pragma once
+// Forward: flash attention (Dao et al. 2022, 2023) with q = p M made on the way and one tile for keys and values alike.
+
+#include <cmath>
+
+#include "cuda/metric_tiles.h"
+
+namespace metaformer::cuda {
+
+template <class Format, int Width>
+struct ForwardShape {
+  using Element = typename Format::Element;
+  static constexpr bool narrow = sizeof(Element) == 2;
+  // Two blocks of 16 rows a warp halve the reads of shared memory, where registers suffice.
+  static constexpr int row_blocks = narrow && Width <= 64 ? 2 : 1;
+  static constexpr int warps = narrow && Width > 64 ? 8 : 4;
+  static constexpr int threads = warps * gpu::warp_size;
+  static constexpr int rows = warps * row_blocks * 16;            // queries of a block
+  static constexpr int keys = narrow || Width <= 32 ? 64 : 32;  // of a tile
+  static constexpr int ld = Width + static_cast<int>(16 / sizeof(Element));  // no two rows of 8 in the same banks
+  static constexpr int key_rows = Width > 2 * keys ? Width : 2 * keys;       // two key tiles, or the metric
+  static constexpr int tile_bytes = (rows + key_rows) * ld * static_cast<int>(sizeof(Element));
+  static constexpr int shared_bytes = tile_bytes + 2 * keys * 8;  // segments and biases of two key tiles
+};
+
+// exp2 of scores times `scale`, row by row, as they come in tile by tile.
+template <int Columns>
+struct OnlineSoftmax {
+  float maximum[2] = {-INFINITY, -INFINITY};
+  float total[2] = {0, 0};  // of this lane's columns
+
+  // Turns scores into weights relative to the new maximum; `correction` is what earlier weights are multiplied by.
+  GPU_DEVICE void update(Sum (&score)[Columns], float scale, float (&correction)[2]) {
+    GPU_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float largest = maximum[h];
+      GPU_UNROLL
+      for (int n = 0; n < Columns; ++n) {
+        largest = largest < score[n].r[2 * h] ? score[n].r[2 * h] : largest;
+        largest = largest < score[n].r[2 * h + 1] ? score[n].r[2 * h + 1] : largest;
+      }
+      largest = maximum_of_row(largest);
+      const float base = largest == -INFINITY ? 0.0f : largest * scale;
+      correction[h] = gpu::exp2_approximate(maximum[h] * scale - base);
+      maximum[h] = largest;
+      total[h] *= correction[h];
+      GPU_UNROLL
+      for (int n = 0; n < Columns; ++n) {
+        GPU_UNROLL
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          score[n].r[e] = gpu::exp2_approximate(gpu::fused_multiply_add(score[n].r[e], scale, -base));
+          total[h] += score[n].r[e];
+        }
+      }
+    }
+  }
+};
+
+template <class Format, int Width>
+class ForwardBlock {
+ public:
+  using Shape = ForwardShape<Format, Width>;
+  using Element = typename Format::Element;
+  using Tokens = Tile<Format, Shape::ld>;
+
+  GPU_DEVICE ForwardBlock(const MetricForward& forward, unsigned char* memory)
+      : forward_(forward),
+        in_(forward.in),
+        place_(last_tile_first(in_, Shape::rows)),
+        queries_{reinterpret_cast<Element*>(memory)},
+        keys_{queries_.at(Shape::rows, 0)},
+        segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes)),
+        half_bias_(reinterpret_cast<float*>(segment_ + 2 * Shape::keys)),
+        first_row_(warp_index() * Shape::row_blocks * 16),
+        scale_((in_.distance ? 2.0f : 1.0f) * in_.scale * log2_e) {}
+
+  GPU_DEVICE void run() {
+    load_queries();
+    Left q[Shape::row_blocks][Width / Format::depth];
+    make_q(q);
+    Sum out[Shape::row_blocks][Width / 8];
+    OnlineSoftmax<Shape::keys / 8> softmax[Shape::row_blocks];
+    GPU_UNROLL
+    for (int block = 0; block < Shape::row_blocks; ++block) clear(out[block]);
+    gpu::sync_threads();  // the metric has been read: key tiles take its place
+    const auto end = key_end();
+    start_keys(0);
+    for (std::int64_t key = 0; key < end; key += Shape::keys) {
+      finish_loads();
+      if (key + Shape::keys < end) start_keys(key + Shape::keys);
+      add_keys(key, q, softmax, out);
+    }
+    GPU_UNROLL
+    for (int block = 0; block < Shape::row_blocks; ++block) finish(softmax[block], out[block], first_row_ + 16 * block);
+  }
+
+ private:
+  GPU_DEVICE const Element* tokens(std::int64_t first) const {
+    return static_cast<const Element*>(in_.p) + place_.offset(in_.p_strides, first);
+  }
+
+  GPU_DEVICE void load_queries() {
+    start_load<Width, Shape::threads>(queries_, Shape::rows, tokens(place_.first), in_.p_strides.token,
+                                      in_.tokens - place_.first, in_.width);
+    start_load_metric<Width, Shape::threads>(keys_, in_, place_.head);
+    finish_loads();
+  }
+
+  GPU_DEVICE void make_q(Left (&q)[Shape::row_blocks][Width / Format::depth]) {
+    GPU_UNROLL
+    for (int block = 0; block < Shape::row_blocks; ++block) {
+      Sum sum[1][Width / 8];
+      const int row = first_row_ + 16 * block;
+      transform<Format, Width>(sum, queries_, row, keys_, in_.form);
+      if (forward_.q != nullptr)
+        store<Format>(sum[0], static_cast<Element*>(forward_.q), contiguous_strides(in_), in_, place_,
+                      place_.first + row);
+      to_left<Format>(q[block], sum[0]);
+    }
+  }
+
+  // Keys behind the last query of the block are seen by none of it.
+  GPU_DEVICE std::int64_t key_end() const {
+    const auto last = place_.first + Shape::rows;
+    return in_.causal && last < in_.tokens ? last : in_.tokens;
+  }
+
+  GPU_DEVICE int buffer(std::int64_t key) const { return static_cast<int>(key / Shape::keys % 2) * Shape::keys; }
+
+  GPU_DEVICE void start_keys(std::int64_t key) {
+    const int at = buffer(key);
+    start_load<Width, Shape::threads>(Tokens{keys_.at(at, 0)}, Shape::keys, tokens(key), in_.p_strides.token,
+                                      in_.tokens - key, in_.width);
+    for (int i = gpu::thread_index(); i < Shape::keys; i += Shape::threads) {
+      segment_[at + i] = segment_of(in_, place_.batch, key + i);
+      if (in_.distance)
+        half_bias_[at + i] = gpu::within(key + i < in_.tokens) ? forward_.half_bias[place_.row(in_, key + i)] : 0.0f;
+    }
+  }
+
+  GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[Shape::row_blocks][Width / Format::depth],
+                           OnlineSoftmax<Shape::keys / 8> (&softmax)[Shape::row_blocks],
+                           Sum (&out)[Shape::row_blocks][Width / 8]) {
+    const int at = buffer(key);
+    Sum score[Shape::row_blocks][Shape::keys / 8];
+    GPU_UNROLL
+    for (int block = 0; block < Shape::row_blocks; ++block) clear(score[block]);
+    multiply_transposed(score, q, keys_, at);
+    Left weight[Shape::row_blocks][Shape::keys / Format::depth];
+    GPU_UNROLL
+    for (int block = 0; block < Shape::row_blocks; ++block) {
+      add_bias_and_mask(score[block], place_.first + first_row_ + 16 * block, key);
+      float correction[2];
+      softmax[block].update(score[block], scale_, correction);
+      GPU_UNROLL
+      for (int n = 0; n < Width / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 0; e < 4; ++e) out[block][n].r[e] *= correction[e / 2];
+      }
+      to_left<Format>(weight[block], score[block]);
+    }
+    multiply(out, weight, keys_, at);
+  }
+
+  GPU_DEVICE void add_bias_and_mask(Sum (&score)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
+    const bool whole = key + Shape::keys <= in_.tokens && in_.segments == nullptr &&
+                       (!in_.causal || key + Shape::keys <= first + 1);
+    if (whole && !in_.distance) return;
+    const auto query = first + lane_index() / 4;
+    const std::int32_t segment[2] = {segment_of(in_, place_.batch, query), segment_of(in_, place_.batch, query + 8)};
+    GPU_UNROLL
+    for (int n = 0; n < Shape::keys / 8; ++n) {
+      GPU_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int column = 8 * n + 2 * (lane_index() % 4) + e % 2, at = buffer(key) + column;
+        if (in_.distance) score[n].r[e] += half_bias_[at];
+        if (!gpu::within(sees(in_, query + 8 * (e / 2), segment[e / 2], key + column, segment_[at])))
+          score[n].r[e] = -INFINITY;
+      }
+    }
+  }
+
+  GPU_DEVICE void finish(OnlineSoftmax<Shape::keys / 8>& softmax, Sum (&out)[Width / 8], int row) const {
+    float factor[2];
+    GPU_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const float total = sum_of_row(softmax.total[h]);
+      factor[h] = total == 0 ? 0.0f : 1 / total;
+      const auto token = place_.first + row + lane_index() / 4 + 8 * h;
+      if (lane_index() % 4 == 0 && gpu::within(token < in_.tokens))
+        forward_.log2_sum[place_.row(in_, token)] =
+            total == 0 ? INFINITY : gpu::fused_multiply_add(softmax.maximum[h], scale_, gpu::log2_approximate(total));
+    }
+    GPU_UNROLL
+    for (int n = 0; n < Width / 8; ++n) {
+      GPU_UNROLL
+      for (int e = 0; e < 4; ++e) out[n].r[e] *= factor[e / 2];
+    }
+    store<Format>(out, static_cast<Element*>(forward_.t), forward_.t_strides, in_, place_, place_.first + row);
+  }
+
+  const MetricForward& forward_;
+  const MetricInputs& in_;
+  Place place_;
+  Tokens queries_, keys_;
+  std::int32_t* segment_;
+  float* half_bias_;
+  int first_row_;  // of this warp
+  float scale_;
+};
+
+template <class Format, int Width>
+GPU_KERNEL((ForwardShape<Format, Width>::threads)) metric_forward_kernel(const MetricForward forward) {
+  GPU_SHARED_MEMORY(memory);
+  ForwardBlock<Format, Width>(forward, memory).run();
+}
+
+// The key's part of a distance, which the softmax does not cancel: half_bias_j = -q_j . p_j / 2.
+template <class Format, int Width>
+struct BiasShape {
+  static constexpr int threads = 4 * gpu::warp_size, rows = 64;
+  static constexpr int ld = ForwardShape<Format, Width>::ld;
+  static constexpr int shared_bytes = (rows + Width) * ld * static_cast<int>(sizeof(typename Format::Element));
+};
+
+template <class Format, int Width>
+GPU_KERNEL((BiasShape<Format, Width>::threads)) metric_bias_kernel(const MetricForward forward) {
+  using Shape = BiasShape<Format, Width>;
+  using Element = typename Format::Element;
+  GPU_SHARED_MEMORY(memory);
+  const auto& in = forward.in;
+  const auto place = first_tile_first(in, Shape::rows);
+  const Tile<Format, Shape::ld> p{reinterpret_cast<Element*>(memory)}, metric{p.at(Shape::rows, 0)};
+  start_load<Width, Shape::threads>(p, Shape::rows,
+                                    static_cast<const Element*>(in.p) + place.offset(in.p_strides, place.first),
+                                    in.p_strides.token, in.tokens - place.first, in.width);
+  start_load_metric<Width, Shape::threads>(metric, in, place.head);
+  finish_loads();
+  const int row = 16 * warp_index();
+  Sum q[1][Width / 8], own[Width / 8];
+  transform<Format, Width>(q, p, row, metric, in.form);
+  load(own, p, row);
+  float product[2] = {0, 0};
+  GPU_UNROLL
+  for (int n = 0; n < Width / 8; ++n) {
+    GPU_UNROLL
+    for (int e = 0; e < 4; ++e) product[e / 2] += rounded<Format>(q[0][n].r[e]) * own[n].r[e];
+  }
+  GPU_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const float sum = sum_of_row(product[h]);
+    const auto token = place.first + row + lane_index() / 4 + 8 * h;
+    if (lane_index() % 4 == 0 && gpu::within(token < in.tokens)) forward.half_bias[place.row(in, token)] = -0.5f * sum;
+  }
+}
+
+}  // namespace metaformer::cuda

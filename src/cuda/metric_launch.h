@@ -1,0 +1,23 @@
+#pragma once
+// One function per element and direction, each in a file of its own: they take long to compile.
+
+#include "cuda/metric_attention.h"
+
+namespace metaformer::cuda {
+
+void forward_bf16(const MetricForward& forward, void* stream);
+void forward_fp16(const MetricForward& forward, void* stream);
+void forward_tf32(const MetricForward& forward, void* stream);
+void forward_fp32(const MetricForward& forward, void* stream);
+
+void backward_rows_bf16(const MetricBackward& backward, void* stream);
+void backward_rows_fp16(const MetricBackward& backward, void* stream);
+void backward_rows_tf32(const MetricBackward& backward, void* stream);
+void backward_rows_fp32(const MetricBackward& backward, void* stream);
+
+void backward_columns_bf16(const MetricBackward& backward, void* stream);
+void backward_columns_fp16(const MetricBackward& backward, void* stream);
+void backward_columns_tf32(const MetricBackward& backward, void* stream);
+void backward_columns_fp32(const MetricBackward& backward, void* stream);
+
+}  // namespace metaformer::cuda

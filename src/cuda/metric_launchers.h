@@ -1,0 +1,71 @@
+#pragma once
+// Chooses the kernel for a head's width and starts it; for the files that compile the kernels.
+
+#include "cuda/metric_backward_kernels.h"
+#include "cuda/metric_forward_kernel.h"
+#include "cuda/metric_gradient_kernels.h"
+#include "cuda/metric_launch.h"
+
+namespace metaformer::cuda {
+
+// Calls start.template operator()<Width>() with the narrowest compiled width that holds `width`.
+template <class Start>
+void with_width(int width, Start start) {
+  if (width <= 16) return start.template operator()<16>();
+  if (width <= 32) return start.template operator()<32>();
+  if (width <= 48) return start.template operator()<48>();
+  if (width <= 64) return start.template operator()<64>();
+  if (width <= 96) return start.template operator()<96>();
+  return start.template operator()<128>();
+}
+
+// Blocks of a kernel that owns `rows` tokens per block.
+inline std::int64_t block_count(const MetricInputs& in, int rows) {
+  return in.batch * in.heads * ((in.tokens + rows - 1) / rows);
+}
+
+template <class Format>
+void launch_forward(const MetricForward& forward, void* stream_pointer) {
+  const auto stream = static_cast<gpu::Stream>(stream_pointer);
+  const auto& in = forward.in;
+  with_width(in.width, [&]<int Width> {
+    using Bias = BiasShape<Format, Width>;
+    using Forward = ForwardShape<Format, Width>;
+    if (in.distance)
+      gpu::launch(metric_bias_kernel<Format, Width>, block_count(in, Bias::rows), Bias::threads, Bias::shared_bytes,
+                  stream, forward);
+    gpu::launch(metric_forward_kernel<Format, Width>, block_count(in, Forward::rows), Forward::threads,
+                Forward::shared_bytes, stream, forward);
+  });
+}
+
+template <class Format>
+void launch_rows(const MetricBackward& backward, void* stream) {
+  with_width(backward.in.width, [&]<int Width> {
+    using Shape = BackwardShape<Format, Width>;
+    gpu::launch(metric_row_kernel<Format, Width>, block_count(backward.in, Shape::rows), Shape::threads,
+                Shape::row_shared_bytes, static_cast<gpu::Stream>(stream), backward);
+  });
+}
+
+// dp, and the gradient of the metric where there is one.
+template <class Format>
+void launch_columns(const MetricBackward& backward, void* stream_pointer) {
+  const auto stream = static_cast<gpu::Stream>(stream_pointer);
+  const auto& in = backward.in;
+  with_width(in.width, [&]<int Width> {
+    using Shape = BackwardShape<Format, Width>;
+    gpu::launch(metric_column_kernel<Format, Width>, block_count(in, Shape::rows), Shape::threads,
+                Shape::column_shared_bytes, stream, backward);
+    if (backward.dmetric == nullptr) return;
+    using Gradient = GradientShape<Format, Width>;
+    const auto parts = metric_gradient_parts(in);
+    gpu::launch(metric_gradient_kernel<Format, Width>, in.heads * parts, Gradient::threads, Gradient::shared_bytes,
+                stream, backward, parts);
+    constexpr int threads = 128;
+    gpu::launch(metric_sum_kernel<threads>, (in.heads * in.width * in.width + threads - 1) / threads, threads, 0, stream,
+                backward, parts);
+  });
+}
+
+}  // namespace metaformer::cuda

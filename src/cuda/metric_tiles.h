@@ -1,0 +1,173 @@
+#pragma once
+// What the metric kernels share: which part of the work a block does, tiles of tokens in shared memory, who sees whom.
+
+#include "cuda/fragments.h"
+#include "cuda/metric_attention.h"
+
+namespace metaformer::cuda {
+
+constexpr float log2_e = 1.44269504088896341f;
+
+// One tile of tokens of one head.
+struct Place {
+  std::int64_t batch, head;
+  std::int64_t first;  // token
+
+  GPU_DEVICE std::int64_t offset(const MetricStrides& strides, std::int64_t token) const {
+    return batch * strides.batch + head * strides.head + token * strides.token;
+  }
+  // Into a contiguous [b, n, c].
+  GPU_DEVICE std::int64_t row(const MetricInputs& in, std::int64_t token) const {
+    return (batch * in.heads + head) * in.tokens + token;
+  }
+};
+
+inline std::int64_t tile_count(std::int64_t tokens, int rows) { return (tokens + rows - 1) / rows; }
+
+// Block 0 gets the last tile: with a causal mask the longest work comes first.
+GPU_DEVICE Place last_tile_first(const MetricInputs& in, int rows) {
+  const auto pairs = in.batch * in.heads, tiles = (in.tokens + rows - 1) / rows;
+  const auto pair = gpu::block_index() % pairs;
+  return {pair / in.heads, pair % in.heads, (tiles - 1 - gpu::block_index() / pairs) * rows};
+}
+
+// Block 0 gets the first tile: with a causal mask it is the key that most queries see.
+GPU_DEVICE Place first_tile_first(const MetricInputs& in, int rows) {
+  const auto pairs = in.batch * in.heads;
+  const auto pair = gpu::block_index() % pairs;
+  return {pair / in.heads, pair % in.heads, gpu::block_index() / pairs * rows};
+}
+
+// 16-byte copies need every row to start at a multiple of 16 bytes.
+template <class Element>
+GPU_DEVICE bool is_aligned(const Element* data, std::int64_t stride) {
+  constexpr auto per_copy = static_cast<std::int64_t>(16 / sizeof(Element));
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % per_copy == 0;
+}
+
+// Starts to load `rows` rows, of which the first `valid` exist, `stride` apart in `source`; zeros elsewhere, up to
+// `Width` columns. The caller commits and waits.
+template <int Width, int Threads, class Format, int Ld>
+GPU_DEVICE void start_load(const Tile<Format, Ld>& tile, int rows, const typename Format::Element* source,
+                           std::int64_t stride, std::int64_t valid, int width) {
+  using Element = typename Format::Element;
+  constexpr int per_copy = 16 / sizeof(Element), copies = Width / per_copy;
+  const bool aligned = is_aligned(source, stride);
+  for (int i = gpu::thread_index(); i < rows * copies; i += Threads) {
+    const int row = i / copies, column = i % copies * per_copy;
+    const bool exists = gpu::within(row < valid) && gpu::within(column < width);
+    const auto* from = exists ? source + row * stride + column : source;
+    if (aligned) {
+      gpu::copy_async_16(tile.at(row, column), from, exists);
+    } else {
+      GPU_UNROLL
+      for (int e = 0; e < per_copy; ++e) *tile.at(row, column + e) = exists ? from[e] : Element(0);
+    }
+  }
+}
+
+GPU_DEVICE void finish_loads() {
+  gpu::commit_copies();
+  gpu::wait_copies<0>();
+  gpu::sync_threads();
+}
+
+// The metric of a head: k rows for a dense one, one row for a diagonal one.
+template <int Width, int Threads, class Format, int Ld>
+GPU_DEVICE void start_load_metric(const Tile<Format, Ld>& tile, const MetricInputs& in, std::int64_t head) {
+  const auto* metric = static_cast<const typename Format::Element*>(in.metric);
+  if (in.form == MetricForm::dense)
+    start_load<Width, Threads>(tile, Width, metric + head * in.width * in.width, in.width, in.width, in.width);
+  if (in.form == MetricForm::diagonal) start_load<Width, Threads>(tile, 1, metric + head * in.width, in.width, 1, in.width);
+}
+
+// sum = tile, in the layout of results; 16 rows from `row`.
+template <class Format, int Count, int Ld>
+GPU_DEVICE void load(Sum (&sum)[Count], const Tile<Format, Ld>& tile, int row) {
+  const int r = row + lane_index() / 4;
+  GPU_UNROLL
+  for (int n = 0; n < Count; ++n) {
+    const int c = 8 * n + 2 * (lane_index() % 4);
+    sum[n] = {{tile.value(r, c), tile.value(r, c + 1), tile.value(r + 8, c), tile.value(r + 8, c + 1)}};
+  }
+}
+
+// Multiplies every column by its entry of the tile's first row.
+template <class Format, int Count, int Ld>
+GPU_DEVICE void scale_columns(Sum (&sum)[Count], const Tile<Format, Ld>& tile) {
+  GPU_UNROLL
+  for (int n = 0; n < Count; ++n) {
+    const int c = 8 * n + 2 * (lane_index() % 4);
+    const float m[2] = {tile.value(0, c), tile.value(0, c + 1)};
+    GPU_UNROLL
+    for (int e = 0; e < 4; ++e) sum[n].r[e] *= m[e % 2];
+  }
+}
+
+// Calls use(row, column, values[2]) for the pairs of neighbouring columns that this lane holds of 16 rows.
+template <int Count, class Use>
+GPU_DEVICE void for_each_pair(Sum (&sum)[Count], Use use) {
+  GPU_UNROLL
+  for (int n = 0; n < Count; ++n) {
+    const int column = 8 * n + 2 * (lane_index() % 4);
+    use(lane_index() / 4, column, &sum[n].r[0]);
+    use(lane_index() / 4 + 8, column, &sum[n].r[2]);
+  }
+}
+
+// Writes what exists of 16 rows, `first` being the token of the first.
+template <class Format, int Count>
+GPU_DEVICE void store(Sum (&sum)[Count], typename Format::Element* target, const MetricStrides& strides,
+                      const MetricInputs& in, const Place& place, std::int64_t first) {
+  for_each_pair(sum, [&](int row, int column, const float* values) {
+    if (!gpu::within(first + row < in.tokens) || !gpu::within(column < in.width)) return;
+    auto* at = target + place.offset(strides, first + row) + column;
+    at[0] = Format::from_float(values[0]);
+    at[1] = Format::from_float(values[1]);
+  });
+}
+
+GPU_DEVICE MetricStrides contiguous_strides(const MetricInputs& in) {
+  return {in.heads * in.tokens * in.width, in.tokens * in.width, in.width};
+}
+
+// The segment of a token; -1 (of padding) behind the last one.
+GPU_DEVICE std::int32_t segment_of(const MetricInputs& in, std::int64_t batch, std::int64_t token) {
+  if (!gpu::within(token < in.tokens)) return -1;
+  return in.segments == nullptr ? 0 : in.segments[batch * in.tokens + token];
+}
+
+GPU_DEVICE bool sees(const MetricInputs& in, std::int64_t query, std::int32_t query_segment, std::int64_t key,
+                     std::int32_t key_segment) {
+  return key_segment == query_segment && key_segment != -1 && (!in.causal || key <= query);
+}
+
+// Sums over the four lanes that hold one row.
+GPU_DEVICE float sum_of_row(float value) {
+  value += gpu::shuffle_xor(value, 1);
+  return value + gpu::shuffle_xor(value, 2);
+}
+GPU_DEVICE float maximum_of_row(float value) {
+  const float other = gpu::shuffle_xor(value, 1);
+  value = value < other ? other : value;
+  const float third = gpu::shuffle_xor(value, 2);
+  return value < third ? third : value;
+}
+
+// q = p M of 16 rows of the tile, not yet rounded.
+template <class Format, int Width, int Ld>
+GPU_DEVICE void transform(Sum (&q)[1][Width / 8], const Tile<Format, Ld>& p, int row, const Tile<Format, Ld>& metric,
+                          MetricForm form) {
+  if (form == MetricForm::dense) {
+    Left left[1][Width / Format::depth];
+    GPU_UNROLL
+    for (int k = 0; k < Width / Format::depth; ++k) load(left[0][k], p, row, k * Format::depth);
+    clear(q[0]);
+    multiply(q, left, metric, 0);
+    return;
+  }
+  load(q[0], p, row);
+  if (form == MetricForm::diagonal) scale_columns(q[0], metric);
+}
+
+}  // namespace metaformer::cuda

@@ -1,0 +1,124 @@
+#pragma once
+// The GPU as the kernels see it: every CUDA builtin and every PTX instruction they use, one thin wrapper each. The tests
+// compile the same kernels with a plain C++ compiler against a header of the same name that emulates them
+// (tests/kernels/emulated/gpu.h): what is declared here is declared there, with the same meaning.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/error.h"
+
+#define GPU_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
+#define GPU_DEVICE __device__ __forceinline__
+#define GPU_UNROLL _Pragma("unroll")
+#define GPU_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
+
+namespace metaformer::gpu {
+
+constexpr int warp_size = 32;
+
+GPU_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+GPU_DEVICE std::int64_t block_index() { return blockIdx.x; }
+
+GPU_DEVICE void sync_threads() { __syncthreads(); }
+GPU_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+
+// A bound that memory safety or a result depends on. The tests drop one at a time, to see that it is missed.
+GPU_DEVICE bool within(bool condition) { return condition; }
+
+GPU_DEVICE unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// Starts a copy of 16 bytes, both sides aligned to them; zeros instead when not valid.
+GPU_DEVICE void copy_async_16(void* shared, const void* global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(shared)), "l"(global),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+GPU_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+
+// Waits until at most `Groups` of this thread's committed groups are under way.
+template <int Groups>
+GPU_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(Groups) : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
+GPU_DEVICE void load_matrices(unsigned (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+GPU_DEVICE void load_matrices_transposed(unsigned (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// c += a b for a 16 x 16 (tf32: 16 x 8) and b 16 x 8 (tf32: 8 x 8), in the layout of mma.sync.
+GPU_DEVICE void multiply_add_bf16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+GPU_DEVICE void multiply_add_fp16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+GPU_DEVICE void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// 2^x to about 2 units in the last place; 0 for -infinity.
+GPU_DEVICE float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+// a b + c, rounded once.
+GPU_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+GPU_DEVICE float log2_approximate(float x) { return __log2f(x); }
+
+// Rounding to nearest; ties to even, for tf32 away from zero. The bits of a bf16 or fp16 lie in the low half.
+GPU_DEVICE std::uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+GPU_DEVICE std::uint16_t to_fp16(float x) { return __half_as_ushort(__float2half_rn(x)); }
+GPU_DEVICE float from_bf16(std::uint16_t x) { return __bfloat162float(__ushort_as_bfloat16(x)); }
+GPU_DEVICE float from_fp16(std::uint16_t x) { return __half2float(__ushort_as_half(x)); }
+GPU_DEVICE unsigned to_tf32(float x) {
+  unsigned y;
+  asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(y) : "f"(x));
+  return y;
+}
+GPU_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
+GPU_DEVICE float float_of(unsigned x) { return __uint_as_float(x); }
+
+using Stream = cudaStream_t;
+
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw Error(ExitCode::failure, std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+// Starts the kernel with `shared_bytes` of dynamic shared memory; throws Error (exit code 1) when that is refused.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), std::int64_t blocks, int threads, int shared_bytes, Stream stream,
+            const Arguments&... arguments) {
+  constexpr int without_asking = 48 << 10;
+  if (shared_bytes > without_asking)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+          "shared memory of a kernel");
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), static_cast<std::size_t>(shared_bytes), stream>>>(
+      arguments...);
+  check(cudaGetLastError(), "launch of a kernel");
+}
+
+}  // namespace metaformer::gpu
