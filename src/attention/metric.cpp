@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
+#include "attention/fused_metric.h"
 #include "attention/heads.h"
 #include "attention/metric_tensor.h"
 #include "attention/mixers.h"
@@ -47,7 +49,9 @@ class Metric : public Mixer {
     const auto p_bnck = project(x_bcd);
     auto p_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
     if (state != nullptr) p_bnek = state->extend(0, p_bnek, 2);
-    return output_(merge_heads(attend(p_bnck, p_bnek, visibility)));
+    // The newest tokens of a sequence being generated look at others than themselves: composed.
+    const bool fused = options_.backend == Backend::fused && state == nullptr;
+    return output_(merge_heads(fused ? attend_fused(p_bnck, visibility) : attend(p_bnck, p_bnek, visibility)));
   }
 
   MixerTraits traits() const override { return {.can_cross = true}; }
@@ -90,6 +94,14 @@ class Metric : public Mixer {
     return composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility, scale, dropout);
   }
 
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility) {
+    const auto form = metric_.kernel_form();
+    if (!std::exchange(checked_, true)) require_finite_form(form);
+    return fused_metric_attention(p_bnck, form, visibility,
+                                  {.distance = options_.score == MetricScore::distance,
+                                   .scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()))});
+  }
+
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
     const auto metric_nkk = metric_.dense_nkk().to(p_bnck.options());
     switch (options_.score) {
@@ -128,6 +140,7 @@ class Metric : public Mixer {
   MixerShape shape_;
   torch::nn::Linear projection_, output_;
   MetricTensor metric_;
+  bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 
 }  // namespace

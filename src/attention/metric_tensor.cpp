@@ -63,6 +63,19 @@ torch::Tensor MetricTensor::apply(const torch::Tensor& p_bnck) const {
   return {};
 }
 
+torch::Tensor MetricTensor::kernel_form() const {
+  switch (constraint_) {
+    case MetricConstraint::identity:
+      return {};
+    case MetricConstraint::diagonal:
+      return diagonal_nk();
+    case MetricConstraint::symmetric:
+    case MetricConstraint::psd:
+      return dense_nkk();
+  }
+  return {};
+}
+
 torch::Tensor MetricTensor::dense_nkk() const {
   switch (constraint_) {
     case MetricConstraint::symmetric:

@@ -30,6 +30,9 @@ class MetricTensor {
   // q_bnck = p_bnck M.
   torch::Tensor apply(const torch::Tensor& p_bnck) const;
 
+  // M as the kernels take it: [n, k, k], a diagonal [n, k], or undefined for the identity.
+  torch::Tensor kernel_form() const;
+
   // M as [n, k, k].
   torch::Tensor dense_nkk() const;
 

@@ -1,7 +1,9 @@
 // Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p.
 
 #include <cmath>
+#include <utility>
 
+#include "attention/fused_metric.h"
 #include "attention/heads.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
@@ -36,6 +38,10 @@ class Quadratic : public Mixer {
       right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
     }
     const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
+    if (options_.backend == Backend::fused && state == nullptr) {
+      if (!std::exchange(checked_, true)) require_finite_form(form_);
+      return output_(merge_heads(fused_metric_attention(p_bnck, form_, visibility, {.scale = scale})));
+    }
     const double dropout = is_training() ? shape_.dropout : 0.0;
     const auto q = per_head_product(left, form_);
     const auto t_bnck = options_.backend == Backend::reference
@@ -68,6 +74,7 @@ class Quadratic : public Mixer {
   MixerShape shape_;
   torch::nn::Linear projection_, output_;
   torch::Tensor form_;  // W_nkk or U_ndd
+  bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 
 }  // namespace

@@ -51,6 +51,7 @@ void set_up(CLI::App& app) {
   add_predict_command(app);
   add_config_command(app);
   add_data_command(app);
+  add_bench_command(app);
   add_info_command(app);
 }
 

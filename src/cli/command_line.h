@@ -20,6 +20,7 @@ void add_predict_command(CLI::App& app);
 void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
 
 // JSON as one line; what is not UTF-8 is replaced.
 std::string to_line(const nlohmann::ordered_json& json);

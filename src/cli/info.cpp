@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "cuda/devices.h"
+#include "cuda/metric_attention.h"
 #include "data/corpus.h"
 #include "data/digest.h"
 #include "data/download.h"
@@ -63,6 +64,12 @@ Json cuda_info() {
   return {{"compiled", devices.compiled}, {"problem", devices.problem}, {"devices", list}};
 }
 
+std::string metric_kernels_info() {
+  return cuda::metric_kernel_device() == cuda::MetricDevice::none
+             ? "not in this build"
+             : "compiled; not yet measured on a GPU, so backend auto takes composed";
+}
+
 Json collect() {
   Json info = {{"version", build_info().version},
                {"commit", build_info().commit},
@@ -75,7 +82,8 @@ Json collect() {
                {"threads", at::get_num_threads()},
                {"mkl", at::hasMKL()},
                {"onednn", at::hasMKLDNN()},
-               {"cuda", cuda_info()}};
+               {"cuda", cuda_info()},
+               {"metric_kernels", metric_kernels_info()}};
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());
   info["corpus_cache"] = corpus_cache().string();
   for (const auto& check : checks) info["checks"][check.name] = check.works();

@@ -193,18 +193,24 @@ void run_sample(const SampleArguments& arguments) {
   sampler.answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
 }
 
+// A range lets NaN through, which is neither below nor above anything.
+CLI::Validator is_number() {
+  return {[](const std::string& text) { return text.find_first_of("nN") == std::string::npos ? "" : "not a number"; },
+          "", "number"};
+}
+
 void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
   auto& options = arguments.options;
   command
       .add_option("--temperature", arguments.temperature,
                   "below 1 safer, above 1 wilder, 0 always the likeliest token; default 0.8, for a sorter 0")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(CLI::Range(0.0, 1e6) & is_number());
   command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   command.add_option("--top-p", options.top_p, "choose among the likeliest tokens that hold this share")
       ->capture_default_str()
-      ->check(CLI::Range(1e-9, 1.0));
+      ->check(CLI::Range(1e-9, 1.0) & is_number());
   command.add_option("--seed", options.seed, "the same seed gives the same text")->capture_default_str();
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "end before this text");
   command.add_flag("--no-cache", arguments.uncached, "encode the whole window for every token (slow, for comparison)");

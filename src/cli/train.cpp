@@ -1,5 +1,6 @@
 #include "cli/command_line.h"
 #include "core/log.h"
+#include "core/signals.h"
 #include "train/run.h"
 
 namespace metaformer {
@@ -16,6 +17,7 @@ struct TrainArguments {
 };
 
 void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
+  ignore_broken_pipes();  // `train 2>&1 | head` must not end a training
   log::set_quiet(arguments.quiet);
   if (arguments.overfit_batch) arguments.overrides.emplace_back("train.overfit_batch=true");
   arguments.request.experiment = load_experiment(arguments.config, arguments.overrides);

@@ -89,9 +89,32 @@ void check_metric(const MetricOptions& metric, const Provenance& provenance) {
   if (metric.score == MetricScore::as_published && !symmetric)
     fail(provenance, {score, constraint},
          "'as_published' is the formula for a packed metric: set constraint to symmetric");
-  if (metric.score == MetricScore::as_published && metric.backend == Backend::composed)
+  const bool other_backend = metric.backend == Backend::composed || metric.backend == Backend::fused;
+  if (metric.score == MetricScore::as_published && other_backend)
     fail(provenance, {backend, score},
          "'as_published' has the reference backend alone: set backend to auto or reference");
+}
+
+bool has_fused_backend(const MixerOptions& mixer) {
+  const auto* quadratic = std::get_if<QuadraticOptions>(&mixer);
+  return std::holds_alternative<MetricOptions>(mixer) || (quadratic && quadratic->form == QuadraticForm::projected);
+}
+
+void check_fused(const ModelConfig& model, const Provenance& provenance) {
+  const std::string backend = "model.mixer.backend";
+  const bool fused = std::visit([](const auto& options) { return options.backend == Backend::fused; }, model.mixer);
+  if (!fused) return;
+  if (!has_fused_backend(model.mixer))
+    fail(provenance, {backend, "model.mixer.kind"},
+         "'fused' is of metric and projected quadratic attention: set backend to auto");
+  if (model.head_width() % 8 != 0 || model.head_width() > 128)
+    fail(provenance, {backend, "model.width", "model.heads"},
+         fmt::format("'fused' needs heads whose width is a multiple of 8 up to 128, not {}; change model.width or "
+                     "model.heads, or set composed",
+                     model.head_width()));
+  if (model.dropout > 0)
+    fail(provenance, {backend, "model.dropout"},
+         "'fused' has no dropout on scores: set model.dropout to 0, or backend to composed");
 }
 
 void check_model(const ModelConfig& model, const Provenance& provenance) {
@@ -102,6 +125,7 @@ void check_model(const ModelConfig& model, const Provenance& provenance) {
     fail(provenance, {"model.feed_forward.ratio", "model.width"},
          fmt::format("{} times model.width {} leaves no hidden unit", model.feed_forward.ratio, model.width));
   if (const auto* metric = std::get_if<MetricOptions>(&model.mixer)) check_metric(*metric, provenance);
+  check_fused(model, provenance);
 }
 
 // A resolved config names every key, so a key that does not apply is a mistake only where it differs from its default.

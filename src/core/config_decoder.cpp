@@ -105,7 +105,7 @@ class LayerDecoder {
       if (std::find(known_.begin(), known_.end(), key.name) == known_.end()) {
         const auto hint = did_you_mean(key.name, known_);
         const auto all = known_.empty() ? " (no keys here)" : fmt::format(" (keys here: {})", fmt::join(known_, ", "));
-        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(), full(key.name),
+        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(), printable(full(key.name)),
                                                  context_, hint.empty() ? all : hint));
       }
     }

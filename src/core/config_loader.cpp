@@ -47,6 +47,9 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
 [[noreturn]] void fail_not_found(const std::string& prefix, const std::string& name) {
   if (!is_bare_name(name)) {
     const auto folder = fs::path(name).parent_path();
+    std::error_code ignored;
+    if (fs::exists(name, ignored))
+      throw Error(ExitCode::usage, fmt::format("{}{}: not a file; a config is a YAML file", prefix, name));
     throw Error(ExitCode::usage, fmt::format("{}{}: no such config file{}", prefix, name,
                                              did_you_mean(fs::path(name).filename().string(), config_names({folder}))));
   }

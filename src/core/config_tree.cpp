@@ -22,6 +22,8 @@ namespace {
 
 // Receives yaml-cpp's events. Events rather than its node graph: they carry marks for keys, keep duplicate keys apart
 // and do not expand aliases before we can count.
+constexpr std::ptrdiff_t deepest = 32;  // levels
+
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string source) : source_(std::move(source)) {}
@@ -69,8 +71,7 @@ class TreeBuilder : public YAML::EventHandler {
   Location at(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
 
   void open(ConfigNode::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
-    constexpr std::size_t deepest = 32;
-    if (open_.size() >= deepest) fail(at(mark), fmt::format("nested deeper than {} levels", deepest));
+    if (std::ssize(open_) >= deepest) fail(at(mark), fmt::format("nested deeper than {} levels", deepest));
     if (expects_key()) fail(at(mark), "a key must be a plain word");
     count_one(at(mark));
     open_.push_back({.node = ConfigNode{.kind = kind, .location = at(mark)}, .anchor = anchor});
@@ -84,6 +85,9 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void add(ConfigNode node, YAML::anchor_t anchor) {
+    constexpr std::size_t longest = 4096;
+    if (node.scalar.size() > longest)
+      fail(node.location, fmt::format("a word of {} bytes; the longest has {}", node.scalar.size(), longest));
     count_one(node.location);
     if (anchor != 0) anchored_[anchor] = node;
     place(std::move(node));
@@ -224,6 +228,8 @@ ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
     const Location where{"--set " + argument, 0, 0};
     const auto equals = argument.find('=');
     if (equals == std::string::npos || equals == 0) fail(where, "expected section.key=value");
+    if (std::count(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(equals), '.') >= deepest)
+      fail({"--set", 0, 0}, fmt::format("nested deeper than {} levels", deepest));
     auto value = parse_yaml(argument.substr(equals + 1), where.source);
     if (argument.size() == equals + 1) value = ConfigNode{};
     set_location(value, where);

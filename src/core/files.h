@@ -20,6 +20,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 void write_file_synced(const std::filesystem::path& path, std::string_view content);
 
 // Makes renames inside `folder` durable.
+// Makes what was written to the file last through a power cut.
+void sync_file(const std::filesystem::path& path);
+
 void sync_folder(const std::filesystem::path& folder);
 
 // Makes `link` point to `target` (relative), replacing an earlier link by rename.

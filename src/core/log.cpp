@@ -55,7 +55,11 @@ TerminalSink& terminal() {
 }
 
 spdlog::logger& logger() {
-  static spdlog::logger instance("metaformer", spdlog::sink_ptr(&terminal(), [](auto*) {}));
+  static spdlog::logger instance = [] {
+    spdlog::logger made("metaformer", spdlog::sink_ptr(&terminal(), [](auto*) {}));
+    made.set_error_handler([](const std::string&) {});  // a full disk is reported by what else is written to it
+    return made;
+  }();
   return instance;
 }
 

@@ -1,5 +1,6 @@
 #include "core/memory_estimate.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,6 +106,9 @@ std::uint64_t machine_memory() {
   std::uint64_t allowed = physical;
   std::ifstream limit("/sys/fs/cgroup/memory.max");  // holds "max" without a limit
   if (std::uint64_t bytes = 0; limit >> bytes) allowed = std::min(allowed, bytes);
+  rlimit space{};
+  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    allowed = std::min<std::uint64_t>(allowed, space.rlim_cur);
   return allowed;
 }
 

@@ -12,6 +12,7 @@ struct MemoryEstimate {
   std::int64_t parameters = 0;                                               // number of them
   std::uint64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes
   std::uint64_t program = 0;                                                 // LibTorch and what is small
+  std::uint64_t state() const { return weights + gradients + optimizer; }
   std::uint64_t total() const { return weights + gradients + optimizer + activations + program; }
 };
 
@@ -22,7 +23,7 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config);
 // Number of parameters of the model with this vocabulary and number of classes.
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes);
 
-// What this machine has, or the control group allows this process.
+// What this machine has, or the control group or a limit on address space (ulimit -v) allows this process.
 std::uint64_t machine_memory();
 
 }  // namespace metaformer

@@ -10,11 +10,12 @@
 namespace metaformer {
 
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's
-// attention. automatic: the fastest that supports the options.
-enum class Backend { automatic, reference, composed };
+// attention. fused: the CUDA kernels of cuda/. automatic: the fastest that supports the options, as far as that was
+// measured: fused kernels were not yet, so it takes composed.
+enum class Backend { automatic, reference, composed, fused };
 template <>
 struct EnumNames<Backend> {
-  static constexpr std::array<std::string_view, 3> values = {"auto", "reference", "composed"};
+  static constexpr std::array<std::string_view, 4> values = {"auto", "reference", "composed", "fused"};
 };
 
 enum class QuadraticForm { projected, full };
@@ -44,7 +45,8 @@ struct PoolingWindow {
 };
 
 constexpr const char* backend_help =
-    "reference: the formula as written; composed: batched products around the library's attention; auto chooses";
+    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA kernels of "
+    "metric and projected quadratic attention; auto chooses";
 
 struct ScaledDotProductOptions {
   static constexpr std::string_view kind = "scaled_dot_product";

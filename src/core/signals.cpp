@@ -38,6 +38,8 @@ void catch_signals() {
   if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup means what it says
 }
 
+void ignore_broken_pipes() { handle(SIGPIPE, SIG_IGN); }
+
 int stop_signal() { return stop_received; }
 
 void throw_if_stopped() {

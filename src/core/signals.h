@@ -6,6 +6,9 @@ namespace metaformer {
 
 void catch_signals();
 
+// A reader of standard output or error that went away must not end what goes on without it.
+void ignore_broken_pipes();
+
 // The signal that asked to stop, or 0.
 int stop_signal();
 

@@ -53,10 +53,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return match.empty() ? "" : fmt::format("; did you mean '{}'?", match);
 }
 
-std::string in_quotes(std::string_view value) {
+std::string printable(std::string_view word) {
   constexpr std::size_t longest = 60;
-  std::string shown = "'";
-  for (const char c : value.substr(0, longest)) {
+  std::string shown;
+  for (const char c : word.substr(0, longest)) {
     if (c == '\n') {
       shown += "\\n";
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
@@ -65,8 +65,10 @@ std::string in_quotes(std::string_view value) {
       shown += c;
     }
   }
-  return shown + (value.size() > longest ? "...'" : "'");
+  return shown + (word.size() > longest ? "..." : "");
 }
+
+std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }
 
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB"};

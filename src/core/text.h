@@ -17,7 +17,10 @@ std::string closest_match(std::string_view word, const std::vector<std::string>&
 // "; did you mean 'x'?" or "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-// A value as it may be shown inside one line: control characters escaped, cut after 60 bytes.
+// A word as it may be shown inside one line: control characters escaped, cut after 60 bytes.
+std::string printable(std::string_view word);
+
+// The same between quotes.
 std::string in_quotes(std::string_view value);
 
 std::string human_bytes(std::uint64_t bytes);  // "1.5 GiB"

@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/devices.h"
+#include "cuda/metric_attention.h"
 
 namespace metaformer::cuda {
 
@@ -39,5 +40,7 @@ Devices find_devices() {
   cudaGetLastError();
   return found;
 }
+
+MetricDevice metric_kernel_device() { return MetricDevice::cuda; }
 
 }  // namespace metaformer::cuda

@@ -31,8 +31,6 @@ void require_possible(const MetricInputs& in) {
 
 }  // namespace
 
-bool has_metric_kernels() { return true; }
-
 std::int64_t metric_gradient_parts(const MetricInputs& in) {
   constexpr std::int64_t most = 64, rows = 32;
   return std::clamp<std::int64_t>(in.batch * ((in.tokens + rows - 1) / rows), 1, most);

@@ -67,8 +67,9 @@ struct MetricBackward {
   float* partial = nullptr;     // metric_gradient_parts(in) of [n, k, k]
 };
 
-// Whether this executable has the kernels.
-bool has_metric_kernels();
+// Where the kernels of this executable run; on the host in tests, which emulate them.
+enum class MetricDevice { none, cuda, host };
+MetricDevice metric_kernel_device();
 
 // How many partial metric gradients backward keeps, summed in a fixed order.
 std::int64_t metric_gradient_parts(const MetricInputs& in);

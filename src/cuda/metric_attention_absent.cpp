@@ -4,7 +4,7 @@
 
 namespace metaformer::cuda {
 
-bool has_metric_kernels() { return false; }
+MetricDevice metric_kernel_device() { return MetricDevice::none; }
 
 std::int64_t metric_gradient_parts(const MetricInputs&) { return 1; }
 

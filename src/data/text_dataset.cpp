@@ -33,7 +33,12 @@ TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::in
   const auto train = static_cast<std::int64_t>(static_cast<double>(all) * (1 - config.validation_fraction));
   const auto cut = byte_offset(text, train);
   characters_ = {train, all - train};
-  tokens_ = {tokenizer->encode(text.substr(0, cut)), tokenizer->encode(text.substr(cut))};
+  try {
+    tokens_ = {tokenizer->encode(text.substr(0, cut)), tokenizer->encode(text.substr(cut))};
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
+                                          corpus.path.string(), error.what()));
+  }
   for (const auto split : {Split::train, Split::validation}) {
     const auto count = static_cast<std::int64_t>(tokens(split).size());
     if (count < context + 1)

@@ -121,15 +121,20 @@ class Loader {
 
 }  // namespace
 
-// A damaged folder of the same step makes room for a new one.
+// A damaged folder of the same step makes room for a new one. Throws NewerFormat.
 static bool is_whole(const fs::path& folder) {
   if (!fs::exists(folder)) return false;
   try {
     Loader(folder).load(WithOptimizer::yes);
     return true;
+  } catch (const NewerFormat&) {
+    throw;
   } catch (const Error& error) {
-    log::warning("{}; it is written again", error.what());
-    fs::remove_all(folder);
+    auto aside = folder;
+    aside += ".damaged";
+    log::warning("{}; it is written again, the old one is now {}", error.what(), aside.string());
+    fs::remove_all(aside);
+    fs::rename(folder, aside);
     return false;
   }
 }
@@ -170,8 +175,9 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
 
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
   auto folder = run.checkpoints() / name;
-  if (!fs::is_directory(folder) && name.find('/') != std::string::npos) folder = name;
-  if (!fs::is_directory(folder)) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored) && name.find('/') != std::string::npos) folder = name;
+  if (name.empty() || !fs::is_regular_file(folder / meta_file, ignored)) {
     std::vector<std::string> names;
     for (const auto step : saved_steps(run.checkpoints())) names.push_back(step_name(step));
     throw Error(ExitCode::usage, fmt::format("--checkpoint {}: {} has no such checkpoint; it has {}", name,
@@ -185,6 +191,8 @@ std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run) {
   for (const auto step : steps) {
     try {
       return Loader(run.checkpoints() / step_name(step)).load(WithOptimizer::yes);
+    } catch (const NewerFormat&) {
+      throw;
     } catch (const Error& error) {
       log::warning("{}; trying an earlier checkpoint", error.what());
     }

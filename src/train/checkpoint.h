@@ -35,7 +35,7 @@ enum class WithOptimizer { no, yes };
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer);
 
 // The newest checkpoint that is whole; damaged ones are skipped with a warning. Nothing when there is none at all; an
-// Error (exit code 1) when all are damaged.
+// Error (exit code 1) when all are damaged, or when a newer program wrote one.
 std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
 
 }  // namespace metaformer

@@ -39,8 +39,11 @@ class MetaReader {
   CheckpointMeta read() {
     if (!json_.is_object()) fail("damaged: not a JSON object");
     const auto version = whole_number(json_, "format_version");
+    if (version == 0) fail_at("format_version", "above 0");
     if (version > format_version)
-      fail(fmt::format("written by a newer metaformer (format {}; this one reads up to {})", version, format_version));
+      throw NewerFormat(ExitCode::failure,
+                        fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})", source_,
+                                    version, format_version));
     if (version >= 2) check_own_digest();
     return {.progress = read_progress(), .digests = read_digests()};
   }

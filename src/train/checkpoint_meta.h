@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "core/error.h"
 #include "train/spike_detector.h"
 
 namespace metaformer {
@@ -31,6 +32,12 @@ struct Progress {
   SpikeState spikes;
 };
 
+// A checkpoint that this program is too old to read: nothing is wrong with it.
+class NewerFormat : public Error {
+ public:
+  using Error::Error;
+};
+
 struct CheckpointMeta {
   Progress progress;
   std::map<std::string, std::string> digests;  // SHA-256 by file name
@@ -39,7 +46,7 @@ struct CheckpointMeta {
 // The content of meta.json, which ends with its own SHA-256.
 std::string to_text(const CheckpointMeta& meta);
 
-// `source` names the file in errors (exit code 1): damaged, of a newer format, or with progress that no run can have.
+// `source` names the file in errors (exit code 1): damaged, or progress that no run can have; NewerFormat.
 CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source);
 
 }  // namespace metaformer

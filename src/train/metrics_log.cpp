@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <sstream>
 
 #include "core/error.h"
@@ -43,11 +45,13 @@ MetricsLog::MetricsLog(const RunDirectory& run, std::int64_t first_step, bool ev
   file_.open(path_, std::ios::app | std::ios::binary);
 }
 
+void MetricsLog::sync() const { sync_file(path_); }
+
 void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
   nlohmann::ordered_json line = {{"step", step}, {"split", split}};
   line.update(metrics);
   file_ << line.dump() << '\n' << std::flush;
-  if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {} (disk full?)", path_.string()));
+  if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
   add_scalars(split, metrics, step);
   tensorboard_.flush();
 }

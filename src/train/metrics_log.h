@@ -16,6 +16,9 @@ class MetricsLog {
 
   // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
   // number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
+  // A checkpoint promises the lines before it: they must be on the disk first.
+  void sync() const;
+
   void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
 
  private:

@@ -14,6 +14,7 @@
 #include "core/files.h"
 #include "core/json_text.h"
 #include "core/log.h"
+#include "core/memory_estimate.h"
 #include "core/signals.h"
 #include "core/text.h"
 #include "model/make_model.h"
@@ -117,7 +118,7 @@ std::optional<Earlier> find_earlier(const TrainRequest& request) {
   if (request.resume && request.out.empty())
     throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
   if (!request.resume || RunDirectory::is_free(request.out)) return std::nullopt;
-  Earlier earlier{.run = RunDirectory::open(request.out), .lock = {}, .checkpoint = {}};
+  Earlier earlier{.run = RunDirectory::open(request.out, "--out"), .lock = {}, .checkpoint = {}};
   earlier.lock = std::make_unique<FileLock>(earlier.run.lock_file());
   require_same_experiment(earlier.run, request.experiment.config);
   earlier.checkpoint = load_newest_checkpoint(earlier.run);
@@ -138,6 +139,25 @@ void require_same_data(const RunDirectory& run, const Task& task) {
     throw Error(ExitCode::usage, fmt::format("--resume {}: the data are not those it was trained on (its "
                                              "environment.json names them)",
                                              run.path().string()));
+}
+
+// What cannot fit, activations left aside, is not begun. Estimates of activations are too rough to refuse by.
+void require_memory(const ExperimentConfig& config, torch::Device device) {
+  if (!device.is_cpu()) return;
+  const auto estimate = estimate_memory(config);
+  if (estimate.state() > machine_memory())
+    throw Error(ExitCode::out_of_memory,
+                fmt::format("weights, gradients and optimiser state of {} parameters need {}, and there are {}; lower "
+                            "model.width or model.layers",
+                            human_count(static_cast<double>(estimate.parameters)), human_bytes(estimate.state()),
+                            human_bytes(machine_memory())));
+}
+
+void require_backend(const ModelConfig& model, torch::Device device) {
+  const bool fused = std::visit([](const auto& options) { return options.backend == Backend::fused; }, model.mixer);
+  if (fused && device.is_cpu())
+    throw Error(ExitCode::usage,
+                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
 }
 
 Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
@@ -178,6 +198,8 @@ Json train(TrainRequest request) {
       return *summary;
     }
   }
+  require_memory(config, device);
+  require_backend(config.model, device);
   // Data problems must not leave an empty run behind.
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
   if (earlier) require_same_data(earlier->run, *task);

@@ -49,13 +49,13 @@ void RunDirectory::remove_left_overs() const {
       fs::remove_all(entry.path(), ignored);
 }
 
-RunDirectory RunDirectory::open(const fs::path& folder) {
+RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
   RunDirectory run(folder);
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw Error(ExitCode::usage, fmt::format("--run {}: no such run; name the folder of one", folder.string()));
+    throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
   if (!fs::is_regular_file(run.config_file(), error))
-    throw Error(ExitCode::usage, fmt::format("--run {}: not a run: it has no config.yaml", folder.string()));
+    throw Error(ExitCode::usage, fmt::format("{} {}: not a run: it has no config.yaml", option, folder.string()));
   return run;
 }
 

@@ -13,7 +13,7 @@ class RunDirectory {
   static RunDirectory create(const std::filesystem::path& folder);
 
   // An existing run. `folder` "runs/latest" may be a link. Errors: exit code 2.
-  static RunDirectory open(const std::filesystem::path& folder);
+  static RunDirectory open(const std::filesystem::path& folder, const char* option = "--run");
 
   // True when there is nothing at `folder`, an empty folder, or one where a run ended before it had begun.
   static bool is_free(const std::filesystem::path& folder);

@@ -250,23 +250,21 @@ void Trainer::evaluate_whole() {
   metrics_->write(progress_.step, "validation", progress_.validation);
 }
 
-bool Trainer::would_end(double loss) const {
-  if (progress_.step == config_.train.steps) return true;
-  const bool better = !progress_.best || loss < progress_.best->loss;
-  return config_.train.patience > 0 && !better && progress_.evaluations_since_best + 1 >= config_.train.patience;
-}
-
-// What ends training is always the whole split.
+// Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report.
 void Trainer::evaluate() {
-  const auto loss = [&] { return progress_.validation.at("loss").get<double>(); };
   const bool estimates = config_.train.eval_mode == EvaluationMode::random;
-  if (estimates) estimate();
-  if (!estimates || would_end(loss())) evaluate_whole();
-  if (!std::isfinite(loss())) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
+  if (estimates) {
+    estimate();
+  } else {
+    evaluate_whole();
+  }
+  const double loss = progress_.validation.at("loss").get<double>();
+  if (!std::isfinite(loss)) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
   progress_.evaluated_step = progress_.step;
-  const bool improved = !progress_.best || loss() < progress_.best->loss;
+  const bool improved = !progress_.best || loss < progress_.best->loss;
   progress_.evaluations_since_best = improved ? 0 : progress_.evaluations_since_best + 1;
-  if (improved) progress_.best = BestSoFar{progress_.step, loss()};
+  if (improved) progress_.best = BestSoFar{progress_.step, loss};
+  if (estimates && is_finished(config_.train, progress_)) evaluate_whole();
   log::info("step {}: validation {}{}", progress_.step, headline_of(task_, progress_.validation),
             improved ? " (best)" : "");
 }
@@ -277,6 +275,7 @@ void Trainer::save() {
     throw Error(ExitCode::diverged, describe_divergence("state"));
   if (const auto name = optimizer_->first_not_finite(); !name.empty())
     throw Error(ExitCode::diverged, describe_divergence(fmt::format("moment of {}", name)));
+  metrics_->sync();
   save_checkpoint(run_, progress_, named_parameters(*model_), optimizer_->state(), task_.codec(),
                   config_.train.keep_checkpoints);
 }

@@ -37,7 +37,6 @@ class Trainer {
   void evaluate();
   void estimate();        // on random batches
   void evaluate_whole();  // on the validation split
-  bool would_end(double loss) const;  // whether a validation loss of `loss` ends training
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
   void save();
   std::string describe_divergence(const std::string& what) const;

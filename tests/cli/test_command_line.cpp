@@ -246,3 +246,37 @@ TEST_CASE("info finds the linked libraries working", "[cli]") {
   for (const auto& [name, works] : info.at("checks").items()) CHECK(works == true);
   CHECK(info.at("torch").get<std::string>().starts_with("2."));
 }
+
+TEST_CASE("bench attention measures every mixer, and says what is wrong with a request", "[cli]") {
+  const Program program;
+  const Arguments small = {"bench", "attention", "--batch", "1", "--heads", "2", "--head-width", "8", "--rounds", "1"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), small.begin(), small.end());
+    return more;
+  };
+  const auto json = nlohmann::json::parse(program.succeed(with({"--context", "16", "32", "--pair-table", "--json"})));
+  CHECK(json.at("results").size() == 2 * (3 * 2 + 3 + 1));
+  for (const auto& result : json.at("results")) CHECK(result.at("ms").get<double>() >= 0);
+  CHECK_THAT(program.succeed(with({"--mixer", "metric", "--precision", "bf16", "--direction", "forward"})),
+             ContainsSubstring("composed") && ContainsSubstring("reference"));
+  const auto complaint = [&](const Arguments& more) {
+    const auto result = program.run(with(more));
+    CHECK(result.code == 2);
+    return result.err;
+  };
+  CHECK_THAT(complaint({"--mixer", "metrik"}), ContainsSubstring("did you mean 'metric'?"));
+  CHECK_THAT(complaint({"--backend", "fast"}), ContainsSubstring("expected composed, reference or fused"));
+  CHECK_THAT(complaint({"--mixer", "metric", "--backend", "fused", "--device", "cpu"}),
+             ContainsSubstring("they run on CUDA devices") || ContainsSubstring("built without CUDA"));
+  CHECK_THAT(complaint({"--mixer", "identity", "--backend", "fused"}), ContainsSubstring("fused is of metric and quadratic"));
+  CHECK_THAT(complaint({"--precision", "fp8"}), ContainsSubstring("expected fp32, bf16 or fp16"));
+}
+
+TEST_CASE("training with the fused backend on the CPU is refused before a run is made", "[cli]") {
+  const Program program;
+  const auto refused = program.run({"train", "--config", "small.yaml", "--out", "run", "--device", "cpu", "--set",
+                                    "model.mixer={kind: metric, backend: fused}"});
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("'fused' needs a CUDA device"));
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "run"));
+}

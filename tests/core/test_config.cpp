@@ -65,6 +65,13 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n",
        "a.yaml:1:61: model.mixer.backend: 'as_published' has the reference backend alone: set backend to auto or "
        "reference"},
+      {"model: {mixer: {kind: scaled_dot_product, backend: fused}}\n",
+       "a.yaml:1:52: model.mixer.backend: 'fused' is of metric and projected quadratic attention: set backend to auto"},
+      {"model: {width: 400, mixer: {kind: metric, backend: fused}}\n",
+       "a.yaml:1:52: model.mixer.backend: 'fused' needs heads whose width is a multiple of 8 up to 128, not 100; change "
+       "model.width or model.heads, or set composed"},
+      {"model: {dropout: 0.1, mixer: {kind: metric, backend: fused}}\n",
+       "a.yaml:1:54: model.mixer.backend: 'fused' has no dropout on scores: set model.dropout to 0, or backend to composed"},
       {"model: {mixer: {kind: average_pooling, window: 0}}\n",
        "a.yaml:1:48: model.mixer.window: expected a number of tokens (at least 1) or 'all', got '0'"},
       {"train: {min_learning_rate: 0.1}\n",
@@ -159,6 +166,11 @@ TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
   CHECK_THAT(complaint(bomb), ContainsSubstring("more than 10000 values"));
   CHECK_THAT(complaint("a: " + std::string(5000, '[') + std::string(5000, ']')),
              ContainsSubstring("nested deeper than 32 levels"));
+  CHECK_THAT(complaint("a: " + std::string(5000, 'x')), ContainsSubstring("a word of 5000 bytes"));
+  std::string deep = "a";
+  for (int i = 0; i < 20'000; ++i) deep += ".a";
+  CHECK_THROWS_WITH(default_experiment({deep + "=1"}), ContainsSubstring("nested deeper than 32 levels"));
+  CHECK_THAT(complaint("\"a\\e[31m\\nb\": 1\n"), ContainsSubstring("a\\x1b[31m\\nb: unknown key"));
   CHECK_THAT(complaint(std::string(10 << 20, '#')), ContainsSubstring("larger than the 1.0 MiB allowed"));
   CHECK_THAT(complaint("a: *unknown\n"), ContainsSubstring("not valid YAML"));
   CHECK_THAT(complaint(std::string("a: \0b", 5)), ContainsSubstring("a.yaml:"));

@@ -32,17 +32,19 @@ struct Solution {
   Matrix dp_terms, dmetric_terms;
 };
 
-// softmax over what is visible, and log2 of its denominator.
-inline Matrix softmax(const Matrix& score, const Problem& problem, std::vector<double>& log2_sum) {
+// softmax over what is visible, and log2 of its denominator, in the arithmetic of Real.
+template <class Real>
+Matrix softmax(const Matrix& score, const Problem& problem, std::vector<double>& log2_sum) {
   Matrix weight(score.rows, score.columns);
   for (int i = 0; i < score.rows; ++i) {
-    double maximum = -INFINITY, total = 0;
+    Real maximum = -INFINITY, total = 0;
     for (int j = 0; j < score.columns; ++j)
-      if (problem.visible(i, j)) maximum = std::fmax(maximum, score(i, j));
+      if (problem.visible(i, j)) maximum = std::fmax(maximum, static_cast<Real>(score(i, j)));
     for (int j = 0; j < score.columns; ++j) {
       if (!problem.visible(i, j)) continue;
-      weight(i, j) = std::exp(score(i, j) - maximum);
-      total += weight(i, j);
+      const auto value = std::exp(static_cast<Real>(score(i, j)) - maximum);
+      weight(i, j) = value;
+      total += value;
     }
     if (total > 0)
       for (int j = 0; j < score.columns; ++j) weight(i, j) /= total;
@@ -65,7 +67,7 @@ inline Solution solve_exactly(const Problem& problem) {
     for (int j = 0; j < tokens; ++j)
       for (int a = 0; a < k; ++a)
         for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * problem.metric(a, b) * right(i, j, b);
-  const auto weight = softmax(score, problem, solution.log2_sum);
+  const auto weight = softmax<double>(score, problem, solution.log2_sum);
   for (int i = 0; i < tokens; ++i) {
     std::vector<double> dweight(static_cast<std::size_t>(tokens));
     double delta = 0;
@@ -147,7 +149,7 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
     }
   }
   Solution solution{Matrix(tokens, k), Matrix(tokens, k), Matrix(k, k), {}, Matrix(tokens, k), Matrix(k, k)};
-  auto weight = softmax(score, problem, solution.log2_sum);
+  auto weight = softmax<float>(score, problem, solution.log2_sum);
   for (auto& value : weight.data) value = result(value);
   solution.t = multiply(weight, p);
   auto dscore = multiply(problem.dt, transposed(p));

@@ -196,6 +196,31 @@ TEST_CASE("a damaged checkpoint of the step that is saved again is replaced", "[
   place.train("run", {}, true);
   CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
   CHECK(load_checkpoint(RunDirectory::open(place / "run"), "last", WithOptimizer::yes).progress.step == 12);
+  CHECK(read_text(place / "run/checkpoints/step-12.damaged/model.safetensors") == bytes);
+}
+
+TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  const auto meta_file = place / "run/checkpoints/step-12/meta.json";
+  auto meta = nlohmann::ordered_json::parse(read_text(meta_file));
+  meta["format_version"] = 99;
+  std::ofstream(meta_file) << meta;
+  std::filesystem::remove(place / "run/summary.json");
+  const auto [code, message] = failure([&] { place.train("run", {"train.steps=20"}, true); });
+  CHECK(code == ExitCode::failure);
+  CHECK_THAT(message, ContainsSubstring("written by a newer metaformer (format 99"));
+  CHECK(nlohmann::ordered_json::parse(read_text(meta_file)) == meta);
+  CHECK_FALSE(std::filesystem::exists(place / "run/checkpoints/step-20"));
+}
+
+TEST_CASE("what cannot fit into memory is refused before anything is made", "[memory]") {
+  const Workplace place;
+  const auto [code, message] = failure(
+      [&] { place.train("run", {"model.width=65536", "model.heads=8", "model.layers=1024"}); });
+  CHECK(code == ExitCode::out_of_memory);
+  CHECK_THAT(message, ContainsSubstring("lower model.width or model.layers"));
+  CHECK_FALSE(std::filesystem::exists(place / "run"));
 }
 
 }  // namespace metaformer

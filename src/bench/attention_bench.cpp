@@ -1,0 +1,249 @@
+#include "bench/attention_bench.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "attention/mixer.h"
+#include "attention/score_attention.h"
+#include "bench/memory_meter.h"
+#include "bench/pair_table.h"
+#include "core/error.h"
+#include "core/memory_estimate.h"
+#include "core/text.h"
+
+namespace metaformer {
+
+namespace {
+
+void finish(torch::Device device) {
+  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
+}
+
+// One mixer at one shape, ready to run.
+struct Candidate {
+  std::size_t result = 0;  // its place among the results
+  double operations = 0;   // of a forward call
+  std::function<torch::Tensor()> forward;
+  torch::Tensor dy;
+  std::vector<double> times = {};
+
+  void run(bool backward) const {
+    if (!backward) {
+      const torch::NoGradGuard no_grad;
+      forward();
+      return;
+    }
+    forward().backward(dy);
+  }
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+bool has_score_matrix(const MixerOptions& mixer) {
+  return std::visit([](const auto& options) { return options.backend == Backend::reference; }, mixer) &&
+         !std::holds_alternative<IdentityOptions>(mixer) && !std::holds_alternative<NoneOptions>(mixer);
+}
+
+class Bench {
+ public:
+  Bench(const AttentionRequest& request, const std::function<void(const std::string&)>& progress)
+      : request_(request), progress_(progress) {}
+
+  std::vector<AttentionResult> run() {
+    for (const auto& shape : request_.shapes) {
+      candidates_.clear();
+      for (const auto& mixer : request_.mixers) add(mixer, shape);
+      if (request_.pair_table) add_pair_table(shape);
+      measure(shape);
+    }
+    return std::move(results_);
+  }
+
+ private:
+  AttentionResult& start(const std::string& mixer, const std::string& backend, const AttentionShape& shape) {
+    AttentionResult result;
+    result.mixer = mixer;
+    result.backend = backend;
+    result.shape = shape;
+    results_.push_back(std::move(result));
+    return results_.back();
+  }
+
+  // A share of the machine, so that the machine stays usable and results are not those of swapping.
+  bool fits(AttentionResult& result, double bytes, const std::string& what) const {
+    const double available =
+        request_.device.is_cpu()
+            ? static_cast<double>(machine_memory())
+            : static_cast<double>(at::accelerator::getMemoryInfo(request_.device.index()).first);
+    if (bytes < 0.4 * available) return true;
+    result.predicted_bytes = bytes;
+    result.skipped = fmt::format("{} of {}", what, human_bytes(static_cast<std::uint64_t>(bytes)));
+    return false;
+  }
+
+  torch::Tensor random(const AttentionShape& shape) const {
+    const auto x = torch::randn({shape.batch, shape.context, shape.width()});
+    return x.to(torch::TensorOptions().dtype(request_.type).device(request_.device));
+  }
+
+  void add(const MixerOptions& options, const AttentionShape& shape) {
+    const auto backend = std::visit([](const auto& mixer) { return to_string(mixer.backend); }, options);
+    auto& result = start(std::string(kind_of(options)), std::string(backend), shape);
+    const double matrix = static_cast<double>(shape.batch * shape.heads * shape.context * shape.context) *
+                          static_cast<double>(c10::elementSize(request_.type));
+    constexpr double copies = 6;  // scores, mask, weights, and their gradients
+    if (has_score_matrix(options) && !fits(result, copies * matrix, "score matrices")) return;
+    torch::manual_seed(1);
+    const auto mixer = make_mixer(options, {.width = shape.width(), .heads = shape.heads, .dropout = 0, .bias = false});
+    result.error = error_of(*mixer, options, shape);
+    mixer->to(request_.device, request_.type);
+    const auto x = random(shape).requires_grad_(request_.backward);
+    const auto visibility = self_visibility(request_.causal, {});
+    candidates_.push_back({.result = results_.size() - 1,
+                           .operations = forward_operations(options, shape, request_.causal),
+                           .forward = [mixer, x, visibility] { return mixer->forward(x, x, visibility, nullptr); },
+                           .dy = random(shape)});
+  }
+
+  // The published algorithm as a layer: projection, table, softmax, mix, output.
+  void add_pair_table(const AttentionShape& shape) {
+    auto& result = start("metric", "pair_table", shape);
+    const double table = pair_table_bytes(shape.batch, shape.heads, shape.context, shape.head_width,
+                                          static_cast<std::int64_t>(c10::elementSize(request_.type)));
+    constexpr double copies = 4;  // of the table's size, while it is made
+    if (!fits(result, copies * table, "pair tables")) return;
+    torch::manual_seed(1);
+    const auto options = torch::TensorOptions().dtype(request_.type).device(request_.device);
+    const auto d = shape.width(), k = shape.head_width;
+    const auto made = [&](std::vector<std::int64_t> sizes) {
+      return (torch::randn(sizes) / std::sqrt(static_cast<double>(d))).to(options).requires_grad_(request_.backward);
+    };
+    const auto projection = made({d, d}), output = made({d, d}), packed = made({shape.heads, k * (k + 1) / 2});
+    const auto x = random(shape).requires_grad_(request_.backward);
+    const auto visibility = self_visibility(request_.causal, {});
+    const auto forward = [=] {
+      const auto p_bnck = torch::matmul(x, projection).unflatten(2, {shape.heads, k}).transpose(1, 2);
+      const auto t_bnck = mix_by_scores(pair_table_scores(p_bnck, packed), p_bnck, visibility,
+                                        1 / std::sqrt(static_cast<double>(k)), 0);
+      return torch::matmul(t_bnck.transpose(1, 2).flatten(2), output);
+    };
+    candidates_.push_back({.result = results_.size() - 1, .forward = forward, .dy = random(shape)});
+  }
+
+  // Of the output for the first sequence, against the reference backend in float64 on the CPU.
+  std::optional<double> error_of(Mixer& mixer, const MixerOptions& options, const AttentionShape& shape) const {
+    constexpr std::int64_t affordable = 1024;
+    if (shape.context > affordable) return std::nullopt;
+    const torch::NoGradGuard no_grad;
+    auto exact_options = options;
+    std::visit([](auto& chosen) { chosen.backend = Backend::reference; }, exact_options);
+    const MixerShape size{.width = shape.width(), .heads = shape.heads, .dropout = 0, .bias = false};
+    const auto exact = make_mixer(exact_options, size), narrow = make_mixer(options, size);
+    const auto from = mixer.parameters();
+    for (const auto& copy : {exact, narrow}) {
+      const auto to = copy->parameters();
+      for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+    }
+    exact->to(torch::kDouble);
+    narrow->to(request_.device, request_.type);
+    const auto x = random({1, shape.heads, shape.context, shape.head_width});
+    const auto wide = x.to(torch::kCPU, torch::kDouble);
+    const auto visibility = self_visibility(request_.causal, {});
+    const auto expected = exact->forward(wide, wide, visibility, nullptr);
+    const auto given = narrow->forward(x, x, visibility, nullptr).to(torch::kCPU, torch::kDouble);
+    const double size_of_expected = expected.norm().item<double>();
+    if (size_of_expected == 0) return std::nullopt;
+    return (given - expected).norm().item<double>() / size_of_expected;
+  }
+
+  void measure(const AttentionShape& shape) {
+    for (auto& candidate : candidates_) measure_memory(candidate);
+    for (std::int64_t round = 0; round < request_.rounds; ++round) {
+      for (auto& candidate : candidates_) {
+        finish(request_.device);
+        const auto start = std::chrono::steady_clock::now();
+        candidate.run(request_.backward);
+        finish(request_.device);
+        candidate.times.push_back(
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+      }
+    }
+    for (const auto& candidate : candidates_) {
+      auto& result = results_[candidate.result];
+      result.ms = median(candidate.times);
+      result.teraflops = candidate.operations * (request_.backward ? 3 : 1) / result.ms * 1e-9;  // backward: twice forward
+    }
+    progress_(fmt::format("batch {}, heads {}, context {}, head width {}", shape.batch, shape.heads, shape.context,
+                          shape.head_width));
+  }
+
+  // The first run also warms up.
+  void measure_memory(Candidate& candidate) {
+    candidate.run(request_.backward);
+    finish(request_.device);
+    auto& result = results_[candidate.result];
+    const MemoryMeter meter(request_.device);
+    const torch::AutoGradMode with_gradients(request_.backward);
+    const auto y = candidate.forward();
+    result.kept_bytes = meter.current_bytes();
+    if (request_.backward) y.backward(candidate.dy);
+    finish(request_.device);
+    result.peak_bytes = meter.peak_bytes();
+  }
+
+  const AttentionRequest& request_;
+  const std::function<void(const std::string&)>& progress_;
+  std::vector<AttentionResult> results_;
+  std::vector<Candidate> candidates_;
+};
+
+// Multiplications and additions of the parts of a layer.
+struct Operations {
+  double tokens, pairs, d, n, k;
+
+  double operator()(const ScaledDotProductOptions&) const { return projections(4) + attention(k); }
+  double operator()(const QuadraticOptions& o) const {
+    const bool full = o.form == QuadraticForm::full;
+    return projections(2) + 2 * tokens * n * (full ? d * d : k * k) + attention(full ? d : k);
+  }
+  double operator()(const MetricOptions& o) const {
+    const double form = o.constraint == MetricConstraint::identity   ? 0
+                        : o.constraint == MetricConstraint::diagonal ? tokens * d
+                                                                     : 2 * tokens * d * k;
+    return projections(2) + form + attention(k);
+  }
+  double operator()(const AveragePoolingOptions&) const { return 0; }
+  double operator()(const IdentityOptions&) const { return 0; }
+  double operator()(const NoneOptions&) const { return 0; }
+
+ private:
+  double projections(double count) const { return 2 * count * tokens * d * d; }
+  double attention(double score_width) const { return 2 * pairs * n * (score_width + k); }
+};
+
+}  // namespace
+
+double forward_operations(const MixerOptions& mixer, const AttentionShape& shape, bool causal) {
+  const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
+  const Operations count{.tokens = b * c,
+                         .pairs = b * (causal ? c * (c + 1) / 2 : c * c),
+                         .d = static_cast<double>(shape.width()),
+                         .n = static_cast<double>(shape.heads),
+                         .k = static_cast<double>(shape.head_width)};
+  return std::visit(count, mixer);
+}
+
+std::vector<AttentionResult> bench_attention(const AttentionRequest& request,
+                                             const std::function<void(const std::string&)>& progress) {
+  return Bench(request, progress).run();
+}
+
+}  // namespace metaformer
