@@ -31,13 +31,12 @@ struct Candidate {
   torch::Tensor dy;
   std::vector<double> times = {};
 
+  void go_back(const torch::Tensor& y) const {
+    if (y.requires_grad()) y.backward(dy);  // the mixer `none` gives a constant
+  }
   void run(bool backward) const {
-    if (!backward) {
-      const torch::NoGradGuard no_grad;
-      forward();
-      return;
-    }
-    forward().backward(dy);
+    const torch::AutoGradMode with_gradients(backward);
+    go_back(forward());
   }
 };
 
@@ -194,7 +193,7 @@ class Bench {
     const torch::AutoGradMode with_gradients(request_.backward);
     const auto y = candidate.forward();
     result.kept_bytes = meter.current_bytes();
-    if (request_.backward) y.backward(candidate.dy);
+    candidate.go_back(y);
     finish(request_.device);
     result.peak_bytes = meter.peak_bytes();
   }

@@ -3,12 +3,14 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 
 namespace metaformer {
 
-// Passes on to the usual allocator of the CPU. LibTorch keeps pointers to it, so there is one for ever.
+// Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch wants what is given out to be
+// freed by its address alone. Blocks may outlive any meter, so there is one for ever.
 class CountingAllocator final : public c10::Allocator {
  public:
   static CountingAllocator& instance() {
@@ -17,13 +19,14 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    auto* block = new Block{usual_->allocate(bytes), static_cast<std::int64_t>(bytes)};
-    const auto now = current_ += block->bytes;
+    auto* base = static_cast<std::byte*>(usual_->raw_allocate(bytes + front));
+    std::memcpy(base, &bytes, sizeof(bytes));
+    const auto now = current_ += static_cast<std::int64_t>(bytes);
     for (auto peak = peak_.load(); now > peak && !peak_.compare_exchange_weak(peak, now);) continue;
-    return {block->data.get(), block, &release, block->data.device()};
+    return {base + front, base + front, &release, c10::Device(c10::DeviceType::CPU)};
   }
 
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
 
   void begin(c10::Allocator* usual) {
@@ -34,14 +37,14 @@ class CountingAllocator final : public c10::Allocator {
   std::int64_t peak() const { return peak_; }
 
  private:
-  struct Block {
-    c10::DataPtr data;
-    std::int64_t bytes;
-  };
+  static constexpr std::size_t front = 64;  // keeps the alignment of what follows
+
   static void release(void* pointer) {
-    auto* block = static_cast<Block*>(pointer);
-    instance().current_ -= block->bytes;
-    delete block;
+    auto* base = static_cast<std::byte*>(pointer) - front;
+    std::size_t bytes = 0;
+    std::memcpy(&bytes, base, sizeof(bytes));
+    instance().current_ -= static_cast<std::int64_t>(bytes);
+    instance().usual_->raw_deallocate(base);
   }
 
   c10::Allocator* usual_ = nullptr;
