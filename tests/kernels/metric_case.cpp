@@ -1,16 +1,14 @@
 #include "kernels/metric_case.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <numbers>
 
 #include "core/random.h"
 #include "gpu.h"
+#include "kernels/kernel_memory.h"
 
 namespace metaformer {
 
@@ -34,31 +32,6 @@ double factor(MetricElement element, double x) {
   const double value = stored(element, x);
   return element == MetricElement::tf32 ? gpu::float_of(gpu::to_tf32(static_cast<float>(value))) : value;
 }
-
-// Ends right before a page without access; the page before its start has none either.
-class Guarded {
- public:
-  explicit Guarded(std::size_t bytes) : bytes_(bytes) {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    mapped_ = (bytes + page - 1) / page * page + 2 * page;
-    base_ = static_cast<unsigned char*>(
-        ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED) throw std::bad_alloc();
-    ::mprotect(base_, page, PROT_NONE);
-    ::mprotect(base_ + mapped_ - page, page, PROT_NONE);
-    start_ = base_ + mapped_ - page - bytes;
-    std::memset(start_, 0xff, bytes);  // NaN
-  }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  ~Guarded() { ::munmap(base_, mapped_); }
-  unsigned char* data() const { return start_; }
-  float* floats() const { return reinterpret_cast<float*>(start_); }
-
- private:
-  std::size_t bytes_, mapped_ = 0;
-  unsigned char *base_ = nullptr, *start_ = nullptr;
-};
 
 // A [b, n, c, k] tensor of the case's element somewhere in guarded memory.
 class Tokens {
@@ -130,7 +103,7 @@ class Tokens {
 
   const MetricCase& problem_;
   std::size_t bytes_each_;
-  Guarded memory_;
+  KernelMemory memory_;
   cuda::MetricStrides strides_;
   std::int64_t first_ = 0;
 };
@@ -288,7 +261,7 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
         metric.set((n * k + i) * k + j, inputs.metric[(n * k + i) * k + j]);
   for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads; ++n)
     for (std::size_t i = 0; i < k; ++i) metric.set(n * k + i, inputs.metric[(n * k + i) * k + i]);
-  Guarded segments(4 * inputs.segments.size());
+  KernelMemory segments(4 * inputs.segments.size());
   if (!inputs.segments.empty()) std::memcpy(segments.data(), inputs.segments.data(), 4 * inputs.segments.size());
 
   const cuda::MetricInputs in{.element = c.element,
@@ -307,7 +280,7 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
                                               ? nullptr
                                               : reinterpret_cast<const std::int32_t*>(segments.data())};
   const bool plain = c.form == MetricForm::identity;
-  Guarded log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), score_sum(4 * rows), dmetric(4 * heads * k * k),
+  KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), score_sum(4 * rows), dmetric(4 * heads * k * k),
       partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads * k * k);
   cuda::metric_forward({.in = in,
                         .t = t.data(),
@@ -333,6 +306,7 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
                          .score_sum = score_sum.floats(),
                          .partial = partial.floats()},
                         nullptr);
+  finish_kernels();
   MetricResult result;
   result.t = t.get();
   result.dp = dp.get();

@@ -1,7 +1,7 @@
-// The metric kernels' own source, compiled for the emulator, against the definition in double: as accurate as an eager
-// program in the same type, for every size, form and mask, under every order of execution.
+// The metric kernels, their own source compiled for the emulator or for a GPU, against the definition in double: as accurate
+// as an eager program in the same type, for every size, form and mask, under every order of execution.
 
-#include "kernels/emulator.h"
+#include "kernels/kernel_memory.h"
 #include "kernels/metric_case.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -12,14 +12,6 @@ namespace {
 
 using cuda::MetricElement;
 using cuda::MetricForm;
-using emulator::Copies;
-using emulator::Order;
-
-// Every order with every way of copying takes its turn.
-emulator::Schedule schedule_of(std::uint64_t turn) {
-  return {.order = static_cast<Order>(turn % 3), .copies = static_cast<Copies>(turn / 3 % 3), .seed = turn};
-}
-
 // An eager program rounds more often than the kernels; the factor 2 is for the luck of the draw. No result can be nearer
 // than the rounding of its type, nor than that of a sum in fp32, which is relative to the terms it adds.
 double bound(const MetricCase& problem, const Values& eager, const Values& exact, const Values& terms = {}) {
@@ -30,7 +22,7 @@ double bound(const MetricCase& problem, const Values& eager, const Values& exact
 void check_accuracy(const MetricCase& problem) {
   INFO(problem.str());
   static std::uint64_t turn = 0;
-  emulator::set_schedule(schedule_of(turn++));
+  choose_schedule(turn++);
   const auto exact = solve_exactly(problem), eager = solve_eagerly(problem), kernel = run_kernels(problem);
   CHECK(distance(kernel.t, exact.t) <= bound(problem, eager.t, exact.t));
   CHECK(distance(kernel.dp, exact.dp) <= bound(problem, eager.dp, exact.dp, exact.dp_terms));
@@ -105,10 +97,10 @@ TEST_CASE("no order of execution changes a bit", "[kernels]") {
   problem.tokens = 150;
   problem.batch = 1;
   problem.heads = 1;
-  emulator::set_schedule({});
+  choose_schedule(0);
   const auto expected = run_kernels(problem);
   for (std::uint64_t turn = 1; turn < 12; ++turn) {
-    emulator::set_schedule(schedule_of(turn));
+    choose_schedule(turn);
     INFO(problem.str() << " turn " << turn);
     CHECK(run_kernels(problem) == expected);
   }
