@@ -79,8 +79,8 @@ template <int Count>
 GPU_DEVICE void split(const unsigned (&x)[Count], unsigned (&high)[Count], unsigned (&low)[Count]) {
 GPU_UNROLL
   for (int i = 0; i < Count; ++i) {
-    high[i] = gpu::to_tf32(gpu::float_of(x[i]));
-    low[i] = gpu::to_tf32(gpu::float_of(x[i]) - gpu::float_of(high[i]));
+    high[i] = gpu::to_tf32_anew(gpu::float_of(x[i]));
+    low[i] = gpu::to_tf32_anew(gpu::float_of(x[i]) - gpu::float_of(high[i]));
   }
 }
 

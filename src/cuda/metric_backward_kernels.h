@@ -22,7 +22,8 @@ struct BackwardShape {
   static constexpr int warps = 4, threads = warps * gpu::warp_size;
   static constexpr int rows = 16 * warps;  // that a block owns
   static constexpr bool narrow = sizeof(Element) == 2;
-  static constexpr int streamed = narrow && Width <= 64 ? 64 : 32;  // rows of the tiles that pass by
+  // Rows of the tiles that pass by: as many as registers allow, those of split operands the fewest.
+  static constexpr int streamed = narrow && Width <= 64 ? 64 : is_split<Format> && Width > 32 ? 16 : 32;
   static constexpr int ld = Width + static_cast<int>(16 / sizeof(Element));
 
   // Row kernel: two streamed tiles, or what the block owns of q and dt.
