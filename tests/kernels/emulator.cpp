@@ -155,6 +155,7 @@ class Grid {
             }
             yield(State::done);
           }
+          leave_fiber();
           return std::move(scheduler_);
         });
   }
@@ -213,6 +214,7 @@ class Grid {
     __sanitizer_finish_switch_fiber(fake, &scheduler_stack_, &scheduler_bytes_);
   }
   void enter_fiber() { __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_bytes_); }
+  void leave_fiber() { __sanitizer_start_switch_fiber(nullptr, scheduler_stack_, scheduler_bytes_); }
   void* scheduler_fake_ = nullptr;
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_bytes_ = 0;
@@ -223,6 +225,7 @@ class Grid {
   }
   void switch_to_scheduler() { scheduler_ = std::move(scheduler_).resume(); }
   void enter_fiber() {}
+  void leave_fiber() {}
 #endif
 
   const std::function<void()>& kernel_;
