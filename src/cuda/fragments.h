@@ -126,6 +126,13 @@ GPU_DEVICE void load(Left& left, const Tile<Format, Ld>& tile, int row, int colu
   }
 }
 
+// The same over all columns that the array holds.
+template <class Format, int Count, int Ld>
+GPU_DEVICE void load(Left (&left)[Count], const Tile<Format, Ld>& tile, int row) {
+  GPU_UNROLL
+  for (int k = 0; k < Count; ++k) load(left[k], tile, row, k * Format::depth);
+}
+
 // left[m][k] = tile[row + k][column + m].
 template <class Format, int Ld>
 GPU_DEVICE void load_transposed(Left& left, const Tile<Format, Ld>& tile, int row, int column) {

@@ -32,8 +32,9 @@ void require_possible(const MetricInputs& in) {
 }  // namespace
 
 std::int64_t metric_gradient_parts(const MetricInputs& in) {
-  constexpr std::int64_t most = 64, rows = 32;
-  return std::clamp<std::int64_t>(in.batch * ((in.tokens + rows - 1) / rows), 1, most);
+  constexpr std::int64_t most = 64;
+  const auto tiles = (in.tokens + gradient_tile_rows - 1) / gradient_tile_rows;
+  return std::clamp<std::int64_t>(in.batch * tiles, 1, most);
 }
 
 void metric_forward(const MetricForward& forward, void* stream) {

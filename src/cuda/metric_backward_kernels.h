@@ -24,7 +24,7 @@ struct BackwardShape {
   static constexpr bool narrow = sizeof(Element) == 2;
   // Rows of the tiles that pass by: as many as registers allow, those of split operands the fewest.
   static constexpr int streamed = narrow && Width <= 64 ? 64 : is_split<Format> && Width > 32 ? 16 : 32;
-  static constexpr int ld = Width + static_cast<int>(16 / sizeof(Element));
+  static constexpr int ld = padded_row<Format, Width>;
 
   // Row kernel: two streamed tiles, or what the block owns of q and dt.
   static constexpr int row_tiles = 2 * rows > 2 * streamed ? 2 * rows : 2 * streamed;
@@ -45,8 +45,8 @@ struct ScoreRule {
 
   GPU_DEVICE explicit ScoreRule(const MetricInputs& inputs)
       : in(inputs),
-        exponent((inputs.distance ? 2.0f : 1.0f) * inputs.scale * log2_e),
-        gradient((inputs.distance ? 2.0f : 1.0f) * inputs.scale) {}
+        exponent(score_gradient(inputs) * log2_e),
+        gradient(score_gradient(inputs)) {}
 
   // P and, in place of dP, dS.
   GPU_DEVICE void weigh(float& product, float& gradient_of_weight, bool visible, bool diagonal, float half_bias,
@@ -56,12 +56,6 @@ struct ScoreRule {
     gradient_of_weight = in.distance && diagonal ? 0.0f : product * (gradient_of_weight - delta);
   }
 };
-
-template <class Format, int Count, int Ld>
-GPU_DEVICE void load_operand(Left (&left)[Count], const Tile<Format, Ld>& tile, int row) {
-  GPU_UNROLL
-  for (int k = 0; k < Count; ++k) load(left[k], tile, row, k * Format::depth);
-}
 
 template <class Format, int Width>
 class RowBlock {
@@ -90,7 +84,7 @@ class RowBlock {
     Sum dq[1][Width / 8];
     clear(dq[0]);
     float score_sum[2] = {0, 0};
-    const auto end = key_end();
+    const auto end = key_end(in_, place_, Shape::rows);
     gpu::sync_threads();  // what the block owns is in registers: key tiles take its place
     start_keys(0);
     for (std::int64_t key = 0; key < end; key += Shape::streamed) {
@@ -102,21 +96,13 @@ class RowBlock {
   }
 
  private:
-  template <class Pointer>
-  GPU_DEVICE auto* at(Pointer data, const MetricStrides& strides, std::int64_t token) const {
-    return static_cast<const Element*>(data) + place_.offset(strides, token);
-  }
-
   GPU_DEVICE void load_own(Left (&q)[steps], Left (&dt)[steps]) {
-    const auto valid = in_.tokens - place_.first;
     const Tokens second{tiles_.at(Shape::rows, 0)};
-    start_load<Width, Shape::threads>(tiles_, Shape::rows, at(backward_.q, backward_.q_strides, place_.first),
-                                      backward_.q_strides.token, valid, in_.width);
-    start_load<Width, Shape::threads>(second, Shape::rows, at(backward_.dt, backward_.dt_strides, place_.first),
-                                      backward_.dt_strides.token, valid, in_.width);
+    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, backward_.q, backward_.q_strides, in_, place_, place_.first);
+    start_load_tokens<Width, Shape::threads>(second, Shape::rows, backward_.dt, backward_.dt_strides, in_, place_, place_.first);
     finish_loads();
-    load_operand<Format>(q, tiles_, row_);
-    load_operand<Format>(dt, second, row_);
+    load(q, tiles_, row_);
+    load(dt, second, row_);
   }
 
   GPU_DEVICE void prepare_rows(float (&delta)[2], float (&log2_sum)[2]) const {
@@ -126,8 +112,8 @@ class RowBlock {
       const bool exists = gpu::within(token < in_.tokens);
       float sum = 0;
       for (int c = 2 * (lane_index() % 4); exists && c < in_.width; c += 8) {
-        const auto* t = at(backward_.t, backward_.t_strides, token) + c;
-        const auto* dt = at(backward_.dt, backward_.dt_strides, token) + c;
+        const auto* t = tokens_at<Format>(backward_.t, backward_.t_strides, place_, token) + c;
+        const auto* dt = tokens_at<Format>(backward_.dt, backward_.dt_strides, place_, token) + c;
         sum += Format::to_float(t[0]) * Format::to_float(dt[0]) + Format::to_float(t[1]) * Format::to_float(dt[1]);
       }
       delta[h] = sum_of_row(sum);
@@ -136,30 +122,15 @@ class RowBlock {
     }
   }
 
-  GPU_DEVICE std::int64_t key_end() const {
-    const auto last = place_.first + Shape::rows;
-    return in_.causal && last < in_.tokens ? last : in_.tokens;
-  }
-
-  GPU_DEVICE int buffer(std::int64_t key) const {
-    return static_cast<int>(key / Shape::streamed % 2) * Shape::streamed;
-  }
-
   GPU_DEVICE void start_keys(std::int64_t key) {
-    const int first = buffer(key);
-    start_load<Width, Shape::threads>(Tokens{tiles_.at(first, 0)}, Shape::streamed, at(in_.p, in_.p_strides, key),
-                                      in_.p_strides.token, in_.tokens - key, in_.width);
-    for (int i = gpu::thread_index(); i < Shape::streamed; i += Shape::threads) {
-      segment_[first + i] = segment_of(in_, place_.batch, key + i);
-      if (in_.distance)
-        half_bias_[first + i] = gpu::within(key + i < in_.tokens) ? backward_.half_bias[place_.row(in_, key + i)] : 0.0f;
-    }
+    start_load_keys<Width, Shape::threads, Shape::streamed>(tiles_, segment_, half_bias_, backward_.half_bias, in_,
+                                                            place_, key);
   }
 
   GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[1][steps], const Left (&dt)[1][steps],
                            const float (&delta)[2], const float (&log2_sum)[2], float (&score_sum)[2],
                            Sum (&dq)[1][Width / 8]) {
-    const int first = buffer(key);
+    const int first = buffer_row<Shape::streamed>(key);
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
     clear(gradient[0]);
@@ -198,7 +169,7 @@ class RowBlock {
       for (int e = 0; e < 2; ++e) {
         values[e] *= rule_.gradient;
         if (in_.distance && exists)
-          values[e] -= rho[row / 8] * Format::to_float(at(in_.p, in_.p_strides, token)[column + e]);
+          values[e] -= rho[row / 8] * Format::to_float(tokens_at<Format>(in_.p, in_.p_strides, place_, token)[column + e]);
       }
     });
     store<Format>(dq, static_cast<Element*>(backward_.dq), contiguous_strides(in_), in_, place_, place_.first + row_);
@@ -258,28 +229,20 @@ class ColumnBlock {
   }
 
  private:
-  template <class Pointer>
-  GPU_DEVICE auto* at(Pointer data, const MetricStrides& strides, std::int64_t token) const {
-    return static_cast<const Element*>(data) + place_.offset(strides, token);
-  }
-
   // p as an operand, and dp = dq M^T to start from.
   GPU_DEVICE void load_own(Left (&p)[steps], Sum (&dp)[1][Width / 8]) {
-    const auto valid = in_.tokens - place_.first;
     const Tokens metric{tiles_.at(Shape::rows, 0)};
-    start_load<Width, Shape::threads>(tiles_, Shape::rows, at(in_.p, in_.p_strides, place_.first), in_.p_strides.token,
-                                      valid, in_.width);
+    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
     start_load_metric<Width, Shape::threads>(metric, in_, place_.head);
     finish_loads();
-    load_operand<Format>(p, tiles_, row_);
+    load(p, tiles_, row_);
     gpu::sync_threads();  // p is in registers: dq takes its place
     const auto strides = contiguous_strides(in_);
-    start_load<Width, Shape::threads>(tiles_, Shape::rows, at(backward_.dq, strides, place_.first), strides.token, valid,
-                                      in_.width);
+    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, backward_.dq, strides, in_, place_, place_.first);
     finish_loads();
     if (in_.form == MetricForm::dense) {
       Left dq[1][steps];
-      load_operand<Format>(dq[0], tiles_, row_);
+      load(dq[0], tiles_, row_);
       clear(dp[0]);
       multiply_transposed(dp, dq, metric, 0);
     } else {
@@ -289,19 +252,10 @@ class ColumnBlock {
     gpu::sync_threads();  // dq and the metric have been read: query tiles take their place
   }
 
-  GPU_DEVICE int buffer(std::int64_t query) const {
-    return static_cast<int>(query / Shape::streamed % 2) * Shape::streamed;
-  }
-
   GPU_DEVICE void start_queries(std::int64_t query) {
-    const int first = buffer(query);
-    const auto valid = in_.tokens - query;
-    start_load<Width, Shape::threads>(Tokens{tiles_.at(first, 0)}, Shape::streamed,
-                                      at(backward_.q, backward_.q_strides, query), backward_.q_strides.token, valid,
-                                      in_.width);
-    start_load<Width, Shape::threads>(Tokens{tiles_.at(2 * Shape::streamed + first, 0)}, Shape::streamed,
-                                      at(backward_.dt, backward_.dt_strides, query), backward_.dt_strides.token, valid,
-                                      in_.width);
+    const int first = buffer_row<Shape::streamed>(query);
+    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(first, 0)}, Shape::streamed, backward_.q, backward_.q_strides, in_, place_, query);
+    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(2 * Shape::streamed + first, 0)}, Shape::streamed, backward_.dt, backward_.dt_strides, in_, place_, query);
     for (int i = gpu::thread_index(); i < Shape::streamed; i += Shape::threads) {
       const bool exists = gpu::within(query + i < in_.tokens);
       segment_[first + i] = segment_of(in_, place_.batch, query + i);
@@ -312,7 +266,7 @@ class ColumnBlock {
 
   GPU_DEVICE void add_queries(std::int64_t query, const Left (&p)[1][steps], float (&score_sum)[2],
                               Sum (&dp)[1][Width / 8]) {
-    const int first = buffer(query), dt = 2 * Shape::streamed + first;
+    const int first = buffer_row<Shape::streamed>(query), dt = 2 * Shape::streamed + first;
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
     clear(gradient[0]);
@@ -338,7 +292,7 @@ class ColumnBlock {
     for (int n = 0; n < Shape::streamed / 8; ++n) {
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2, i = buffer(query) + column;
+        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2, i = buffer_row<Shape::streamed>(query) + column;
         const bool visible = gpu::within(sees(in_, query + column, segment_[i], key_ + 8 * h, segment[h]));
         rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, query + column == key_ + 8 * h, half_bias[h],
                     log2_sum_[i], delta_[i]);
@@ -360,8 +314,8 @@ class ColumnBlock {
     for_each_pair(dp, [&](int row, int column, float* values) {
       const auto token = place_.first + row_ + row;
       if (!gpu::within(token < in_.tokens) || !gpu::within(column < in_.width)) return;
-      const auto* p = at(in_.p, in_.p_strides, token) + column;
-      const auto* q = at(backward_.q, backward_.q_strides, token) + column;
+      const auto* p = tokens_at<Format>(in_.p, in_.p_strides, place_, token) + column;
+      const auto* q = tokens_at<Format>(backward_.q, backward_.q_strides, place_, token) + column;
       auto* dq = static_cast<Element*>(backward_.dq) + place_.offset(contiguous_strides(in_), token) + column;
       GPU_UNROLL
       for (int e = 0; e < 2; ++e) {

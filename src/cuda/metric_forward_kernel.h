@@ -17,7 +17,7 @@ struct ForwardShape {
   static constexpr int threads = warps * gpu::warp_size;
   static constexpr int rows = warps * row_blocks * 16;            // queries of a block
   static constexpr int keys = narrow || Width <= 32 ? 64 : 32;  // of a tile
-  static constexpr int ld = Width + static_cast<int>(16 / sizeof(Element));  // no two rows of 8 in the same banks
+  static constexpr int ld = padded_row<Format, Width>;
   static constexpr int key_rows = Width > 2 * keys ? Width : 2 * keys;       // two key tiles, or the metric
   static constexpr int tile_bytes = (rows + key_rows) * ld * static_cast<int>(sizeof(Element));
   static constexpr int shared_bytes = tile_bytes + 2 * keys * 8;  // segments and biases of two key tiles
@@ -72,7 +72,7 @@ class ForwardBlock {
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes)),
         half_bias_(reinterpret_cast<float*>(segment_ + 2 * Shape::keys)),
         first_row_(warp_index() * Shape::row_blocks * 16),
-        scale_((in_.distance ? 2.0f : 1.0f) * in_.scale * log2_e) {}
+        scale_(score_gradient(in_) * log2_e) {}
 
   GPU_DEVICE void run() {
     load_queries();
@@ -83,7 +83,7 @@ class ForwardBlock {
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) clear(out[block]);
     gpu::sync_threads();  // the metric has been read: key tiles take its place
-    const auto end = key_end();
+    const auto end = key_end(in_, place_, Shape::rows);
     start_keys(0);
     for (std::int64_t key = 0; key < end; key += Shape::keys) {
       finish_loads();
@@ -95,13 +95,8 @@ class ForwardBlock {
   }
 
  private:
-  GPU_DEVICE const Element* tokens(std::int64_t first) const {
-    return static_cast<const Element*>(in_.p) + place_.offset(in_.p_strides, first);
-  }
-
   GPU_DEVICE void load_queries() {
-    start_load<Width, Shape::threads>(queries_, Shape::rows, tokens(place_.first), in_.p_strides.token,
-                                      in_.tokens - place_.first, in_.width);
+    start_load_tokens<Width, Shape::threads>(queries_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
     start_load_metric<Width, Shape::threads>(keys_, in_, place_.head);
     finish_loads();
   }
@@ -119,29 +114,15 @@ class ForwardBlock {
     }
   }
 
-  // Keys behind the last query of the block are seen by none of it.
-  GPU_DEVICE std::int64_t key_end() const {
-    const auto last = place_.first + Shape::rows;
-    return in_.causal && last < in_.tokens ? last : in_.tokens;
-  }
-
-  GPU_DEVICE int buffer(std::int64_t key) const { return static_cast<int>(key / Shape::keys % 2) * Shape::keys; }
-
   GPU_DEVICE void start_keys(std::int64_t key) {
-    const int at = buffer(key);
-    start_load<Width, Shape::threads>(Tokens{keys_.at(at, 0)}, Shape::keys, tokens(key), in_.p_strides.token,
-                                      in_.tokens - key, in_.width);
-    for (int i = gpu::thread_index(); i < Shape::keys; i += Shape::threads) {
-      segment_[at + i] = segment_of(in_, place_.batch, key + i);
-      if (in_.distance)
-        half_bias_[at + i] = gpu::within(key + i < in_.tokens) ? forward_.half_bias[place_.row(in_, key + i)] : 0.0f;
-    }
+    start_load_keys<Width, Shape::threads, Shape::keys>(keys_, segment_, half_bias_, forward_.half_bias, in_, place_,
+                                                        key);
   }
 
   GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[Shape::row_blocks][Width / Format::depth],
                            OnlineSoftmax<Shape::keys / 8> (&softmax)[Shape::row_blocks],
                            Sum (&out)[Shape::row_blocks][Width / 8]) {
-    const int at = buffer(key);
+    const int at = buffer_row<Shape::keys>(key);
     Sum score[Shape::row_blocks][Shape::keys / 8];
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) clear(score[block]);
@@ -172,7 +153,7 @@ class ForwardBlock {
     for (int n = 0; n < Shape::keys / 8; ++n) {
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const int column = 8 * n + 2 * (lane_index() % 4) + e % 2, at = buffer(key) + column;
+        const int column = 8 * n + 2 * (lane_index() % 4) + e % 2, at = buffer_row<Shape::keys>(key) + column;
         if (in_.distance) score[n].r[e] += half_bias_[at];
         if (!gpu::within(sees(in_, query + 8 * (e / 2), segment[e / 2], key + column, segment_[at])))
           score[n].r[e] = -INFINITY;
@@ -219,7 +200,7 @@ GPU_KERNEL((ForwardShape<Format, Width>::threads)) metric_forward_kernel(const M
 template <class Format, int Width>
 struct BiasShape {
   static constexpr int threads = 4 * gpu::warp_size, rows = 64;
-  static constexpr int ld = ForwardShape<Format, Width>::ld;
+  static constexpr int ld = padded_row<Format, Width>;
   static constexpr int shared_bytes = (rows + Width) * ld * static_cast<int>(sizeof(typename Format::Element));
 };
 
@@ -231,9 +212,7 @@ GPU_KERNEL((BiasShape<Format, Width>::threads)) metric_bias_kernel(const MetricF
   const auto& in = forward.in;
   const auto place = first_tile_first(in, Shape::rows);
   const Tile<Format, Shape::ld> p{reinterpret_cast<Element*>(memory)}, metric{p.at(Shape::rows, 0)};
-  start_load<Width, Shape::threads>(p, Shape::rows,
-                                    static_cast<const Element*>(in.p) + place.offset(in.p_strides, place.first),
-                                    in.p_strides.token, in.tokens - place.first, in.width);
+  start_load_tokens<Width, Shape::threads>(p, Shape::rows, in.p, in.p_strides, in, place, place.first);
   start_load_metric<Width, Shape::threads>(metric, in, place.head);
   finish_loads();
   const int row = 16 * warp_index();

@@ -1,6 +1,7 @@
 #pragma once
 // dM = p^T dq over batch and tokens: every block sums its share of the tokens, then the shares are added in order.
 
+#include "cuda/metric_launch.h"
 #include "cuda/metric_tiles.h"
 
 namespace metaformer::cuda {
@@ -9,13 +10,11 @@ template <class Format, int Width>
 struct GradientShape {
   using Element = typename Format::Element;
   static constexpr int warps = 4, threads = warps * gpu::warp_size;
-  static constexpr int rows = 32;  // tokens of a tile
+  static constexpr int rows = gradient_tile_rows;
   static constexpr int blocks = (Width / 16 + warps - 1) / warps;  // of 16 rows of M, per warp
-  static constexpr int ld = Width + static_cast<int>(16 / sizeof(Element));
+  static constexpr int ld = padded_row<Format, Width>;
   static constexpr int shared_bytes = 2 * rows * ld * static_cast<int>(sizeof(Element));
 };
-
-constexpr int gradient_tile_rows = 32;
 
 // Block x: head x % heads, part x / heads.
 template <class Format, int Width>
@@ -23,24 +22,18 @@ GPU_KERNEL((GradientShape<Format, Width>::threads))
 metric_gradient_kernel(const MetricBackward backward, const std::int64_t parts) {
   using Shape = GradientShape<Format, Width>;
   using Element = typename Format::Element;
-  static_assert(Shape::rows == gradient_tile_rows);
   GPU_SHARED_MEMORY(memory);
   const auto& in = backward.in;
   const auto head = gpu::block_index() % in.heads, part = gpu::block_index() / in.heads;
   const Tile<Format, Shape::ld> p{reinterpret_cast<Element*>(memory)}, dq{p.at(Shape::rows, 0)};
   const auto strides = contiguous_strides(in);
-  const auto tiles = (in.tokens + Shape::rows - 1) / Shape::rows;
+  const auto tiles = tile_count(in.tokens, Shape::rows);
   Sum sum[Shape::blocks][1][Width / 8];
   for (auto& block : sum) clear(block[0]);
   for (auto tile = part; tile < in.batch * tiles; tile += parts) {
     const Place place{tile / tiles, head, tile % tiles * Shape::rows};
-    const auto valid = in.tokens - place.first;
-    start_load<Width, Shape::threads>(p, Shape::rows,
-                                      static_cast<const Element*>(in.p) + place.offset(in.p_strides, place.first),
-                                      in.p_strides.token, valid, in.width);
-    start_load<Width, Shape::threads>(dq, Shape::rows,
-                                      static_cast<const Element*>(backward.dq) + place.offset(strides, place.first),
-                                      strides.token, valid, in.width);
+    start_load_tokens<Width, Shape::threads>(p, Shape::rows, in.p, in.p_strides, in, place, place.first);
+    start_load_tokens<Width, Shape::threads>(dq, Shape::rows, backward.dq, strides, in, place, place.first);
     finish_loads();
     GPU_UNROLL
     for (int k = 0; k < Shape::rows; k += Format::depth) {

@@ -5,6 +5,8 @@
 
 namespace metaformer::cuda {
 
+constexpr int gradient_tile_rows = 32;  // tokens that one step of the metric gradient takes
+
 void forward_bf16(const MetricForward& forward, void* stream);
 void forward_fp16(const MetricForward& forward, void* stream);
 void forward_tf32(const MetricForward& forward, void* stream);

@@ -21,7 +21,7 @@ void with_width(int width, Start start) {
 
 // Blocks of a kernel that owns `rows` tokens per block.
 inline std::int64_t block_count(const MetricInputs& in, int rows) {
-  return in.batch * in.heads * ((in.tokens + rows - 1) / rows);
+  return in.batch * in.heads * tile_count(in.tokens, rows);
 }
 
 template <class Format>

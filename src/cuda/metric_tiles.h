@@ -22,11 +22,15 @@ struct Place {
   }
 };
 
-inline std::int64_t tile_count(std::int64_t tokens, int rows) { return (tokens + rows - 1) / rows; }
+// Elements between rows of a tile in shared memory: no two of eight rows start in the same banks.
+template <class Format, int Width>
+constexpr int padded_row = Width + static_cast<int>(16 / sizeof(typename Format::Element));
+
+GPU_ANYWHERE std::int64_t tile_count(std::int64_t tokens, int rows) { return (tokens + rows - 1) / rows; }
 
 // Block 0 gets the last tile: with a causal mask the longest work comes first.
 GPU_DEVICE Place last_tile_first(const MetricInputs& in, int rows) {
-  const auto pairs = in.batch * in.heads, tiles = (in.tokens + rows - 1) / rows;
+  const auto pairs = in.batch * in.heads, tiles = tile_count(in.tokens, rows);
   const auto pair = gpu::block_index() % pairs;
   return {pair / in.heads, pair % in.heads, (tiles - 1 - gpu::block_index() / pairs) * rows};
 }
@@ -64,6 +68,21 @@ GPU_DEVICE void start_load(const Tile<Format, Ld>& tile, int rows, const typenam
       for (int e = 0; e < per_copy; ++e) *tile.at(row, column + e) = exists ? from[e] : Element(0);
     }
   }
+}
+
+// The tokens of a [b, n, c, k] tensor from `token` on.
+template <class Format>
+GPU_DEVICE const typename Format::Element* tokens_at(const void* data, const MetricStrides& strides, const Place& place,
+                                                     std::int64_t token) {
+  return static_cast<const typename Format::Element*>(data) + place.offset(strides, token);
+}
+
+// Starts to load `rows` tokens from `first` on; zeros behind the last one.
+template <int Width, int Threads, class Format, int Ld>
+GPU_DEVICE void start_load_tokens(const Tile<Format, Ld>& tile, int rows, const void* data, const MetricStrides& strides,
+                                  const MetricInputs& in, const Place& place, std::int64_t first) {
+  start_load<Width, Threads>(tile, rows, tokens_at<Format>(data, strides, place, first), strides.token,
+                             in.tokens - first, in.width);
 }
 
 GPU_DEVICE void finish_loads() {
@@ -142,6 +161,35 @@ GPU_DEVICE bool sees(const MetricInputs& in, std::int64_t query, std::int32_t qu
   return key_segment == query_segment && key_segment != -1 && (!in.causal || key <= query);
 }
 
+// Of a score, per unit of q . p.
+GPU_DEVICE float score_gradient(const MetricInputs& in) { return (in.distance ? 2.0f : 1.0f) * in.scale; }
+
+// Behind the last key that a block of `rows` queries sees.
+GPU_DEVICE std::int64_t key_end(const MetricInputs& in, const Place& place, int rows) {
+  const auto last = place.first + rows;
+  return in.causal && last < in.tokens ? last : in.tokens;
+}
+
+// Of two buffers of `Rows` rows, the first row of the one for the tile that starts at `token`.
+template <int Rows>
+GPU_DEVICE int buffer_row(std::int64_t token) {
+  return static_cast<int>(token / Rows % 2) * Rows;
+}
+
+// Starts to load a tile of keys into its buffer, with the segment and, for a distance, the bias of each.
+template <int Width, int Threads, int Rows, class Format, int Ld>
+GPU_DEVICE void start_load_keys(const Tile<Format, Ld>& buffers, std::int32_t* segment, float* half_bias,
+                                const float* half_biases, const MetricInputs& in, const Place& place,
+                                std::int64_t key) {
+  const int first = buffer_row<Rows>(key);
+  start_load_tokens<Width, Threads>(Tile<Format, Ld>{buffers.at(first, 0)}, Rows, in.p, in.p_strides, in, place, key);
+  for (int i = gpu::thread_index(); i < Rows; i += Threads) {
+    segment[first + i] = segment_of(in, place.batch, key + i);
+    if (in.distance)
+      half_bias[first + i] = gpu::within(key + i < in.tokens) ? half_biases[place.row(in, key + i)] : 0.0f;
+  }
+}
+
 // Sums over the four lanes that hold one row.
 GPU_DEVICE float sum_of_row(float value) {
   value += gpu::shuffle_xor(value, 1);
@@ -160,8 +208,7 @@ GPU_DEVICE void transform(Sum (&q)[1][Width / 8], const Tile<Format, Ld>& p, int
                           MetricForm form) {
   if (form == MetricForm::dense) {
     Left left[1][Width / Format::depth];
-    GPU_UNROLL
-    for (int k = 0; k < Width / Format::depth; ++k) load(left[0][k], p, row, k * Format::depth);
+    load(left[0], p, row);
     clear(q[0]);
     multiply(q, left, metric, 0);
     return;

@@ -14,6 +14,7 @@
 
 #define GPU_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 #define GPU_DEVICE __device__ __forceinline__
+#define GPU_ANYWHERE __host__ __device__ __forceinline__
 #define GPU_UNROLL _Pragma("unroll")
 #define GPU_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
 

@@ -11,6 +11,7 @@
 
 #define GPU_KERNEL(threads) inline void
 #define GPU_DEVICE inline
+#define GPU_ANYWHERE inline
 #define GPU_UNROLL
 #define GPU_SHARED_MEMORY(name) unsigned char* const name = ::metaformer::emulator::shared_memory()
 
