@@ -77,7 +77,7 @@ GPU_DEVICE void multiply_add(Tf32, Sum& c, const Left& a, const Right& b) { gpu:
 
 template <int Count>
 GPU_DEVICE void split(const unsigned (&x)[Count], unsigned (&high)[Count], unsigned (&low)[Count]) {
-GPU_UNROLL
+  GPU_UNROLL
   for (int i = 0; i < Count; ++i) {
     high[i] = gpu::to_tf32_anew(gpu::float_of(x[i]));
     low[i] = gpu::to_tf32_anew(gpu::float_of(x[i]) - gpu::float_of(high[i]));
@@ -159,7 +159,7 @@ GPU_DEVICE void load_transposed(Right (&right)[2], const Tile<Format, Ld>& tile,
     right[1] = {{r[2], r[3]}};
   } else {
     const int c = column + 2 * (lane % 4);
-GPU_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < 2; ++i) {
       const int r = row + 8 * i + lane / 4;
       right[i] = {{operand<Format>(tile.value(r, c)), operand<Format>(tile.value(r, c + 1))}};
@@ -178,7 +178,7 @@ GPU_DEVICE void load(Right (&right)[2], const Tile<Format, Ld>& tile, int row, i
     right[1] = {{r[2], r[3]}};
   } else {
     const int r = row + 2 * (lane % 4);
-GPU_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < 2; ++i) {
       const int c = column + 8 * i + lane / 4;
       right[i] = {{operand<Format>(tile.value(r, c)), operand<Format>(tile.value(r + 1, c))}};
@@ -203,7 +203,8 @@ GPU_DEVICE void to_left(Left (&left)[Count * 8 / Format::depth], const Sum (&sum
   for (int i = 0; i < Count * 8 / Format::depth; ++i) {
     if constexpr (Format::depth == 16) {
       const auto &a = sum[2 * i].r, &b = sum[2 * i + 1].r;
-      left[i] = {{pack<Format>(a[0], a[1]), pack<Format>(a[2], a[3]), pack<Format>(b[0], b[1]), pack<Format>(b[2], b[3])}};
+      left[i] = {
+          {pack<Format>(a[0], a[1]), pack<Format>(a[2], a[3]), pack<Format>(b[0], b[1]), pack<Format>(b[2], b[3])}};
     } else {
       const auto& a = sum[i].r;
       left[i] = {{operand<Format>(a[0]), operand<Format>(a[2]), operand<Format>(a[1]), operand<Format>(a[3])}};

@@ -44,9 +44,7 @@ struct ScoreRule {
   float gradient;  // of the score, per unit of q . p
 
   GPU_DEVICE explicit ScoreRule(const MetricInputs& inputs)
-      : in(inputs),
-        exponent(score_gradient(inputs) * log2_e),
-        gradient(score_gradient(inputs)) {}
+      : in(inputs), exponent(score_gradient(inputs) * log2_e), gradient(score_gradient(inputs)) {}
 
   // P and, in place of dP, dS.
   GPU_DEVICE void weigh(float& product, float& gradient_of_weight, bool visible, bool diagonal, float half_bias,
@@ -98,8 +96,10 @@ class RowBlock {
  private:
   GPU_DEVICE void load_own(Left (&q)[steps], Left (&dt)[steps]) {
     const Tokens second{tiles_.at(Shape::rows, 0)};
-    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, backward_.q, backward_.q_strides, in_, place_, place_.first);
-    start_load_tokens<Width, Shape::threads>(second, Shape::rows, backward_.dt, backward_.dt_strides, in_, place_, place_.first);
+    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, backward_.q, backward_.q_strides, in_, place_,
+                                             place_.first);
+    start_load_tokens<Width, Shape::threads>(second, Shape::rows, backward_.dt, backward_.dt_strides, in_, place_,
+                                             place_.first);
     finish_loads();
     load(q, tiles_, row_);
     load(dt, second, row_);
@@ -142,8 +142,7 @@ class RowBlock {
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) {
         const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2;
-        const bool visible =
-            gpu::within(sees(in_, query_ + 8 * h, segment[h], key + column, segment_[first + column]));
+        const bool visible = gpu::within(sees(in_, query_ + 8 * h, segment[h], key + column, segment_[first + column]));
         rule_.weigh(weight[0][n].r[e], gradient[0][n].r[e], visible, key + column == query_ + 8 * h,
                     in_.distance ? half_bias_[first + column] : 0.0f, log2_sum[h], delta[h]);
         score_sum[h] += gradient[0][n].r[e];
@@ -169,7 +168,8 @@ class RowBlock {
       for (int e = 0; e < 2; ++e) {
         values[e] *= rule_.gradient;
         if (in_.distance && exists)
-          values[e] -= rho[row / 8] * Format::to_float(tokens_at<Format>(in_.p, in_.p_strides, place_, token)[column + e]);
+          values[e] -=
+              rho[row / 8] * Format::to_float(tokens_at<Format>(in_.p, in_.p_strides, place_, token)[column + e]);
       }
     });
     store<Format>(dq, static_cast<Element*>(backward_.dq), contiguous_strides(in_), in_, place_, place_.first + row_);
@@ -187,7 +187,8 @@ class RowBlock {
 };
 
 template <class Format, int Width>
-GPU_KERNEL((BackwardShape<Format, Width>::threads)) metric_row_kernel(const MetricBackward backward) {
+GPU_KERNEL((BackwardShape<Format, Width>::threads))
+metric_row_kernel(const MetricBackward backward) {
   GPU_SHARED_MEMORY(memory);
   RowBlock<Format, Width>(backward, memory).run();
 }
@@ -254,8 +255,10 @@ class ColumnBlock {
 
   GPU_DEVICE void start_queries(std::int64_t query) {
     const int first = buffer_row<Shape::streamed>(query);
-    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(first, 0)}, Shape::streamed, backward_.q, backward_.q_strides, in_, place_, query);
-    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(2 * Shape::streamed + first, 0)}, Shape::streamed, backward_.dt, backward_.dt_strides, in_, place_, query);
+    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(first, 0)}, Shape::streamed, backward_.q,
+                                             backward_.q_strides, in_, place_, query);
+    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(2 * Shape::streamed + first, 0)}, Shape::streamed,
+                                             backward_.dt, backward_.dt_strides, in_, place_, query);
     for (int i = gpu::thread_index(); i < Shape::streamed; i += Shape::threads) {
       const bool exists = gpu::within(query + i < in_.tokens);
       segment_[first + i] = segment_of(in_, place_.batch, query + i);
@@ -292,7 +295,8 @@ class ColumnBlock {
     for (int n = 0; n < Shape::streamed / 8; ++n) {
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2, i = buffer_row<Shape::streamed>(query) + column;
+        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2,
+                  i = buffer_row<Shape::streamed>(query) + column;
         const bool visible = gpu::within(sees(in_, query + column, segment_[i], key_ + 8 * h, segment[h]));
         rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, query + column == key_ + 8 * h, half_bias[h],
                     log2_sum_[i], delta_[i]);
@@ -337,7 +341,8 @@ class ColumnBlock {
 };
 
 template <class Format, int Width>
-GPU_KERNEL((BackwardShape<Format, Width>::threads)) metric_column_kernel(const MetricBackward backward) {
+GPU_KERNEL((BackwardShape<Format, Width>::threads))
+metric_column_kernel(const MetricBackward backward) {
   GPU_SHARED_MEMORY(memory);
   ColumnBlock<Format, Width>(backward, memory).run();
 }

@@ -63,8 +63,8 @@ void launch_columns(const MetricBackward& backward, void* stream_pointer) {
     gpu::launch(metric_gradient_kernel<Format, Width>, in.heads * parts, Gradient::threads, Gradient::shared_bytes,
                 stream, backward, parts);
     constexpr int threads = 128;
-    gpu::launch(metric_sum_kernel<threads>, (in.heads * in.width * in.width + threads - 1) / threads, threads, 0, stream,
-                backward, parts);
+    gpu::launch(metric_sum_kernel<threads>, (in.heads * in.width * in.width + threads - 1) / threads, threads, 0,
+                stream, backward, parts);
   });
 }
 

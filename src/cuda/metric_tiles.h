@@ -79,8 +79,9 @@ GPU_DEVICE const typename Format::Element* tokens_at(const void* data, const Met
 
 // Starts to load `rows` tokens from `first` on; zeros behind the last one.
 template <int Width, int Threads, class Format, int Ld>
-GPU_DEVICE void start_load_tokens(const Tile<Format, Ld>& tile, int rows, const void* data, const MetricStrides& strides,
-                                  const MetricInputs& in, const Place& place, std::int64_t first) {
+GPU_DEVICE void start_load_tokens(const Tile<Format, Ld>& tile, int rows, const void* data,
+                                  const MetricStrides& strides, const MetricInputs& in, const Place& place,
+                                  std::int64_t first) {
   start_load<Width, Threads>(tile, rows, tokens_at<Format>(data, strides, place, first), strides.token,
                              in.tokens - first, in.width);
 }
@@ -97,7 +98,8 @@ GPU_DEVICE void start_load_metric(const Tile<Format, Ld>& tile, const MetricInpu
   const auto* metric = static_cast<const typename Format::Element*>(in.metric);
   if (in.form == MetricForm::dense)
     start_load<Width, Threads>(tile, Width, metric + head * in.width * in.width, in.width, in.width, in.width);
-  if (in.form == MetricForm::diagonal) start_load<Width, Threads>(tile, 1, metric + head * in.width, in.width, 1, in.width);
+  if (in.form == MetricForm::diagonal)
+    start_load<Width, Threads>(tile, 1, metric + head * in.width, in.width, 1, in.width);
 }
 
 // sum = tile, in the layout of results; 16 rows from `row`.
