@@ -1,16 +1,14 @@
 #include "bench/attention_bench.h"
 
-#include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "attention/mixer.h"
 #include "attention/score_attention.h"
 #include "bench/memory_meter.h"
 #include "bench/pair_table.h"
+#include "bench/timing.h"
 #include "core/error.h"
 #include "core/memory_estimate.h"
 #include "core/text.h"
@@ -18,10 +16,6 @@
 namespace metaformer {
 
 namespace {
-
-void finish(torch::Device device) {
-  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
-}
 
 // One mixer at one shape, ready to run.
 struct Candidate {
@@ -40,14 +34,8 @@ struct Candidate {
   }
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 bool has_score_matrix(const MixerOptions& mixer) {
-  return std::visit([](const auto& options) { return options.backend == Backend::reference; }, mixer) &&
+  return backend_of(mixer) == Backend::reference &&
          !std::holds_alternative<IdentityOptions>(mixer) && !std::holds_alternative<NoneOptions>(mixer);
 }
 
@@ -94,8 +82,7 @@ class Bench {
   }
 
   void add(const MixerOptions& options, const AttentionShape& shape) {
-    const auto backend = std::visit([](const auto& mixer) { return to_string(mixer.backend); }, options);
-    auto& result = start(std::string(kind_of(options)), std::string(backend), shape);
+    auto& result = start(std::string(kind_of(options)), std::string(to_string(backend_of(options))), shape);
     const double matrix = static_cast<double>(shape.batch * shape.heads * shape.context * shape.context) *
                           static_cast<double>(c10::elementSize(request_.type));
     constexpr double copies = 6;  // scores, mask, weights, and their gradients
@@ -142,10 +129,8 @@ class Bench {
     constexpr std::int64_t affordable = 1024;
     if (shape.context > affordable) return std::nullopt;
     const torch::NoGradGuard no_grad;
-    auto exact_options = options;
-    std::visit([](auto& chosen) { chosen.backend = Backend::reference; }, exact_options);
     const MixerShape size{.width = shape.width(), .heads = shape.heads, .dropout = 0, .bias = false};
-    const auto exact = make_mixer(exact_options, size), narrow = make_mixer(options, size);
+    const auto exact = make_mixer(with_backend(options, Backend::reference), size), narrow = make_mixer(options, size);
     const auto from = mixer.parameters();
     for (const auto& copy : {exact, narrow}) {
       const auto to = copy->parameters();
@@ -167,12 +152,7 @@ class Bench {
     for (auto& candidate : candidates_) measure_memory(candidate);
     for (std::int64_t round = 0; round < request_.rounds; ++round) {
       for (auto& candidate : candidates_) {
-        finish(request_.device);
-        const auto start = std::chrono::steady_clock::now();
-        candidate.run(request_.backward);
-        finish(request_.device);
-        candidate.times.push_back(
-            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+        candidate.times.push_back(milliseconds_of(request_.device, [&] { candidate.run(request_.backward); }));
       }
     }
     for (const auto& candidate : candidates_) {
@@ -187,14 +167,14 @@ class Bench {
   // The first run also warms up.
   void measure_memory(Candidate& candidate) {
     candidate.run(request_.backward);
-    finish(request_.device);
+    wait_for(request_.device);
     auto& result = results_[candidate.result];
     const MemoryMeter meter(request_.device);
     const torch::AutoGradMode with_gradients(request_.backward);
     const auto y = candidate.forward();
     result.kept_bytes = meter.current_bytes();
     candidate.go_back(y);
-    finish(request_.device);
+    wait_for(request_.device);
     result.peak_bytes = meter.peak_bytes();
   }
 

@@ -6,7 +6,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "core/error.h"
+#include "core/text.h"
 
 namespace metaformer {
 
@@ -21,6 +25,8 @@ void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_bench_attention_command(CLI::App& bench);
+void add_bench_step_command(CLI::App& bench);
 
 // JSON as one line; what is not UTF-8 is replaced.
 std::string to_line(const nlohmann::ordered_json& json);
@@ -34,6 +40,18 @@ void print(const std::string& text);
 // An option that may be repeated; each occurrence takes one value.
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& value_name, const std::string& help);
+
+// The value that goes by the name given to an option. Throws Error (exit code 2) listing the names.
+template <class Value>
+Value choose(const std::string& option, const std::string& name,
+             const std::vector<std::pair<std::string, Value>>& choices) {
+  std::vector<std::string> names;
+  for (const auto& [known, value] : choices) {
+    if (known == name) return value;
+    names.push_back(known);
+  }
+  throw Error(ExitCode::usage, option + " " + name + ": expected " + join_alternatives(names));
+}
 
 // Options that several subcommands share.
 struct RunChoice {

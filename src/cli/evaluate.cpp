@@ -1,11 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cli/command_line.h"
-#include "core/error.h"
 #include "core/log.h"
-#include "core/text.h"
 #include "train/evaluation.h"
 #include "train/run.h"
 
@@ -22,11 +18,8 @@ struct EvaluateArguments {
 };
 
 Split parse_split(const std::string& name) {
-  const auto names = names_of<Split>();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    throw Error(ExitCode::usage, fmt::format("--split {}: expected {}", name, join_alternatives(names)));
-  return static_cast<Split>(found - names.begin());
+  return choose<Split>("--split", name,
+                       {{"train", Split::train}, {"validation", Split::validation}, {"test", Split::test}});
 }
 
 void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {

@@ -8,6 +8,7 @@
 #include "core/config_loader.h"
 #include "core/config_tree.h"
 #include "core/error.h"
+#include "core/mkl_path.h"
 #include "core/text.h"
 #include "cuda/devices.h"
 #include "cuda/metric_attention.h"
@@ -15,6 +16,7 @@
 #include "data/digest.h"
 #include "data/download.h"
 #include "train/device.h"
+#include "train/matrix_products.h"
 #include "train/safetensors.h"
 
 namespace metaformer {
@@ -49,7 +51,7 @@ bool safetensors_work() {
   return torch::equal(from_safetensors(to_safetensors({{"a", tensor}}), "check").at(0).second, tensor);
 }
 
-constexpr std::array checks = {LinkCheck{"autograd", autograd_works}, LinkCheck{"bf16 products", bf16_products_work},
+constexpr std::array checks = {LinkCheck{"autograd", autograd_works}, LinkCheck{"matrix products", products_are_right}, LinkCheck{"bf16 products", bf16_products_work},
                                LinkCheck{"YAML", yaml_works}, LinkCheck{"SHA-256", sha256_works},
                                LinkCheck{"safetensors", safetensors_work}};
 
@@ -82,6 +84,7 @@ Json collect() {
                {"threads", at::get_num_threads()},
                {"mkl", at::hasMKL()},
                {"onednn", at::hasMKLDNN()},
+               {"matrix_products", describe(mkl_path())},
                {"cuda", cuda_info()},
                {"metric_kernels", metric_kernels_info()}};
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());

@@ -95,15 +95,9 @@ void check_metric(const MetricOptions& metric, const Provenance& provenance) {
          "'as_published' has the reference backend alone: set backend to auto or reference");
 }
 
-bool has_fused_backend(const MixerOptions& mixer) {
-  const auto* quadratic = std::get_if<QuadraticOptions>(&mixer);
-  return std::holds_alternative<MetricOptions>(mixer) || (quadratic && quadratic->form == QuadraticForm::projected);
-}
-
 void check_fused(const ModelConfig& model, const Provenance& provenance) {
   const std::string backend = "model.mixer.backend";
-  const bool fused = std::visit([](const auto& options) { return options.backend == Backend::fused; }, model.mixer);
-  if (!fused) return;
+  if (backend_of(model.mixer) != Backend::fused) return;
   if (!has_fused_backend(model.mixer))
     fail(provenance, {backend, "model.mixer.kind"},
          "'fused' is of metric and projected quadratic attention: set backend to auto");

@@ -57,7 +57,7 @@ std::int64_t block_activations(const ModelConfig& model) {
                  [&](const MetricOptions&) { return 5 * d; }, [&](const auto&) { return d; }},
       model.mixer);
   const bool attends = mixer > d, drops = model.dropout > 0;
-  const bool reference = std::visit([](const auto& o) { return o.backend == Backend::reference; }, model.mixer);
+  const bool reference = backend_of(model.mixer) == Backend::reference;
   // On the CPU dropout of scores takes the library's path that keeps them: scores, weights, mask, dropped weights.
   const auto scores = attends && (reference || drops) ? 4 * model.heads * model.context : 0;
   return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);

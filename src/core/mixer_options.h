@@ -91,6 +91,22 @@ struct NoneOptions {
 using MixerOptions = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, AveragePoolingOptions,
                                   IdentityOptions, NoneOptions>;
 
+inline Backend backend_of(const MixerOptions& mixer) {
+  return std::visit([](const auto& options) { return options.backend; }, mixer);
+}
+
+inline MixerOptions with_backend(MixerOptions mixer, Backend backend) {
+  std::visit([&](auto& options) { options.backend = backend; }, mixer);
+  return mixer;
+}
+
+// Whether the kernels of cuda/ compute it.
+inline bool has_fused_backend(const MixerOptions& mixer) {
+  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) return metric->score != MetricScore::as_published;
+  const auto* quadratic = std::get_if<QuadraticOptions>(&mixer);
+  return quadratic != nullptr && quadratic->form == QuadraticForm::projected;
+}
+
 template <class Visitor>
 void visit(Visitor& field, ScaledDotProductOptions& o) {
   field("backend", o.backend, backend_help);

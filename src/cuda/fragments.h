@@ -75,12 +75,15 @@ GPU_DEVICE void multiply_add(Bf16, Sum& c, const Left& a, const Right& b) { gpu:
 GPU_DEVICE void multiply_add(Fp16, Sum& c, const Left& a, const Right& b) { gpu::multiply_add_fp16(c.r, a.r, b.r); }
 GPU_DEVICE void multiply_add(Tf32, Sum& c, const Left& a, const Right& b) { gpu::multiply_add_tf32(c.r, a.r, b.r); }
 
+// x = high + low, both tf32: high rounded, low what is left, cut; it lacks at most the last bit of x. Four integer
+// instructions, where gpu::to_tf32 alone takes four; should they turn a NaN into a number, low still is the NaN.
 template <int Count>
 GPU_DEVICE void split(const unsigned (&x)[Count], unsigned (&high)[Count], unsigned (&low)[Count]) {
+  constexpr unsigned kept = 0xffffe000u, half = 0x1000u;  // the bits of a tf32, half of its last one
   GPU_UNROLL
   for (int i = 0; i < Count; ++i) {
-    high[i] = gpu::to_tf32_anew(gpu::float_of(x[i]));
-    low[i] = gpu::to_tf32_anew(gpu::float_of(x[i]) - gpu::float_of(high[i]));
+    high[i] = (x[i] + half) & kept;
+    low[i] = gpu::bits_of(gpu::float_of(x[i]) - gpu::float_of(high[i])) & kept;
   }
 }
 

@@ -26,13 +26,18 @@ struct BackwardShape {
   static constexpr int streamed = narrow && Width <= 64 ? 64 : is_split<Format> && Width > 32 ? 16 : 32;
   static constexpr int ld = padded_row<Format, Width>;
 
-  // Row kernel: two streamed tiles, or what the block owns of q and dt.
-  static constexpr int row_tiles = 2 * rows > 2 * streamed ? 2 * rows : 2 * streamed;
+  // Whether what a block owns stays in registers, so that streamed tiles may take its place.
+  static constexpr bool keeps_rows = !is_split<Format> || Width <= 16;
+
+  // Row kernel: two streamed tiles, and what the block owns of q and dt.
+  static constexpr int first_key_row = keeps_rows ? 0 : 2 * rows;
+  static constexpr int row_tiles = first_key_row + (2 * rows > 2 * streamed && keeps_rows ? 2 * rows : 2 * streamed);
   static constexpr int row_tile_bytes = row_tiles * ld * static_cast<int>(sizeof(Element));
   static constexpr int row_shared_bytes = row_tile_bytes + 2 * streamed * 8;  // segments and biases
 
   // Column kernel: two streamed tiles of q and of dt, or what the block owns of p and the metric.
-  static constexpr int column_tiles = rows + Width > 4 * streamed ? rows + Width : 4 * streamed;
+  static constexpr int first_query_row = keeps_rows ? 0 : rows;
+  static constexpr int column_tiles = first_query_row + (rows + Width > 4 * streamed ? rows + Width : 4 * streamed);
   static constexpr int column_tile_bytes = column_tiles * ld * static_cast<int>(sizeof(Element));
   static constexpr int column_shared_bytes = column_tile_bytes + 2 * streamed * 12;  // segments, log2 sums, deltas
 };
@@ -76,14 +81,17 @@ class RowBlock {
 
   GPU_DEVICE void run() {
     Left q[1][steps], dt[1][steps];
-    load_own(q[0], dt[0]);
+    start_own();
+    finish_loads();
+    load(q[0], tiles_, row_);
+    load(dt[0], own_dt(), row_);
     float delta[2], log2_sum[2];
     prepare_rows(delta, log2_sum);
     Sum dq[1][Width / 8];
     clear(dq[0]);
     float score_sum[2] = {0, 0};
     const auto end = key_end(in_, place_, Shape::rows);
-    gpu::sync_threads();  // what the block owns is in registers: key tiles take its place
+    if (Shape::keeps_rows) gpu::sync_threads();  // what the block owns is in registers: key tiles take its place
     start_keys(0);
     for (std::int64_t key = 0; key < end; key += Shape::streamed) {
       finish_loads();
@@ -94,15 +102,14 @@ class RowBlock {
   }
 
  private:
-  GPU_DEVICE void load_own(Left (&q)[steps], Left (&dt)[steps]) {
-    const Tokens second{tiles_.at(Shape::rows, 0)};
+  GPU_DEVICE Tokens own_dt() const { return {tiles_.at(Shape::rows, 0)}; }
+  GPU_DEVICE Tokens keys() const { return {tiles_.at(Shape::first_key_row, 0)}; }
+
+  GPU_DEVICE void start_own() {
     start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, backward_.q, backward_.q_strides, in_, place_,
                                              place_.first);
-    start_load_tokens<Width, Shape::threads>(second, Shape::rows, backward_.dt, backward_.dt_strides, in_, place_,
+    start_load_tokens<Width, Shape::threads>(own_dt(), Shape::rows, backward_.dt, backward_.dt_strides, in_, place_,
                                              place_.first);
-    finish_loads();
-    load(q, tiles_, row_);
-    load(dt, second, row_);
   }
 
   GPU_DEVICE void prepare_rows(float (&delta)[2], float (&log2_sum)[2]) const {
@@ -123,19 +130,21 @@ class RowBlock {
   }
 
   GPU_DEVICE void start_keys(std::int64_t key) {
-    start_load_keys<Width, Shape::threads, Shape::streamed>(tiles_, segment_, half_bias_, backward_.half_bias, in_,
+    start_load_keys<Width, Shape::threads, Shape::streamed>(keys(), segment_, half_bias_, backward_.half_bias, in_,
                                                             place_, key);
   }
 
-  GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[1][steps], const Left (&dt)[1][steps],
+  GPU_DEVICE void add_keys(std::int64_t key, Left (&q)[1][steps], Left (&dt)[1][steps],
                            const float (&delta)[2], const float (&log2_sum)[2], float (&score_sum)[2],
                            Sum (&dq)[1][Width / 8]) {
     const int first = buffer_row<Shape::streamed>(key);
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
     clear(gradient[0]);
-    multiply_transposed(weight, q, tiles_, first);
-    multiply_transposed(gradient, dt, tiles_, first);
+    if constexpr (!Shape::keeps_rows) load(q[0], tiles_, row_);
+    multiply_transposed(weight, q, keys(), first);
+    if constexpr (!Shape::keeps_rows) load(dt[0], own_dt(), row_);
+    multiply_transposed(gradient, dt, keys(), first);
     const std::int32_t segment[2] = {segment_of(in_, place_.batch, query_), segment_of(in_, place_.batch, query_ + 8)};
     GPU_UNROLL
     for (int n = 0; n < Shape::streamed / 8; ++n) {
@@ -150,7 +159,7 @@ class RowBlock {
     }
     Left operand[1][Shape::streamed / Format::depth];
     to_left<Format>(operand[0], gradient[0]);
-    multiply(dq, operand, tiles_, first);
+    multiply(dq, operand, keys(), first);
   }
 
   GPU_DEVICE void finish(Sum (&dq)[Width / 8], float (&score_sum)[2]) const {
@@ -230,24 +239,27 @@ class ColumnBlock {
   }
 
  private:
+  // What is loaded after p: dq and the metric, then tiles of q and dt.
+  GPU_DEVICE Tokens later() const { return {tiles_.at(Shape::first_query_row, 0)}; }
+
   // p as an operand, and dp = dq M^T to start from.
   GPU_DEVICE void load_own(Left (&p)[steps], Sum (&dp)[1][Width / 8]) {
-    const Tokens metric{tiles_.at(Shape::rows, 0)};
+    const Tokens metric{later().at(Shape::rows, 0)};
     start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
     start_load_metric<Width, Shape::threads>(metric, in_, place_.head);
     finish_loads();
     load(p, tiles_, row_);
-    gpu::sync_threads();  // p is in registers: dq takes its place
+    if (Shape::keeps_rows) gpu::sync_threads();  // p is in registers: dq takes its place
     const auto strides = contiguous_strides(in_);
-    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, backward_.dq, strides, in_, place_, place_.first);
+    start_load_tokens<Width, Shape::threads>(later(), Shape::rows, backward_.dq, strides, in_, place_, place_.first);
     finish_loads();
     if (in_.form == MetricForm::dense) {
       Left dq[1][steps];
-      load(dq[0], tiles_, row_);
+      load(dq[0], later(), row_);
       clear(dp[0]);
       multiply_transposed(dp, dq, metric, 0);
     } else {
-      load(dp[0], tiles_, row_);
+      load(dp[0], later(), row_);
       if (in_.form == MetricForm::diagonal) scale_columns(dp[0], metric);
     }
     gpu::sync_threads();  // dq and the metric have been read: query tiles take their place
@@ -255,9 +267,9 @@ class ColumnBlock {
 
   GPU_DEVICE void start_queries(std::int64_t query) {
     const int first = buffer_row<Shape::streamed>(query);
-    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(first, 0)}, Shape::streamed, backward_.q,
+    start_load_tokens<Width, Shape::threads>(Tokens{later().at(first, 0)}, Shape::streamed, backward_.q,
                                              backward_.q_strides, in_, place_, query);
-    start_load_tokens<Width, Shape::threads>(Tokens{tiles_.at(2 * Shape::streamed + first, 0)}, Shape::streamed,
+    start_load_tokens<Width, Shape::threads>(Tokens{later().at(2 * Shape::streamed + first, 0)}, Shape::streamed,
                                              backward_.dt, backward_.dt_strides, in_, place_, query);
     for (int i = gpu::thread_index(); i < Shape::streamed; i += Shape::threads) {
       const bool exists = gpu::within(query + i < in_.tokens);
@@ -267,20 +279,21 @@ class ColumnBlock {
     }
   }
 
-  GPU_DEVICE void add_queries(std::int64_t query, const Left (&p)[1][steps], float (&score_sum)[2],
+  GPU_DEVICE void add_queries(std::int64_t query, Left (&p)[1][steps], float (&score_sum)[2],
                               Sum (&dp)[1][Width / 8]) {
     const int first = buffer_row<Shape::streamed>(query), dt = 2 * Shape::streamed + first;
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
     clear(gradient[0]);
-    multiply_transposed(weight, p, tiles_, first);
-    multiply_transposed(gradient, p, tiles_, dt);
+    if constexpr (!Shape::keeps_rows) load(p[0], tiles_, row_);
+    multiply_transposed(weight, p, later(), first);
+    multiply_transposed(gradient, p, later(), dt);
     weigh(query, weight[0], gradient[0], score_sum);
     Left operand[1][Shape::streamed / Format::depth];
     to_left<Format>(operand[0], weight[0]);
-    multiply(dp, operand, tiles_, dt);
+    multiply(dp, operand, later(), dt);
     to_left<Format>(operand[0], gradient[0]);
-    multiply(dp, operand, tiles_, first);
+    multiply(dp, operand, later(), first);
   }
 
   GPU_DEVICE void weigh(std::int64_t query, Sum (&weight)[Shape::streamed / 8], Sum (&gradient)[Shape::streamed / 8],

@@ -16,7 +16,7 @@ struct ForwardShape {
   static constexpr int warps = narrow && Width > 64 ? 8 : 4;
   static constexpr int threads = warps * gpu::warp_size;
   static constexpr int rows = warps * row_blocks * 16;            // queries of a block
-  static constexpr int keys = narrow || Width <= 32 ? 64 : 32;  // of a tile
+  static constexpr int keys = narrow || Width <= 32 ? 64 : is_split<Format> ? 16 : 32;  // of a tile
   static constexpr int ld = padded_row<Format, Width>;
   static constexpr int key_rows = Width > 2 * keys ? Width : 2 * keys;       // two key tiles, or the metric
   static constexpr int tile_bytes = (rows + key_rows) * ld * static_cast<int>(sizeof(Element));

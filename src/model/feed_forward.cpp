@@ -1,5 +1,7 @@
 #include "model/feed_forward.h"
 
+#include "model/gelu.h"
+
 namespace metaformer {
 
 FeedForwardImpl::FeedForwardImpl(const ModelConfig& config)
@@ -11,7 +13,7 @@ FeedForwardImpl::FeedForwardImpl(const ModelConfig& config)
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto hidden = up_(x_bcd);
-  return down_(activation_ == Activation::gelu ? torch::gelu(hidden) : torch::relu(hidden));
+  return down_(activation_ == Activation::gelu ? metaformer::gelu(hidden) : torch::relu(hidden));
 }
 
 }  // namespace metaformer

@@ -79,6 +79,10 @@ std::string device_description(torch::Device device) {
                      cuda::find_devices().list.at(static_cast<std::size_t>(device.index())).name);
 }
 
+void wait_for(torch::Device device) {
+  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
+}
+
 std::int64_t peak_memory_bytes(torch::Device device) {
   if (device.is_cuda()) return at::accelerator::getDeviceStats(device.index()).allocated_bytes[0].peak;
   rusage usage{};

@@ -15,6 +15,9 @@ torch::Device select_device(const std::string& name);
 // "AMD EPYC 9654" or "cuda:0 NVIDIA H200".
 std::string device_description(torch::Device device);
 
+// Until the device has done all that it was given.
+void wait_for(torch::Device device);
+
 // Highest memory use of the process so far: allocated on the device for CUDA, resident on the host for the CPU.
 std::int64_t peak_memory_bytes(torch::Device device);
 

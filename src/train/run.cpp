@@ -15,11 +15,13 @@
 #include "core/json_text.h"
 #include "core/log.h"
 #include "core/memory_estimate.h"
+#include "core/mkl_path.h"
 #include "core/signals.h"
 #include "core/text.h"
 #include "model/make_model.h"
 #include "train/device.h"
 #include "train/evaluation.h"
+#include "train/matrix_products.h"
 #include "train/named_tensors.h"
 #include "train/trainer.h"
 
@@ -40,6 +42,7 @@ void write_environment(const RunDirectory& run, const TrainRequest& request, con
                             {"device", device.str()},
                             {"device_name", device_description(device)},
                             {"threads", at::get_num_threads()},
+                            {"matrix_products", describe(mkl_path())},
                             {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
                             {"host", system.nodename},
                             {"command", request.command_line},
@@ -154,7 +157,7 @@ void require_memory(const ExperimentConfig& config, torch::Device device) {
 }
 
 void require_backend(const ModelConfig& model, torch::Device device) {
-  const bool fused = std::visit([](const auto& options) { return options.backend == Backend::fused; }, model.mixer);
+  const bool fused = backend_of(model.mixer) == Backend::fused;
   if (fused && device.is_cpu())
     throw Error(ExitCode::usage,
                 "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
@@ -186,8 +189,15 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
 
 }  // namespace
 
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name) {
+  const auto device = select_device(name);
+  require_memory(config, device);
+  require_backend(config.model, device);
+  require_right_products();
+  return device;
+}
+
 Json train(TrainRequest request) {
-  const auto device = select_device(request.device);
   const auto& config = request.experiment.config;
   auto earlier = find_earlier(request);
   auto checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt;
@@ -198,8 +208,7 @@ Json train(TrainRequest request) {
       return *summary;
     }
   }
-  require_memory(config, device);
-  require_backend(config.model, device);
+  const auto device = prepare_device(config, request.device);
   // Data problems must not leave an empty run behind.
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
   if (earlier) require_same_data(earlier->run, *task);

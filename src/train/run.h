@@ -7,6 +7,9 @@
 
 namespace metaformer {
 
+// The device of that name, once the config can be trained there. Errors: exit codes 2 and 5.
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name);
+
 struct TrainRequest {
   Experiment experiment;
   std::filesystem::path out;  // empty: runs/<config>-<time>

@@ -50,7 +50,7 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   if (config_.train.on_divergence == OnDivergence::rollback) initial_values_ = parameters_->values().clone();
   if (checkpoint) restore(checkpoint);
   first_step_ = progress_.step;
-  step_ = std::make_unique<EagerTrainingStep>(config_, task, *model_, *parameters_, *optimizer_, device);
+  step_ = make_training_step(config_, task, *model_, *parameters_, *optimizer_, device);
   const bool evaluated = progress_.evaluated_step == first_step_;
   metrics_ = std::make_unique<MetricsLog>(run, first_step_, evaluated);
 }

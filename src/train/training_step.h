@@ -1,6 +1,7 @@
 #pragma once
 // One optimiser step: forward, backward, clipping, update. The place where faster implementations go.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -20,9 +21,24 @@ struct StepResult {
 // Told the gradient norm before the update; false leaves the parameters as they are.
 using AcceptNorm = std::function<bool(double)>;
 
+enum class StepPhase { batch, forward, backward, clip, update };
+template <>
+struct EnumNames<StepPhase> {
+  static constexpr std::array<std::string_view, 5> values = {"batch", "forward", "backward", "clip", "update"};
+};
+
+struct StepTimes {
+  std::array<double, EnumNames<StepPhase>::values.size()> seconds{};
+  double total() const;
+};
+
 class TrainingStep {
  public:
   virtual ~TrainingStep() = default;
+
+  // Adds the time of every phase of the coming steps to `times`, waiting for the device between them; nullptr ends that.
+  // A step that has no phases adds nothing.
+  virtual void time_phases(StepTimes* times) = 0;
 
   // Batches and dropout are functions of `step`. An empty `accept` takes every update, and need not wait for the norm.
   virtual StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {}) = 0;
@@ -35,10 +51,13 @@ class EagerTrainingStep : public TrainingStep {
   EagerTrainingStep(const ExperimentConfig& config, const Task& task, SequenceModel& model, ParameterBuffer& parameters,
                     AdamW& optimizer, torch::Device device);
   StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {}) override;
+  void time_phases(StepTimes* times) override { times_ = times; }
 
  private:
   torch::Tensor accumulate_gradients(std::int64_t step);
   torch::Tensor clip_gradients();
+  void begin_phases();
+  void end(StepPhase phase);
 
   const ExperimentConfig& config_;
   const Task& task_;
@@ -46,6 +65,12 @@ class EagerTrainingStep : public TrainingStep {
   ParameterBuffer& parameters_;
   AdamW& optimizer_;
   torch::Device device_;
+  StepTimes* times_ = nullptr;
+  std::chrono::steady_clock::time_point phase_start_;
 };
+
+// The fastest step that this config and device have.
+std::unique_ptr<TrainingStep> make_training_step(const ExperimentConfig& config, const Task& task, SequenceModel& model,
+                                                 ParameterBuffer& parameters, AdamW& optimizer, torch::Device device);
 
 }  // namespace metaformer

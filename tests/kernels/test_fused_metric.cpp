@@ -16,11 +16,6 @@ namespace {
 
 constexpr std::int64_t batch = 2, tokens = 37, heads = 2, width = 32;
 
-MixerOptions with_backend(MixerOptions options, Backend backend) {
-  std::visit([&](auto& mixer) { mixer.backend = backend; }, options);
-  return options;
-}
-
 // Every mixer that has the kernels.
 std::vector<MixerOptions> fused_mixers() {
   std::vector<MixerOptions> list = {QuadraticOptions{}};

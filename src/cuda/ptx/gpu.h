@@ -100,12 +100,6 @@ GPU_DEVICE unsigned to_tf32(float x) {
   asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(y) : "f"(x));
   return y;
 }
-// The same, made anew wherever it stands: the compiler would keep the parts of split operands in registers that it has not.
-GPU_DEVICE unsigned to_tf32_anew(float x) {
-  unsigned y;
-  asm volatile("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(y) : "f"(x));
-  return y;
-}
 GPU_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 GPU_DEVICE float float_of(unsigned x) { return __uint_as_float(x); }
 

@@ -96,7 +96,6 @@ inline unsigned to_tf32(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return std::isfinite(x) ? (bits + 0x1000) & ~0x1fffu : bits;
 }
-inline unsigned to_tf32_anew(float x) { return to_tf32(x); }
 inline unsigned bits_of(float x) { return std::bit_cast<unsigned>(x); }
 inline float float_of(unsigned x) { return std::bit_cast<float>(x); }
 

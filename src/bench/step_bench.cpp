@@ -1,0 +1,102 @@
+#include "bench/step_bench.h"
+
+#include "bench/attention_bench.h"
+#include "bench/timing.h"
+#include "train/device.h"
+#include "train/schedule.h"
+#include "train/training_step.h"
+
+namespace metaformer {
+
+namespace {
+
+// The fastest of several products of large square matrices, which is what the machine can do.
+double peak_product_gflops(torch::Device device, Precision precision) {
+  const torch::NoGradGuard no_grad;
+  const std::int64_t n = device.is_cpu() ? 1024 : 8192;
+  const auto type = precision == Precision::bf16 ? torch::kBFloat16 : torch::kFloat;
+  const auto a = torch::ones({n, n}, torch::TensorOptions().dtype(type).device(device));
+  double best = 0;
+  for (int round = 0; round < 8; ++round) {
+    const double ms = milliseconds_of(device, [&] { torch::mm(a, a); });
+    best = std::max(best, 2.0 * static_cast<double>(n * n * n) / ms * 1e-6);
+  }
+  return best;
+}
+
+// A model in training, without a run directory around it.
+class Rig {
+ public:
+  Rig(const ExperimentConfig& config, const Task& task, torch::Device device)
+      : config_(config), device_(device), model_(task.make_model()) {
+    initialise(*model_, static_cast<std::uint64_t>(config.train.seed));
+    model_->to(device);
+    model_->train();
+    parameters_ = std::make_unique<ParameterBuffer>(*model_);
+    optimizer_ = std::make_unique<AdamW>(*parameters_, config.train);
+    step_ = make_training_step(config, task, *model_, *parameters_, *optimizer_, device);
+  }
+
+  TrainingStep& step() { return *step_; }
+  double loss() const { return loss_.item<double>(); }
+
+  void run(std::int64_t steps) {
+    for (std::int64_t i = 0; i < steps; ++i, ++done_)
+      loss_ = step_->run(done_, learning_rate_at(config_.train, done_ % config_.train.steps)).loss;
+  }
+
+  // Of one step.
+  double timed_ms(std::int64_t steps) {
+    return milliseconds_of(device_, [&] { run(steps); }) / static_cast<double>(steps);
+  }
+
+ private:
+  const ExperimentConfig& config_;
+  torch::Device device_;
+  std::shared_ptr<SequenceModel> model_;
+  std::unique_ptr<ParameterBuffer> parameters_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<TrainingStep> step_;
+  torch::Tensor loss_;
+  std::int64_t done_ = 0;
+};
+
+}  // namespace
+
+double training_operations(const ModelConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
+  const auto d = static_cast<double>(config.width), hidden = static_cast<double>(config.hidden_width());
+  const AttentionShape row{.batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
+  const double rows = tokens / static_cast<double>(config.context);
+  const double layer = rows * forward_operations(config.mixer, row, causal) + 2 * tokens * 2 * d * hidden;
+  const double head = 2 * tokens * d * static_cast<double>(vocabulary);
+  return 3 * (static_cast<double>(config.layers) * layer + head);  // backward: twice forward
+}
+
+StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
+                           const StepBenchRequest& request) {
+  Rig rig(config, task, device);
+  rig.run(request.warmup);
+  std::vector<double> times;
+  for (std::int64_t round = 0; round < request.rounds; ++round) times.push_back(rig.timed_ms(request.steps));
+  StepBenchResult result;
+  result.ms_per_step = median(times);
+  result.loss = rig.loss();
+  result.peak_memory_bytes = peak_memory_bytes(device);
+  StepTimes phases;
+  rig.step().time_phases(&phases);
+  rig.run(request.steps);
+  rig.step().time_phases(nullptr);
+  for (std::size_t i = 0; phases.total() > 0 && i < phases.seconds.size(); ++i)
+    result.phases.emplace_back(EnumNames<StepPhase>::values[i],
+                               phases.seconds[i] * 1e3 / static_cast<double>(request.steps));
+  const double tokens = task.tokens_per_step();
+  const bool causal = config.task != TaskKind::classification;
+  const auto vocabulary = causal ? task.codec().tokenizer->vocabulary_size() : 0;  // a classifier's head is next to nothing
+  result.tokens_per_second = tokens / result.ms_per_step * 1e3;
+  result.operations = training_operations(config.model, vocabulary, tokens, causal);
+  result.gflops = result.operations / result.ms_per_step * 1e-6;
+  result.peak_gflops = peak_product_gflops(device, config.train.precision);
+  return result;
+}
+
+}  // namespace metaformer

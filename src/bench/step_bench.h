@@ -1,0 +1,36 @@
+#pragma once
+// Time of a training step by phase, and how much of it matrix products could explain.
+
+#include <torch/torch.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/task.h"
+
+namespace metaformer {
+
+struct StepBenchRequest {
+  std::int64_t steps = 30, rounds = 5, warmup = 10;
+};
+
+struct StepBenchResult {
+  double ms_per_step = 0;                              // median over rounds
+  std::vector<std::pair<std::string, double>> phases;  // ms of a step, from a round of their own; empty in a CUDA graph
+  double tokens_per_second = 0;
+  double operations = 0;   // floating-point, of the matrix products of a step
+  double gflops = 0;       // of those, per second
+  double peak_gflops = 0;  // of one large product in the same type
+  std::int64_t peak_memory_bytes = 0;  // of the process, or of the device
+  double loss = 0;                     // of the last step
+};
+
+// Operations of the matrix products in forward and backward of `tokens` tokens in rows of config.context.
+double training_operations(const ModelConfig& config, std::int64_t vocabulary, double tokens, bool causal);
+
+// Trains a fresh model and times it.
+StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
+                           const StepBenchRequest& request);
+
+}  // namespace metaformer

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include "bench/attention_bench.h"
+#include "cli/command_line.h"
+#include "core/log.h"
+#include "train/device.h"
+
+namespace metaformer {
+
+namespace {
+
+struct AttentionArguments {
+  AttentionShape shape;
+  std::vector<std::int64_t> contexts = {256};
+  std::vector<std::string> mixers, backends;
+  std::string precision = "fp32", direction = "both", device = "auto";
+  std::int64_t rounds = 5;
+  bool all_pairs = false, pair_table = false, json = false;
+};
+
+torch::ScalarType parse_precision(const std::string& name) {
+  return choose<torch::ScalarType>("--precision", name,
+                                   {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
+}
+
+MixerOptions parse_mixer(const std::string& name) {
+  if (auto made = make_kind<MixerOptions>(name)) return *made;
+  const auto kinds = kinds_of<MixerOptions>();
+  throw Error(ExitCode::usage, fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds),
+                                           did_you_mean(name, kinds)));
+}
+
+Backend parse_backend(const std::string& name) {
+  return choose<Backend>("--backend", name,
+                         {{"composed", Backend::composed}, {"reference", Backend::reference}, {"fused", Backend::fused}});
+}
+
+// Pooling, identity and the like have one backend.
+bool has_backend(const MixerOptions& mixer, Backend backend) {
+  if (backend == Backend::fused) return has_fused_backend(mixer);
+  return backend == Backend::composed || has_fused_backend(mixer) ||
+         std::holds_alternative<ScaledDotProductOptions>(mixer);
+}
+
+AttentionRequest request_of(const AttentionArguments& arguments) {
+  AttentionRequest request;
+  request.device = select_device(arguments.device);
+  request.type = parse_precision(arguments.precision);
+  request.backward = choose<bool>("--direction", arguments.direction, {{"both", true}, {"forward", false}});
+  request.causal = !arguments.all_pairs;
+  request.rounds = arguments.rounds;
+  request.pair_table = arguments.pair_table;
+  for (const auto context : arguments.contexts) {
+    auto shape = arguments.shape;
+    shape.context = context;
+    request.shapes.push_back(shape);
+  }
+  const auto mixers = arguments.mixers.empty() ? kinds_of<MixerOptions>() : arguments.mixers;
+  const auto backends = arguments.backends.empty() ? std::vector<std::string>{"composed", "reference"}
+                                                   : arguments.backends;
+  for (const auto& name : mixers) {
+    for (const auto& backend : backends) {
+      const auto mixer = parse_mixer(name);
+      const auto chosen = parse_backend(backend);
+      if (has_backend(mixer, chosen)) request.mixers.push_back(with_backend(mixer, chosen));
+    }
+  }
+  if (request.mixers.empty() && !request.pair_table)
+    throw Error(ExitCode::usage, "no such mixer has such a backend; fused is of metric and quadratic");
+  return request;
+}
+
+nlohmann::ordered_json to_json(const AttentionResult& result) {
+  nlohmann::ordered_json json = {{"mixer", result.mixer},
+                                 {"backend", result.backend},
+                                 {"batch", result.shape.batch},
+                                 {"heads", result.shape.heads},
+                                 {"context", result.shape.context},
+                                 {"head_width", result.shape.head_width}};
+  if (!result.skipped.empty()) {
+    json["skipped"] = result.skipped;
+    json["predicted_bytes"] = result.predicted_bytes;
+    return json;
+  }
+  json["ms"] = result.ms;
+  json["teraflops"] = result.teraflops;
+  json["peak_bytes"] = result.peak_bytes;
+  json["kept_bytes"] = result.kept_bytes;
+  json["error"] = result.error ? nlohmann::ordered_json(*result.error) : nlohmann::ordered_json(nullptr);
+  return json;
+}
+
+void print_table(const std::vector<AttentionResult>& results) {
+  print(fmt::format("{:<20} {:<10} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}\n", "mixer", "backend",
+                    "batch", "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error"));
+  for (const auto& result : results) {
+    const auto& shape = result.shape;
+    print(fmt::format("{:<20} {:<10} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
+                      shape.context, shape.head_width));
+    if (!result.skipped.empty()) {
+      print(fmt::format("left out: {} do not fit\n", result.skipped));
+      continue;
+    }
+    print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}\n", result.ms,
+                      result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-",
+                      human_bytes(static_cast<std::uint64_t>(result.peak_bytes)),
+                      human_bytes(static_cast<std::uint64_t>(result.kept_bytes)),
+                      result.error ? fmt::format("{:.1e}", *result.error) : "-"));
+  }
+}
+
+void run_attention(const AttentionArguments& arguments) {
+  const auto request = request_of(arguments);
+  log::info("{}, {} thread{}, {}, {}; a layer with its projections, medians of {} interleaved rounds",
+            device_description(request.device), at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+            arguments.precision, request.backward ? "forward and backward" : "forward", request.rounds);
+  const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
+  if (!arguments.json) return print_table(results);
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& result : results) list.push_back(to_json(result));
+  print_json({{"device", device_description(request.device)},
+              {"threads", at::get_num_threads()},
+              {"precision", arguments.precision},
+              {"direction", arguments.direction},
+              {"causal", request.causal},
+              {"rounds", request.rounds},
+              {"results", list}});
+}
+
+}  // namespace
+
+void add_bench_attention_command(CLI::App& bench) {
+  auto& command = *bench.add_subcommand("attention", "time, memory and accuracy of mixers, backend by backend");
+  auto arguments = std::make_shared<AttentionArguments>();
+  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
+  add_repeatable(command, "--mixer", arguments->mixers, "KIND", "which mixer; default: every kind");
+  add_repeatable(command, "--backend", arguments->backends, "NAME", "composed, reference or fused; default: the first two");
+  command.add_option("--batch", arguments->shape.batch, "sequences")->capture_default_str()->check(count);
+  command.add_option("--heads", arguments->shape.heads, "heads")->capture_default_str()->check(count);
+  command.add_option("--head-width", arguments->shape.head_width, "features of a head")->capture_default_str()->check(count);
+  command.add_option("--context", arguments->contexts, "tokens of a sequence; several are measured one after the other")
+      ->capture_default_str()
+      ->check(count);
+  command.add_option("--precision", arguments->precision, "fp32, bf16 or fp16")->capture_default_str();
+  command.add_option("--direction", arguments->direction, "both, or forward alone")->capture_default_str();
+  command.add_option("--rounds", arguments->rounds, "timed calls of each")->capture_default_str()->check(count);
+  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_flag("--all-pairs", arguments->all_pairs, "without a causal mask");
+  command.add_flag("--pair-table", arguments->pair_table, "the published metric algorithm too");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer(
+      "peak: most memory above inputs and parameters; kept: what forward leaves for backward; error: of the output\n"
+      "relative to float64, for contexts up to 1024.\n"
+      "Examples:\n"
+      "  metaformer bench attention --mixer metric --mixer scaled_dot_product\n"
+      "  metaformer bench attention --mixer metric --context 256 512 1024 2048 4096 --batch 1 --rounds 3\n"
+      "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json");
+  command.callback([arguments] { run_attention(*arguments); });
+}
+
+}  // namespace metaformer

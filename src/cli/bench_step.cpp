@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "bench/step_bench.h"
+#include "cli/command_line.h"
+#include "core/config_loader.h"
+#include "core/log.h"
+#include "train/device.h"
+#include "train/run.h"
+
+namespace metaformer {
+
+namespace {
+
+struct StepArguments {
+  std::string config, device = "auto";
+  std::vector<std::string> overrides;
+  StepBenchRequest request;
+  bool offline = false, json = false;
+};
+
+nlohmann::ordered_json to_json(const StepBenchResult& result) {
+  nlohmann::ordered_json json = {{"ms_per_step", result.ms_per_step}};
+  for (const auto& [phase, ms] : result.phases) json["phases"][phase] = ms;
+  json["tokens_per_second"] = result.tokens_per_second;
+  json["operations_per_step"] = result.operations;
+  json["gflops"] = result.gflops;
+  json["product_peak_gflops"] = result.peak_gflops;
+  json["share_of_peak"] = result.gflops / result.peak_gflops;
+  json["peak_memory_bytes"] = result.peak_memory_bytes;
+  json["loss"] = result.loss;
+  return json;
+}
+
+void print_table(const StepBenchResult& result) {
+  print(fmt::format("{:.2f} ms a step, {} tokens/s, loss {:.4f} after the last\n", result.ms_per_step,
+                    human_count(result.tokens_per_second), result.loss));
+  for (const auto& [phase, ms] : result.phases)
+    print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
+  print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} of a large one alone\n", result.gflops,
+                    100 * result.gflops / result.peak_gflops, result.peak_gflops));
+  print(fmt::format("peak memory of the process {}\n", human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
+}
+
+void run_step(const StepArguments& arguments) {
+  const auto experiment = load_experiment(arguments.config, arguments.overrides);
+  const auto device = prepare_device(experiment.config, arguments.device);
+  const auto task = make_task(experiment.config, arguments.offline);
+  const auto& request = arguments.request;
+  log::info("{}: {}, {} thread{}, {}; median of {} rounds of {} steps after {} to warm up", experiment.name,
+            device_description(device), at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+            to_string(experiment.config.train.precision), request.rounds, request.steps, request.warmup);
+  const auto result = bench_step(experiment.config, *task, device, request);
+  if (!arguments.json) return print_table(result);
+  nlohmann::ordered_json json = {{"config", experiment.name},
+                                 {"device", device_description(device)},
+                                 {"threads", at::get_num_threads()},
+                                 {"precision", to_string(experiment.config.train.precision)}};
+  json.update(to_json(result));
+  print_json(json);
+}
+
+}  // namespace
+
+void add_bench_step_command(CLI::App& bench) {
+  auto& command = *bench.add_subcommand("step", "time of a training step of a config, by phase");
+  auto arguments = std::make_shared<StepArguments>();
+  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
+  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")->required();
+  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  command.add_option("--steps", arguments->request.steps, "steps of a round")->capture_default_str()->check(count);
+  command.add_option("--rounds", arguments->request.rounds, "timed rounds; the median counts")
+      ->capture_default_str()
+      ->check(count);
+  command.add_option("--warmup", arguments->request.warmup, "steps before the first round")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
+  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer(
+      "Trains for as long as it measures, saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
+      "Examples:\n"
+      "  metaformer bench step --config shakespeare_metric.yaml\n"
+      "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json");
+  command.callback([arguments] { run_step(*arguments); });
+}
+
+}  // namespace metaformer

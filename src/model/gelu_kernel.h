@@ -1,0 +1,19 @@
+#pragma once
+// The Gaussian error linear unit (Hendrycks, Gimpel 2016) and its slope on the CPU, in one pass.
+//
+//   y = x F(x),  slope = F(x) + x f(x)      F, f: distribution and density of the standard normal
+//
+// Both need exp(-x^2 / 2) alone: F by a polynomial in 1 / (1 + c |x|) times it. Backward is then one product, where the
+// library's computes an error function and an exponential anew.
+
+#include <cstdint>
+
+namespace metaformer {
+
+// Within 1e-6 of max(|value|, 0.1); y within 1e-6 of |y| down to 1e-30. At infinities the limits; NaN stays NaN.
+void gelu_with_slope(const float* x, float* y, float* slope, std::int64_t count);
+
+// x, y and slope as the upper halves of floats (bfloat16), rounded to nearest even.
+void gelu_with_slope_bf16(const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope, std::int64_t count);
+
+}  // namespace metaformer
