@@ -21,7 +21,7 @@ void compute(const Tensor& x, const Tensor& y, const Tensor& slope) {
       gelu_with_slope(x.data_ptr<float>() + begin, y.data_ptr<float>() + begin, slope.data_ptr<float>() + begin,
                       end - begin);
     } else {
-      gelu_with_slope_bf16(bits_of(x) + begin, bits_of(y) + begin, bits_of(slope) + begin, end - begin);
+      gelu_with_slope(bits_of(x) + begin, bits_of(y) + begin, bits_of(slope) + begin, end - begin);
     }
   });
 }
@@ -36,7 +36,8 @@ class Gelu : public torch::autograd::Function<Gelu> {
     return y;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return {gradients[0] * context->get_saved_variables()[0]};
+    // In place: nothing else needs the slope. Going back twice is an error of the library's, which sees the change.
+    return {context->get_saved_variables()[0].mul_(gradients[0])};
   }
 };
 

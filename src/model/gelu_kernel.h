@@ -13,7 +13,7 @@ namespace metaformer {
 // Within 1e-6 of max(|value|, 0.1); y within 1e-6 of |y| down to 1e-30. At infinities the limits; NaN stays NaN.
 void gelu_with_slope(const float* x, float* y, float* slope, std::int64_t count);
 
-// x, y and slope as the upper halves of floats (bfloat16), rounded to nearest even.
-void gelu_with_slope_bf16(const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope, std::int64_t count);
+// The same of bfloat16 (the upper halves of floats), rounded to nearest even.
+void gelu_with_slope(const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope, std::int64_t count);
 
 }  // namespace metaformer

@@ -1,0 +1,55 @@
+#pragma once
+// Softmax attention on the CPU, forward and backward, one head of one sequence at a time. Of tiles of queries only the
+// keys that a causal mask leaves are multiplied, and nothing of size tokens^2 is kept (Dao et al. 2022); sums are in
+// float32 and in a fixed order, so that results do not depend on the number of threads.
+
+#include <cstdint>
+#include <vector>
+
+namespace metaformer {
+
+// One head's rows: `rows` x `width` elements, neighbours within a row next to each other.
+struct HeadRows {
+  void* data = nullptr;
+  std::int64_t stride = 0;  // in elements, between rows
+  std::int64_t width = 0;
+};
+
+struct HeadAttention {
+  bool bf16 = false;  // all rows are bfloat16, else float32
+  bool causal = false;
+  std::int64_t tokens = 0;
+  float scale = 1;
+  HeadRows q, k, v;  // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
+  HeadRows t;
+  const std::int64_t* segment = nullptr;  // per token; tokens see those of their own segment, those of -1 see nothing
+  float* log_sum = nullptr;               // per token: of the exponentials of its scores; infinity where it sees nothing
+  // Backward alone:
+  HeadRows dt, dq, dk, dv;
+
+  bool shares_values() const { return k.data == v.data; }
+};
+
+// Room that a thread works in, kept from head to head.
+class HeadWorkspace {
+ public:
+  // Room for that many floats, in at most 16 pieces; what was taken before is void.
+  void begin(std::int64_t count);
+  // A piece of `count` floats, whatever they hold, at a multiple of 64 bytes.
+  float* take(std::int64_t count);
+
+ private:
+  std::vector<float> memory_;
+  float* next_ = nullptr;
+};
+
+// Tokens for which a tile of scores stays in a core's cache.
+constexpr std::int64_t longest_host_attention = 4096;
+
+// t and log_sum. Errors: none; NaN spreads to what sees it.
+void attend_forward(const HeadAttention& head, HeadWorkspace& room);
+
+// dq, dk and, where values are not the keys, dv.
+void attend_backward(const HeadAttention& head, HeadWorkspace& room);
+
+}  // namespace metaformer

@@ -1,0 +1,67 @@
+#pragma once
+// Sixteen floats at once, in the compiler's portable vectors: it makes AVX-512, AVX2 or plain code of them.
+
+#include <cstdint>
+#include <cstring>
+
+// Functions that are only fast as part of a caller that is compiled for the CPU's own instructions.
+#define METAFORMER_INLINE inline __attribute__((always_inline))
+
+// Compiles a function once for every instruction set listed; the machine's own is taken at start-up.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)  // its resolvers would run before the sanitizer is ready
+#define METAFORMER_EVERY_VECTOR_WIDTH __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define METAFORMER_EVERY_VECTOR_WIDTH
+#endif
+
+namespace metaformer {
+
+constexpr int lane_count = 16;
+typedef float Lanes __attribute__((vector_size(64)));
+typedef std::int32_t IntLanes __attribute__((vector_size(64)));
+typedef std::uint16_t ShortLanes __attribute__((vector_size(32)));
+
+METAFORMER_INLINE Lanes every_lane(float x) { return Lanes{} + x; }
+
+METAFORMER_INLINE Lanes load_lanes(const float* from) {
+  Lanes x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+METAFORMER_INLINE void store_lanes(float* to, Lanes x) { std::memcpy(to, &x, sizeof x); }
+
+// bfloat16, the upper half of a float.
+METAFORMER_INLINE Lanes load_lanes(const std::uint16_t* from) {
+  ShortLanes x;
+  std::memcpy(&x, from, sizeof x);
+  return reinterpret_cast<Lanes>(__builtin_convertvector(x, IntLanes) << 16);
+}
+
+// Rounded to nearest, ties to even.
+METAFORMER_INLINE void store_lanes(std::uint16_t* to, Lanes x) {
+  const auto bits = reinterpret_cast<IntLanes>(x);
+  const IntLanes rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, not_a_number = IntLanes{} + 0x7fc0;
+  const auto narrow = __builtin_convertvector(x != x ? not_a_number : rounded, ShortLanes);
+  std::memcpy(to, &narrow, sizeof narrow);
+}
+
+// e^x within 2 units in the last place for x in [-87, 88]; 0 below, where floats end. NaN stays NaN.
+METAFORMER_INLINE Lanes exp_of(Lanes x) {
+  constexpr float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  constexpr float to_nearest = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
+  const auto vanishes = x < -87.0f;
+  const Lanes inside = vanishes ? every_lane(-87.0f) : x;
+  const Lanes n = (inside * log2_e + to_nearest) - to_nearest;
+  const Lanes r = (inside - n * ln2_high) - n * ln2_low;
+  Lanes p = every_lane(1.9875691500e-4f);  // Cephes' expf
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const Lanes fraction = p * r * r + r + 1.0f;
+  const auto power = reinterpret_cast<Lanes>((__builtin_convertvector(n, IntLanes) + 127) << 23);
+  return vanishes ? Lanes{} : fraction * power;
+}
+
+}  // namespace metaformer
