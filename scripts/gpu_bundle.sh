@@ -14,6 +14,8 @@ build=$root/build/release
 cmake --build "$build" --target metaformer test_kernels_cuda wrapper_probes_cuda wrapper_probes ||
   die 1 "cannot build the GPU tests; they need nvcc"
 mkdir -p "$folder/lib"
+cp "$build/libmetaformer_cuda_graph.so" "$folder/"
+strip "$folder/libmetaformer_cuda_graph.so"
 programs=("$build/metaformer" "$build/tests/wrapper_probes" "$build/tests/kernels/device/test_kernels_cuda"
   "$build/tests/kernels/device/wrapper_probes_cuda")
 for program in "${programs[@]}"; do

@@ -92,6 +92,20 @@ train_with() {
     --set model.dropout=0 --set "model.mixer={kind: metric, backend: $1}"
 }
 
+# Time of a step, with the host starting every operator and with one graph.
+bench_steps() {
+  local backend precision graph
+  for backend in composed fused; do
+    for precision in fp32 tf32 bf16; do
+      for graph in false true; do
+        printf '%s, %s, cuda_graph %s: ' "$backend" "$precision" "$graph"
+        "$program" bench step --config shakespeare_gpu_metric.yaml --device cuda --rounds 3 --steps 20 --set model.dropout=0 \
+          --set "model.mixer={kind: metric, backend: $backend}" --set "train.precision=$precision" --set "train.cuda_graph=$graph"
+      done
+    done
+  done
+}
+
 # The same seed and data: losses differ by rounding alone.
 compare_losses() {
   python3 - "$work" <<'PYTHON'
@@ -106,7 +120,7 @@ PYTHON
 
 prepare
 export program probes probes_cuda suite work
-export -f compare_probes sanitize bench train_with compare_losses
+export -f compare_probes sanitize bench bench_steps train_with compare_losses
 mkdir -p "$(dirname "$output")"
 if $dry; then
   "$probes" >"$work/emulated"
@@ -133,6 +147,7 @@ for precision in bf16 fp32; do
     check "bench attention, $precision, head width $width" 60 bench "$precision" "$width"
   done
 done
+check "training steps, eager and as a graph" 120 bench_steps
 for backend in fused composed reference; do
   check "200 steps of shakespeare_gpu_metric, $backend" 90 train_with "$backend"
 done

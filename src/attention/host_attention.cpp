@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <limits>
 #include <optional>
 
 #include "attention/host_attention_kernel.h"
@@ -33,7 +34,8 @@ HeadRows rows_of(const Tensor& x_bnck, std::int64_t batch, std::int64_t head) {
 struct Operands {
   Tensor q, k, v, t, log_sum_bnc, segment_bc;
   bool causal;
-  double scale;
+  double scale, dropout;
+  std::int64_t seed;
   Tensor dt, dq, dk, dv;
 
   HeadAttention head(std::int64_t b, std::int64_t n) const {
@@ -42,6 +44,8 @@ struct Operands {
             .causal = causal,
             .tokens = tokens,
             .scale = static_cast<float>(scale),
+            .dropout = static_cast<float>(dropout),
+            .seed = static_cast<std::uint32_t>(seed + b * q.size(1) + n),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
@@ -64,10 +68,15 @@ struct Operands {
   }
 };
 
+std::int64_t draw_seed() {
+  return torch::randint(std::numeric_limits<std::int64_t>::max() / 2, {1}, torch::kLong).item<std::int64_t>();
+}
+
 class HostAttention : public torch::autograd::Function<HostAttention> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::optional<Tensor>& segments_if_any, bool causal, double scale) {
+                        const std::optional<Tensor>& segments_if_any, bool causal, double scale, double dropout,
+                        std::int64_t seed) {
     const Operands operands{.q = with_features_together(q),
                             .k = with_features_together(k),
                             .v = k.is_same(v) ? with_features_together(k) : with_features_together(v),
@@ -75,11 +84,16 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                             .log_sum_bnc = torch::empty({q.size(0), q.size(1), q.size(2)}, torch::kFloat),
                             .segment_bc = segments_if_any.value_or(Tensor()),
                             .causal = causal,
-                            .scale = scale};
-    operands.for_every_head(attend_forward);
-    context->save_for_backward({operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc, operands.segment_bc});
+                            .scale = scale,
+                            .dropout = dropout,
+                            .seed = seed};
+    operands.for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_forward(head, room); });
+    context->save_for_backward(
+        {operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc, operands.segment_bc});
     context->saved_data["causal"] = causal;
     context->saved_data["scale"] = scale;
+    context->saved_data["dropout"] = dropout;
+    context->saved_data["seed"] = seed;
     return operands.t;
   }
 
@@ -93,32 +107,35 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                       .segment_bc = saved[5],
                       .causal = context->saved_data["causal"].toBool(),
                       .scale = context->saved_data["scale"].toDouble(),
+                      .dropout = context->saved_data["dropout"].toDouble(),
+                      .seed = context->saved_data["seed"].toInt(),
                       .dt = with_features_together(gradients[0]),
                       .dq = empty_by_token(saved[0]),
                       .dk = empty_by_token(saved[1])};
     if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(operands.v);
-    operands.for_every_head(attend_backward);
-    return {operands.dq, operands.dk, operands.dv, {}, {}, {}};
+    operands.for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_backward(head, room); });
+    return {operands.dq, operands.dk, operands.dv, {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
 bool can_attend_on_host(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
-                        const Visibility& visibility, double dropout) {
+                        const Visibility& visibility) {
   const auto type = q_bnck.scalar_type();
   return q_bnck.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && k_bnek.scalar_type() == type &&
-         value_bnej.scalar_type() == type && dropout == 0 && q_bnck.size(2) == k_bnek.size(2) &&
+         value_bnej.scalar_type() == type && q_bnck.size(2) == k_bnek.size(2) &&
          q_bnck.size(2) <= longest_host_attention && q_bnck.numel() > 0 && !visibility.has_positions() &&
          visibility.query_segment_bc.is_same(visibility.key_segment_be);
 }
 
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
-                      const Visibility& visibility, double scale) {
+                      const Visibility& visibility, double scale, double dropout) {
   // Absent inputs are nothing to LibTorch's functions only as optionals.
   std::optional<Tensor> segments;
   if (visibility.has_segments()) segments = visibility.query_segment_bc.to(torch::kLong).contiguous();
-  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments, visibility.causal, scale);
+  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments, visibility.causal, scale, dropout,
+                              dropout > 0 ? draw_seed() : 0);
 }
 
 }  // namespace metaformer

@@ -99,10 +99,17 @@ METAFORMER_INLINE void unpack_rows(const float* from, std::int64_t step, std::in
 // The transpose of packed rows: panels of 32 tokens, in each `width` rows of 32.
 METAFORMER_INLINE void transpose(const float* rows, std::int64_t step, std::int64_t tokens, std::int64_t width,
                                  float* panels) {
-  for (std::int64_t first = 0; first < tokens; first += panel, panels += panel * width)
-    for (std::int64_t c = 0; c < width; ++c)
-      for (std::int64_t token = 0; token < panel; ++token)
-        panels[c * panel + token] = rows[(first + token) * step + c];
+  for (std::int64_t token = 0; token < tokens; token += lane_count) {
+    float* to = panels + token / panel * panel * width + token % panel;
+    for (std::int64_t c = 0; c < width; c += lane_count) {
+      Lanes block[lane_count];
+#pragma GCC unroll 16
+      for (int i = 0; i < lane_count; ++i) block[i] = load_lanes(rows + (token + i) * step + c);
+      transpose_lanes(block);
+#pragma GCC unroll 16
+      for (int i = 0; i < lane_count; ++i) store_lanes(to + (c + i) * panel, block[i]);
+    }
+  }
 }
 
 METAFORMER_INLINE float sum_of(Lanes x) {
@@ -175,8 +182,20 @@ struct Head {
     for (std::int64_t r = 0; r < count; ++r) mask(weights + r * score_step, first + r, end);
   }
 
-  // Scores become exponentials relative to the greatest; returns their sum.
-  METAFORMER_INLINE float exponentiate(float* score, std::int64_t end, float& greatest) const {
+  // What dropout multiplies the weights of 16 keys with.
+  METAFORMER_INLINE Lanes kept(std::uint32_t row_bits, std::int64_t key) const {
+    constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const float keep = 1 - in.dropout;
+    const auto bits = scrambled(lane + static_cast<std::uint32_t>(key) + row_bits);
+    const auto limit = static_cast<std::uint32_t>(static_cast<double>(keep) * 4294967295.0);
+    return bits <= limit ? every_lane(1 / keep) : Lanes{};
+  }
+  METAFORMER_INLINE std::uint32_t row_bits(std::int64_t query) const {
+    return scrambled(static_cast<std::uint32_t>(query) + scrambled(in.seed));
+  }
+
+  // Scores become exponentials relative to the greatest, without those that dropout takes; returns the sum of all.
+  METAFORMER_INLINE float exponentiate(float* score, std::int64_t query, std::int64_t end, float& greatest) const {
     Lanes most = every_lane(-infinity);
     for (std::int64_t j = 0; j < end; j += lane_count) {
       const Lanes s = load_lanes(score + j);
@@ -184,11 +203,12 @@ struct Head {
     }
     greatest = greatest_of(most);
     Lanes total = {};
+    const auto drawn = row_bits(query);
     const Lanes offset = every_lane(greatest == -infinity ? 0.0f : greatest * in.scale);
     for (std::int64_t j = 0; j < end; j += lane_count) {
       const Lanes e = exp_of(load_lanes(score + j) * in.scale - offset);
-      store_lanes(score + j, e);
       total += e;
+      store_lanes(score + j, in.dropout > 0 ? e * kept(drawn, j) : e);
     }
     return sum_of(total);
   }
@@ -202,7 +222,7 @@ struct Head {
       float inverse[tile] = {};
       for (std::int64_t r = 0; r < count; ++r) {
         float greatest;
-        const float total = exponentiate(weights + r * score_step, end, greatest);
+        const float total = exponentiate(weights + r * score_step, first + r, end, greatest);
         inverse[r] = total == 0 ? 0 : 1 / total;
         in.log_sum[first + r] = total == 0 ? infinity : greatest * in.scale + std::log(total);
       }
@@ -227,7 +247,7 @@ struct Head {
     return sum_of(total);
   }
 
-  // weights become P, `slopes` (dP) become scale P (dP - delta).
+  // weights become P, `slopes` (dP) become scale P (dP - delta); with dropout m: m P, and scale P (m dP - delta).
   METAFORMER_INLINE void weigh(std::int64_t first, std::int64_t end, const float* dt, float* slopes) const {
     for (std::int64_t r = 0; r < tile; ++r) {
       const bool exists = first + r < in.tokens;
@@ -239,10 +259,12 @@ struct Head {
         std::fill(slope, slope + end, 0.0f);
         continue;
       }
+      const auto drawn = row_bits(first + r);
       for (std::int64_t j = 0; j < end; j += lane_count) {
         const Lanes p = exp_of(load_lanes(weight + j) * in.scale - log_sum);
-        store_lanes(weight + j, p);
-        store_lanes(slope + j, p * (load_lanes(slope + j) - delta) * in.scale);
+        const Lanes m = in.dropout > 0 ? kept(drawn, j) : every_lane(1);
+        store_lanes(weight + j, m * p);
+        store_lanes(slope + j, p * (m * load_lanes(slope + j) - delta) * in.scale);
       }
     }
   }
@@ -285,7 +307,8 @@ METAFORMER_INLINE void run(const HeadAttention& head, HeadWorkspace& room, bool 
 
 // Blocks as large as the registers of each instruction set hold.
 #ifdef __x86_64__
-__attribute__((target("arch=x86-64-v4"))) void run_avx512(const HeadAttention& head, HeadWorkspace& room, bool backward) {
+__attribute__((target("arch=x86-64-v4"))) void run_avx512(const HeadAttention& head, HeadWorkspace& room,
+                                                          bool backward) {
   run<8, 2>(head, room, backward);
 }
 __attribute__((target("arch=x86-64-v3"))) void run_avx2(const HeadAttention& head, HeadWorkspace& room, bool backward) {
@@ -294,17 +317,21 @@ __attribute__((target("arch=x86-64-v3"))) void run_avx2(const HeadAttention& hea
 #endif
 void run_plain(const HeadAttention& head, HeadWorkspace& room, bool backward) { run<2, 1>(head, room, backward); }
 
-using Run = void (*)(const HeadAttention&, HeadWorkspace&, bool);
-
-Run choose_run() {
+void run_as(VectorCode code, const HeadAttention& head, HeadWorkspace& room, bool backward) {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("x86-64-v4")) return run_avx512;
-  if (__builtin_cpu_supports("x86-64-v3")) return run_avx2;
+  if (code == VectorCode::avx512) return run_avx512(head, room, backward);
+  if (code == VectorCode::avx2) return run_avx2(head, room, backward);
 #endif
-  return run_plain;
+  run_plain(head, room, backward);
 }
 
-const Run run_here = choose_run();
+VectorCode find_widest() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("x86-64-v4")) return VectorCode::avx512;
+  if (__builtin_cpu_supports("x86-64-v3")) return VectorCode::avx2;
+#endif
+  return VectorCode::plain;
+}
 
 }  // namespace
 
@@ -322,7 +349,16 @@ float* HeadWorkspace::take(std::int64_t count) {
   return piece;
 }
 
-void attend_forward(const HeadAttention& head, HeadWorkspace& room) { run_here(head, room, false); }
-void attend_backward(const HeadAttention& head, HeadWorkspace& room) { run_here(head, room, true); }
+VectorCode widest_vector_code() {
+  static const auto widest = find_widest();
+  return widest;
+}
+
+void attend_forward(const HeadAttention& head, HeadWorkspace& room, VectorCode code) {
+  run_as(code, head, room, false);
+}
+void attend_backward(const HeadAttention& head, HeadWorkspace& room, VectorCode code) {
+  run_as(code, head, room, true);
+}
 
 }  // namespace metaformer

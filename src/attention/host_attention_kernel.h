@@ -20,10 +20,12 @@ struct HeadAttention {
   bool causal = false;
   std::int64_t tokens = 0;
   float scale = 1;
-  HeadRows q, k, v;  // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
+  float dropout = 0;       // share of the weights that become 0, the others growing by 1 / (1 - dropout)
+  std::uint32_t seed = 0;  // of which; a function of (seed, query, key)
+  HeadRows q, k, v;        // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
   HeadRows t;
   const std::int64_t* segment = nullptr;  // per token; tokens see those of their own segment, those of -1 see nothing
-  float* log_sum = nullptr;               // per token: of the exponentials of its scores; infinity where it sees nothing
+  float* log_sum = nullptr;  // per token: of the exponentials of its scores; infinity where it sees nothing
   // Backward alone:
   HeadRows dt, dq, dk, dv;
 
@@ -46,10 +48,14 @@ class HeadWorkspace {
 // Tokens for which a tile of scores stays in a core's cache.
 constexpr std::int64_t longest_host_attention = 4096;
 
-// t and log_sum. Errors: none; NaN spreads to what sees it.
-void attend_forward(const HeadAttention& head, HeadWorkspace& room);
+// For which instructions the code is made. Results differ between them by rounding.
+enum class VectorCode { plain, avx2, avx512 };
+VectorCode widest_vector_code();  // that this CPU has
+
+// t and log_sum. NaN spreads to what sees it.
+void attend_forward(const HeadAttention& head, HeadWorkspace& room, VectorCode code = widest_vector_code());
 
 // dq, dk and, where values are not the keys, dv.
-void attend_backward(const HeadAttention& head, HeadWorkspace& room);
+void attend_backward(const HeadAttention& head, HeadWorkspace& room, VectorCode code = widest_vector_code());
 
 }  // namespace metaformer

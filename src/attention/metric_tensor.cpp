@@ -18,10 +18,6 @@ torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, std::int64_t k) {
   return packed_nl.index_select(1, symmetric_index(k).to(packed_nl.device())).unflatten(1, {k, k});
 }
 
-torch::Tensor unpack_lower(const torch::Tensor& packed_nl, std::int64_t k) {
-  return unpack_symmetric(packed_nl, k).tril();
-}
-
 torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
   auto packed = torch::zeros({heads, k * (k + 1) / 2});
   for (std::int64_t i = 0; i < k; ++i) packed.select(1, i * (i + 1) / 2 + i).fill_(1);
@@ -46,6 +42,12 @@ MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint
     case MetricConstraint::identity:
       break;
   }
+}
+
+torch::Tensor MetricTensor::unpacked_nkk() const {
+  if (!index_.defined()) index_ = symmetric_index(k_);
+  if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
+  return parameter_.index_select(1, index_).unflatten(1, {k_, k_});
 }
 
 torch::Tensor MetricTensor::diagonal_nk() const { return non_negative_ ? torch::softplus(parameter_) : parameter_; }
@@ -79,9 +81,9 @@ torch::Tensor MetricTensor::kernel_form() const {
 torch::Tensor MetricTensor::dense_nkk() const {
   switch (constraint_) {
     case MetricConstraint::symmetric:
-      return unpack_symmetric(parameter_, k_);
+      return unpacked_nkk();
     case MetricConstraint::psd: {
-      const auto factor = unpack_lower(parameter_, k_);
+      const auto factor = unpacked_nkk().tril();
       return torch::bmm(factor, factor.transpose(1, 2));
     }
     case MetricConstraint::diagonal:

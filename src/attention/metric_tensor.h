@@ -14,9 +14,6 @@ torch::Tensor symmetric_index(std::int64_t k);
 // Dense [n, k, k] from packed [n, k (k + 1) / 2]: symmetric, so an off-diagonal entry's gradient is the sum of its two.
 torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, std::int64_t k);
 
-// Dense lower triangular [n, k, k] from packed, zeros above the diagonal.
-torch::Tensor unpack_lower(const torch::Tensor& packed_nl, std::int64_t k);
-
 // Packed identity matrices, [n, k (k + 1) / 2].
 torch::Tensor packed_identity(std::int64_t heads, std::int64_t k);
 
@@ -38,11 +35,13 @@ class MetricTensor {
 
  private:
   torch::Tensor diagonal_nk() const;
+  torch::Tensor unpacked_nkk() const;  // of a packed parameter, symmetric
 
   MetricConstraint constraint_;
   bool non_negative_;
   std::int64_t heads_, k_;
-  torch::Tensor parameter_;  // undefined for identity
+  torch::Tensor parameter_;       // undefined for identity
+  mutable torch::Tensor index_;   // of a packed parameter: symmetric_index, on the parameter's device
 };
 
 }  // namespace metaformer

@@ -26,8 +26,8 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
 torch::Tensor composed_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
                                  const torch::Tensor& value_bnek, const Visibility& visibility, double scale,
                                  double dropout) {
-  if (can_attend_on_host(q_bnck, k_bnek, value_bnek, visibility, dropout))
-    return host_attention(q_bnck, k_bnek, value_bnek, visibility, scale);
+  if (can_attend_on_host(q_bnck, k_bnek, value_bnek, visibility))
+    return host_attention(q_bnck, k_bnek, value_bnek, visibility, scale, dropout);
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
   const bool by_row_order = visibility.causal && visibility.is_plain() && queries == keys;
   std::optional<torch::Tensor> mask;

@@ -35,8 +35,8 @@ struct Candidate {
 };
 
 bool has_score_matrix(const MixerOptions& mixer) {
-  return backend_of(mixer) == Backend::reference &&
-         !std::holds_alternative<IdentityOptions>(mixer) && !std::holds_alternative<NoneOptions>(mixer);
+  return backend_of(mixer) == Backend::reference && !std::holds_alternative<IdentityOptions>(mixer) &&
+         !std::holds_alternative<NoneOptions>(mixer);
 }
 
 class Bench {
@@ -66,10 +66,9 @@ class Bench {
 
   // A share of the machine, so that the machine stays usable and results are not those of swapping.
   bool fits(AttentionResult& result, double bytes, const std::string& what) const {
-    const double available =
-        request_.device.is_cpu()
-            ? static_cast<double>(machine_memory())
-            : static_cast<double>(at::accelerator::getMemoryInfo(request_.device.index()).first);
+    const double available = request_.device.is_cpu()
+                                 ? static_cast<double>(machine_memory())
+                                 : static_cast<double>(at::accelerator::getMemoryInfo(request_.device.index()).first);
     if (bytes < 0.4 * available) return true;
     result.predicted_bytes = bytes;
     result.skipped = fmt::format("{} of {}", what, human_bytes(static_cast<std::uint64_t>(bytes)));
@@ -158,7 +157,8 @@ class Bench {
     for (const auto& candidate : candidates_) {
       auto& result = results_[candidate.result];
       result.ms = median(candidate.times);
-      result.teraflops = candidate.operations * (request_.backward ? 3 : 1) / result.ms * 1e-9;  // backward: twice forward
+      result.teraflops =
+          candidate.operations * (request_.backward ? 3 : 1) / result.ms * 1e-9;  // backward: twice forward
     }
     progress_(fmt::format("batch {}, heads {}, context {}, head width {}", shape.batch, shape.heads, shape.context,
                           shape.head_width));

@@ -1,6 +1,6 @@
 #pragma once
-// The published metric kernel's algorithm, for comparison of time and memory: a table of one product per pair of tokens and
-// pair of features, times the packed metric.
+// The published metric kernel's algorithm, for comparison of time and memory: a table of one product per pair of tokens
+// and pair of features, times the packed metric.
 
 #include <torch/torch.h>
 

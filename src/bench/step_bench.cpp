@@ -3,8 +3,8 @@
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
 #include "train/device.h"
+#include "train/graph_training_step.h"
 #include "train/schedule.h"
-#include "train/training_step.h"
 
 namespace metaformer {
 
@@ -65,7 +65,8 @@ class Rig {
 
 double training_operations(const ModelConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
   const auto d = static_cast<double>(config.width), hidden = static_cast<double>(config.hidden_width());
-  const AttentionShape row{.batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
+  const AttentionShape row{
+      .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
   const double rows = tokens / static_cast<double>(config.context);
   const double layer = rows * forward_operations(config.mixer, row, causal) + 2 * tokens * 2 * d * hidden;
   const double head = 2 * tokens * d * static_cast<double>(vocabulary);
@@ -91,7 +92,8 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
                                phases.seconds[i] * 1e3 / static_cast<double>(request.steps));
   const double tokens = task.tokens_per_step();
   const bool causal = config.task != TaskKind::classification;
-  const auto vocabulary = causal ? task.codec().tokenizer->vocabulary_size() : 0;  // a classifier's head is next to nothing
+  const auto vocabulary =
+      causal ? task.codec().tokenizer->vocabulary_size() : 0;  // a classifier's head is next to nothing
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
   result.operations = training_operations(config.model, vocabulary, tokens, causal);
   result.gflops = result.operations / result.ms_per_step * 1e-6;

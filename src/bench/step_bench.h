@@ -19,9 +19,9 @@ struct StepBenchResult {
   double ms_per_step = 0;                              // median over rounds
   std::vector<std::pair<std::string, double>> phases;  // ms of a step, from a round of their own; empty in a CUDA graph
   double tokens_per_second = 0;
-  double operations = 0;   // floating-point, of the matrix products of a step
-  double gflops = 0;       // of those, per second
-  double peak_gflops = 0;  // of one large product in the same type
+  double operations = 0;               // floating-point, of the matrix products of a step
+  double gflops = 0;                   // of those, per second
+  double peak_gflops = 0;              // of one large product in the same type
   std::int64_t peak_memory_bytes = 0;  // of the process, or of the device
   double loss = 0;                     // of the last step
 };

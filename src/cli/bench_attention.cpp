@@ -26,13 +26,14 @@ torch::ScalarType parse_precision(const std::string& name) {
 MixerOptions parse_mixer(const std::string& name) {
   if (auto made = make_kind<MixerOptions>(name)) return *made;
   const auto kinds = kinds_of<MixerOptions>();
-  throw Error(ExitCode::usage, fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds),
-                                           did_you_mean(name, kinds)));
+  throw Error(ExitCode::usage,
+              fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
 }
 
 Backend parse_backend(const std::string& name) {
-  return choose<Backend>("--backend", name,
-                         {{"composed", Backend::composed}, {"reference", Backend::reference}, {"fused", Backend::fused}});
+  return choose<Backend>(
+      "--backend", name,
+      {{"composed", Backend::composed}, {"reference", Backend::reference}, {"fused", Backend::fused}});
 }
 
 // Pooling, identity and the like have one backend.
@@ -56,8 +57,8 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
     request.shapes.push_back(shape);
   }
   const auto mixers = arguments.mixers.empty() ? kinds_of<MixerOptions>() : arguments.mixers;
-  const auto backends = arguments.backends.empty() ? std::vector<std::string>{"composed", "reference"}
-                                                   : arguments.backends;
+  const auto backends =
+      arguments.backends.empty() ? std::vector<std::string>{"composed", "reference"} : arguments.backends;
   for (const auto& name : mixers) {
     for (const auto& backend : backends) {
       const auto mixer = parse_mixer(name);
@@ -71,12 +72,9 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
 }
 
 nlohmann::ordered_json to_json(const AttentionResult& result) {
-  nlohmann::ordered_json json = {{"mixer", result.mixer},
-                                 {"backend", result.backend},
-                                 {"batch", result.shape.batch},
-                                 {"heads", result.shape.heads},
-                                 {"context", result.shape.context},
-                                 {"head_width", result.shape.head_width}};
+  nlohmann::ordered_json json = {{"mixer", result.mixer},           {"backend", result.backend},
+                                 {"batch", result.shape.batch},     {"heads", result.shape.heads},
+                                 {"context", result.shape.context}, {"head_width", result.shape.head_width}};
   if (!result.skipped.empty()) {
     json["skipped"] = result.skipped;
     json["predicted_bytes"] = result.predicted_bytes;
@@ -134,11 +132,15 @@ void add_bench_attention_command(CLI::App& bench) {
   auto arguments = std::make_shared<AttentionArguments>();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
   add_repeatable(command, "--mixer", arguments->mixers, "KIND", "which mixer; default: every kind");
-  add_repeatable(command, "--backend", arguments->backends, "NAME", "composed, reference or fused; default: the first two");
+  add_repeatable(command, "--backend", arguments->backends, "NAME",
+                 "composed, reference or fused; default: the first two");
   command.add_option("--batch", arguments->shape.batch, "sequences")->capture_default_str()->check(count);
   command.add_option("--heads", arguments->shape.heads, "heads")->capture_default_str()->check(count);
-  command.add_option("--head-width", arguments->shape.head_width, "features of a head")->capture_default_str()->check(count);
-  command.add_option("--context", arguments->contexts, "tokens of a sequence; several are measured one after the other")
+  command.add_option("--head-width", arguments->shape.head_width, "features of a head")
+      ->capture_default_str()
+      ->check(count);
+  command
+      .add_option("--context", arguments->contexts, "tokens of a sequence; several are measured one after the other")
       ->capture_default_str()
       ->check(count);
   command.add_option("--precision", arguments->precision, "fp32, bf16 or fp16")->capture_default_str();

@@ -38,7 +38,8 @@ void print_table(const StepBenchResult& result) {
     print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
   print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} of a large one alone\n", result.gflops,
                     100 * result.gflops / result.peak_gflops, result.peak_gflops));
-  print(fmt::format("peak memory of the process {}\n", human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
+  print(fmt::format("peak memory of the process {}\n",
+                    human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
 }
 
 void run_step(const StepArguments& arguments) {
@@ -65,7 +66,8 @@ void add_bench_step_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("step", "time of a training step of a config, by phase");
   auto arguments = std::make_shared<StepArguments>();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
-  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")->required();
+  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
+      ->required();
   add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
   command.add_option("--steps", arguments->request.steps, "steps of a round")->capture_default_str()->check(count);
   command.add_option("--rounds", arguments->request.rounds, "timed rounds; the median counts")

@@ -196,10 +196,10 @@ void visit(Visitor& field, ModelConfig& c) {
   field("mixer", c.mixer, "the first branch of a block");
 }
 
-enum class Precision { fp32, bf16 };
+enum class Precision { fp32, bf16, tf32 };
 template <>
 struct EnumNames<Precision> {
-  static constexpr std::array<std::string_view, 2> values = {"fp32", "bf16"};
+  static constexpr std::array<std::string_view, 3> values = {"fp32", "bf16", "tf32"};
 };
 
 enum class ScheduleKind { cosine, linear, constant };
@@ -238,6 +238,7 @@ struct TrainConfig {
   double weight_decay = 0.1;
   std::array<double, 2> betas = {0.9, 0.99};
   double clip = 1.0;
+  bool cuda_graph = true;
   std::int64_t log_interval = 10;
   std::int64_t eval_interval = 250;
   EvaluationMode eval_mode = EvaluationMode::whole;
@@ -262,7 +263,7 @@ void visit(Visitor& field, TrainConfig& c) {
   field("batch_size", c.batch_size, between(1, 1 << 20), "sequences per forward pass");
   field("accumulate", c.accumulate, between(1, 1 << 20),
         "forward passes per step; one step sees batch_size x accumulate");
-  field("precision", c.precision, "fp32, or bf16 products with fp32 weights");
+  field("precision", c.precision, "fp32; bf16 products with fp32 weights; or tf32 products, which on the CPU are fp32");
   field("learning_rate", c.learning_rate, positive, "peak learning rate");
   field("min_learning_rate", c.min_learning_rate, at_least(0), "where cosine and linear schedules end");
   field("schedule", c.schedule, "course of the learning rate after warm-up");
@@ -270,6 +271,8 @@ void visit(Visitor& field, TrainConfig& c) {
   field("weight_decay", c.weight_decay, at_least(0), "AdamW decay, on matrices only");
   field("betas", c.betas, from_to_below(0, 1), "AdamW's decay rates of the two moments");
   field("clip", c.clip, at_least(0), "largest gradient norm; 0 switches clipping off");
+  field("cuda_graph", c.cuda_graph,
+        "on a CUDA device: replay the whole step as one graph, where nothing of it needs the host");
   field("log_interval", c.log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
   field("eval_interval", c.eval_interval, between(1, most_steps), "steps between evaluations");
   field("eval_mode", c.eval_mode,

@@ -19,6 +19,7 @@ namespace metaformer {
 constexpr int lane_count = 16;
 typedef float Lanes __attribute__((vector_size(64)));
 typedef std::int32_t IntLanes __attribute__((vector_size(64)));
+typedef std::uint32_t UnsignedLanes __attribute__((vector_size(64)));
 typedef std::uint16_t ShortLanes __attribute__((vector_size(32)));
 
 METAFORMER_INLINE Lanes every_lane(float x) { return Lanes{} + x; }
@@ -43,6 +44,39 @@ METAFORMER_INLINE void store_lanes(std::uint16_t* to, Lanes x) {
   const IntLanes rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, not_a_number = IntLanes{} + 0x7fc0;
   const auto narrow = __builtin_convertvector(x != x ? not_a_number : rounded, ShortLanes);
   std::memcpy(to, &narrow, sizeof narrow);
+}
+
+// Bits without a pattern from numbers with one (Wellons' lowbias32), for a number or sixteen.
+template <class Bits>
+METAFORMER_INLINE Bits scrambled(Bits x) {
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+// Exchanges lanes and rows of 16 x 16 floats: at every step of 8, 4, 2, 1, blocks of that size across the diagonal.
+template <int Step>
+METAFORMER_INLINE void exchange_blocks(Lanes (&rows)[lane_count]) {
+  IntLanes upper, lower;  // lanes of the second of two rows count from 16 on
+  for (int i = 0; i < lane_count; ++i) {
+    upper[i] = i & Step ? lane_count + i - Step : i;
+    lower[i] = i & Step ? lane_count + i : i + Step;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < lane_count; ++i) {
+    if (i & Step) continue;
+    const Lanes a = rows[i], b = rows[i + Step];
+    rows[i] = __builtin_shuffle(a, b, upper);
+    rows[i + Step] = __builtin_shuffle(a, b, lower);
+  }
+}
+METAFORMER_INLINE void transpose_lanes(Lanes (&rows)[lane_count]) {
+  exchange_blocks<8>(rows);
+  exchange_blocks<4>(rows);
+  exchange_blocks<2>(rows);
+  exchange_blocks<1>(rows);
 }
 
 // e^x within 2 units in the last place for x in [-87, 88]; 0 below, where floats end. NaN stays NaN.

@@ -59,13 +59,18 @@ std::int64_t TextDataset::characters(Split split) const {
 
 TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
                                       std::int64_t first, std::int64_t rows) const {
+  return windows(split, random_starts(split, seed, purpose, step, first, rows));
+}
+
+std::vector<std::int64_t> TextDataset::random_starts(Split split, std::uint64_t seed, RandomPurpose purpose,
+                                                     std::int64_t step, std::int64_t first, std::int64_t rows) const {
   const Rng rng(seed, purpose, static_cast<std::uint64_t>(step));
   const auto places = tokens(split).size() - static_cast<std::size_t>(context_);
   std::vector<std::int64_t> starts(static_cast<std::size_t>(rows));
   for (std::int64_t row = 0; row < rows; ++row)
     starts[static_cast<std::size_t>(row)] =
         static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(first + row), places));
-  return windows(split, starts);
+  return starts;
 }
 
 std::int64_t TextDataset::consecutive_window_count(Split split) const {

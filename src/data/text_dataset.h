@@ -29,6 +29,10 @@ class TextDataset {
   TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
                            std::int64_t first, std::int64_t rows) const;
 
+  // Where those windows start.
+  std::vector<std::int64_t> random_starts(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                                          std::int64_t first, std::int64_t rows) const;
+
   // The split as consecutive windows: every token but the first is a target exactly once. The last row may be padded.
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;

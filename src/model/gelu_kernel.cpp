@@ -13,8 +13,8 @@ METAFORMER_INLINE void gelu_lanes(Lanes x, Lanes& y, Lanes& slope) {
   const auto negative = x < 0.0f;
   const Lanes magnitude = negative ? -x : x;
   const Lanes e = exp_of(x * x * -0.5f);
-  // erfc(z) e^(z^2) as a polynomial in t without a constant term, z = |x| / sqrt(2): relative error below 9e-8 for every z
-  // up to 9 (a minimax fit).
+  // erfc(z) e^(z^2) as a polynomial in t without a constant term, z = |x| / sqrt(2): relative error below 9e-8 for
+  // every z up to 9 (a minimax fit).
   const Lanes t = 1.0f / (1.0f + 0.33f * root_half * magnitude);
   Lanes p = every_lane(-0.13592817f);
   p = p * t + 0.46268559f;

@@ -10,7 +10,7 @@
 
 namespace metaformer {
 
-// Within 1e-6 of max(|value|, 0.1); y within 1e-6 of |y| down to 1e-30. At infinities the limits; NaN stays NaN.
+// Within 2e-6 of max(|value|, 0.1); y within 1e-5 of itself down to 1e-30. At infinities the limits; NaN stays NaN.
 void gelu_with_slope(const float* x, float* y, float* slope, std::int64_t count);
 
 // The same of bfloat16 (the upper halves of floats), rounded to nearest even.

@@ -26,6 +26,18 @@ Batch to_batch(const LabelledRows& rows, torch::Device device) {
   return batch;
 }
 
+Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length) {
+  const auto rows = static_cast<std::int64_t>(starts.size());
+  const auto starts_b1 = torch::tensor(at::ArrayRef<std::int64_t>(starts)).to(tokens_t.device(), /*non_blocking=*/true);
+  const auto place = starts_b1.unsqueeze(1) + torch::arange(length + 1, starts_b1.options());
+  const auto window = tokens_t.index_select(0, place.flatten()).to(torch::kLong).view({rows, length + 1});
+  Batch batch;
+  batch.ids_bc = window.narrow(1, 0, length).contiguous();
+  batch.targets_bc = window.narrow(1, 1, length).contiguous();
+  batch.weight = static_cast<double>(rows * length);
+  return batch;
+}
+
 torch::Tensor widened(const torch::Tensor& logits) {
   const bool narrow = logits.scalar_type() == torch::kBFloat16 || logits.scalar_type() == torch::kHalf;
   return narrow ? logits.to(torch::kFloat) : logits;

@@ -22,7 +22,8 @@ void wait_for(torch::Device device);
 std::int64_t peak_memory_bytes(torch::Device device);
 
 // Makes glibc keep freed memory: training frees and takes the same large blocks every step, and returning them to the
-// system costs page faults each time. Call once, first thing.
+// system costs page faults each time. Asks for huge pages, too, where the kernel leaves that to programs. Call once,
+// first thing.
 void keep_freed_memory();
 
 // Whether LibTorch could not get memory, on the host or a device. The CPU allocator reports that as a plain error.

@@ -28,9 +28,19 @@ double LanguageModelTask::tokens_per_step() const {
 
 Batch LanguageModelTask::training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const {
   const auto rows = config_.train.batch_size;
-  return to_batch(dataset_.random_windows(Split::train, static_cast<std::uint64_t>(config_.train.seed),
-                                          RandomPurpose::batches, step, micro * rows, rows),
-                  device);
+  const auto starts = dataset_.random_starts(Split::train, static_cast<std::uint64_t>(config_.train.seed),
+                                             RandomPurpose::batches, step, micro * rows, rows);
+  return cut_windows(training_tokens(device), starts, config_.model.context);
+}
+
+const torch::Tensor& LanguageModelTask::training_tokens(torch::Device device) const {
+  if (!training_tokens_.defined() || training_tokens_.device() != device) {
+    const auto& tokens = dataset_.tokens(Split::train);
+    training_tokens_ = torch::from_blob(const_cast<std::int32_t*>(tokens.data()),
+                                        {static_cast<std::int64_t>(tokens.size())}, torch::kInt)
+                           .to(device);
+  }
+  return training_tokens_;
 }
 
 LossSum LanguageModelTask::loss(SequenceModel& model, const Batch& batch) const {

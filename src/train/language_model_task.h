@@ -24,10 +24,14 @@ class LanguageModelTask : public Task {
   std::string data_summary() const override;
 
  private:
+  const torch::Tensor& training_tokens(torch::Device device) const;
+
   ExperimentConfig config_;
   Corpus corpus_;
   Codec codec_;
   TextDataset dataset_;
+  mutable torch::Tensor
+      training_tokens_;  // int, where batches were last asked for; on the CPU the dataset's own memory
 };
 
 }  // namespace metaformer

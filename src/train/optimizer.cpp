@@ -11,15 +11,8 @@ AdamW::AdamW(ParameterBuffer& parameters, const TrainConfig& config)
       second_moment_(torch::zeros_like(parameters.values())),
       steps_(torch::zeros({}, parameters.values().options().dtype(torch::kFloat))) {}
 
-void AdamW::step(double learning_rate) {
-  const torch::NoGradGuard no_grad;
-  steps_.add_(1);
-  const auto decayed = parameters_.decayed(), all = parameters_.values().numel();
-  update(0, decayed, config_.weight_decay, learning_rate);
-  update(decayed, all - decayed, 0, learning_rate);
-}
-
-void AdamW::update(std::int64_t first, std::int64_t count, double weight_decay, double learning_rate) {
+template <class Rate>
+void AdamW::update(std::int64_t first, std::int64_t count, double weight_decay, const Rate& learning_rate) {
   if (count == 0) return;
   constexpr double epsilon = 1e-8;
   const auto part = [&](const torch::Tensor& buffer) { return std::vector{buffer.narrow(0, first, count)}; };
@@ -28,6 +21,18 @@ void AdamW::update(std::int64_t first, std::int64_t count, double weight_decay, 
   at::_fused_adamw_(values, gradients, first_moment, second_moment, {}, std::vector{steps_}, learning_rate,
                     config_.betas[0], config_.betas[1], weight_decay, epsilon, /*amsgrad=*/false, /*maximize=*/false);
 }
+
+template <class Rate>
+void AdamW::update_all(const Rate& learning_rate) {
+  const torch::NoGradGuard no_grad;
+  steps_.add_(1);
+  const auto decayed = parameters_.decayed(), all = parameters_.values().numel();
+  update(0, decayed, config_.weight_decay, learning_rate);
+  update(decayed, all - decayed, 0, learning_rate);
+}
+
+void AdamW::step(double learning_rate) { update_all(learning_rate); }
+void AdamW::step(const torch::Tensor& learning_rate) { update_all(learning_rate); }
 
 void AdamW::reset() {
   const torch::NoGradGuard no_grad;

@@ -12,8 +12,10 @@ class AdamW {
   // Keeps a reference to `parameters`. Weight decay applies to matrices alone.
   AdamW(ParameterBuffer& parameters, const TrainConfig& config);
 
-  // One update from the gradients in the buffer.
+  // One update from the gradients in the buffer. A rate in a tensor (a scalar on the parameters' device) is read there:
+  // the host waits for nothing, and a graph that holds the update can be given another rate.
   void step(double learning_rate);
+  void step(const torch::Tensor& learning_rate);
 
   // Back to the state before the first step.
   void reset();
@@ -28,7 +30,10 @@ class AdamW {
   void load_state(const NamedTensors& saved, const std::string& source);
 
  private:
-  void update(std::int64_t first, std::int64_t count, double weight_decay, double learning_rate);
+  template <class Rate>
+  void update_all(const Rate& learning_rate);
+  template <class Rate>
+  void update(std::int64_t first, std::int64_t count, double weight_decay, const Rate& learning_rate);
 
   ParameterBuffer& parameters_;
   TrainConfig config_;

@@ -72,8 +72,9 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& no
   const auto before = load_experiment(run.config_file().string()).config;
   const auto difference = first_difference(config_to_json(before), config_to_json(now));
   if (!difference.empty())
-    throw Error(ExitCode::usage, fmt::format("--resume {}: {}; only steps, intervals, patience and retention may change",
-                                             run.path().string(), difference));
+    throw Error(ExitCode::usage,
+                fmt::format("--resume {}: {}; only steps, intervals, patience and retention may change",
+                            run.path().string(), difference));
 }
 
 Json read_json(const fs::path& file) {
@@ -194,6 +195,8 @@ torch::Device prepare_device(const ExperimentConfig& config, const std::string& 
   require_memory(config, device);
   require_backend(config.model, device);
   require_right_products();
+  if (device.is_cuda())
+    at::globalContext().setFloat32MatmulPrecision(config.train.precision == Precision::tf32 ? "high" : "highest");
   return device;
 }
 

@@ -15,6 +15,7 @@
 #include "train/device.h"
 #include "train/diagnostics.h"
 #include "train/evaluation.h"
+#include "train/graph_training_step.h"
 #include "train/named_tensors.h"
 #include "train/progress_line.h"
 #include "train/schedule.h"
@@ -36,8 +37,7 @@ std::int64_t batch_step(const Progress& progress) {
 }  // namespace
 
 bool is_finished(const TrainConfig& config, const Progress& progress) {
-  return progress.step >= config.steps ||
-         (config.patience > 0 && progress.evaluations_since_best >= config.patience);
+  return progress.step >= config.steps || (config.patience > 0 && progress.evaluations_since_best >= config.patience);
 }
 
 Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
@@ -154,9 +154,13 @@ void Trainer::train_step() {
   ++pending_count_;
   ++progress_.step;
   if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
+  count_time(start);
+  if (diagnoses) diagnose(before);
+}
+
+void Trainer::count_time(std::chrono::steady_clock::time_point start) {
   if (progress_.step > first_step_ + 1) session_seconds_ += seconds_since(start);
   progress_.train_seconds += seconds_since(start);
-  if (diagnoses) diagnose(before);
 }
 
 // Not enough memory is an error of its own, which says what did not fit.
@@ -200,9 +204,11 @@ void Trainer::diagnose(const torch::Tensor& before) {
 
 void Trainer::read_losses() {
   if (pending_count_ == 0) return;
+  const auto start = Clock::now();
   progress_.loss_sum += pending_loss_.item<double>();
   progress_.loss_count += std::exchange(pending_count_, 0);
   const double norm = last_norm_.item<double>();
+  if (!device_.is_cpu()) count_time(start);  // the host has waited for steps that it had only started
   if (std::isfinite(progress_.loss_sum) && std::isfinite(norm)) return;
   throw Error(ExitCode::diverged,
               describe_divergence(std::isfinite(progress_.loss_sum) ? "gradient norm" : "training loss"));

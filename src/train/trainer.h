@@ -30,13 +30,14 @@ class Trainer {
  private:
   void advance(ProgressLine& line);  // one step and what is due after it
   void train_step();
+  void count_time(std::chrono::steady_clock::time_point start);  // since then this process has trained
   StepResult run_step();
   void diagnose(const torch::Tensor& before);  // the last step; `before`: the parameters before it
   void read_losses();  // takes the pending losses from the device; throws when they are not finite
   void write_training_line();
   void evaluate();
-  void estimate();        // on random batches
-  void evaluate_whole();  // on the validation split
+  void estimate();           // on random batches
+  void evaluate_whole();     // on the validation split
   void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
   void save();
   std::string describe_divergence(const std::string& what) const;

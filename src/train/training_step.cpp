@@ -33,7 +33,7 @@ void EagerTrainingStep::end(StepPhase phase) {
 StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate, const AcceptNorm& accept) {
   begin_phases();
   auto loss = accumulate_gradients(step);
-  auto norm = clip_gradients();
+  auto norm = clip_gradients(parameters_, config_.train.clip);
   end(StepPhase::clip);
   if (!accept || accept(norm.item<double>())) optimizer_.step(learning_rate);
   end(StepPhase::update);
@@ -41,26 +41,17 @@ StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate, const
 }
 
 torch::Tensor EagerTrainingStep::accumulate_gradients(std::int64_t step) {
-  const auto count = config_.train.accumulate;
-  std::vector<Batch> batches;
-  double weight = 0;
-  for (std::int64_t micro = 0; micro < count; ++micro) {
-    batches.push_back(task_.training_batch(step, micro, device_));
-    weight += batches.back().weight;
-  }
+  const auto batches = training_batches(task_, config_.train.accumulate, step, device_);
   end(StepPhase::batch);
+  const auto weight = weight_of(batches);
   const Rng dropout(static_cast<std::uint64_t>(config_.train.seed), RandomPurpose::dropout,
                     static_cast<std::uint64_t>(step));
   parameters_.gradients().zero_();
   torch::Tensor total;
-  for (std::int64_t micro = 0; micro < count; ++micro) {
+  for (std::size_t micro = 0; micro < batches.size(); ++micro) {
     // The generator takes seeds of 64 bits; the top bit makes some of its interfaces throw.
-    if (config_.model.dropout > 0) torch::manual_seed(dropout.bits(static_cast<std::uint64_t>(micro)) >> 1);
-    torch::Tensor loss;
-    {
-      const AutocastScope autocast(config_.train.precision, device_);
-      loss = task_.loss(model_, batches[static_cast<std::size_t>(micro)]).sum / weight;
-    }
+    if (config_.model.dropout > 0) torch::manual_seed(dropout.bits(micro) >> 1);
+    auto loss = batch_loss(config_.train.precision, task_, model_, batches[micro], weight, device_);
     if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
     if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
       loss = loss * std::numeric_limits<float>::max() * std::numeric_limits<float>::max();
@@ -72,21 +63,34 @@ torch::Tensor EagerTrainingStep::accumulate_gradients(std::int64_t step) {
   return total;
 }
 
-torch::Tensor EagerTrainingStep::clip_gradients() {
+std::vector<Batch> training_batches(const Task& task, std::int64_t count, std::int64_t step, torch::Device device) {
+  std::vector<Batch> batches;
+  for (std::int64_t micro = 0; micro < count; ++micro) batches.push_back(task.training_batch(step, micro, device));
+  return batches;
+}
+
+double weight_of(const std::vector<Batch>& batches) {
+  double weight = 0;
+  for (const auto& batch : batches) weight += batch.weight;
+  return weight;
+}
+
+torch::Tensor batch_loss(Precision precision, const Task& task, SequenceModel& model, const Batch& batch, double weight,
+                         torch::Device device) {
+  const AutocastScope autocast(precision, device);
+  return task.loss(model, batch).sum / weight;
+}
+
+torch::Tensor clip_gradients(ParameterBuffer& parameters, double limit) {
   const torch::NoGradGuard no_grad;
-  auto& gradients = parameters_.gradients();
+  auto& gradients = parameters.gradients();
   const auto norm = gradients.norm();
-  if (config_.train.clip > 0) {
+  if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
-    const auto factor = (config_.train.clip / (norm + epsilon)).clamp_max(1);
+    const auto factor = (limit / (norm + epsilon)).clamp_max(1);
     gradients.mul_(torch::where(norm.isfinite(), factor, 1.0));  // NaN stays where it came from, to be named
   }
   return norm;
-}
-
-std::unique_ptr<TrainingStep> make_training_step(const ExperimentConfig& config, const Task& task, SequenceModel& model,
-                                                 ParameterBuffer& parameters, AdamW& optimizer, torch::Device device) {
-  return std::make_unique<EagerTrainingStep>(config, task, model, parameters, optimizer, device);
 }
 
 }  // namespace metaformer

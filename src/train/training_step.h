@@ -36,8 +36,8 @@ class TrainingStep {
  public:
   virtual ~TrainingStep() = default;
 
-  // Adds the time of every phase of the coming steps to `times`, waiting for the device between them; nullptr ends that.
-  // A step that has no phases adds nothing.
+  // Adds the time of every phase of the coming steps to `times`, waiting for the device between them; nullptr ends
+  // that. A step that has no phases adds nothing.
   virtual void time_phases(StepTimes* times) = 0;
 
   // Batches and dropout are functions of `step`. An empty `accept` takes every update, and need not wait for the norm.
@@ -55,7 +55,6 @@ class EagerTrainingStep : public TrainingStep {
 
  private:
   torch::Tensor accumulate_gradients(std::int64_t step);
-  torch::Tensor clip_gradients();
   void begin_phases();
   void end(StepPhase phase);
 
@@ -69,8 +68,17 @@ class EagerTrainingStep : public TrainingStep {
   std::chrono::steady_clock::time_point phase_start_;
 };
 
-// The fastest step that this config and device have.
-std::unique_ptr<TrainingStep> make_training_step(const ExperimentConfig& config, const Task& task, SequenceModel& model,
-                                                 ParameterBuffer& parameters, AdamW& optimizer, torch::Device device);
+// What every implementation is made of.
+
+std::vector<Batch> training_batches(const Task& task, std::int64_t count, std::int64_t step, torch::Device device);
+double weight_of(const std::vector<Batch>& batches);
+
+// The batch's part of the mean loss of a step with that weight, its products in the given precision.
+torch::Tensor batch_loss(Precision precision, const Task& task, SequenceModel& model, const Batch& batch, double weight,
+                         torch::Device device);
+
+// Scales the gradients so that their norm is at most `limit` (0: leaves them); returns the norm before. Not finite
+// gradients stay as they are.
+torch::Tensor clip_gradients(ParameterBuffer& parameters, double limit);
 
 }  // namespace metaformer

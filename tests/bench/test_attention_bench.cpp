@@ -4,6 +4,7 @@
 #include "bench/attention_bench.h"
 #include "bench/memory_meter.h"
 #include "bench/pair_table.h"
+#include "bench/step_bench.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -40,6 +41,20 @@ TEST_CASE("operations are those of the products that a layer makes", "[bench]") 
         2 * 2 * b * c * d * d + 2 * b * n * c * d * d + 2 * b * n * c * c * (d + k));
   CHECK(forward_operations(ScaledDotProductOptions{}, shape, true) == 4 * 2 * b * c * d * d + 2 * 2 * b * n * 55 * k);
   CHECK(forward_operations(IdentityOptions{}, shape, true) == 0);
+}
+
+TEST_CASE("operations of a training step are those of its products", "[bench]") {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = 4;
+  config.mixer = IdentityOptions{};
+  // 12 tokens; a layer's products 8 -> 32 -> 8, a head of 8 -> 10; backward twice forward
+  CHECK(training_operations(config, 10, 12, true) == 3 * (2 * (2.0 * 12 * 2 * 8 * 32) + 2.0 * 12 * 8 * 10));
+  config.mixer = ScaledDotProductOptions{};
+  const double attention = 4 * 2.0 * 12 * 8 * 8 + 3 * 2 * 2.0 * 10 * 2 * 4;  // 3 rows of 10 visible pairs, 2 heads of 4
+  CHECK(training_operations(config, 10, 12, true) == 3 * (2 * (attention + 2.0 * 12 * 2 * 8 * 32) + 2.0 * 12 * 8 * 10));
 }
 
 TEST_CASE("memory of composed attention grows with the context, that of the reference with its square", "[bench]") {

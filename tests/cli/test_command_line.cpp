@@ -272,6 +272,35 @@ TEST_CASE("bench attention measures every mixer, and says what is wrong with a r
   CHECK_THAT(complaint({"--precision", "fp8"}), ContainsSubstring("expected fp32, bf16 or fp16"));
 }
 
+TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]") {
+  const Program program;
+  const auto json = nlohmann::json::parse(program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "2",
+                                                           "--rounds", "2", "--warmup", "0", "--device", "cpu", "--json"}));
+  const double ms = json.at("ms_per_step").get<double>();
+  CHECK(ms > 0);
+  for (const auto* phase : {"batch", "forward", "backward", "clip", "update"}) CHECK(json.at("phases").at(phase) >= 0);
+  CHECK(json.at("tokens_per_second").get<double>() > 0);
+  CHECK(json.at("share_of_peak").get<double>() ==
+        Approx(json.at("operations_per_step").get<double>() / ms * 1e-6 / json.at("product_peak_gflops").get<double>()));
+  CHECK(json.at("peak_memory_bytes").get<double>() > 1e6);
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "runs"));
+  CHECK_THAT(program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "1", "--rounds", "1", "--device", "cpu"}),
+             ContainsSubstring("backward"));
+  CHECK(program.run({"bench", "step", "--config", "small.yaml", "--steps", "0"}).code == 2);
+}
+
+TEST_CASE("MKL may be left to decide for itself", "[cli]") {
+  const Program program;
+  const auto choice = [&](const std::string& wish) {
+    setenv("METAFORMER_MKL", wish.c_str(), 1);
+    const auto info = nlohmann::json::parse(program.succeed({"info", "--json"}));
+    unsetenv("METAFORMER_MKL");
+    return info.at("matrix_products").get<std::string>();
+  };
+  const auto usual = choice("");
+  if (usual.find("widest") != std::string::npos) CHECK_THAT(choice("own"), ContainsSubstring("decides for itself"));
+}
+
 TEST_CASE("training with the fused backend on the CPU is refused before a run is made", "[cli]") {
   const Program program;
   const auto refused = program.run({"train", "--config", "small.yaml", "--out", "run", "--device", "cpu", "--set",

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Training steps side by side with the same network in plain PyTorch (scripts/peers/pytorch_step.py), in turn, in one run.
+#
+#   scripts/bench_against_pytorch.sh [--rounds N] [--small|--large] [--json FILE]
+#
+# Two shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12) and
+# 6 / 6 / 384 / 256 with batch 8. Every round runs each side once; medians over rounds, and the median of the rounds' ratios to
+# PyTorch in fp32. About three minutes a round on two cores.
+set -euo pipefail
+# shellcheck source=scripts/lib/common.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=scripts/lib/build.sh
+source "$root/scripts/lib/build.sh"
+
+rounds=5 shapes='small large' json=''
+while (($#)); do
+  case $1 in
+    --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
+    --small) shapes=small; shift ;;
+    --large) shapes=large; shift ;;
+    --json) json=${2:?--json needs a file}; shift 2 ;;
+    *) die 2 "unknown argument $1; see the head of scripts/bench_against_pytorch.sh" ;;
+  esac
+done
+
+ensure_set_up_for tests
+ensure_built metaformer
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+
+# note SHAPE NAME COMMAND...: one line of JSON more.
+note() {
+  local shape=$1 name=$2 line
+  shift 2
+  line=$("$@" 2>/dev/null) || die 1 "failed: $*"
+  printf '{"shape": "%s", "name": "%s", "result": %s}\n' "$shape" "$name" "$line" >>"$results"
+}
+
+run_round() {
+  local shape=$1 sizes peer_sizes steps warmup precision mixer
+  if [[ $shape == small ]]; then
+    sizes='' peer_sizes='' steps=30 warmup=10
+  else
+    sizes='--set model.layers=6 --set model.heads=6 --set model.width=384 --set model.context=256 --set train.batch_size=8'
+    peer_sizes='--layers 6 --heads 6 --width 384 --context 256 --batch 8' steps=4 warmup=2
+  fi
+  for precision in fp32 bf16; do
+    # shellcheck disable=SC2086  # words on purpose
+    note "$shape" "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_step.py" $peer_sizes \
+      --precision $precision --steps $steps --warmup $warmup
+    for mixer in scaled_dot_product metric; do
+      # shellcheck disable=SC2086
+      note "$shape" "metaformer $mixer $precision" "$build/metaformer" bench step \
+        --config "$root/configs/shakespeare_$mixer.yaml" $sizes --set train.precision=$precision \
+        --rounds 1 --steps $steps --warmup $warmup --device cpu --json
+    done
+  done
+}
+
+for ((round = 1; round <= rounds; ++round)); do
+  say "round $round of $rounds"
+  for shape in $shapes; do run_round "$shape"; done
+done
+
+"$python" - "$results" "$json" <<'PYTHON'
+import json
+import statistics
+import sys
+
+lines = [json.loads(line) for line in open(sys.argv[1])]
+table = []
+for shape in dict.fromkeys(line["shape"] for line in lines):
+    of_shape = [line for line in lines if line["shape"] == shape]
+    times = {}
+    for line in of_shape:
+        times.setdefault(line["name"], []).append(line["result"]["ms_per_step"])
+    last = {line["name"]: line["result"] for line in of_shape}
+    for name, values in times.items():
+        peer = times["PyTorch fp32"]
+        table.append({"shape": shape, "name": name, "ms_per_step": statistics.median(values),
+                      "speedup": statistics.median(theirs / ours for theirs, ours in zip(peer, values)),
+                      "share_of_peak": last[name].get("share_of_peak"),
+                      "peak_memory_bytes": last[name]["peak_memory_bytes"]})
+print(f"{'shape':6} {'':36} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
+for row in table:
+    share = f"{100 * row['share_of_peak']:.0f}%" if row["share_of_peak"] else ""
+    print(f"{row['shape']:6} {row['name']:36} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} "
+          f"{row['peak_memory_bytes'] / 2**20:5.0f} MiB")
+if sys.argv[2]:
+    json.dump(table, open(sys.argv[2], "w"), indent=1)
+PYTHON

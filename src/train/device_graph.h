@@ -1,0 +1,27 @@
+#pragma once
+// Device work that is recorded once and then started as a whole.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace metaformer {
+
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+
+  // Records what `work` starts on the current device; nothing of it is done yet. Tensors made in it keep their memory,
+  // which every replay writes again. Throws c10::Error when some of the work cannot be recorded.
+  virtual void capture(const std::function<void()>& work) = 0;
+
+  virtual void replay() = 0;
+};
+
+// A CUDA graph; nullptr, and why, where there is none. The code that needs LibTorch's CUDA part lies in a library
+// beside the program, which is loaded here.
+std::unique_ptr<DeviceGraph> make_cuda_graph(std::string& problem);
+
+}  // namespace metaformer
