@@ -81,10 +81,21 @@ torch::Tensor batch_loss(Precision precision, const Task& task, SequenceModel& m
   return task.loss(model, batch).sum / weight;
 }
 
+namespace {
+
+// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
+torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
+  std::vector<torch::Tensor> gradients;
+  for (const auto& view : parameters.views()) gradients.push_back(view.parameter.grad());
+  return torch::stack(at::_foreach_norm(gradients)).norm();
+}
+
+}  // namespace
+
 torch::Tensor clip_gradients(ParameterBuffer& parameters, double limit) {
   const torch::NoGradGuard no_grad;
   auto& gradients = parameters.gradients();
-  const auto norm = gradients.norm();
+  const auto norm = norm_of_gradients(parameters);
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
     const auto factor = (limit / (norm + epsilon)).clamp_max(1);
