@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "attention/heads.h"
 #include "core/error.h"
 #include "cuda/metric_attention.h"
 
@@ -43,12 +44,6 @@ cuda::MetricStrides strides_of(const Tensor& x_bnck) {
 void* stream_of(const Tensor& tensor) {
   if (!tensor.is_cuda()) return nullptr;
   return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device()).native_handle();
-}
-
-// [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing.
-Tensor empty_by_token(const Tensor& like_bnck) {
-  return torch::empty({like_bnck.size(0), like_bnck.size(2), like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
-      .transpose(1, 2);
 }
 
 Tensor empty_per_row(const Tensor& like_bnck) {

@@ -13,6 +13,12 @@ inline torch::Tensor split_heads(const torch::Tensor& x_bcd, std::int64_t heads)
 // [b, n, c, k] -> [b, c, n k].
 inline torch::Tensor merge_heads(const torch::Tensor& t_bnck) { return t_bnck.transpose(1, 2).flatten(2); }
 
+// Uninitialised [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing.
+inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck) {
+  return torch::empty({like_bnck.size(0), like_bnck.size(2), like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
+      .transpose(1, 2);
+}
+
 // p_bnck W_nkj for every head, as one batched product of n matrices; a view of [n, b, c, j].
 inline torch::Tensor per_head_product(const torch::Tensor& p_bnck, const torch::Tensor& w_nkj) {
   const auto batch = p_bnck.size(0), context = p_bnck.size(2);

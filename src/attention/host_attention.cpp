@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "attention/heads.h"
 #include "attention/host_attention_kernel.h"
 
 namespace metaformer {
@@ -14,12 +15,6 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing.
-Tensor empty_by_token(const Tensor& like_bnck) {
-  return torch::empty({like_bnck.size(0), like_bnck.size(2), like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
-      .transpose(1, 2);
-}
 
 Tensor with_features_together(const Tensor& x_bnck) { return x_bnck.stride(3) == 1 ? x_bnck : x_bnck.contiguous(); }
 

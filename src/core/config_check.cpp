@@ -126,15 +126,14 @@ void check_model(const ModelConfig& model, const Provenance& provenance) {
 void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance& provenance) {
   const ExperimentConfig plain;
   const auto &data = config.data, &usual = plain.data;
-  const bool sorts = config.task == TaskKind::sort, classifies = config.task == TaskKind::classification,
-             reads_text = config.task == TaskKind::language_model;
+  const bool sorts = config.task == TaskKind::sort, classifies = config.task == TaskKind::classification;
   const bool plain_tokenizer = std::holds_alternative<CharacterTokenizerOptions>(data.tokenizer);
   struct Rule {
     const char* key;
     bool differs, applies;
   };
   for (const auto& [key, differs, applies] : std::initializer_list<Rule>{
-           {"data.corpus", data.corpus != usual.corpus, reads_text},
+           {"data.corpus", data.corpus != usual.corpus, !sorts},
            {"data.path", data.path != usual.path, !sorts},
            {"data.validation_path", data.validation_path != usual.validation_path, classifies},
            {"data.test_path", data.test_path != usual.test_path, classifies},

@@ -5,14 +5,18 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace {
 
 constexpr const char* question = "mkl_serv_intel_cpu_true";
 
-bool left_to_mkl() {
-  const char* wish = std::getenv("METAFORMER_MKL");
-  return wish != nullptr && std::string_view(wish) == "own";
+std::string_view wish() {
+  const char* value = std::getenv("METAFORMER_MKL");
+  return value != nullptr ? value : "";
 }
+
+bool left_to_mkl() { return wish() == "own"; }
 
 bool has_avx2() {
 #ifdef __x86_64__  // the builtin exists there alone
@@ -39,6 +43,8 @@ extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() 
 namespace metaformer {
 
 MklPath mkl_path() {
+  if (!wish().empty() && wish() != "own")
+    throw Error(ExitCode::usage, "METAFORMER_MKL=" + std::string(wish()) + ": expected own, or nothing");
   const bool is_asked = dlsym(RTLD_DEFAULT, question) == reinterpret_cast<void*>(&mkl_serv_intel_cpu_true);
   if (!is_asked || mkls_own() == nullptr) return MklPath::absent;
   return left_to_mkl() || !has_avx2() ? MklPath::own : MklPath::widest;

@@ -16,6 +16,7 @@ enum class MklPath {
   widest,  // MKL takes the widest instructions this CPU has
 };
 
+// Throws Error (exit code 2) when METAFORMER_MKL says something else.
 MklPath mkl_path();
 
 // In a few words, for people.

@@ -19,32 +19,53 @@ namespace {
 
 constexpr std::uintmax_t largest_corpus = std::uintmax_t{16} << 30;
 
-void check_digest(const PublicCorpus& corpus, const std::string& where, const std::string& digest) {
-  if (digest != corpus.sha256)
-    throw Error(ExitCode::data,
-                fmt::format("{}: not {}: SHA-256 is {}, should be {}", where, corpus.name, digest, corpus.sha256));
+void check_digest(const PublicCorpus& corpus, const std::string& where, std::string_view content) {
+  const bool by_md5 = corpus.sha256.empty();
+  const auto digest = by_md5 ? md5(content) : sha256(content);
+  const auto& expected = by_md5 ? corpus.md5 : corpus.sha256;
+  if (digest != expected)
+    throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where, corpus.name,
+                                            by_md5 ? "MD5" : "SHA-256", digest, expected));
+}
+
+// The corpus in a folder, under its own name or another that counts.
+std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corpus) {
+  std::error_code ignored;
+  if (auto path = folder / corpus.file; fs::exists(path, ignored)) return path;
+  if (corpus.stem.empty()) return std::nullopt;
+  std::optional<fs::path> first;  // by name, whatever order the folder has
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(corpus.stem) && name.ends_with(".tar.gz") && (!first || entry.path() < *first))
+      first = entry.path();
+  }
+  return first;
 }
 
 std::string help_without_network(const PublicCorpus& corpus) {
   return fmt::format("without a network, put {} into a folder and name that folder in METAFORMER_DATA", corpus.file);
 }
 
-fs::path obtain(const PublicCorpus& corpus, bool offline) {
-  if (const auto found = locate_corpus(corpus)) return *found;
-  if (offline)
-    throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
-                                            "fetching it; {}",
-                                            corpus.name, corpus_cache().string(), help_without_network(corpus)));
-  return fetch_corpus(corpus, corpus_cache());
-}
-
 }  // namespace
 
 const std::vector<PublicCorpus>& public_corpora() {
   static const std::vector<PublicCorpus> corpora = {
-      {"tinyshakespeare", "tinyshakespeare.txt",
-       "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-       "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 1'115'394},
+      {.name = "tinyshakespeare",
+       .task = TaskKind::language_model,
+       .file = "tinyshakespeare.txt",
+       .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+       .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+       .md5 = "",
+       .bytes = 1'115'394,
+       .stem = ""},
+      {.name = "imdb",
+       .task = TaskKind::classification,
+       .file = "aclImdb_v1.tar.gz",
+       .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+       .sha256 = "",
+       .md5 = "7c2ac02c03563afcf9b574c7e56c153a",
+       .bytes = 84'125'825,
+       .stem = "aclImdb_v1"},
   };
   return corpora;
 }
@@ -70,10 +91,18 @@ std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
   if (const char* folder = std::getenv("METAFORMER_DATA"); folder && *folder) {
     if (!fs::is_directory(folder, ignored))
       throw Error(ExitCode::data, fmt::format("METAFORMER_DATA={}: no such folder", folder));
-    if (auto path = fs::path(folder) / corpus.file; fs::exists(path, ignored)) return path;
+    if (auto path = find_in(folder, corpus)) return path;
   }
-  if (auto path = corpus_cache() / corpus.file; fs::exists(path, ignored)) return path;
-  return std::nullopt;
+  return find_in(corpus_cache(), corpus);
+}
+
+fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
+  if (const auto found = locate_corpus(corpus)) return *found;
+  if (offline)
+    throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
+                                            "fetching it; {}",
+                                            corpus.name, corpus_cache().string(), help_without_network(corpus)));
+  return fetch_corpus(corpus, corpus_cache());
 }
 
 fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
@@ -85,7 +114,7 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}; {}", error.what(), help_without_network(corpus)));
   }
-  check_digest(corpus, corpus.url, sha256(content));
+  check_digest(corpus, corpus.url, content);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error(ExitCode::failure, fmt::format("cannot make {}: {}", folder.string(), error.message()));
@@ -96,12 +125,15 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
 
 Corpus load_corpus(const DataConfig& config, bool offline) {
   const auto* known = config.path ? nullptr : &find_public_corpus(config.corpus);
+  if (known != nullptr && known->task != TaskKind::language_model)
+    throw Error(ExitCode::usage, fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name,
+                                             to_string(known->task)));
   Corpus corpus;
-  corpus.path = known ? obtain(*known, offline) : fs::path(*config.path);
+  corpus.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path);
   corpus.text = read_file(corpus.path, largest_corpus, ExitCode::data);
   corpus.sha256 = sha256(corpus.text);
   if (corpus.text.empty()) throw Error(ExitCode::data, corpus.path.string() + ": the corpus is empty");
-  if (known) check_digest(*known, corpus.path.string(), corpus.sha256);
+  if (known) check_digest(*known, corpus.path.string(), corpus.text);
   return corpus;
 }
 

@@ -13,10 +13,13 @@ namespace metaformer {
 
 struct PublicCorpus {
   std::string name;
+  TaskKind task;
   std::string file;  // its name in METAFORMER_DATA and in the cache
   std::string url;
-  std::string sha256;
+  std::string sha256;  // of the file; "" where its publisher names another digest
+  std::string md5;     // "" where that is not it
   std::uint64_t bytes;
+  std::string stem;  // any STEM*.tar.gz counts as the file; "" where none does
 };
 
 const std::vector<PublicCorpus>& public_corpora();
@@ -29,6 +32,9 @@ std::optional<std::filesystem::path> locate_corpus(const PublicCorpus& corpus);
 
 std::filesystem::path corpus_cache();
 
+// The same; fetched into the cache when it is nowhere. Errors (exit code 3): nowhere and `offline`.
+std::filesystem::path obtain_corpus(const PublicCorpus& corpus, bool offline);
+
 // Downloads into `folder`, checks the publisher's digest, and returns the file. Errors: exit code 3.
 std::filesystem::path fetch_corpus(const PublicCorpus& corpus, const std::filesystem::path& folder);
 
@@ -39,7 +45,7 @@ struct Corpus {
 };
 
 // The text that a config names: data.path, else data.corpus, which is fetched when it is nowhere (unless `offline`).
-// Errors (exit code 3): missing, empty, digest of a public corpus differs.
+// Errors: missing, empty, digest of a public corpus differs (exit code 3); a corpus that is no text (exit code 2).
 Corpus load_corpus(const DataConfig& config, bool offline);
 
 }  // namespace metaformer

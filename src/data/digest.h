@@ -1,5 +1,5 @@
 #pragma once
-// SHA-256 of bytes in memory, as 64 hexadecimal digits.
+// Digests of bytes in memory, as hexadecimal digits.
 
 #include <string>
 #include <string_view>
@@ -7,5 +7,6 @@
 namespace metaformer {
 
 std::string sha256(std::string_view bytes);
+std::string md5(std::string_view bytes);  // what some publishers name; no proof against malice
 
 }  // namespace metaformer

@@ -8,6 +8,8 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "core/text.h"
+#include "data/corpus.h"
+#include "data/imdb.h"
 #include "data/labelled_table.h"
 
 namespace metaformer {
@@ -50,13 +52,27 @@ bool is_held_out(const std::string& text, double fraction) {
                           *config.path, distinct.size(), config.validation_fraction, in_quotes(config.text_field)));
 }
 
+LabelledSplits load_public_corpus(const DataConfig& config, bool offline) {
+  const auto& corpus = find_public_corpus(config.corpus);
+  if (corpus.task != TaskKind::classification)
+    throw Error(ExitCode::usage,
+                fmt::format("data.corpus: {} has no labels; task classification takes imdb, or a table "
+                            "that data.path names",
+                            corpus.name));
+  if (config.validation_path || config.test_path)
+    throw Error(ExitCode::usage, fmt::format("data.{}: {} brings its own splits",
+                                             config.validation_path ? "validation_path" : "test_path", corpus.name));
+  return load_imdb(config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline), config);
+}
+
 }  // namespace
 
-LabelledSplits load_labelled_splits(const DataConfig& config) {
+LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
+  if (config.corpus != DataConfig().corpus) return load_public_corpus(config, offline);
   if (!config.path)
     throw Error(ExitCode::usage,
-                "data.path is not set; task classification needs a CSV or TSV table with texts and "
-                "labels, such as --set data.path=reviews.csv");
+                "data.path is not set; task classification needs a CSV or TSV table with texts and labels, such as "
+                "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
   LabelledSplits splits;
   auto texts = read_table(*config.path, config, "train", splits.description);
   if (config.validation_path) {

@@ -26,9 +26,10 @@ struct LabelledSplits {
   const std::vector<LabelledText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
 };
 
-// Reads data.path, and data.validation_path and data.test_path where they are set. Without data.validation_path a
+// The public corpus that data.corpus names (from data.path, when that is set), with the splits it brings. Else reads
+// data.path, and data.validation_path and data.test_path where they are set. Without data.validation_path a
 // stable hash of the text holds data.validation_fraction of the rows out, so that equal texts stay on one side. Errors:
-// exit code 3.
-LabelledSplits load_labelled_splits(const DataConfig& config);
+// exit codes 2 and 3.
+LabelledSplits load_labelled_splits(const DataConfig& config, bool offline);
 
 }  // namespace metaformer

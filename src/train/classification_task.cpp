@@ -11,17 +11,17 @@ namespace metaformer {
 
 namespace {
 
-LabelledSplits read_splits(const ExperimentConfig& config, nlohmann::ordered_json& description) {
-  auto splits = load_labelled_splits(config.data);
+LabelledSplits read_splits(const ExperimentConfig& config, bool offline, nlohmann::ordered_json& description) {
+  auto splits = load_labelled_splits(config.data, offline);
   description = splits.description;
   return splits;
 }
 
 }  // namespace
 
-ClassificationTask::ClassificationTask(const ExperimentConfig& config, Codec codec)
+ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offline, Codec codec)
     : config_(config),
-      dataset_(read_splits(config, description_), config.data, config.model.context, std::move(codec)) {
+      dataset_(read_splits(config, offline, description_), config.data, config.model.context, std::move(codec)) {
   if (dataset_.cut_count() > 0)
     log::warning("{} texts are longer than model.context {} tokens; what is beyond is cut off", dataset_.cut_count(),
                  config.model.context);

@@ -8,7 +8,7 @@ namespace metaformer {
 
 class ClassificationTask : public Task {
  public:
-  ClassificationTask(const ExperimentConfig& config, Codec codec);
+  ClassificationTask(const ExperimentConfig& config, bool offline, Codec codec);
 
   std::shared_ptr<SequenceModel> make_model() const override;
   const Codec& codec() const override { return dataset_.codec(); }

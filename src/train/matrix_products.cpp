@@ -31,8 +31,9 @@ bool products_are_right() {
 }
 
 void require_right_products() {
+  const auto path = mkl_path();
   if (products_are_right()) return;
-  throw Error(ExitCode::failure, "this CPU's matrix products are wrong (" + describe(mkl_path()) +
+  throw Error(ExitCode::failure, "this CPU's matrix products are wrong (" + describe(path) +
                                      "); set METAFORMER_MKL=own in the environment");
 }
 

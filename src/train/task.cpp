@@ -14,7 +14,7 @@ std::unique_ptr<Task> make_whole_task(const ExperimentConfig& config, bool offli
     case TaskKind::language_model:
       return std::make_unique<LanguageModelTask>(config, offline, std::move(codec));
     case TaskKind::classification:
-      return std::make_unique<ClassificationTask>(config, std::move(codec));
+      return std::make_unique<ClassificationTask>(config, offline, std::move(codec));
     case TaskKind::sort:
       return std::make_unique<SortTask>(config);
   }

@@ -297,6 +297,12 @@ TEST_CASE("MKL may be left to decide for itself", "[cli]") {
     unsetenv("METAFORMER_MKL");
     return info.at("matrix_products").get<std::string>();
   };
+  setenv("METAFORMER_MKL", "fast", 1);
+  const auto refused = program.run({"train", "--config", "small.yaml", "--out", "run"});
+  unsetenv("METAFORMER_MKL");
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("METAFORMER_MKL=fast: expected own"));
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "run"));
   const auto usual = choice("");
   if (usual.find("widest") != std::string::npos) CHECK_THAT(choice("own"), ContainsSubstring("decides for itself"));
 }

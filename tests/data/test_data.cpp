@@ -123,6 +123,32 @@ TEST_CASE("a public corpus with another digest is refused, and --offline never f
   setenv("METAFORMER_DATA", before.c_str(), 1);
 }
 
+TEST_CASE("an archive by another name counts as the corpus, the official one first", "[corpus]") {
+  const TemporaryFolder folder;
+  const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
+  setenv("METAFORMER_DATA", folder.path().c_str(), 1);
+  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
+  const auto& imdb = find_public_corpus("imdb");
+  CHECK_FALSE(locate_corpus(imdb));
+  folder.write("aclImdb_v1.txt", "");
+  CHECK_FALSE(locate_corpus(imdb));
+  folder.write("aclImdb_v1.labeled.tar.gz", "");
+  CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.labeled.tar.gz");
+  folder.write("aclImdb_v1.tar.gz", "");
+  CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.tar.gz");
+  DataConfig config;
+  config.corpus = "imdb";
+  const auto [code, message] = failure([&] { load_corpus(config, true); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(message, ContainsSubstring("for task classification"));
+  setenv("METAFORMER_DATA", before.c_str(), 1);
+}
+
+TEST_CASE("MD5 has the values of RFC 1321", "[corpus]") {
+  CHECK(md5("") == "d41d8cd98f00b204e9800998ecf8427e");
+  CHECK(md5("message digest") == "f96b697d7cb7938d525a2f31aaf161d0");
+}
+
 TEST_CASE("SHA-256 has the values of FIPS 180-4", "[corpus]") {
   CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -30,7 +30,7 @@ struct Example {
     config.tokenizer = WordTokenizerOptions{.min_count = 1};
   }
   LabelledDataset dataset(std::int64_t context = 16) const {
-    return {load_labelled_splits(config), config, context, Codec{}};
+    return {load_labelled_splits(config, true), config, context, Codec{}};
   }
 };
 
@@ -106,7 +106,7 @@ TEST_CASE("equal texts stay on one side of the split, and the split stays the sa
   for (int copy = 0; copy < 3; ++copy)
     for (int i = 0; i < 60; ++i) content += "text number " + std::to_string(i) + (i % 2 ? "\ta\n" : "\tb\n");
   const Example example(content);
-  const auto splits = load_labelled_splits(example.config), again = load_labelled_splits(example.config);
+  const auto splits = load_labelled_splits(example.config, true), again = load_labelled_splits(example.config, true);
   std::set<std::string> train, validation;
   for (const auto& text : splits[Split::train]) train.insert(text.text);
   for (const auto& text : splits[Split::validation]) validation.insert(text.text);

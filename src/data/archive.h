@@ -1,0 +1,19 @@
+#pragma once
+// Files in an archive (tar, compressed or not), one after the other, without unpacking it.
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace metaformer {
+
+using WantsEntry = std::function<bool(std::string_view name)>;
+using UseEntry = std::function<void(std::string_view name, std::string&& content)>;
+
+// Reads the regular files whose names are wanted. Errors (exit code 3): unreadable, no archive, cut off, damaged, an
+// entry above `largest` bytes.
+void for_each_archive_entry(const std::filesystem::path& path, std::size_t largest, const WantsEntry& wants,
+                            const UseEntry& use);
+
+}  // namespace metaformer

@@ -1,0 +1,184 @@
+// The film reviews, from folders and archives made here in the official layout.
+
+#include "data/imdb.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "data/archive.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+using Files = std::map<std::string, std::string>;
+
+// `count` reviews of each label and half, with the files that stand around them.
+Files official_layout(int count) {
+  Files files = {{"aclImdb/README", "about"}, {"aclImdb/train/urls_pos.txt", "http://"}, {"aclImdb/train/unsup/0_0.txt", "?"}};
+  for (int id = 0; id < count; ++id) {
+    for (const std::string half : {"train", "test"}) {
+      files["aclImdb/" + half + "/pos/" + std::to_string(id) + "_9.txt"] = half + " good film " + std::to_string(id);
+      files["aclImdb/" + half + "/neg/" + std::to_string(id) + "_2.txt"] = half + " bad film " + std::to_string(id);
+    }
+  }
+  return files;
+}
+
+std::string write_archive(const TemporaryFolder& folder, const Files& files) {
+  const auto path = (folder / "reviews.tar.gz").string();
+  auto* writer = archive_write_new();
+  archive_write_add_filter_gzip(writer);
+  archive_write_set_format_ustar(writer);
+  REQUIRE(archive_write_open_filename(writer, path.c_str()) == ARCHIVE_OK);
+  for (const auto& [name, content] : files) {
+    auto* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name.c_str());
+    archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    REQUIRE(archive_write_header(writer, entry) == ARCHIVE_OK);
+    archive_write_data(writer, content.data(), content.size());
+    archive_entry_free(entry);
+  }
+  archive_write_close(writer);
+  archive_write_free(writer);
+  return path;
+}
+
+std::string write_folder(const TemporaryFolder& folder, const Files& files) {
+  for (const auto& [name, content] : files) {
+    const auto path = folder / name;
+    std::filesystem::create_directories(path.parent_path());
+    write_file_synced(path, content);
+  }
+  return folder.path().string();
+}
+
+std::multiset<std::string> texts_of(const LabelledSplits& splits, Split split) {
+  std::multiset<std::string> texts;
+  for (const auto& text : splits[split]) texts.insert(text.label + ": " + text.text);
+  return texts;
+}
+
+DataConfig config_with(double malformed_limit) {
+  DataConfig config;
+  config.validation_fraction = 0.3;
+  config.malformed_limit = malformed_limit;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("an archive, an unpacked folder and its inner folder give the same reviews", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto files = official_layout(1000);
+  const auto config = config_with(0);
+  const auto packed = load_imdb(write_archive(folder, files), config);
+  const TemporaryFolder unpacked;
+  const auto outer = load_imdb(write_folder(unpacked, files), config);
+  const auto inner = load_imdb(unpacked / "aclImdb", config);
+  for (const auto split : {Split::train, Split::validation, Split::test}) {
+    CHECK(texts_of(packed, split) == texts_of(outer, split));
+    CHECK(texts_of(packed, split) == texts_of(inner, split));
+  }
+  CHECK(packed[Split::train].size() + packed[Split::validation].size() == 2000);
+  CHECK(packed[Split::test].size() == 2000);
+  CHECK(packed[Split::test].front().label == "neg");
+  CHECK(packed[Split::test].front().text == "test bad film 0");
+}
+
+TEST_CASE("neighbouring ids, which are reviews of one film, stay on one side of the validation split", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto splits = load_imdb(write_archive(folder, official_layout(2500)), config_with(0));
+  std::set<std::int64_t> training, validation;
+  const auto collect = [](const std::vector<LabelledText>& texts, std::set<std::int64_t>& blocks) {
+    for (const auto& text : texts) {
+      const auto slash = text.place.rfind('/');
+      blocks.insert(std::stoll(text.place.substr(slash + 1)) / 125);
+    }
+  };
+  collect(splits[Split::train], training);
+  collect(splits[Split::validation], validation);
+  for (const auto block : validation) CHECK_FALSE(training.contains(block));
+  CHECK(validation.size() >= 3);
+  CHECK(training.size() >= 5);
+  CHECK(splits[Split::validation].size() == validation.size() * 250);
+}
+
+TEST_CASE("copies and test reviews that stand in the training half are counted", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = official_layout(1000);
+  files["aclImdb/train/pos/7_9.txt"] = files["aclImdb/train/pos/6_9.txt"];
+  files["aclImdb/test/neg/7_2.txt"] = files["aclImdb/test/neg/8_2.txt"] = files["aclImdb/train/neg/3_2.txt"];
+  const auto description = load_imdb(write_archive(folder, files), config_with(0)).description.at("train");
+  CHECK(description.at("copies_in_train") == 1);
+  CHECK(description.at("copies_in_test") == 1);
+  CHECK(description.at("test_texts_in_train") == 2);
+  CHECK(description.at("rows") == 4000);
+  CHECK(description.at("sha256").get<std::string>().size() == 64);
+}
+
+TEST_CASE("reviews that cannot be used are named, and counted up to the limit", "[imdb]") {
+  const auto [content, name, why] = GENERATE(table<std::string, std::string, std::string>({
+      {"  \n", "train/pos/5_9.txt", "the review is empty"},
+      {std::string("a\0b", 3), "train/pos/5_9.txt", "NUL bytes"},
+      {"caf\xe9", "train/pos/5_9.txt", "not valid UTF-8: byte 0xe9 at offset 3"},
+      {"fine", "train/pos/5_3.txt", "a rating of 3 is not positive (7 to 10)"},
+      {"fine", "test/neg/5_11.txt", "a rating of 11 is not negative (1 to 4)"},
+  }));
+  const TemporaryFolder folder;
+  auto files = official_layout(1000);
+  files["aclImdb/" + name] = content;
+  const auto path = write_archive(folder, files);
+  const auto [code, message] = failure([&] { load_imdb(path, config_with(0)); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring(why));
+  CHECK_THAT(message, ContainsSubstring(name));
+  const auto splits = load_imdb(path, config_with(0.01));
+  CHECK(splits.description.at("train").at("malformed") == 1);
+}
+
+TEST_CASE("a review of a million bytes is a review", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = official_layout(1000);
+  files["aclImdb/train/pos/3_9.txt"] = std::string(1 << 20, 'x');
+  CHECK_NOTHROW(load_imdb(write_archive(folder, files), config_with(0)));
+}
+
+TEST_CASE("an archive that is cut off, none at all, or without reviews is one clear error", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto path = write_archive(folder, official_layout(1000));
+  const auto whole = read_file(path, 1 << 30, ExitCode::failure);
+  for (const auto share : {0.5, 0.9}) {
+    const auto cut = folder.write("cut.tar.gz", whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share)));
+    const auto [code, message] = failure([&] { load_imdb(cut, config_with(0)); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("cut.tar.gz: cannot be read as an archive"));
+  }
+  CHECK(failure([&] { load_imdb(folder.write("text.tar.gz", "no archive"), config_with(0)); }).first == ExitCode::data);
+  CHECK(failure([&] { load_imdb(folder / "missing.tar.gz", config_with(0)); }).first == ExitCode::data);
+  const TemporaryFolder other;
+  const auto empty = write_archive(other, {{"aclImdb/README", "about"}});
+  CHECK_THAT(failure([&] { load_imdb(empty, config_with(0)); }).second, ContainsSubstring("holds no reviews"));
+}
+
+TEST_CASE("an entry larger than makes sense is refused before it is read", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto path = write_archive(folder, {{"large", std::string(2000, 'x')}});
+  const auto [code, message] = failure([&] {
+    for_each_archive_entry(path, 1000, [](std::string_view) { return true; }, [](std::string_view, std::string&&) {});
+  });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("large has 2.0 KiB"));
+}
+
+}  // namespace metaformer
