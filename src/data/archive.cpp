@@ -27,7 +27,7 @@ using Reader = std::unique_ptr<archive, Close>;
 Reader open(const std::filesystem::path& path) {
   constexpr std::size_t block = 1 << 20;
   Reader reader(archive_read_new());
-  archive_read_support_filter_all(reader.get());
+  archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());
   if (archive_read_open_filename(reader.get(), path.c_str(), block) != ARCHIVE_OK) fail(path, reader.get());
   return reader;

@@ -1,5 +1,8 @@
 #include "train/graph_training_step.h"
 
+#include <algorithm>
+#include <array>
+
 #include "core/log.h"
 #include "core/random.h"
 
