@@ -74,7 +74,7 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                         std::int64_t seed) {
     const Operands operands{.q = with_features_together(q),
                             .k = with_features_together(k),
-                            .v = k.is_same(v) ? with_features_together(k) : with_features_together(v),
+                            .v = with_features_together(v),
                             .t = empty_by_token(v),
                             .log_sum_bnc = torch::empty({q.size(0), q.size(1), q.size(2)}, torch::kFloat),
                             .segment_bc = segments_if_any.value_or(Tensor()),

@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
-#include "core/random.h"
 #include "core/signals.h"
 #include "data/archive.h"
 #include "data/digest.h"
@@ -140,10 +139,7 @@ class Reader {
   std::string first_defect_;
 };
 
-bool is_held_out(std::int64_t id, double fraction) {
-  const auto bits = Rng::mix(hash_name(fmt::format("imdb block {}", id / block_of_ids)));
-  return static_cast<double>(bits >> 11) * 0x1p-53 < fraction;
-}
+std::string block_of(std::int64_t id) { return fmt::format("imdb block {}", id / block_of_ids); }
 
 // Texts that stand more than once, and texts of the test half that the training half has.
 nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
@@ -181,9 +177,9 @@ LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
                                  {"malformed", reader.malformed()}};
   splits.description["train"].update(copies);
   for (auto& [name, text] : reviews) {
-    const auto split = name.is_test                                       ? Split::test
-                       : is_held_out(name.id, config.validation_fraction) ? Split::validation
-                                                                          : Split::train;
+    const auto split = name.is_test                                                 ? Split::test
+                       : is_held_out(block_of(name.id), config.validation_fraction) ? Split::validation
+                                                                                    : Split::train;
     splits[split].push_back(std::move(text));
   }
   log::info(

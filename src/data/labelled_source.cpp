@@ -38,10 +38,6 @@ std::vector<LabelledText> read_table(const std::string& path, const DataConfig& 
   return texts;
 }
 
-bool is_held_out(const std::string& text, double fraction) {
-  return static_cast<double>(Rng::mix(hash_name(text)) >> 11) * 0x1p-53 < fraction;
-}
-
 [[noreturn]] void refuse_one_sided_split(const LabelledSplits& splits, const DataConfig& config) {
   std::set<std::string_view> distinct;
   for (const auto& texts : splits.texts)
@@ -66,6 +62,10 @@ LabelledSplits load_public_corpus(const DataConfig& config, bool offline) {
 }
 
 }  // namespace
+
+bool is_held_out(const std::string& key, double fraction) {
+  return static_cast<double>(Rng::mix(hash_name(key)) >> 11) * 0x1p-53 < fraction;
+}
 
 LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
   if (config.corpus != DataConfig().corpus) return load_public_corpus(config, offline);
