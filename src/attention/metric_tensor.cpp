@@ -14,8 +14,8 @@ torch::Tensor symmetric_index(std::int64_t k) {
   return index.flatten();
 }
 
-torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, std::int64_t k) {
-  return packed_nl.index_select(1, symmetric_index(k).to(packed_nl.device())).unflatten(1, {k, k});
+torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, const torch::Tensor& index, std::int64_t k) {
+  return packed_nl.index_select(1, index).unflatten(1, {k, k});
 }
 
 torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
@@ -47,7 +47,7 @@ MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint
 torch::Tensor MetricTensor::unpacked_nkk() const {
   if (!index_.defined()) index_ = symmetric_index(k_);
   if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
-  return parameter_.index_select(1, index_).unflatten(1, {k_, k_});
+  return unpack_symmetric(parameter_, index_, k_);
 }
 
 torch::Tensor MetricTensor::diagonal_nk() const { return non_negative_ ? torch::softplus(parameter_) : parameter_; }

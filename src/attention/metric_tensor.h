@@ -11,8 +11,9 @@ namespace metaformer {
 // The returned index, k * k long, says for each entry of the dense symmetric matrix which packed entry it is.
 torch::Tensor symmetric_index(std::int64_t k);
 
-// Dense [n, k, k] from packed [n, k (k + 1) / 2]: symmetric, so an off-diagonal entry's gradient is the sum of its two.
-torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, std::int64_t k);
+// Dense [n, k, k] from packed [n, k (k + 1) / 2] by symmetric_index(k), which lies on the same device: symmetric, so an
+// off-diagonal entry's gradient is the sum of its two.
+torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, const torch::Tensor& index, std::int64_t k);
 
 // Packed identity matrices, [n, k (k + 1) / 2].
 torch::Tensor packed_identity(std::int64_t heads, std::int64_t k);
