@@ -17,7 +17,7 @@ struct StepBenchRequest {
 
 struct StepBenchResult {
   double ms_per_step = 0;                              // median over rounds
-  std::vector<std::pair<std::string, double>> phases;  // ms of a step, from a round of their own; empty in a CUDA graph
+  std::vector<std::pair<std::string, double>> phases;  // ms of a step, in a round of their own without a CUDA graph
   double tokens_per_second = 0;
   double operations = 0;               // floating-point, of the matrix products of a step
   double gflops = 0;                   // of those, per second

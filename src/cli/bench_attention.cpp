@@ -39,8 +39,8 @@ Backend parse_backend(const std::string& name) {
 // Pooling, identity and the like have one backend.
 bool has_backend(const MixerOptions& mixer, Backend backend) {
   if (backend == Backend::fused) return has_fused_backend(mixer);
-  return backend == Backend::composed || has_fused_backend(mixer) ||
-         std::holds_alternative<ScaledDotProductOptions>(mixer);
+  return backend == Backend::composed || std::holds_alternative<ScaledDotProductOptions>(mixer) ||
+         std::holds_alternative<QuadraticOptions>(mixer) || std::holds_alternative<MetricOptions>(mixer);
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
