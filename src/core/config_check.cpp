@@ -44,6 +44,8 @@ class RangeChecker {
   void operator()(const char* name, T& value, const Range& range, const char*) {
     if constexpr (std::is_arithmetic_v<T>) {
       check(name, static_cast<double>(value), range);
+    } else if constexpr (is_optional<T>) {
+      if (value) check(name, static_cast<double>(*value), range);
     } else {
       for (const auto element : value) check(name, element, range);
     }
@@ -126,6 +128,8 @@ void check_model(const ModelConfig& model, const Provenance& provenance) {
 void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance& provenance) {
   const ExperimentConfig plain;
   const auto &data = config.data, &usual = plain.data;
+  const auto& model = config.model;
+  const auto& train = config.train;
   const bool sorts = config.task == TaskKind::sort, classifies = config.task == TaskKind::classification;
   const bool plain_tokenizer = std::holds_alternative<CharacterTokenizerOptions>(data.tokenizer);
   struct Rule {
@@ -143,20 +147,50 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
            {"data.text_field", data.text_field != usual.text_field, classifies},
            {"data.label_field", data.label_field != usual.label_field, classifies},
            {"data.malformed_limit", data.malformed_limit != usual.malformed_limit, classifies},
+           {"data.rating.positive_from", data.rating.positive_from.has_value(), classifies},
+           {"data.truncation", data.truncation != usual.truncation, classifies},
            {"data.tokenizer.kind", !plain_tokenizer, !sorts},
            {"data.sort.length", data.sort.length != usual.sort.length, sorts},
            {"data.sort.digits", data.sort.digits != usual.sort.digits, sorts},
-           {"model.head", config.model.head != plain.model.head, classifies},
-           {"model.tie_embeddings", config.model.tie_embeddings != plain.model.tie_embeddings, !classifies}})
+           {"model.kind", model.kind != plain.model.kind, classifies},
+           {"model.head", model.head != plain.model.head, classifies},
+           {"model.ngram_embedding.order", model.ngram_embedding.order != plain.model.ngram_embedding.order,
+            classifies},
+           {"train.label_smoothing", train.label_smoothing != 0, classifies},
+           {"train.class_weights", train.class_weights != plain.train.class_weights, classifies},
+           {"train.token_removal", train.token_removal != 0, classifies},
+           {"train.token_unknown", train.token_unknown != 0, classifies},
+           {"train.bucketing", train.bucketing != plain.train.bucketing, classifies},
+           {"model.tie_embeddings", model.tie_embeddings != plain.model.tie_embeddings, !classifies}})
     if (differs && !applies) fail(provenance, {key}, fmt::format("has no meaning for task {}", to_string(config.task)));
+}
+
+void check_tokenizer(const ExperimentConfig& config, const Provenance& provenance) {
+  const bool drops = std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.whitespace; }) return options.whitespace == Whitespace::dropped;
+        return false;
+      },
+      config.data.tokenizer);
+  if (config.task == TaskKind::language_model && drops)
+    fail(provenance, {"data.tokenizer.whitespace", "data.tokenizer.kind", "task"},
+         fmt::format("a language model needs the spaces that {} leaves out: set it to kept",
+                     kind_of(config.data.tokenizer)));
+}
+
+void check_rating(const RatingConfig& rating, const Provenance& provenance) {
+  if (rating.negative_to && !rating.positive_from)
+    fail(provenance, {"data.rating.negative_to"}, "means nothing without data.rating.positive_from");
+  if (rating.negative_to && *rating.negative_to >= *rating.positive_from)
+    fail(provenance, {"data.rating.negative_to", "data.rating.positive_from"},
+         fmt::format("{} is not below data.rating.positive_from {}", *rating.negative_to, *rating.positive_from));
 }
 
 void check_data(const ExperimentConfig& config, const Provenance& provenance) {
   const auto& data = config.data;
   refuse_keys_of_other_tasks(config, provenance);
-  if (config.task == TaskKind::language_model && std::holds_alternative<WordTokenizerOptions>(data.tokenizer))
-    fail(provenance, {"data.tokenizer.kind", "task"},
-         "'word' does not keep spaces and rare words, so a language model cannot use it; set character or byte");
+  check_tokenizer(config, provenance);
+  check_rating(data.rating, provenance);
   if (config.task == TaskKind::sort && config.model.context < 2 * data.sort.length - 1)
     fail(provenance, {"model.context", "data.sort.length"},
          fmt::format("{} is too short: a list of {} and its sorted copy take {}, so set it to that or more",

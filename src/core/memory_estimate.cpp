@@ -45,7 +45,7 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
   if (config.task == TaskKind::sort) return config.data.sort.digits;
   return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
                                [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
-                               [](const WordTokenizerOptions& o) { return o.vocabulary; }},
+                               [](const auto& o) { return o.vocabulary; }},
                     config.data.tokenizer);
 }
 

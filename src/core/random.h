@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-enum class RandomPurpose : std::uint64_t { initialisation = 1, batches, dropout, evaluation, sampling };
+enum class RandomPurpose : std::uint64_t { initialisation = 1, batches, dropout, evaluation, sampling, noise };
 
 class Rng {
  public:

@@ -24,6 +24,10 @@ struct Maker {
     return std::make_unique<CharacterTokenizer>(CharacterTokenizer::from_text(text, unknown));
   }
   std::unique_ptr<Tokenizer> operator()(const ByteTokenizerOptions&) const { return std::make_unique<ByteTokenizer>(); }
+  template <class Subword>
+  std::unique_ptr<Tokenizer> operator()(const Subword& options) const {
+    throw Error(ExitCode::usage, fmt::format("data.tokenizer.kind {}: not there yet", options.kind));
+  }
   std::unique_ptr<Tokenizer> operator()(const WordTokenizerOptions& options) const {
     return std::make_unique<WordTokenizer>(WordTokenizer::from_text(options, text));
   }
