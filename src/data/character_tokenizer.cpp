@@ -37,13 +37,18 @@ std::vector<std::int32_t> CharacterTokenizer::encode(std::string_view text) cons
   ids.reserve(text.size());
   for_each_code_point(text, [&](std::uint32_t point) {
     const auto found = ids_.find(point);
-    ids.push_back(found == ids_.end() ? unknown_id(point) : found->second);
+    ids.push_back(found == ids_.end() ? id_of_unknown(point) : found->second);
   });
   return ids;
 }
 
-std::int32_t CharacterTokenizer::unknown_id(std::uint32_t point) const {
-  if (unknown_ == Unknown::map) return static_cast<std::int32_t>(characters_.size());
+std::optional<std::int32_t> CharacterTokenizer::unknown_id() const {
+  if (unknown_ == Unknown::refuse) return std::nullopt;
+  return static_cast<std::int32_t>(characters_.size());
+}
+
+std::int32_t CharacterTokenizer::id_of_unknown(std::uint32_t point) const {
+  if (const auto id = unknown_id()) return *id;
   throw Error(ExitCode::data, fmt::format("the character {} (U+{:04X}) is not among the {} this model knows",
                                           in_quotes(to_utf8(point)), point, characters_.size()));
 }

@@ -19,11 +19,12 @@ class CharacterTokenizer : public Tokenizer {
     return static_cast<std::int64_t>(characters_.size()) + (unknown_ == Unknown::map);
   }
   std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::optional<std::int32_t> unknown_id() const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
   nlohmann::ordered_json to_json() const override;
 
  private:
-  std::int32_t unknown_id(std::uint32_t point) const;
+  std::int32_t id_of_unknown(std::uint32_t point) const;
 
   std::vector<std::string> characters_;                  // UTF-8, by id
   std::unordered_map<std::uint32_t, std::int32_t> ids_;  // by code point

@@ -89,6 +89,10 @@ constexpr std::array loaders = {
 
 }  // namespace
 
+std::vector<std::int32_t> Tokenizer::encode_sampled(std::string_view text, double, const Rng&) const {
+  return encode(text);
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text, Unknown unknown) {
   return std::visit(Maker{text, unknown}, options);
 }

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/experiment_config.h"
+#include "core/random.h"
 
 namespace metaformer {
 
@@ -21,6 +23,13 @@ class Tokenizer {
 
   // Errors (exit code 3) name the first byte offset that is not valid UTF-8, or what is not in the vocabulary.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  // What stands for everything that the vocabulary does not hold, where there is such a token.
+  virtual std::optional<std::int32_t> unknown_id() const { return std::nullopt; }
+
+  // Subword regularisation (Kudo 2018): one of the ways to cut `text`, drawn with probabilities to the power `alpha` >
+  // 0. A function of (text, alpha, rng): the i-th word takes rng.uniform(i). Tokenizers that know one way only encode.
+  virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const;
 
   // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers come back in a
   // normal form that encodes to the same ids, unknown ones apart. Ids must be valid.

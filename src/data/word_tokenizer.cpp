@@ -14,7 +14,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::int32_t unknown_id = 0;
+constexpr std::int32_t unknown = 0;
 constexpr std::string_view unknown_word = "<unk>";  // three tokens where a text has it, so never a word
 
 // By hand: the functions of <cctype> depend on the locale, and a vocabulary must not.
@@ -98,7 +98,7 @@ std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   for_each_token(text, lowercase_, [&](const std::string& token) {
     const auto found = ids_.find(token);
-    ids.push_back(found == ids_.end() ? unknown_id : found->second);
+    ids.push_back(found == ids_.end() ? unknown : found->second);
   });
   return ids;
 }
@@ -107,7 +107,7 @@ std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const auto id : ids) {
     if (!text.empty()) text += token_separator();
-    text += id == unknown_id ? unknown_word : words_.at(static_cast<std::size_t>(id - 1));
+    text += id == unknown ? unknown_word : words_.at(static_cast<std::size_t>(id - 1));
   }
   return text;
 }

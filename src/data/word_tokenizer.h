@@ -20,6 +20,7 @@ class WordTokenizer : public Tokenizer {
 
   std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(words_.size()) + 1; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::optional<std::int32_t> unknown_id() const override { return 0; }
 
   // Not the inverse of `encode`: tokens are joined with single spaces, and unknown ones are "<unk>".
   std::string decode(std::span<const std::int32_t> ids) const override;
