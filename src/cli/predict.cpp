@@ -109,9 +109,7 @@ class LinePredictor {
     if (line.too_long) throw Error(ExitCode::data, fmt::format("the line is longer than {} bytes", longest_line));
     auto ids = run_.codec.tokenizer->encode(line.text);
     if (ids.empty()) throw Error(ExitCode::data, "the line is blank");
-    const auto context = static_cast<std::size_t>(run_.model->config().context);
-    cut = ids.size() > context;
-    if (cut) ids.resize(context);
+    cut = truncate(ids, run_.model->config().context, run_.experiment.config.data.truncation);
     return ids;
   }
 

@@ -198,6 +198,10 @@ void check_data(const ExperimentConfig& config, const Provenance& provenance) {
 }
 
 void check_train(const TrainConfig& train, const Provenance& provenance) {
+  if (train.token_removal + train.token_unknown >= 1)
+    fail(provenance, {"train.token_removal", "train.token_unknown"},
+         fmt::format("{} and train.token_unknown {} together must stay below 1", train.token_removal,
+                     train.token_unknown));
   if (train.schedule != ScheduleKind::constant && train.min_learning_rate > train.learning_rate)
     fail(provenance, {"train.min_learning_rate", "train.learning_rate"},
          fmt::format("{} is above train.learning_rate {}", train.min_learning_rate, train.learning_rate));

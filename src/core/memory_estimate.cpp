@@ -72,8 +72,11 @@ std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocab
   const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};
   const auto norm = d * (1 + bias);
   const auto block = mixer_parameters(model) + 2 * d * h + bias * (h + d) + 2 * norm;
-  auto total = (vocabulary + model.context + 2 * class_token) * d + model.layers * block;
-  if (model.norm.position == NormPosition::pre) total += norm;
+  if (model.kind == ModelKind::linear) return (model.linear.buckets + 1) * classes;
+  auto total = (vocabulary + class_token) * d + model.layers * block;
+  if (model.positions == PositionKind::learned) total += (model.context + class_token) * d;
+  if (model.ngram_embedding.order > 1) total += model.ngram_embedding.buckets * d;
+  if (model.norm.position == NormPosition::pre && model.norm.final) total += norm;
   if (classifies) {
     total += classes * (d + 1) + (model.head == ClassifierHead::mean_pooled ? norm : 0);
   } else if (!model.tie_embeddings) {

@@ -41,6 +41,7 @@ std::string closest_match(std::string_view word, const std::vector<std::string>&
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const auto& candidate : candidates) {
+    if (candidate.size() > longest_sensible) continue;
     const auto distance = edit_distance(word, candidate);
     if (distance < best_distance) std::tie(best_distance, best) = std::pair(distance, candidate);
   }

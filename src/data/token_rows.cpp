@@ -4,6 +4,14 @@
 
 namespace metaformer {
 
+bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation) {
+  if (static_cast<std::int64_t>(ids.size()) <= context) return false;
+  const auto tail = truncation == Truncation::head ? 0 : truncation == Truncation::tail ? context : context / 2;
+  std::copy(ids.end() - tail, ids.end(), ids.begin() + (context - tail));
+  ids.resize(static_cast<std::size_t>(context));
+  return true;
+}
+
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts) {
   const auto [shortest, longest] =
       std::minmax_element(texts.begin(), texts.end(), [](auto a, auto b) { return a.size() < b.size(); });

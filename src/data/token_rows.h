@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config_schema.h"
+#include "core/experiment_config.h"
 
 namespace metaformer {
 
@@ -34,6 +34,9 @@ struct LabelledRows {
   std::vector<std::int64_t> segments;  // empty when nothing is padded
   std::vector<std::int64_t> labels;    // one per row; empty when unknown
 };
+
+// Cuts a text to its first, its last, or its first and last (half and half) `context` tokens. Whether it was longer.
+bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation);
 
 // The texts, at least one, as rows of one batch without labels.
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);

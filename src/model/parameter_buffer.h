@@ -18,13 +18,15 @@ class ParameterBuffer {
     std::int64_t count = 0;
   };
 
-  // Moves the parameters of `model` (all of one type, on one device) into the buffer. Matrices come first: weight decay
-  // applies to them. Afterwards the model must not be moved to another device or type.
+  // Moves the parameters of `model` (all of one type, on one device) into the buffer. Tables of
+  // embeddings come first, then the other matrices: weight decay applies to these. Afterwards the model must not be
+  // moved to another device or type.
   explicit ParameterBuffer(torch::nn::Module& model);
 
   torch::Tensor& values() { return values_; }
   torch::Tensor& gradients() { return gradients_; }
-  std::int64_t decayed() const { return decayed_; }  // elements [0, decayed) are matrices
+  std::int64_t embeddings() const { return embeddings_; }  // elements [0, embeddings) are tables of embeddings
+  std::int64_t decayed() const { return decayed_; }        // elements [0, decayed) are matrices, tables among them
   const std::vector<View>& views() const { return views_; }
 
   // The first view whose part of a buffer of this layout holds a NaN or an infinity; nullptr when none does.
@@ -36,7 +38,7 @@ class ParameterBuffer {
  private:
   torch::Tensor values_, gradients_;
   std::vector<View> views_;
-  std::int64_t decayed_ = 0;
+  std::int64_t embeddings_ = 0, decayed_ = 0;
 };
 
 }  // namespace metaformer

@@ -6,26 +6,53 @@
 
 namespace metaformer {
 
+torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets) {
+  // Multiplicative hashing (Knuth): an odd 64-bit constant, of whose products the high bits are taken.
+  constexpr auto multiplier = static_cast<std::int64_t>(0x9e3779b97f4a7c15ULL);
+  constexpr std::int64_t high_bits = 31;
+  const auto length = ids_bc.size(1);
+  auto hash_bc = torch::full_like(ids_bc, n);
+  for (std::int64_t back = n - 1; back >= 0; --back) {
+    // The token `back` places earlier; -1 before the first one.
+    const auto earlier_bc = torch::constant_pad_nd(ids_bc, {back, 0}, -1).narrow(1, 0, length);
+    hash_bc = (hash_bc + earlier_bc) * multiplier;
+    hash_bc = hash_bc.bitwise_xor(hash_bc.bitwise_right_shift(high_bits));
+  }
+  return hash_bc.remainder(buckets);
+}
+
 TransformerImpl::TransformerImpl(const ModelConfig& config, std::int64_t vocabulary, bool causal)
     : config_(config),
       causal_(causal),
-      token_embedding_(register_module("token_embedding", torch::nn::Embedding(vocabulary, config.width))),
-      position_embedding_(register_module("position_embedding", torch::nn::Embedding(config.context, config.width))) {
+      token_embedding_(register_module("token_embedding", torch::nn::Embedding(vocabulary, config.width))) {
+  if (config.positions == PositionKind::learned)
+    position_embedding_ = register_module("position_embedding", torch::nn::Embedding(config.context, config.width));
+  if (config.ngram_embedding.order > 1)
+    ngram_embedding_ =
+        register_module("ngram_embedding", torch::nn::Embedding(config.ngram_embedding.buckets, config.width));
   auto blocks = register_module("blocks", torch::nn::ModuleList());
   for (std::int64_t i = 0; i < config.layers; ++i) {
     blocks_.emplace_back(config);
     blocks->push_back(blocks_.back());
   }
-  if (config.norm.position == NormPosition::pre)
+  if (config.norm.position == NormPosition::pre && config.norm.final)
     final_norm_ = register_module("final_norm", LayerNorm(config.width, config.bias));
 }
 
+torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {
+  if (batch.positions_bc.defined()) return position_embedding_(batch.positions_bc);
+  return position_embedding_->weight.narrow(0, first_position, batch.ids_bc.size(1));
+}
+
 torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_position) {
-  const auto length = batch.ids_bc.size(1);
-  const auto position = batch.positions_bc.defined() ? position_embedding_(batch.positions_bc)
-                                                     : position_embedding_->weight.narrow(0, first_position, length);
-  const auto x_bcd = token_embedding_(batch.ids_bc) + position;
-  return is_training() && config_.dropout > 0 ? torch::dropout(x_bcd, config_.dropout, true) : x_bcd;
+  auto x_bcd = token_embedding_(batch.ids_bc);
+  for (std::int64_t n = 2; n <= config_.ngram_embedding.order; ++n)
+    x_bcd = x_bcd + ngram_embedding_(ngram_buckets(batch.ids_bc, n, config_.ngram_embedding.buckets));
+  if (!position_embedding_.is_empty()) x_bcd = x_bcd + positions_of(batch, first_position);
+  if (!is_training()) return x_bcd;
+  if (config_.embedding_dropout > 0)
+    x_bcd = x_bcd * torch::dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), config_.embedding_dropout, true);
+  return config_.dropout > 0 ? torch::dropout(x_bcd, config_.dropout, true) : x_bcd;
 }
 
 torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* state) {

@@ -8,6 +8,10 @@
 
 namespace metaformer {
 
+// The bucket, in 0 ... buckets - 1, that the n-gram which ends at each token of ids_bc is hashed to: a function of its
+// n ids alone, where tokens before the first count as one of their own.
+torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets);
+
 class TransformerImpl : public torch::nn::Module {
  public:
   TransformerImpl(const ModelConfig& config, std::int64_t vocabulary, bool causal);
@@ -19,12 +23,15 @@ class TransformerImpl : public torch::nn::Module {
 
  private:
   torch::Tensor embed(const Batch& batch, std::int64_t first_position);
+  torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
 
   ModelConfig config_;
   bool causal_;
-  torch::nn::Embedding token_embedding_, position_embedding_;
+  torch::nn::Embedding token_embedding_;
+  torch::nn::Embedding position_embedding_{nullptr};  // learned positions only
+  torch::nn::Embedding ngram_embedding_{nullptr};     // n-grams only
   std::vector<Block> blocks_;
-  LayerNorm final_norm_{nullptr};  // pre-norm only
+  LayerNorm final_norm_{nullptr};  // pre-norm only, unless switched off
 };
 TORCH_MODULE(Transformer);
 

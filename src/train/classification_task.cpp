@@ -6,25 +6,43 @@
 #include "core/log.h"
 #include "model/make_model.h"
 #include "train/batches.h"
+#include "train/classification_metrics.h"
 
 namespace metaformer {
 
 namespace {
 
-LabelledSplits read_splits(const ExperimentConfig& config, bool offline, nlohmann::ordered_json& description) {
-  auto splits = load_labelled_splits(config.data, offline);
-  description = splits.description;
-  return splits;
+// 1 / the share of every class, so that all classes weigh the same and a text weighs 1 on average.
+torch::Tensor balanced_weights(const LabelledDataset& dataset) {
+  const auto classes = static_cast<std::int64_t>(dataset.codec().labels.size());
+  auto counts_v = torch::zeros(classes, torch::kDouble);
+  for (const auto& text : dataset.texts(Split::train)) counts_v[text.label] += 1;
+  return (static_cast<double>(dataset.count(Split::train)) / (counts_v * static_cast<double>(classes)))
+      .to(torch::kFloat);
+}
+
+ClassProbabilities gather_probabilities(const ScoreSums& sums, std::int64_t classes) {
+  const auto probabilities_bv = sums.joined("probabilities").to(torch::kCPU, torch::kDouble).contiguous();
+  const auto labels_b = sums.joined("labels").to(torch::kCPU).contiguous();
+  const auto* values = probabilities_bv.data_ptr<double>();
+  const auto* labels = labels_b.data_ptr<std::int64_t>();
+  return {.classes = classes,
+          .values = {values, values + probabilities_bv.numel()},
+          .labels = {labels, labels + labels_b.numel()}};
 }
 
 }  // namespace
 
 ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offline, Codec codec)
     : config_(config),
-      dataset_(read_splits(config, offline, description_), config.data, config.model.context, std::move(codec)) {
+      dataset_(encode_splits(load_labelled_splits(config.data, offline), config.data, std::move(codec)),
+               BatchOptions::of(config)) {
   if (dataset_.cut_count() > 0)
-    log::warning("{} texts are longer than model.context {} tokens; what is beyond is cut off", dataset_.cut_count(),
-                 config.model.context);
+    log::info(
+        "{} texts are longer than model.context {} tokens; of these the {} is kept (data.truncation)",
+        dataset_.cut_count(), config.model.context,
+        config.data.truncation == Truncation::head_and_tail ? "head and tail" : to_string(config.data.truncation));
+  if (config.train.class_weights == ClassWeights::balanced) class_weights_v_ = balanced_weights(dataset_);
 }
 
 std::shared_ptr<SequenceModel> ClassificationTask::make_model() const {
@@ -45,12 +63,14 @@ Batch ClassificationTask::training_batch(std::int64_t step, std::int64_t micro, 
 
 LossSum ClassificationTask::loss(SequenceModel& model, const Batch& batch) const {
   const auto logits_bv = widened(model.forward(batch));
-  return {at::cross_entropy_loss(logits_bv, batch.labels_b, {}, at::Reduction::Sum), batch.weight};
+  const auto weights_v = class_weights_v_.defined() ? class_weights_v_.to(logits_bv.device()) : torch::Tensor();
+  return {at::cross_entropy_loss(logits_bv, batch.labels_b, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
+                                 config_.train.label_smoothing),
+          batch.weight};
 }
 
 void ClassificationTask::require(Split split) const {
-  if (dataset_.count(split) == 0)
-    throw Error(ExitCode::usage, "there is no test split: this run's data.test_path is not set");
+  if (!has(split)) throw Error(ExitCode::usage, "there is no test split: this run's data.test_path is not set");
 }
 
 std::int64_t ClassificationTask::evaluation_batches(Split split) const {
@@ -73,32 +93,47 @@ Batch ClassificationTask::random_batch(Split split, std::int64_t index, torch::D
 
 void ClassificationTask::score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const {
   const auto logits_bv = widened(model.forward(batch));
-  const auto predicted_b = logits_bv.argmax(1);
-  const auto count = [&](const torch::Tensor& labels) { return torch::bincount(labels, {}, class_count()); };
   sums.add("loss", at::cross_entropy_loss(logits_bv, batch.labels_b, {}, at::Reduction::Sum));
-  sums.add("texts", count(batch.labels_b));
-  sums.add("predicted", count(predicted_b));
-  sums.add("correct", count(batch.labels_b.masked_select(predicted_b == batch.labels_b)));
+  sums.append("probabilities", torch::softmax(logits_bv.to(torch::kDouble), 1));
+  sums.append("labels", batch.labels_b);
   sums.weight += batch.weight;
 }
 
 nlohmann::ordered_json ClassificationTask::metrics(const ScoreSums& sums, Split) const {
-  const auto counts_v = [&](const char* name) { return sums.tensor(name).to(torch::kCPU, torch::kLong); };
-  const auto texts_v = counts_v("texts"), predicted_v = counts_v("predicted"), correct_v = counts_v("correct");
-  nlohmann::ordered_json classes;
-  for (std::int64_t i = 0; i < class_count(); ++i)
-    classes[codec().labels[static_cast<std::size_t>(i)]] = {{"texts", texts_v[i].item<std::int64_t>()},
-                                                            {"predicted", predicted_v[i].item<std::int64_t>()},
-                                                            {"correct", correct_v[i].item<std::int64_t>()}};
-  return {{"loss", sums.item("loss") / sums.weight},
-          {"accuracy", correct_v.sum().item<double>() / sums.weight},
-          {"texts", static_cast<std::int64_t>(sums.weight)},
-          {"classes", classes}};
+  const auto probabilities = gather_probabilities(sums, class_count());
+  const auto table = confusion_table(probabilities);
+  const auto at = [&](std::int64_t truth, std::int64_t predicted) {
+    return table[static_cast<std::size_t>(truth * class_count() + predicted)];
+  };
+  nlohmann::ordered_json classes, confusion;
+  std::int64_t correct = 0;
+  double f1 = 0;
+  for (std::int64_t label = 0; label < class_count(); ++label) {
+    const auto& name = codec().labels[static_cast<std::size_t>(label)];
+    std::int64_t texts = 0, predicted = 0;
+    for (std::int64_t other = 0; other < class_count(); ++other) {
+      texts += at(label, other);
+      predicted += at(other, label);
+      confusion[name][codec().labels[static_cast<std::size_t>(other)]] = at(label, other);
+    }
+    const double class_f1 = f1_score(table, class_count(), label);
+    classes[name] = {{"texts", texts}, {"predicted", predicted}, {"correct", at(label, label)}, {"f1", class_f1}};
+    correct += at(label, label);
+    f1 += class_f1 / static_cast<double>(class_count());
+  }
+  nlohmann::ordered_json metrics = {
+      {"loss", sums.item("loss") / sums.weight}, {"accuracy", static_cast<double>(correct) / sums.weight}, {"f1", f1}};
+  if (const auto auc = roc_auc(probabilities)) metrics["auc"] = *auc;
+  metrics["calibration_error"] = calibration_error(probabilities);
+  metrics["texts"] = probabilities.texts();
+  metrics["classes"] = classes;
+  metrics["confusion"] = confusion;
+  return metrics;
 }
 
 std::string ClassificationTask::data_summary() const {
   return fmt::format("{} ({} + {} + {} texts, {} classes, {} kinds of tokens, {:.0f} tokens a text)",
-                     description_.at("train").at("path").get<std::string>(), dataset_.count(Split::train),
+                     data_description().at("train").at("path").get<std::string>(), dataset_.count(Split::train),
                      dataset_.count(Split::validation), dataset_.count(Split::test), class_count(),
                      codec().tokenizer->vocabulary_size(), dataset_.mean_length());
 }

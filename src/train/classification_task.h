@@ -15,15 +15,18 @@ class ClassificationTask : public Task {
   double tokens_per_step() const override;
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
   LossSum loss(SequenceModel& model, const Batch& batch) const override;
+  bool has(Split split) const override { return dataset_.count(split) > 0; }
   std::int64_t evaluation_batches(Split split) const override;
   Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override;
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override;
   void score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const override;
 
-  // loss, accuracy, texts, and per class: texts that have it, texts predicted to, and how many of these are right.
+  // loss, accuracy, f1 (the mean over the classes), auc, calibration_error, texts; per class: texts that have it, texts
+  // predicted to, how many of these are right, f1; confusion: texts by their class and the predicted one. The loss is
+  // neither smoothed nor weighted.
   nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override;
   std::string headline() const override { return "accuracy"; }
-  nlohmann::ordered_json data_description() const override { return description_; }
+  nlohmann::ordered_json data_description() const override { return dataset_.description(); }
   std::string data_summary() const override;
 
  private:
@@ -32,8 +35,8 @@ class ClassificationTask : public Task {
   std::int64_t rows_per_step() const { return config_.train.batch_size * config_.train.accumulate; }
 
   ExperimentConfig config_;
-  nlohmann::ordered_json description_;
   LabelledDataset dataset_;
+  torch::Tensor class_weights_v_;  // undefined: none
 };
 
 }  // namespace metaformer

@@ -20,6 +20,9 @@ bool belongs_to_evaluation(const nlohmann::json& line) {
   return split.starts_with("validation") || split == "train_estimate";
 }
 
+// Of the end of a training that now goes on.
+bool belongs_to_end(const nlohmann::json& line) { return line.value("split", nlohmann::json()) == "test"; }
+
 // The lines whose step is not after `last_step`; a half-written last line is dropped too.
 std::string lines_up_to(const std::string& text, std::int64_t last_step, bool evaluated) {
   std::string kept;
@@ -30,7 +33,7 @@ std::string lines_up_to(const std::string& text, std::int64_t last_step, bool ev
     if (!valid) continue;
     const auto step = json["step"].get<std::int64_t>();
     const bool unfinished = step == last_step && !evaluated && belongs_to_evaluation(json);
-    if (step <= last_step && !unfinished) kept += line + "\n";
+    if (step <= last_step && !unfinished && !belongs_to_end(json)) kept += line + "\n";
   }
   return kept;
 }

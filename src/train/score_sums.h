@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace metaformer {
 
@@ -17,6 +18,10 @@ class ScoreSums {
     sum = sum.defined() ? sum + wide : wide;
   }
 
+  // Keeps the rows of every batch, for what is no sum.
+  void append(const std::string& name, const torch::Tensor& rows) { rows_[name].push_back(rows); }
+  torch::Tensor joined(const std::string& name) const { return torch::cat(rows_.at(name)); }
+
   const torch::Tensor& tensor(const std::string& name) const { return sums_.at(name); }
   double item(const std::string& name) const { return tensor(name).item<double>(); }
 
@@ -24,6 +29,7 @@ class ScoreSums {
 
  private:
   std::map<std::string, torch::Tensor> sums_;
+  std::map<std::string, std::vector<torch::Tensor>> rows_;
 };
 
 }  // namespace metaformer

@@ -32,6 +32,7 @@ class Task {
   virtual LossSum loss(SequenceModel& model, const Batch& batch) const = 0;
 
   // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
+  virtual bool has(Split split) const { return split != Split::test; }
   virtual std::int64_t evaluation_batches(Split split) const = 0;
   virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
 

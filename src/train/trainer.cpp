@@ -286,6 +286,18 @@ void Trainer::save() {
                   config_.train.keep_checkpoints);
 }
 
+// What the checkpoint that validation chose gets on the test split, which nothing before has looked at.
+nlohmann::ordered_json Trainer::test() {
+  if (progress_.best->step != progress_.step) {
+    const auto best = load_checkpoint(run_, "best", WithOptimizer::no);
+    copy_by_name(best.model, named_parameters(*model_), (best.folder / "model.safetensors").string());
+  }
+  auto result = evaluate_split(*model_, task_, Split::test, config_.train.precision, device_);
+  metrics_->write(progress_.best->step, "test", result);
+  log::info("test, step {}: {}", progress_.best->step, headline_of(task_, result));
+  return result;
+}
+
 nlohmann::ordered_json Trainer::summary() {
   const auto counts = count_parameters(*model_);
   const auto timed_steps = std::max<std::int64_t>(1, progress_.step - first_step_ - 1);
@@ -297,6 +309,7 @@ nlohmann::ordered_json Trainer::summary() {
       {"best_val_loss", progress_.best->loss},
       {"best_step", progress_.best->step},
       {"validation", progress_.validation},
+      {"test", task_.has(Split::test) ? test() : nlohmann::ordered_json()},
       {"stopped_early", progress_.step < config_.train.steps},
       {"parameters", counts.all},
       {"mixer_parameters", counts.mixers},

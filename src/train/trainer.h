@@ -45,6 +45,7 @@ class Trainer {
   void restore(const std::optional<Checkpoint>& checkpoint);
   AcceptNorm spike_watch();
   bool is_at(std::int64_t interval) const;
+  nlohmann::ordered_json test();
   nlohmann::ordered_json summary();
 
   const ExperimentConfig& config_;

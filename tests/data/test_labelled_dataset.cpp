@@ -30,7 +30,7 @@ struct Example {
     config.tokenizer = WordTokenizerOptions{.min_count = 1};
   }
   LabelledDataset dataset(std::int64_t context = 16) const {
-    return {load_labelled_splits(config, true), config, context, Codec{}};
+    return {encode_splits(load_labelled_splits(config, true), config, Codec{}), {.context = context}};
   }
 };
 
