@@ -8,9 +8,13 @@
 #include "core/error.h"
 #include "core/json_text.h"
 #include "core/text.h"
+#include "data/base64.h"
 #include "data/byte_tokenizer.h"
 #include "data/character_tokenizer.h"
+#include "data/digest.h"
 #include "data/number_tokenizer.h"
+#include "data/sentencepiece_tokenizer.h"
+#include "data/sentencepiece_training.h"
 #include "data/word_tokenizer.h"
 
 namespace metaformer {
@@ -26,7 +30,8 @@ struct Maker {
   std::unique_ptr<Tokenizer> operator()(const ByteTokenizerOptions&) const { return std::make_unique<ByteTokenizer>(); }
   template <class Subword>
   std::unique_ptr<Tokenizer> operator()(const Subword& options) const {
-    throw Error(ExitCode::usage, fmt::format("data.tokenizer.kind {}: not there yet", options.kind));
+    return std::make_unique<SentencePieceTokenizer>(std::string(Subword::kind), options.whitespace,
+                                                    train_sentencepiece(options, text), "the trained model");
   }
   std::unique_ptr<Tokenizer> operator()(const WordTokenizerOptions& options) const {
     return std::make_unique<WordTokenizer>(WordTokenizer::from_text(options, text));
@@ -53,6 +58,18 @@ struct TokenizerFile {
     require(value.is_boolean(), name, "true or false");
     return value.get<bool>();
   }
+  std::string text(const std::string& name) const {
+    const auto value = field(name);
+    require(value.is_string(), name, "a string");
+    return value.get<std::string>();
+  }
+  Whitespace whitespace() const {
+    const auto name = text("whitespace");
+    for (const auto value : {Whitespace::dropped, Whitespace::kept})
+      if (name == to_string(value)) return value;
+    require(false, "whitespace", "dropped or kept");
+    return {};
+  }
 };
 
 std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
@@ -64,7 +81,8 @@ std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
 std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
-  return std::make_unique<WordTokenizer>(file.strings("words"), file.flag("lowercase"), file.source);
+  const auto whitespace = file.json.contains("whitespace") ? file.whitespace() : Whitespace::dropped;
+  return std::make_unique<WordTokenizer>(file.strings("words"), file.flag("lowercase"), whitespace, file.source);
 }
 
 std::unique_ptr<Tokenizer> load_numbers(const TokenizerFile& file) {
@@ -75,16 +93,21 @@ std::unique_ptr<Tokenizer> load_numbers(const TokenizerFile& file) {
   return std::make_unique<NumberTokenizer>(count.get<std::int64_t>());
 }
 
+std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerFile& file) {
+  auto model = from_base64(file.text("model"));
+  file.require(model && sha256(*model) == file.text("sha256"), "model", "the one that its sha256 names");
+  return std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source);
+}
+
 struct Loader {
   std::string_view kind;
   std::unique_ptr<Tokenizer> (*load)(const TokenizerFile&);
 };
 
 constexpr std::array loaders = {
-    Loader{CharacterTokenizerOptions::kind, load_characters},
-    Loader{ByteTokenizerOptions::kind, load_bytes},
-    Loader{WordTokenizerOptions::kind, load_words},
-    Loader{NumberTokenizer::kind, load_numbers},
+    Loader{CharacterTokenizerOptions::kind, load_characters}, Loader{ByteTokenizerOptions::kind, load_bytes},
+    Loader{WordTokenizerOptions::kind, load_words},           Loader{UnigramTokenizerOptions::kind, load_sentencepiece},
+    Loader{BpeTokenizerOptions::kind, load_sentencepiece},    Loader{NumberTokenizer::kind, load_numbers},
 };
 
 }  // namespace

@@ -27,8 +27,8 @@ class Tokenizer {
   // What stands for everything that the vocabulary does not hold, where there is such a token.
   virtual std::optional<std::int32_t> unknown_id() const { return std::nullopt; }
 
-  // Subword regularisation (Kudo 2018): one of the ways to cut `text`, drawn with probabilities to the power `alpha` >
-  // 0. A function of (text, alpha, rng): the i-th word takes rng.uniform(i). Tokenizers that know one way only encode.
+  // Subword regularisation (Kudo 2018): one of the ways to cut `text`, drawn with probabilities to the power `alpha`:
+  // a function of (text, alpha, rng): the i-th word takes rng.uniform(i). Tokenizers that know one way only encode.
   virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const;
 
   // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers come back in a

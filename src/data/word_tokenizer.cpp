@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::int32_t unknown = 0;
 constexpr std::string_view unknown_word = "<unk>";  // three tokens where a text has it, so never a word
+const std::string space = " ";
 
 // By hand: the functions of <cctype> depend on the locale, and a vocabulary must not.
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -24,13 +26,20 @@ bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || is_upper(c) || (c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80;
 }
 
-// Bytes of the token at the start of `text`, which is not white space.
-std::size_t token_length(std::string_view text) {
+// Bytes of the word or mark at the start of `text`, which is not white space.
+std::size_t bare_length(std::string_view text) {
   const auto is_word_at = [&](std::size_t i) { return i < text.size() && is_word_character(text[i]); };
   if (!is_word_at(0)) return 1;
   std::size_t length = 1;
   while (is_word_at(length) || (length < text.size() && text[length] == '\'' && is_word_at(length + 1))) ++length;
   return length;
+}
+
+// Bytes of the token at the start of `text` where white space is kept.
+std::size_t token_length(std::string_view text) {
+  if (!is_space(text[0])) return bare_length(text);
+  const bool leads_token = text[0] == ' ' && text.size() > 1 && !is_space(text[1]);
+  return leads_token ? 1 + bare_length(text.substr(1)) : 1;
 }
 
 void make_lowercase(std::string& token) {
@@ -40,12 +49,12 @@ void make_lowercase(std::string& token) {
 
 // Calls `use(token)` in order. Throws Interrupted when a signal asks to stop.
 template <class Use>
-void for_each_token(std::string_view text, bool lowercase, Use use) {
+void for_each_token(std::string_view text, bool lowercase, Whitespace whitespace, Use use) {
   constexpr int tokens_between_looks = 1 << 16;
   int tokens = 0;
   std::string token;
   for (std::size_t at = 0; at < text.size();) {
-    if (is_space(text[at])) {
+    if (whitespace == Whitespace::dropped && is_space(text[at])) {
       ++at;
       continue;
     }
@@ -57,10 +66,10 @@ void for_each_token(std::string_view text, bool lowercase, Use use) {
   }
 }
 
-bool is_one_token(const std::string& word, bool lowercase) {
+bool is_one_token(const std::string& word, bool lowercase, Whitespace whitespace) {
   int tokens = 0;
   bool same = false;
-  for_each_token(word, lowercase, [&](const std::string& token) {
+  for_each_token(word, lowercase, whitespace, [&](const std::string& token) {
     ++tokens;
     same = token == word;
   });
@@ -72,7 +81,9 @@ bool is_one_token(const std::string& word, bool lowercase) {
 WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {
   require_utf8(text);
   std::unordered_map<std::string, std::int64_t> counts;
-  for_each_token(text, options.lowercase, [&](const std::string& token) { ++counts[token]; });
+  for_each_token(text, options.lowercase, options.whitespace, [&](const std::string& token) { ++counts[token]; });
+  if (options.whitespace == Whitespace::kept)
+    counts[space] = std::numeric_limits<std::int64_t>::max();  // never left out
   std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
   std::vector<std::pair<std::int64_t, std::string>> ranking;  // the count negated: the greatest comes first
   ranking.reserve(counts.size());
@@ -81,24 +92,36 @@ WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std:
   const auto kept = std::min(ranking.size(), static_cast<std::size_t>(options.vocabulary - 1));
   std::vector<std::string> words;
   for (std::size_t i = 0; i < kept; ++i) words.push_back(std::move(ranking[i].second));
-  return {std::move(words), options.lowercase, "text"};
+  return {std::move(words), options.lowercase, options.whitespace, "text"};
 }
 
-WordTokenizer::WordTokenizer(std::vector<std::string> words, bool lowercase, const std::string& source)
-    : words_(std::move(words)), lowercase_(lowercase) {
+WordTokenizer::WordTokenizer(std::vector<std::string> words, bool lowercase, Whitespace whitespace,
+                             const std::string& source)
+    : words_(std::move(words)), lowercase_(lowercase), whitespace_(whitespace) {
   for (const auto& word : words_) {
     const auto id = static_cast<std::int32_t>(ids_.size()) + 1;
-    if (!is_one_token(word, lowercase) || !ids_.try_emplace(word, id).second)
+    if (!is_one_token(word, lowercase, whitespace) || !ids_.try_emplace(word, id).second)
       throw Error(ExitCode::data, fmt::format("{}: {} is not one new word", source, in_quotes(word)));
   }
+  if (whitespace == Whitespace::kept && !ids_.contains(space))
+    throw Error(ExitCode::data, fmt::format("{}: white space is kept, and the space is not among the words", source));
+}
+
+std::int32_t WordTokenizer::id(const std::string& token) const {
+  const auto found = ids_.find(token);
+  return found == ids_.end() ? unknown : found->second;
 }
 
 std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
   require_utf8(text);
   std::vector<std::int32_t> ids;
-  for_each_token(text, lowercase_, [&](const std::string& token) {
-    const auto found = ids_.find(token);
-    ids.push_back(found == ids_.end() ? unknown : found->second);
+  for_each_token(text, lowercase_, whitespace_, [&](const std::string& token) {
+    auto next = id(token);
+    if (next == unknown && token[0] == ' ') {  // the space at least is known
+      ids.push_back(id(space));
+      next = id(token.substr(1));
+    }
+    ids.push_back(next);
   });
   return ids;
 }
@@ -113,7 +136,10 @@ std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 nlohmann::ordered_json WordTokenizer::to_json() const {
-  return {{"kind", WordTokenizerOptions::kind}, {"lowercase", lowercase_}, {"words", words_}};
+  nlohmann::ordered_json json = {{"kind", WordTokenizerOptions::kind}, {"lowercase", lowercase_}};
+  if (whitespace_ == Whitespace::kept) json["whitespace"] = to_string(whitespace_);
+  json["words"] = words_;
+  return json;
 }
 
 }  // namespace metaformer

@@ -12,24 +12,29 @@ namespace metaformer {
 
 class WordTokenizer : public Tokenizer {
  public:
-  // Orders by falling count, then by bytes; drops what is rarer than `min_count` or beyond `vocabulary`.
+  // Orders by falling count, then by bytes; drops what is rarer than `min_count` or beyond `vocabulary`. Kept white
+  // space: the space comes first, whatever its count.
   static WordTokenizer from_text(const WordTokenizerOptions& options, std::string_view text);
 
   // `words` get the ids 1, 2, ...: each one token by the rules above, none twice; errors (exit code 3) name `source`.
-  WordTokenizer(std::vector<std::string> words, bool lowercase, const std::string& source);
+  WordTokenizer(std::vector<std::string> words, bool lowercase, Whitespace whitespace, const std::string& source);
 
   std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(words_.size()) + 1; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::optional<std::int32_t> unknown_id() const override { return 0; }
 
-  // Not the inverse of `encode`: tokens are joined with single spaces, and unknown ones are "<unk>".
+  // Unknown tokens are "<unk>". White space kept: the inverse of `encode` but for them and for letters in lower case.
+  // Dropped: tokens are joined with single spaces.
   std::string decode(std::span<const std::int32_t> ids) const override;
-  std::string token_separator() const override { return " "; }
+  std::string token_separator() const override { return whitespace_ == Whitespace::dropped ? " " : ""; }
   nlohmann::ordered_json to_json() const override;
 
  private:
+  std::int32_t id(const std::string& token) const;
+
   std::vector<std::string> words_;  // by id - 1
   bool lowercase_;
+  Whitespace whitespace_;
   std::unordered_map<std::string, std::int32_t> ids_;
 };
 

@@ -1,0 +1,153 @@
+#include "data/sentencepiece_tokenizer.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/base64.h"
+#include "data/digest.h"
+#include "data/sentencepiece_words.h"
+#include "data/utf8.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::size_t most_words = 1 << 19;            // of a memo: about 80 MB
+constexpr std::size_t most_words_with_cuts = 1 << 16;  // about 100 MB
+constexpr std::size_t longest_sampled_word = 64;       // bytes
+constexpr int cuts_of_a_word = 64;
+constexpr std::string_view replacement_character = "\uFFFD";
+
+// "<0x0A>", by which the library names a byte.
+std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
+
+// The text of a piece: spaces for their marks, the byte for its name.
+std::string spoken(const sentencepiece::SentencePieceProcessor& processor, int id) {
+  std::string text = processor.IdToPiece(id);
+  if (processor.IsUnknown(id)) return std::string(replacement_character);
+  if (processor.IsByte(id)) return {static_cast<char>(std::stoi(text.substr(3, 2), nullptr, 16))};
+  for (std::size_t at = 0; (at = text.find(space_mark, at)) != std::string::npos; ++at)
+    text.replace(at, space_mark.size(), " ");
+  return text;
+}
+
+// Position of the element that `uniform` in [0, 1) draws, with weights exp(alpha * score).
+template <class Cuts>
+std::size_t draw(const Cuts& cuts, double alpha, double uniform) {
+  std::vector<double> sums;
+  double sum = 0;
+  for (const auto& cut : cuts) sums.push_back(sum += std::exp(alpha * (cut.score - cuts.front().score)));
+  const auto chosen = std::upper_bound(sums.begin(), sums.end(), uniform * sum) - sums.begin();
+  return std::min(static_cast<std::size_t>(chosen), cuts.size() - 1);
+}
+
+}  // namespace
+
+SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
+                                               const std::string& source)
+    : kind_(std::move(kind)),
+      whitespace_(whitespace),
+      model_(std::move(model)),
+      processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
+      memos_(most_words),
+      cut_memos_(most_words_with_cuts) {
+  try {
+    const auto status = processor_->LoadFromSerializedProto(model_);
+    if (!status.ok()) throw Error(ExitCode::data, status.error_message());
+    read_pieces();
+  } catch (const std::exception& error) {  // the library throws where its own checks fail
+    throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
+  }
+}
+
+SentencePieceTokenizer::~SentencePieceTokenizer() = default;
+
+void SentencePieceTokenizer::read_pieces() {
+  const auto require = [&](bool valid, const std::string& what) {
+    if (!valid) throw Error(ExitCode::data, what);
+  };
+  unknown_ = processor_->unk_id();
+  const auto size = processor_->GetPieceSize();
+  require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
+  for (int id = 0; id < size; ++id) {
+    require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
+    require(!processor_->IsControl(id) && !processor_->IsUnused(id), fmt::format("piece {} spells nothing", id));
+    pieces_.push_back(spoken(*processor_, id));
+  }
+  const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
+  const bool has_bytes = any_byte == byte_piece('\0');
+  require(has_bytes == (whitespace_ == Whitespace::kept),
+          fmt::format("it is not one that has white space {}", to_string(whitespace_)));
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
+  Ids ids;
+  if (word == space_mark) {  // met only where white space is kept
+    for (const char byte : word) ids.push_back(processor_->PieceToId(byte_piece(byte)));
+    return ids;
+  }
+  if (const auto status = processor_->Encode(word, &ids); !status.ok())
+    throw Error(ExitCode::failure, fmt::format("sentencepiece: {}", status.error_message()));
+  return ids;
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  require_utf8(text);
+  Ids ids;
+  memos_.borrow([&](WordMemo<Ids>& memo) {
+    for_each_word(text, whitespace_, [&](std::string_view word) {
+      const auto& found = memo.get(word, [&] { return cut(word); });
+      ids.insert(ids.end(), found.begin(), found.end());
+    });
+  });
+  return ids;
+}
+
+std::vector<SentencePieceTokenizer::Cut> SentencePieceTokenizer::likeliest_cuts(std::string_view word) const {
+  std::vector<Cut> cuts;
+  if (word.size() <= longest_sampled_word && word != space_mark) {
+    for (const auto& nbest : processor_->NBestEncodeAsImmutableProto(word, cuts_of_a_word).nbests()) {
+      Cut& next = cuts.emplace_back(Cut{.score = nbest.score(), .ids = {}});
+      for (const auto& piece : nbest.pieces()) next.ids.push_back(static_cast<std::int32_t>(piece.id()));
+    }
+  }
+  if (cuts.empty()) cuts.push_back({.score = 0, .ids = cut(word)});
+  return cuts;
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode_sampled(std::string_view text, double alpha,
+                                                                 const Rng& rng) const {
+  if (kind_ != UnigramTokenizerOptions::kind) return encode(text);
+  require_utf8(text);
+  Ids ids;
+  std::uint64_t index = 0;
+  cut_memos_.borrow([&](WordMemo<std::vector<Cut>>& memo) {
+    for_each_word(text, whitespace_, [&](std::string_view word) {
+      const auto& cuts = memo.get(word, [&] { return likeliest_cuts(word); });
+      const auto& drawn = cuts[draw(cuts, alpha, rng.uniform(index++))].ids;
+      ids.insert(ids.end(), drawn.begin(), drawn.end());
+    });
+  });
+  return ids;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const auto id : ids) text += pieces_.at(static_cast<std::size_t>(id));
+  if (whitespace_ == Whitespace::dropped && text.starts_with(' ')) text.erase(0, 1);
+  return text;
+}
+
+nlohmann::ordered_json SentencePieceTokenizer::to_json() const {
+  return {{"kind", kind_},
+          {"whitespace", to_string(whitespace_)},
+          {"sha256", sha256(model_)},
+          {"model", to_base64(model_)}};
+}
+
+}  // namespace metaformer
