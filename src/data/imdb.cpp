@@ -64,9 +64,9 @@ struct Review {
 
 // Why it cannot be used, or "".
 std::string defect_of(const ReviewName& name, const std::string& text) {
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return "the review is empty";
   if (text.find('\0') != std::string::npos) return "the review has NUL bytes";
   if (auto defect = utf8_defect(text); !defect.empty()) return "the review is " + defect;
+  if (is_blank(text)) return "the review is empty";
   const auto lowest = name.is_positive ? 7 : 1, highest = name.is_positive ? 10 : 4;
   if (name.rating < lowest || name.rating > highest)
     return fmt::format("a rating of {} is not {} ({} to {})", name.rating, name.is_positive ? "positive" : "negative",

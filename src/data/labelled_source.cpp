@@ -20,18 +20,26 @@ void report(const LabelledTable& table) {
   if (table.has_guessed_columns)
     log::warning("{}: no header with 'text' and 'label'; taking column 1 as the text and column 2 as the label",
                  table.path.string());
+  if (table.left_out > 0)
+    log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
+              table.path.string(), table.left_out, table.all_rows());
   if (table.malformed.empty()) return;
   const auto& first = table.malformed.front();
-  log::warning("{}: {} of {} rows are malformed and left out; the first is line {}: {}", table.path.string(),
-               table.malformed.size(), table.malformed.size() + table.rows.size(), first.line, first.why);
+  log::warning("{}: {} of {} rows ({:.2g}%) are malformed and left out; the first is line {}: {}", table.path.string(),
+               table.malformed.size(), table.all_rows(),
+               100 * static_cast<double>(table.malformed.size()) / static_cast<double>(table.all_rows()), first.line,
+               first.why);
 }
 
 std::vector<LabelledText> read_table(const std::string& path, const DataConfig& config, const std::string& name,
                                      nlohmann::ordered_json& description) {
   auto table = read_labelled_table(path, config);
   report(table);
-  description[name] = {
-      {"path", path}, {"sha256", table.sha256}, {"rows", table.rows.size()}, {"malformed", table.malformed.size()}};
+  description[name] = {{"path", path},
+                       {"sha256", table.sha256},
+                       {"rows", table.rows.size()},
+                       {"malformed", table.malformed.size()},
+                       {"left_out", table.left_out}};
   std::vector<LabelledText> texts;
   for (auto& row : table.rows)
     texts.push_back({std::move(row.text), std::move(row.label), fmt::format("{}:{}", path, row.line)});
@@ -58,6 +66,8 @@ LabelledSplits load_public_corpus(const DataConfig& config, bool offline) {
   if (config.validation_path || config.test_path)
     throw Error(ExitCode::usage, fmt::format("data.{}: {} brings its own splits",
                                              config.validation_path ? "validation_path" : "test_path", corpus.name));
+  if (config.rating.positive_from)
+    throw Error(ExitCode::usage, fmt::format("data.rating.positive_from: {} brings its own classes", corpus.name));
   return load_imdb(config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline), config);
 }
 
@@ -70,9 +80,10 @@ bool is_held_out(const std::string& key, double fraction) {
 LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
   if (config.corpus != DataConfig().corpus) return load_public_corpus(config, offline);
   if (!config.path)
-    throw Error(ExitCode::usage,
-                "data.path is not set; task classification needs a CSV or TSV table with texts and labels, such as "
-                "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
+    throw Error(
+        ExitCode::usage,
+        "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
+        "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
   LabelledSplits splits;
   auto texts = read_table(*config.path, config, "train", splits.description);
   if (config.validation_path) {

@@ -26,8 +26,8 @@ struct LabelledSplits {
   const std::vector<LabelledText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
 };
 
-// Whether the text, or whatever else goes by that key, is held out: the same answer for ever, yes for about `fraction` of
-// all keys.
+// Whether the text, or whatever else goes by that key, is held out: the same answer for ever, yes for about `fraction`
+// of all keys.
 bool is_held_out(const std::string& key, double fraction);
 
 // The public corpus that data.corpus names (from data.path, when that is set), with the splits it brings. Else reads

@@ -55,6 +55,18 @@ inline std::string to_utf8(std::uint32_t point) {
   return text;
 }
 
+// Whether valid UTF-8 holds nothing that can be seen: only white space, control characters and spaces without width.
+inline bool is_blank(std::string_view text) {
+  const auto is_unseen = [](char32_t point) {
+    return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 ||
+           (point >= 0x2000 && point <= 0x200B) || point == 0x2028 || point == 0x2029 || point == 0x202F ||
+           point == 0x205F || point == 0x3000 || point == 0xFEFF;
+  };
+  for (auto at = text.begin(); at != text.end();)
+    if (!is_unseen(utf8::unchecked::next(at))) return false;
+  return true;
+}
+
 // Bytes that start a character. Equals the number of code points where the text is valid.
 inline std::int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });

@@ -1,0 +1,39 @@
+#pragma once
+// Rows as the readers of formats find them, checked and turned into those of a LabelledTable.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/experiment_config.h"
+#include "data/labelled_table.h"
+
+namespace metaformer {
+
+class TableBuilder {
+ public:
+  // Both must outlive the builder.
+  TableBuilder(LabelledTable& table, const DataConfig& config) : table_(table), config_(config) {}
+
+  // A row; malformed when its text or label is empty, not UTF-8, or has NUL bytes, or when data.rating is set and the
+  // label is no finite number. White space around the label is left out.
+  void add(std::string&& text, std::string_view label, std::int64_t line);
+
+  // A row that its format cannot tell apart, and why.
+  void refuse(std::int64_t line, std::string why);
+
+ private:
+  // "positive", "negative", or "" for a rating between the two.
+  std::string_view class_of(double rating) const;
+
+  LabelledTable& table_;
+  const DataConfig& config_;
+};
+
+// Without ASCII white space on both sides.
+std::string_view trim(std::string_view text);
+
+// Names in quotes for a message; the first ten and their number where there are more.
+std::string quoted_list(const std::vector<std::string>& names);
+
+}  // namespace metaformer
