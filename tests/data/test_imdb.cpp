@@ -130,6 +130,9 @@ TEST_CASE("copies and test reviews that stand in the training half are counted",
 TEST_CASE("reviews that cannot be used are named, and counted up to the limit", "[imdb]") {
   const auto [content, name, why] = GENERATE(table<std::string, std::string, std::string>({
       {"  \n", "train/pos/5_9.txt", "the review is empty"},
+      {"", "test/pos/5_9.txt", "the review is empty"},
+      {"\u00a0\u3000", "train/neg/5_2.txt", "the review is empty"},
+      {std::string(1000, '\0'), "train/neg/5_2.txt", "NUL bytes"},
       {std::string("a\0b", 3), "train/pos/5_9.txt", "NUL bytes"},
       {"caf\xe9", "train/pos/5_9.txt", "not valid UTF-8: byte 0xe9 at offset 3"},
       {"fine", "train/pos/5_3.txt", "a rating of 3 is not positive (7 to 10)"},
@@ -150,8 +153,14 @@ TEST_CASE("reviews that cannot be used are named, and counted up to the limit", 
 TEST_CASE("a review of a million bytes is a review", "[imdb]") {
   const TemporaryFolder folder;
   auto files = official_layout(1000);
-  files["aclImdb/train/pos/3_9.txt"] = std::string(1 << 20, 'x');
-  CHECK_NOTHROW(load_imdb(write_archive(folder, files), config_with(0)));
+  const std::string text(1 << 20, 'x');
+  files["aclImdb/train/pos/3_9.txt"] = text;
+  const auto splits = load_imdb(write_archive(folder, files), config_with(0));
+  std::vector<std::string> labels;
+  for (const auto& texts : splits.texts)
+    for (const auto& review : texts)
+      if (review.text == text) labels.push_back(review.label);
+  CHECK(labels == std::vector<std::string>{"pos"});
 }
 
 TEST_CASE("an archive that is cut off, none at all, or without reviews is one clear error", "[imdb]") {
