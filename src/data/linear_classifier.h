@@ -1,0 +1,46 @@
+#pragma once
+// Logistic regression over the n-grams that a text has: the baseline that networks must beat (Wang and Manning 2012,
+// "Baselines and bigrams").
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/experiment_config.h"
+
+namespace metaformer {
+
+// The features of a text: the distinct buckets that its 1- to n-grams of token ids are hashed to, ascending. Whether a
+// text has an n-gram counts, not how often. A stable function: trained weights depend on it.
+std::vector<std::uint32_t> ngram_features(std::span<const std::int32_t> ids, const LinearConfig& config);
+
+struct LabelledFeatures {
+  std::vector<std::uint32_t> features;  // distinct
+  std::int64_t label = 0;
+};
+
+// Naive Bayes' log-count ratios of features 0 ... size - 1 between the texts of a class and all others, r in the paper:
+// log of (texts of the class with the feature + s) over (texts of others with it + s), each normalised to sum to 1 over
+// the features that any text has. 0 where no text has the feature. The paper's s is 1, here it is
+// `log_count_smoothing`.
+constexpr double log_count_smoothing = 3;
+std::vector<double> log_count_ratios(const std::vector<LabelledFeatures>& texts, std::int64_t label, std::size_t size);
+
+// logit of a class = bias + the sum of its weights of a text's features.
+struct LinearWeights {
+  std::int64_t classes = 0;
+  std::vector<float> weights;  // row-major [buckets, classes]
+  std::vector<float> bias;     // [classes]
+
+  std::vector<double> logits(const std::vector<std::uint32_t>& features) const;
+};
+
+// Minimises |w|^2 / 2 + cost * sum of log(1 + exp(-y w.x)), the bias a part of w, with x the features' log-count ratios
+// (naive_bayes) or 1: for two classes once, its log odds shared between them; for more, every class against the rest.
+// The ratios are multiplied into the weights that come back. A class that has no text, or all, is told by its bias
+// alone. The same on every call with the same texts; not for several threads at once. Throws Interrupted when a signal
+// asks to stop.
+LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
+                                    const LinearConfig& config);
+
+}  // namespace metaformer
