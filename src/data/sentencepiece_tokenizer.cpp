@@ -111,7 +111,8 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) 
 std::vector<SentencePieceTokenizer::Cut> SentencePieceTokenizer::likeliest_cuts(std::string_view word) const {
   std::vector<Cut> cuts;
   if (word.size() <= longest_sampled_word && word != space_mark) {
-    for (const auto& nbest : processor_->NBestEncodeAsImmutableProto(word, cuts_of_a_word).nbests()) {
+    const auto nbests = processor_->NBestEncodeAsImmutableProto(word, cuts_of_a_word);
+    for (const auto& nbest : nbests.nbests()) {  // which point into the above
       Cut& next = cuts.emplace_back(Cut{.score = nbest.score(), .ids = {}});
       for (const auto& piece : nbest.pieces()) next.ids.push_back(static_cast<std::int32_t>(piece.id()));
     }

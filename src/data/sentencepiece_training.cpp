@@ -4,7 +4,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <bit>
 #include <regex>
 #include <string>
 #include <unordered_map>
@@ -60,7 +59,7 @@ class WordIterator : public sentencepiece::SentenceIterator {
   }
 
  private:
-  std::int64_t copies() const { return std::bit_width(static_cast<std::uint64_t>(words_[word_].second)); }
+  std::int64_t copies() const { return std::min<std::int64_t>(words_[word_].second, 16); }
   void write() {
     if (word_ == words_.size()) return;
     const auto& [word, count] = words_[word_];
@@ -82,6 +81,8 @@ std::unordered_map<std::string, std::string> trainer_arguments(const Options& op
       {"character_coverage", fmt::format("{}", options.character_coverage)},
       {"required_chars", std::string(space_mark)},
       {"input_format", "tsv"},
+      {"seed_sentencepiece_size",
+       "200000"},            // a fifth of the default: as good for thirty times fewer pieces, and faster
       {"num_threads", "4"},  // the order of sums, and so the model, depends on it
       {"unk_id", "0"},
       {"bos_id", "-1"},
