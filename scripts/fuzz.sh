@@ -12,7 +12,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[0-9]+$ ]] || die 2 "usage: scripts/fuzz.sh [SECONDS] [TARGET ...]"
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(config tokenizer table safetensors meta)
+((${#targets[@]})) || targets=(config tokenizer table json_lines safetensors meta)
 command -v clang++ >/dev/null || die 2 "clang++ is needed; on Debian: sudo apt-get install -y clang"
 build_info=$root/build/release/src/build_info.cpp
 [[ -f $build_info ]] || die 2 "build first: scripts/test.sh"
@@ -28,13 +28,14 @@ build() {
   case $target in
     config) ;;
     tokenizer | table) more=("${data_sources[@]}" -lcsv) ;;
+    json_lines) more=("$root"/src/data/{json_lines,table_builder}.cpp) ;;
     safetensors)
       local torch
       torch=$(compgen -G "$venv/lib/python3*/site-packages/torch")
       more=("$root/src/train/safetensors.cpp" -idirafter "$torch/include" -idirafter "$torch/include/torch/csrc/api/include"
         -L"$torch/lib" "-Wl,-rpath,$torch/lib" "-Wl,--allow-shlib-undefined" -ltorch_cpu -lc10) ;;
     meta) more=("$root"/src/train/checkpoint_meta.cpp "$root/src/data/digest.cpp" -lcrypto) ;;
-    *) die 2 "unknown target '$target'; there are config, tokenizer, table, safetensors and meta" ;;
+    *) die 2 "unknown target '$target'; there are config, tokenizer, table, json_lines, safetensors and meta" ;;
   esac
   say "building fuzz target $target"
   clang++ "${flags[@]}" "$root/tests/fuzz/fuzz_$target.cpp" "${sources[@]}" "${more[@]}" "${libraries[@]}" \
