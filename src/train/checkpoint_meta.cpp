@@ -16,7 +16,10 @@ constexpr std::int64_t format_version = 2;  // 1 had no digest of meta.json itse
 
 Json to_json(const Progress& progress) {
   Json json = {{"format_version", format_version}, {"step", progress.step}};
-  json["best"] = progress.best ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}} : Json(nullptr);
+  json["best"] =
+      progress.best
+          ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}, {"error", progress.best->error}}
+          : Json(nullptr);
   json["loss_sum"] = progress.loss_sum;
   json["loss_count"] = progress.loss_count;
   json["last_train_loss"] = progress.last_train_loss;
@@ -97,10 +100,16 @@ class MetaReader {
                       .evaluations_since_best = whole_number_or_0("evaluations_since_best"),
                       .rollbacks = whole_number_or_0("rollbacks"),
                       .spikes = read_spikes()};
-    if (const auto best = object_or_null("best"); !best.is_null())
-      progress.best = BestSoFar{whole_number(best, "step"), number(best, "loss")};
+    if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
     require_possible(progress);
     return progress;
+  }
+
+  // Earlier versions chose by the loss.
+  BestSoFar read_best(const Json& best) const {
+    return {.step = whole_number(best, "step"),
+            .loss = number(best, "loss"),
+            .error = number(best, best.contains("error") ? "error" : "loss")};
   }
 
   SpikeState read_spikes() const {

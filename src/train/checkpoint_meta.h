@@ -14,7 +14,8 @@ namespace metaformer {
 
 struct BestSoFar {
   std::int64_t step = 0;
-  double loss = 0;  // on the validation split
+  double loss = 0;   // on the validation split
+  double error = 0;  // what chose it (Task::selection_error)
 };
 
 // What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.

@@ -25,6 +25,10 @@ class ClassificationTask : public Task {
   // predicted to, how many of these are right, f1; confusion: texts by their class and the predicted one. The loss is
   // neither smoothed nor weighted.
   nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override;
+  // Accuracy: losses of confident classifiers rise while they still learn.
+  double selection_error(const nlohmann::ordered_json& metrics) const override {
+    return 1 - metrics.at("accuracy").get<double>();
+  }
   std::string headline() const override { return "accuracy"; }
   nlohmann::ordered_json data_description() const override { return dataset_.description(); }
   std::string data_summary() const override;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -71,11 +72,20 @@ nlohmann::ordered_json LanguageModelTask::metrics(const ScoreSums& sums, Split s
   const double loss = sums.item("loss") / sums.weight;
   const double tokens_per_character =
       static_cast<double>(dataset_.tokens(split).size()) / static_cast<double>(dataset_.characters(split));
-  return {{"loss", loss},
-          {"perplexity", std::exp(loss)},
-          {"bits_per_character", loss / std::numbers::ln2 * tokens_per_character},
-          {"accuracy", sums.item("correct") / sums.weight},
-          {"tokens", static_cast<std::int64_t>(sums.weight)}};
+  nlohmann::ordered_json metrics = {{"loss", loss},
+                                    {"perplexity", std::exp(loss)},
+                                    {"bits_per_character", loss / std::numbers::ln2 * tokens_per_character},
+                                    {"accuracy", sums.item("correct") / sums.weight},
+                                    {"tokens", static_cast<std::int64_t>(sums.weight)}};
+  if (const auto share = unknown_share(split)) metrics["unknown_share"] = *share;
+  return metrics;
+}
+
+std::optional<double> LanguageModelTask::unknown_share(Split split) const {
+  const auto unknown = codec_.tokenizer->unknown_id();
+  if (!unknown) return std::nullopt;
+  const auto& tokens = dataset_.tokens(split);
+  return static_cast<double>(std::count(tokens.begin(), tokens.end(), *unknown)) / static_cast<double>(tokens.size());
 }
 
 nlohmann::ordered_json LanguageModelTask::data_description() const {
@@ -87,8 +97,10 @@ nlohmann::ordered_json LanguageModelTask::data_description() const {
 }
 
 std::string LanguageModelTask::data_summary() const {
-  return fmt::format("{} ({} + {} tokens, {} kinds)", corpus_.path.string(), dataset_.tokens(Split::train).size(),
-                     dataset_.tokens(Split::validation).size(), codec_.tokenizer->vocabulary_size());
+  const auto share = unknown_share(Split::validation);
+  return fmt::format("{} ({} + {} tokens, {} kinds{})", corpus_.path.string(), dataset_.tokens(Split::train).size(),
+                     dataset_.tokens(Split::validation).size(), codec_.tokenizer->vocabulary_size(),
+                     share ? fmt::format("; {:.2f}% unknown in validation", 100 * *share) : "");
 }
 
 }  // namespace metaformer

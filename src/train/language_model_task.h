@@ -26,6 +26,9 @@ class LanguageModelTask : public Task {
  private:
   const torch::Tensor& training_tokens(torch::Device device) const;
 
+  // Nothing where the tokenizer has no unknown token. The unknown is easily predicted: the metrics tell how much it is.
+  std::optional<double> unknown_share(Split split) const;
+
   ExperimentConfig config_;
   Corpus corpus_;
   Codec codec_;

@@ -74,8 +74,8 @@ class Reader {
     return header;
   }
 
-  std::vector<std::int64_t> read_shape(const std::string& name, const nlohmann::json& entry, std::uint64_t element_bytes,
-                                       std::uint64_t& bytes) const {
+  std::vector<std::int64_t> read_shape(const std::string& name, const nlohmann::json& entry,
+                                       std::uint64_t element_bytes, std::uint64_t& bytes) const {
     if (!entry.contains("shape") || !entry["shape"].is_array()) fail(in_quotes(name) + " has no shape");
     std::vector<std::int64_t> shape;
     bytes = element_bytes;

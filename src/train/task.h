@@ -44,6 +44,9 @@ class Task {
   // The metrics that apply: loss, perplexity, accuracy, ...
   virtual nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const = 0;
 
+  // The best checkpoint has the lowest of these on the validation split.
+  virtual double selection_error(const nlohmann::ordered_json& metrics) const { return metrics.at("loss"); }
+
   // Besides the loss, the metric that people look at first: "accuracy", "exact_match", or "".
   virtual std::string headline() const { return ""; }
 

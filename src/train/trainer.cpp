@@ -75,7 +75,7 @@ nlohmann::ordered_json Trainer::run() {
   }
   if (profiler_) profiler_->finish();
   if (progress_.step < config_.train.steps)
-    log::info("step {}: {} evaluations without a better validation loss (train.patience {}); training ends early",
+    log::info("step {}: {} evaluations without a better validation result (train.patience {}); training ends early",
               progress_.step, progress_.evaluations_since_best, config_.train.patience);
   return summary();
 }
@@ -267,9 +267,10 @@ void Trainer::evaluate() {
   const double loss = progress_.validation.at("loss").get<double>();
   if (!std::isfinite(loss)) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
   progress_.evaluated_step = progress_.step;
-  const bool improved = !progress_.best || loss < progress_.best->loss;
+  const double error = task_.selection_error(progress_.validation);
+  const bool improved = !progress_.best || error < progress_.best->error;
   progress_.evaluations_since_best = improved ? 0 : progress_.evaluations_since_best + 1;
-  if (improved) progress_.best = BestSoFar{progress_.step, loss};
+  if (improved) progress_.best = BestSoFar{progress_.step, loss, error};
   if (estimates && is_finished(config_.train, progress_)) evaluate_whole();
   log::info("step {}: validation {}{}", progress_.step, headline_of(task_, progress_.validation),
             improved ? " (best)" : "");
@@ -307,6 +308,7 @@ nlohmann::ordered_json Trainer::summary() {
       {"train_loss", progress_.last_train_loss},
       {"val_loss", progress_.validation.at("loss")},
       {"best_val_loss", progress_.best->loss},
+      {"best_val_error", progress_.best->error},
       {"best_step", progress_.best->step},
       {"validation", progress_.validation},
       {"test", task_.has(Split::test) ? test() : nlohmann::ordered_json()},

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/error.h"
@@ -29,8 +31,9 @@ struct Example {
     config.validation_fraction = 0.2;
     config.tokenizer = WordTokenizerOptions{.min_count = 1};
   }
-  LabelledDataset dataset(std::int64_t context = 16) const {
-    return {encode_splits(load_labelled_splits(config, true), config, Codec{}), {.context = context}};
+  LabelledDataset dataset(std::int64_t context = 16) const { return dataset(BatchOptions{.context = context}); }
+  LabelledDataset dataset(const BatchOptions& options) const {
+    return {encode_splits(load_labelled_splits(config, true), config, Codec{}), options};
   }
 };
 
@@ -123,6 +126,101 @@ TEST_CASE("texts beyond the context are cut and counted", "[labelled]") {
   CHECK(dataset.cut_count() == 50);  // 5 of every 9 lengths
   CHECK(dataset.rows(Split::train, 0, 90).length == 4);
   CHECK(dataset.mean_length() <= 4);
+}
+
+TEST_CASE("of a long text the head, the tail, or half of each is kept", "[labelled]") {
+  const std::vector<std::int32_t> text = {1, 2, 3, 4, 5, 6, 7};
+  const auto cut = [&](std::int64_t context, Truncation truncation) {
+    auto ids = text;
+    CHECK(truncate(ids, context, truncation) == (context < 7));
+    return ids;
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(cut(4, Truncation::head) == Ids{1, 2, 3, 4});
+  CHECK(cut(4, Truncation::tail) == Ids{4, 5, 6, 7});
+  CHECK(cut(4, Truncation::head_and_tail) == Ids{1, 2, 6, 7});
+  CHECK(cut(5, Truncation::head_and_tail) == Ids{1, 2, 3, 6, 7});
+  CHECK(cut(1, Truncation::head_and_tail) == Ids{1});
+  for (const auto truncation : {Truncation::head, Truncation::tail, Truncation::head_and_tail}) {
+    CHECK(cut(7, truncation) == text);
+    CHECK(cut(100, truncation) == text);
+  }
+}
+
+TEST_CASE("bucketing sees the same texts in the same epochs with far less padding", "[labelled]") {
+  const Example example(table(200));
+  const std::int64_t rows = 4, bucketing = 8;
+  const auto plain = example.dataset(), bucketed = example.dataset(BatchOptions{.context = 16, .bucketing = bucketing});
+  double padded = 0, plain_padded = 0;
+  std::set<std::int64_t> lengths;
+  bool sorted = true;
+  for (std::int64_t group = 0; group < 20; ++group) {
+    std::multiset<std::vector<std::int64_t>> seen, expected;
+    std::int64_t last = 0;
+    for (auto step = group * bucketing; step < (group + 1) * bucketing; ++step) {
+      const auto batch = bucketed.training_rows(3, step, rows, 0, rows),
+                 other = plain.training_rows(3, step, rows, 0, rows);
+      for (const auto& row : rows_of(batch)) seen.insert(row);
+      for (const auto& row : rows_of(other)) expected.insert(row);
+      padded += static_cast<double>(std::count(batch.segments.begin(), batch.segments.end(), -1));
+      plain_padded += static_cast<double>(std::count(other.segments.begin(), other.segments.end(), -1));
+      sorted = sorted && batch.length >= last;
+      last = batch.length;
+    }
+    CHECK(seen == expected);
+  }
+  CHECK(padded < plain_padded / 4);
+  CHECK_FALSE(sorted);  // short and long steps take turns at random
+  // Any step, and any part of it, can be asked for first.
+  const auto part =
+      example.dataset(BatchOptions{.context = 16, .bucketing = bucketing}).training_rows(3, 77, rows, 2, 2);
+  const auto whole = bucketed.training_rows(3, 77, rows, 0, rows);
+  CHECK(rows_of(part)[0] == rows_of(whole)[2]);
+  CHECK(rows_of(part)[1] == rows_of(whole)[3]);
+  CHECK(part.labels == std::vector<std::int64_t>(whole.labels.begin() + 2, whole.labels.end()));
+}
+
+TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "[labelled]") {
+  std::string content = "text\tlabel\n";
+  for (int i = 0; i < 40; ++i) {
+    for (int word = 0; word < 500; ++word) content += "w" + std::to_string(word) + " ";
+    content += "end" + std::to_string(i) + (i % 2 ? "\ta\n" : "\tb\n");
+  }
+  const Example example(content);
+  const BatchOptions options{.context = 1000, .token_removal = 0.2, .token_unknown = 0.3};
+  const auto dataset = example.dataset(options), plain = example.dataset(1000);
+  const auto size = dataset.count(Split::train);
+  const auto first = rows_of(dataset.training_rows(9, 0, size, 0, size));
+  const auto second = rows_of(dataset.training_rows(9, 1, size, 0, size));
+  const auto clean = rows_of(plain.training_rows(9, 0, size, 0, size));
+  double kept = 0, unknown = 0, all = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    all += static_cast<double>(clean[i].size());
+    std::size_t at = 0;  // what is left stands in its order
+    for (const auto id : first[i]) {
+      ++kept;
+      if (id == 0) {
+        ++unknown;
+        continue;
+      }
+      while (at < clean[i].size() && clean[i][at] != id) ++at;
+      CHECK(at < clean[i].size());
+    }
+  }
+  CHECK(std::abs(kept / all - 0.8) < 0.02);  // 5 standard deviations
+  CHECK(std::abs(unknown / all - 0.3) < 0.02);
+  CHECK(std::set(first.begin(), first.end()) != std::set(second.begin(), second.end()));
+  CHECK(rows_of(example.dataset(options).training_rows(9, 0, size, 0, size)) == first);
+  // Validation is left as it is.
+  CHECK(rows_of(dataset.rows(Split::validation, 0, 100)) == rows_of(plain.rows(Split::validation, 0, 100)));
+}
+
+TEST_CASE("noise leaves a token of every text", "[labelled]") {
+  std::string content = "text\tlabel\n";
+  for (int i = 0; i < 60; ++i) content += "w" + std::to_string(i) + (i % 2 ? "\ta\n" : "\tb\n");
+  const auto dataset = Example(content).dataset(BatchOptions{.context = 8, .token_removal = 0.9});
+  for (std::int64_t step = 0; step < 20; ++step)
+    for (const auto& row : rows_of(dataset.training_rows(1, step, 4, 0, 4))) CHECK(row.size() == 1);
 }
 
 TEST_CASE("integer labels are ordered by value", "[labelled]") {

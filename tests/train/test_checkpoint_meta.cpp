@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 CheckpointMeta sample() {
   CheckpointMeta meta;
   meta.progress = {.step = 40,
-                   .best = BestSoFar{30, 2.25},
+                   .best = BestSoFar{30, 2.25, 0.125},
                    .loss_sum = 4.5,
                    .loss_count = 2,
                    .last_train_loss = 0.1,
@@ -52,6 +52,7 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   const auto meta = read_checkpoint_meta(text, "t");
   CHECK(to_text(meta) == text);
   CHECK(meta.progress.best->loss == 2.25);
+  CHECK(meta.progress.best->error == 0.125);
   CHECK(meta.progress.evaluations_since_best == 1);
   CHECK(meta.progress.spikes.variance == 0.5);
   CHECK(meta.digests == sample().digests);
