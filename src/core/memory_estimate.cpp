@@ -67,6 +67,7 @@ std::int64_t block_activations(const ModelConfig& model) {
 
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = config.model;
+  if (model.kind == ModelKind::linear) return (model.linear.buckets + 1) * classes;
   const auto d = model.width, h = model.hidden_width(), bias = std::int64_t{model.bias};
   const bool classifies = config.task == TaskKind::classification;
   const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};

@@ -2,6 +2,7 @@
 
 #include "model/classifier.h"
 #include "model/gpt.h"
+#include "model/linear_model.h"
 
 namespace metaformer {
 
@@ -11,6 +12,7 @@ std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const 
     case TaskKind::sort:
       return std::make_shared<Gpt>(config.model, sizes.vocabulary);
     case TaskKind::classification:
+      if (config.model.kind == ModelKind::linear) return std::make_shared<LinearModel>(config.model, sizes.classes);
       return std::make_shared<Classifier>(config.model, sizes.vocabulary, sizes.classes);
   }
   return nullptr;

@@ -1,0 +1,46 @@
+#include "model/linear_model.h"
+
+#include "core/error.h"
+#include "core/ngram_features.h"
+
+namespace metaformer {
+
+std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config) {
+  const auto ids_bc = batch.ids_bc.to(torch::kCPU).contiguous();
+  const auto segments_bc =
+      batch.segments_bc.defined() ? batch.segments_bc.to(torch::kCPU).contiguous() : torch::zeros_like(ids_bc);
+  const auto length = ids_bc.size(1);
+  std::vector<std::vector<std::uint32_t>> features;
+  for (std::int64_t row = 0; row < ids_bc.size(0); ++row) {
+    const auto* ids = ids_bc.data_ptr<std::int64_t>() + row * length;
+    const auto* segments = segments_bc.data_ptr<std::int64_t>() + row * length;
+    std::vector<std::int32_t> real;
+    for (std::int64_t i = 0; i < length; ++i)
+      if (segments[i] >= 0) real.push_back(static_cast<std::int32_t>(ids[i]));
+    features.push_back(ngram_features(real, config));
+  }
+  return features;
+}
+
+LinearModel::LinearModel(const ModelConfig& config, std::int64_t classes)
+    : config_(config),
+      weight_fv_(register_parameter("weight", torch::zeros({config.linear.buckets, classes}))),
+      bias_v_(register_parameter("bias", torch::zeros(classes))) {}
+
+torch::Tensor LinearModel::forward(const Batch& batch, ModelState* state) {
+  if (state != nullptr) throw Error(ExitCode::failure, "a classifier has no state to continue from");
+  std::vector<std::int64_t> features, offsets;  // of all rows, and where each begins
+  for (const auto& row : row_features(batch, config_.linear)) {
+    offsets.push_back(static_cast<std::int64_t>(features.size()));
+    features.insert(features.end(), row.begin(), row.end());
+  }
+  const auto on_device = [&](const std::vector<std::int64_t>& values) {
+    return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).to(weight_fv_.device());
+  };
+  namespace F = torch::nn::functional;
+  const auto sums_bv = F::embedding_bag(on_device(features), weight_fv_,
+                                        F::EmbeddingBagFuncOptions().offsets(on_device(offsets)).mode(torch::kSum));
+  return sums_bv + bias_v_;
+}
+
+}  // namespace metaformer
