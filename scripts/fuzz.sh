@@ -21,13 +21,14 @@ flags=(-std=c++20 -g -O1 "-fsanitize=fuzzer,address,undefined" -fno-sanitize-rec
   -I"$root/src" -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL)
 sources=("$root"/src/core/*.cpp "$build_info")
 libraries=(-lspdlog -lfmt -lyaml-cpp)
-data_sources=("$root"/src/data/{delimited_rows,tokenizer,byte_tokenizer,character_tokenizer,word_tokenizer,number_tokenizer}.cpp)
+data_sources=("$root"/src/data/{delimited_rows,tokenizer,byte_tokenizer,character_tokenizer,word_tokenizer,number_tokenizer}.cpp
+  "$root"/src/data/{sentencepiece_tokenizer,sentencepiece_training,base64,digest}.cpp)
 
 build() {
   local target=$1 more=()
   case $target in
     config) ;;
-    tokenizer | table) more=("${data_sources[@]}" -lcsv) ;;
+    tokenizer | table) more=("${data_sources[@]}" -lcsv -lsentencepiece_train -lsentencepiece -lcrypto) ;;
     json_lines) more=("$root"/src/data/{json_lines,table_builder}.cpp) ;;
     safetensors)
       local torch

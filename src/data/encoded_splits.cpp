@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "core/text.h"
+#include "data/tokenizer_cache.h"
 
 namespace metaformer {
 
@@ -34,12 +35,8 @@ std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
 }
 
 Codec make_codec(const std::vector<LabelledText>& training, const DataConfig& config) {
-  std::string all;
-  for (const auto& text : training) {
-    all += text.text;
-    all += '\n';
-  }
-  return {.tokenizer = make_tokenizer(config.tokenizer, all, Unknown::map), .labels = sorted_labels(training)};
+  return {.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map),
+          .labels = sorted_labels(training)};
 }
 
 EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {

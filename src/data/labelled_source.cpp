@@ -100,4 +100,13 @@ LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
   return splits;
 }
 
+std::string joined_texts(const std::vector<LabelledText>& texts) {
+  std::string all;
+  for (const auto& text : texts) {
+    all += text.text;
+    all += '\n';
+  }
+  return all;
+}
+
 }  // namespace metaformer

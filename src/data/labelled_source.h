@@ -36,4 +36,7 @@ bool is_held_out(const std::string& key, double fraction);
 // exit codes 2 and 3.
 LabelledSplits load_labelled_splits(const DataConfig& config, bool offline);
 
+// The texts, each ended by a line break: what a tokenizer learns from.
+std::string joined_texts(const std::vector<LabelledText>& texts);
+
 }  // namespace metaformer

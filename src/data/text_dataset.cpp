@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/tokenizer_cache.h"
 #include "data/utf8.h"
 
 namespace metaformer {
@@ -20,21 +21,35 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
   return text.size();
 }
 
+// What every tokenizer but that of bytes needs.
+void require_text(const Corpus& corpus, const DataConfig& config) {
+  if (!std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) require_utf8(corpus.text, corpus.path.string());
+}
+
 }  // namespace
+
+std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction) {
+  const auto train = static_cast<std::int64_t>(static_cast<double>(count_characters(text)) * (1 - validation_fraction));
+  const auto cut = byte_offset(text, train);
+  return {text.substr(0, cut), text.substr(cut)};
+}
+
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config) {
+  require_text(corpus, config);
+  if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
+    return make_tokenizer(config.tokenizer, corpus.text);
+  return obtain_tokenizer(config, split_text(corpus.text, config.validation_fraction)[0], Unknown::refuse);
+}
 
 TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
                          std::unique_ptr<Tokenizer>& tokenizer)
     : context_(context) {
-  const bool any_bytes = std::holds_alternative<ByteTokenizerOptions>(config.tokenizer);
-  if (!any_bytes) require_utf8(corpus.text, corpus.path.string());
-  if (!tokenizer) tokenizer = make_tokenizer(config.tokenizer, corpus.text);
-  const std::string_view text = corpus.text;
-  const auto all = count_characters(text);
-  const auto train = static_cast<std::int64_t>(static_cast<double>(all) * (1 - config.validation_fraction));
-  const auto cut = byte_offset(text, train);
-  characters_ = {train, all - train};
+  require_text(corpus, config);
+  if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
+  const auto [train, validation] = split_text(corpus.text, config.validation_fraction);
+  characters_ = {count_characters(train), count_characters(validation)};
   try {
-    tokens_ = {tokenizer->encode(text.substr(0, cut)), tokenizer->encode(text.substr(cut))};
+    tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                           corpus.path.string(), error.what()));

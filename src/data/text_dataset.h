@@ -13,11 +13,18 @@
 
 namespace metaformer {
 
+// Training and validation part of a text, cut by characters, so that every tokenizer has the same split: the last
+// `validation_fraction` is held out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
+std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction);
+
+// The tokenizer of a config for a text, from its training part alone, but for characters: a model must know all that
+// there are (nanoGPT's way). Errors (exit code 3): not UTF-8.
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config);
+
 class TextDataset {
  public:
-  // Cuts the text by characters, so that every tokenizer has the same split: the last `validation_fraction` is held out
-  // (the first int(n (1 - fraction)) characters are training, as in nanoGPT). Errors (exit code 3): not UTF-8, a split
-  // shorter than context + 1 tokens. An empty `tokenizer` is made from the text.
+  // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
+  // text.
   TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
               std::unique_ptr<Tokenizer>& tokenizer);
 

@@ -187,6 +187,56 @@ TEST_CASE("unknown words are id 0, and a word tokenizer comes back from its file
   CHECK(words_of("the cat,").decode(words_of("the cat,").encode("THE dog,cat")) == "the <unk> , cat");
 }
 
+TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
+  const auto kept_tokens = [&](const std::string& text) {
+    const auto tokenizer = words_of(text, options);
+    Tokens tokens;
+    for (const auto id : tokenizer.encode(text)) tokens.push_back(tokenizer.decode(Ids{id}));
+    return tokens;
+  };
+  CHECK(kept_tokens("To be,  or\n not 't ") == Tokens{"To", " be", ",", " ", " or", "\n", " not", " '", "t", " "});
+  CHECK(kept_tokens("\t\r\n\v\f  ") == Tokens{"\t", "\r", "\n", "\v", "\f", " ", " "});
+  const std::string alphabet = "aZ9' .\n\t<";
+  const Rng rng(4, RandomPurpose::sampling);
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    std::string text;
+    for (std::uint64_t i = 0; i < 14; ++i) text += alphabet[rng.below(round * 14 + i, alphabet.size())];
+    const auto tokenizer = words_of(text, options);
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+    CHECK(reload(tokenizer)->decode(reload(tokenizer)->encode(text)) == text);
+  }
+}
+
+TEST_CASE("an unknown word leaves its space, and a word is known with a space or without", "[tokenizer]") {
+  const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
+  const auto tokenizer = words_of("to be\n", options);
+  CHECK(tokenizer.to_json()["words"] == std::vector<std::string>{" ", "\n", " be", "to"});
+  CHECK(tokenizer.encode("to be") == Ids{4, 3});
+  CHECK(tokenizer.encode("be to") == Ids{0, 1, 4});
+  CHECK(tokenizer.decode(tokenizer.encode("to swim\nto  be")) == "to <unk>\nto  be");
+  CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
+}
+
+TEST_CASE("a word tokenizer's file says when white space is kept, and else what it always said", "[tokenizer]") {
+  CHECK(words_of("a b").to_json().dump() == R"({"kind":"word","lowercase":true,"words":["a","b"]})");
+  const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
+  CHECK(words_of("a b", options).to_json().dump() ==
+        R"({"kind":"word","lowercase":true,"whitespace":"kept","words":[" "," b","a"]})");
+  CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"words":["a"]})", "t")->decode(Ids{1, 1}) == "a a");
+  CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"whitespace":"dropped","words":["a"]})", "t")
+            ->decode(Ids{1, 1}) == "a a");
+}
+
+TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {
+  CHECK(words_of("a").unknown_id() == 0);
+  CHECK(CharacterTokenizer::from_text("abc", Unknown::map).unknown_id() == 3);
+  CHECK_FALSE(CharacterTokenizer::from_text("abc").unknown_id().has_value());
+  CHECK_FALSE(make_tokenizer(ByteTokenizerOptions{}, "")->unknown_id().has_value());
+  CHECK_FALSE(NumberTokenizer(3).unknown_id().has_value());
+}
+
 TEST_CASE("numbers are read with commas and white space between them", "[tokenizer]") {
   const NumberTokenizer tokenizer(3);
   for (const std::string text : {"2 0 1", "2,0,1", "2, 0, 1", "  2 ,0   1,\n"})
@@ -224,6 +274,10 @@ TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokeni
       R"({"kind":"word","lowercase":true,"words":[""]})", R"({"kind":"word","lowercase":true,"words":["a b"]})",
       R"({"kind":"word","lowercase":true,"words":[" a"]})", R"({"kind":"word","lowercase":true,"words":["A"]})",
       R"({"kind":"word","lowercase":true,"words":["<unk>"]})", R"({"kind":"word","lowercase":true,"words":["'a"]})",
+      R"({"kind":"word","lowercase":true,"whitespace":"kept","words":["a"]})",
+      R"({"kind":"word","lowercase":true,"whitespace":"kept","words":[" ","\n a"]})",
+      R"({"kind":"word","lowercase":true,"whitespace":1,"words":["a"]})", R"({"kind":"unigram"})",
+      R"({"kind":"bpe","whitespace":"kept","sha256":"","model":""})",
       "{\"kind\":\"word\",\"lowercase\":true,\"words\":[\"\xff\"]}", R"({"kind":"number"})",
       R"({"kind":"number","count":0})", R"({"kind":"number","count":-1})", R"({"kind":"number","count":1.5})",
       R"({"kind":"number","count":"3"})", R"({"kind":"number","count":1000001})",
