@@ -23,6 +23,8 @@ void add_sample_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_config_command(CLI::App& app);
 void add_data_command(CLI::App& app);
+void add_data_stats_command(CLI::App& data);
+void add_data_tokenizer_command(CLI::App& data);
 void add_info_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_attention_command(CLI::App& bench);

@@ -36,7 +36,7 @@ void run_list() {
 }  // namespace
 
 void add_data_command(CLI::App& app) {
-  auto& data = *app.add_subcommand("data", "public corpora");
+  auto& data = *app.add_subcommand("data", "public corpora, and what data are like");
   data.require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
   auto& fetch = *data.add_subcommand("fetch", "download a corpus, check its digest, print its path");
@@ -45,6 +45,8 @@ void add_data_command(CLI::App& app) {
                    "folder; default the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
   fetch.callback([arguments] { run_fetch(*arguments); });
   data.add_subcommand("list", "the corpora known by name, and where they are")->callback([] { run_list(); });
+  add_data_stats_command(data);
+  add_data_tokenizer_command(data);
   data.footer(
       "METAFORMER_DATA names a folder that already holds corpora; it is looked at first.\n"
       "Examples:\n  metaformer data fetch tinyshakespeare\n  metaformer data fetch tinyshakespeare --to /mnt/corpora");

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/command_line.h"
+#include "core/config_loader.h"
+#include "core/error.h"
+#include "data/labelled_stats.h"
+#include "data/text_stats.h"
+
+namespace metaformer {
+
+namespace {
+
+struct StatsArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool offline = false;
+  bool json = false;
+};
+
+std::string share(std::int64_t part, std::int64_t all) {
+  return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+// A line of the table: what, and one value per split that has texts.
+class Table {
+ public:
+  explicit Table(std::vector<Split> splits) : splits_(std::move(splits)) {
+    add("", [](Split split) { return std::string(to_string(split)); });
+  }
+
+  template <class Value>
+  void add(const std::string& what, Value value) {
+    text_ += fmt::format("{:<24}", what);
+    for (const auto split : splits_) text_ += fmt::format(" {:>18}", value(split));
+    text_ += "\n";
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::vector<Split> splits_;
+  std::string text_;
+};
+
+std::string describe_sources(const nlohmann::ordered_json& sources) {
+  std::string text;
+  for (const auto& source : sources) {
+    text += fmt::format("{}: {} texts, {} malformed rows", source.value("path", ""), source.value("rows", 0),
+                        source.value("malformed", 0));
+    if (const auto left_out = source.value("left_out", 0); left_out > 0)
+      text += fmt::format(", {} ratings left out", left_out);
+    text += "\n";
+  }
+  return text;
+}
+
+// What is not of one split alone.
+std::string describe_whole(const LabelledStats& stats, const ExperimentConfig& config) {
+  return fmt::format(
+      "in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
+      "padding of training batches: {:.1f}% as they come, {:.1f}% with train.bucketing {}\n"
+      "vocabulary: {}\n",
+      stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding_unsorted,
+      100 * stats.padding_bucketed, config.train.bucketing, stats.vocabulary);
+}
+
+std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
+  std::vector<Split> splits;
+  for (const auto split : {Split::train, Split::validation, Split::test})
+    if (stats[split].texts > 0) splits.push_back(split);
+  Table table(splits);
+  const auto number = [&](const std::string& what, auto value) {
+    table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
+  };
+  number("texts", [](const SplitStats& s) { return s.texts; });
+  constexpr std::size_t most_classes = 20;
+  for (std::size_t i = 0; i < std::min(stats.labels.size(), most_classes); ++i)
+    table.add("  " + printable(stats.labels[i]), [&](Split split) {
+      const auto count = stats[split].class_counts[i];
+      return fmt::format("{} {:>7}", count, share(count, stats[split].texts));
+    });
+  if (const auto all = stats.labels.size(); all > most_classes)
+    table.add(fmt::format("  ... ({} classes in all)", all), [](Split) { return ""; });
+  number("tokens", [](const SplitStats& s) { return s.all_tokens; });
+  table.add("tokens a text, mean", [&](Split split) { return fmt::format("{:.1f}", stats[split].tokens.mean); });
+  number("  median", [](const SplitStats& s) { return s.tokens.median; });
+  number("  90th percentile", [](const SplitStats& s) { return s.tokens.percentile_90; });
+  number("  95th percentile", [](const SplitStats& s) { return s.tokens.percentile_95; });
+  number("  99th percentile", [](const SplitStats& s) { return s.tokens.percentile_99; });
+  number("  longest", [](const SplitStats& s) { return s.tokens.longest; });
+  table.add(fmt::format("cut at {} tokens", config.model.context),
+            [&](Split split) { return share(stats[split].cut, stats[split].texts); });
+  table.add("unknown tokens", [&](Split split) {
+    return stats.has_unknown ? share(stats[split].unknown_tokens, stats[split].all_tokens) : "-";
+  });
+  number("copies in the split", [](const SplitStats& s) { return s.copies; });
+  return table.text() + describe_whole(stats, config) + describe_sources(stats.sources);
+}
+
+std::string describe(const TextStats& stats) {
+  Table table({Split::train, Split::validation});
+  table.add("characters", [&](Split split) { return fmt::format("{}", stats[split].characters); });
+  table.add("tokens", [&](Split split) { return fmt::format("{}", stats[split].tokens); });
+  table.add("unknown tokens", [&](Split split) {
+    return stats.has_unknown ? share(stats[split].unknown_tokens, stats[split].tokens) : "-";
+  });
+  return table.text() + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
+}
+
+void run_stats(const StatsArguments& arguments) {
+  const auto config = load_experiment(arguments.config, arguments.overrides).config;
+  if (config.task == TaskKind::sort)
+    throw Error(ExitCode::usage, "data stats: task sort makes its lists itself; there is no data to count");
+  if (config.task == TaskKind::language_model) {
+    const auto stats = measure_text(load_corpus(config.data, arguments.offline), config.data);
+    return arguments.json ? print_json(to_json(stats)) : print(describe(stats));
+  }
+  const auto stats = measure_labelled_texts(load_labelled_splits(config.data, arguments.offline), config);
+  arguments.json ? print_json(to_json(stats)) : print(describe(stats, config));
+}
+
+}  // namespace
+
+void add_data_stats_command(CLI::App& data) {
+  auto& command = *data.add_subcommand(
+      "stats", "what a config's data are like: classes, lengths, unknown tokens, copies, padding, malformed rows");
+  auto arguments = std::make_shared<StatsArguments>();
+  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
+      ->required();
+  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "JSON on stdout");
+  command.footer(
+      "Examples:\n"
+      "  metaformer data stats --config imdb_metric.yaml\n"
+      "  metaformer data stats --config reviews_amazon.yaml --set data.path=reviews_Electronics_5.json.gz --json");
+  command.callback([arguments] { run_stats(*arguments); });
+}
+
+}  // namespace metaformer
