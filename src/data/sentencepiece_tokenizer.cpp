@@ -17,10 +17,10 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::size_t most_words = 1 << 19;            // of a memo: about 80 MB
-constexpr std::size_t most_words_with_cuts = 1 << 16;  // about 100 MB
-constexpr std::size_t longest_sampled_word = 64;       // bytes
-constexpr int cuts_of_a_word = 64;
+constexpr std::size_t most_words = 1 << 19;       // of a memo: about 80 MB
+constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
+constexpr std::size_t longest_sampled_word = 64;  // bytes
+constexpr char unspelt = '\xFF';                  // in no piece, since it is in no UTF-8
 constexpr std::string_view replacement_character = "\uFFFD";
 
 // "<0x0A>", by which the library names a byte.
@@ -36,16 +36,6 @@ std::string spoken(const sentencepiece::SentencePieceProcessor& processor, int i
   return text;
 }
 
-// Position of the element that `uniform` in [0, 1) draws, with weights exp(alpha * score).
-template <class Cuts>
-std::size_t draw(const Cuts& cuts, double alpha, double uniform) {
-  std::vector<double> sums;
-  double sum = 0;
-  for (const auto& cut : cuts) sums.push_back(sum += std::exp(alpha * (cut.score - cuts.front().score)));
-  const auto chosen = std::upper_bound(sums.begin(), sums.end(), uniform * sum) - sums.begin();
-  return std::min(static_cast<std::size_t>(chosen), cuts.size() - 1);
-}
-
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
@@ -55,7 +45,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
       model_(std::move(model)),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
       memos_(most_words),
-      cut_memos_(most_words_with_cuts) {
+      lattice_memos_(most_lattices) {
   try {
     const auto status = processor_->LoadFromSerializedProto(model_);
     if (!status.ok()) throw Error(ExitCode::data, status.error_message());
@@ -78,6 +68,11 @@ void SentencePieceTokenizer::read_pieces() {
     require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
     require(!processor_->IsControl(id) && !processor_->IsUnused(id), fmt::format("piece {} spells nothing", id));
     pieces_.push_back(spoken(*processor_, id));
+    if (processor_->IsUnknown(id) || processor_->IsByte(id)) continue;
+    const auto& piece = processor_->IdToPiece(id);
+    require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
+    ids_[piece] = id;
+    longest_piece_ = std::max(longest_piece_, piece.size());
   }
   const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
   const bool has_bytes = any_byte == byte_piece('\0');
@@ -108,17 +103,37 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) 
   return ids;
 }
 
-std::vector<SentencePieceTokenizer::Cut> SentencePieceTokenizer::likeliest_cuts(std::string_view word) const {
-  std::vector<Cut> cuts;
-  if (word.size() <= longest_sampled_word && word != space_mark) {
-    const auto nbests = processor_->NBestEncodeAsImmutableProto(word, cuts_of_a_word);
-    for (const auto& nbest : nbests.nbests()) {  // which point into the above
-      Cut& next = cuts.emplace_back(Cut{.score = nbest.score(), .ids = {}});
-      for (const auto& piece : nbest.pieces()) next.ids.push_back(static_cast<std::int32_t>(piece.id()));
+SubwordLattice SentencePieceTokenizer::all_cuts(std::string_view word) const {
+  const auto likeliest = cut(word);
+  // The word as the library normalises it, by nodes between characters. What no piece spells has one way only.
+  std::string text;
+  std::vector<std::size_t> nodes = {0};
+  std::vector<SubwordLattice::Edge> edges;
+  SubwordLattice lattice;
+  for (const auto id : likeliest) {
+    const bool spelt = !processor_->IsUnknown(id) && !processor_->IsByte(id);
+    if (!spelt || word.size() > longest_sampled_word) {
+      text += unspelt;
+      lattice.add_node({{.id = id, .begin = static_cast<std::int32_t>(nodes.size()) - 1, .score = 0}});
+      nodes.push_back(text.size());
+      continue;
+    }
+    const auto& piece = processor_->IdToPiece(id);
+    for (auto at = piece.begin(); at != piece.end();) {
+      const auto start = at;
+      utf8::unchecked::next(at);
+      text.append(start, at);
+      edges.clear();
+      for (auto begin = nodes.size(); begin-- > 0 && text.size() - nodes[begin] <= longest_piece_;)
+        if (const auto known = ids_.find(std::string_view(text).substr(nodes[begin])); known != ids_.end())
+          edges.push_back({.id = known->second,
+                           .begin = static_cast<std::int32_t>(begin),
+                           .score = processor_->GetScore(known->second)});
+      lattice.add_node(edges);
+      nodes.push_back(text.size());
     }
   }
-  if (cuts.empty()) cuts.push_back({.score = 0, .ids = cut(word)});
-  return cuts;
+  return lattice;
 }
 
 std::vector<std::int32_t> SentencePieceTokenizer::encode_sampled(std::string_view text, double alpha,
@@ -127,11 +142,9 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode_sampled(std::string_vie
   require_utf8(text);
   Ids ids;
   std::uint64_t index = 0;
-  cut_memos_.borrow([&](WordMemo<std::vector<Cut>>& memo) {
+  lattice_memos_.borrow([&](WordMemo<SubwordLattice>& memo) {
     for_each_word(text, whitespace_, [&](std::string_view word) {
-      const auto& cuts = memo.get(word, [&] { return likeliest_cuts(word); });
-      const auto& drawn = cuts[draw(cuts, alpha, rng.uniform(index++))].ids;
-      ids.insert(ids.end(), drawn.begin(), drawn.end());
+      memo.get(word, [&] { return all_cuts(word); }).draw(alpha, rng.uniform(index++), ids);
     });
   });
   return ids;

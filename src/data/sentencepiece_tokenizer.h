@@ -10,7 +10,9 @@
 // dropped as white space, or kept as its bytes.
 
 #include <memory>
+#include <unordered_map>
 
+#include "data/subword_lattice.h"
 #include "data/tokenizer.h"
 #include "data/word_memo.h"
 
@@ -33,8 +35,8 @@ class SentencePieceTokenizer : public Tokenizer {
   // May be called from several threads.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
-  // Unigram: each word is drawn from the 64 likeliest ways to cut it. Words of more than 64 bytes are cut the likeliest
-  // way. May be called from several threads.
+  // Unigram: each word is drawn from all ways to cut it. Words of more than 64 bytes are cut the likeliest way. May be
+  // called from several threads.
   std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const override;
 
   // Unknown tokens are U+FFFD. Bytes come as they are: what a model writes need not be UTF-8.
@@ -45,14 +47,10 @@ class SentencePieceTokenizer : public Tokenizer {
 
  private:
   using Ids = std::vector<std::int32_t>;
-  struct Cut {
-    double score;  // logarithm of its probability
-    Ids ids;
-  };
 
   void read_pieces();
   Ids cut(std::string_view word) const;
-  std::vector<Cut> likeliest_cuts(std::string_view word) const;
+  SubwordLattice all_cuts(std::string_view word) const;
 
   std::string kind_;
   Whitespace whitespace_;
@@ -61,7 +59,9 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int32_t unknown_ = 0;
   std::vector<std::string> pieces_;  // what each id says, by id
   mutable WordMemoPool<Ids> memos_;
-  mutable WordMemoPool<std::vector<Cut>> cut_memos_;
+  std::unordered_map<std::string_view, std::int32_t> ids_;  // of the pieces that words are cut into
+  std::size_t longest_piece_ = 0;                           // bytes
+  mutable WordMemoPool<SubwordLattice> lattice_memos_;
 };
 
 }  // namespace metaformer

@@ -2,41 +2,72 @@
 // What was found for a word, kept from call to call: texts say the same words over and over. For functions that are
 // const and may run in several threads at once: each call borrows a memo of its own, and leaves it to a later one.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace metaformer {
 
+// A hash table with open addressing: in the standard one, a call would mostly wait for memory.
 template <class Value>
 class WordMemo {
  public:
-  explicit WordMemo(std::size_t most_words) : most_words_(most_words) {}
+  explicit WordMemo(std::size_t most_words) : most_words_(most_words), slots_(std::size_t{1} << 12) {}
 
   // The value of `word`, computed by `find()` unless it is kept; valid until the next call.
   template <class Find>
-  const Value& get(std::string_view word, Find find) {
-    if (const auto known = values_.find(word); known != values_.end()) return known->second;
+  Value& get(std::string_view word, Find find) {
+    const auto hash = std::hash<std::string_view>()(word);
+    if (const auto entry = find_slot(word, hash).entry; entry != 0) return entries_[entry - 1].value;
     if (word.size() > longest_kept) return unkept_ = find();
-    if (values_.size() == most_words_) values_.clear();
-    return values_.try_emplace(std::string(word), find()).first->second;
+    if (entries_.size() == most_words_) clear();
+    if (entries_.size() == slots_.size() / 2) grow();
+    entries_.push_back({std::string(word), find()});
+    find_slot(word, hash) = {tag(hash), static_cast<std::uint32_t>(entries_.size())};
+    return entries_.back().value;
   }
 
  private:
   static constexpr std::size_t longest_kept = 64;
 
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
+  struct Entry {
+    std::string word;
+    Value value;
+  };
+  struct Slot {
+    std::uint32_t tag = 0;    // of the hash, what does not choose the slot
+    std::uint32_t entry = 0;  // its number, counted from 1; 0: free
   };
 
+  static std::uint32_t tag(std::size_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+
+  // Where the word is, or would be.
+  Slot& find_slot(std::string_view word, std::size_t hash) {
+    for (auto at = hash;; ++at) {
+      auto& slot = slots_[at & (slots_.size() - 1)];
+      if (slot.entry == 0 || (slot.tag == tag(hash) && entries_[slot.entry - 1].word == word)) return slot;
+    }
+  }
+  void grow() {
+    slots_.assign(2 * slots_.size(), {});
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const auto hash = std::hash<std::string_view>()(entries_[i].word);
+      find_slot(entries_[i].word, hash) = {tag(hash), static_cast<std::uint32_t>(i) + 1};
+    }
+  }
+  void clear() {
+    entries_.clear();
+    slots_.assign(slots_.size(), {});
+  }
+
   std::size_t most_words_;
-  std::unordered_map<std::string, Value, Hash, std::equal_to<>> values_;
+  std::vector<Slot> slots_;  // a power of two, half of them free at least
+  std::vector<Entry> entries_;
   Value unkept_;
 };
 

@@ -12,6 +12,7 @@
 #include "data/digest.h"
 #include "data/sentencepiece_tokenizer.h"
 #include "data/sentencepiece_training.h"
+#include "data/word_memo.h"
 #include "support/catch.h"
 #include "support/failure.h"
 
@@ -209,7 +210,7 @@ TEST_CASE("words are sampled with the probabilities of their cuts, to a power", 
   REQUIRE(library.LoadFromSerializedProto(model).ok());
   std::map<Ids, double> expected;  // share by cut
   double total = 0;
-  for (const auto& ids : library.NBestEncodeAsIds(word, 64)) {
+  for (const auto& ids : library.NBestEncodeAsIds(word, 1000)) {
     double score = 0;
     for (const auto id : ids) score += library.GetScore(id);
     total += expected[ids] = std::exp(alpha * score);
@@ -296,6 +297,24 @@ TEST_CASE("bytes that are no model are refused even when their digest is right",
     CHECK(code == ExitCode::data);
     CHECK_THAT(message, ContainsSubstring("t.json: not a sentencepiece model"));
   }
+}
+
+TEST_CASE("a memo tells of every word what was found for it, however many there are", "[sentencepiece]") {
+  const std::size_t most_words = GENERATE(1, 7, 20'000);
+  WordMemo<std::string> memo(most_words);
+  const Rng rng(1, RandomPurpose::sampling);
+  int searches = 0;
+  for (std::uint64_t i = 0; i < 50'000; ++i) {
+    auto word = fmt::format("w{}", rng.below(i, 10'000));
+    if (i % 5 == 0) word += std::string(100, 'x');
+    const auto& value = memo.get(word, [&] {
+      ++searches;
+      return "of " + word;
+    });
+    if (value != "of " + word) FAIL(value);
+  }
+  CHECK(searches >= 10'000);
+  if (most_words == 20'000) CHECK(searches <= 10'000 + 10'000);  // once, and the long ones always
 }
 
 TEST_CASE("base64 is RFC 4648's", "[sentencepiece]") {
