@@ -35,12 +35,17 @@ SWEEPS = {
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd", "model.mixer.score=distance"),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=diagonal"),
     ],
+    "imdb": [experiment(f"imdb_{mixer}.yaml") for mixer in MIXERS],
+    "imdb_best": [experiment("imdb_best.yaml")],
 }
 SEEDS = (1337, 1, 2)
 SUMMARY = ("steps", "train_loss", "val_loss", "best_val_loss", "best_step", "parameters", "mixer_parameters",
            "ms_per_step", "tokens_per_second", "peak_memory_bytes")
 COLUMNS = ("key", "config", "overrides", "seed", *SUMMARY, "accuracy", "exact_match", "best_exact_match",
-           "perfect_since", "commit", "cpu", "threads")
+           "perfect_since", "commit", "cpu", "threads", "best_val_error", "test_accuracy", "test_f1", "test_auc",
+           "test_calibration_error", "train_seconds")
+# Two-sided 95% quantiles of Student's t by degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 PROGRAM = ROOT / "scripts/run.sh"
@@ -75,13 +80,13 @@ def read_rows(path):
 
 
 def append_row(path, row):
+    """Rows of an earlier set of columns get empty cells for the new ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if fresh:
-            writer.writeheader()
-        writer.writerow(row)
+    rows = [*read_rows(path), row]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def evaluations(run):
@@ -105,6 +110,9 @@ def row_of(key, config, overrides, seed, run):
     row = {"key": key, "config": config, "overrides": " ".join(overrides), "seed": seed,
            **{name: summary[name] for name in SUMMARY}, "accuracy": validation["accuracy"],
            "commit": environment["commit"][:12], "cpu": environment["device_name"], "threads": environment["threads"]}
+    if summary.get("test"):
+        row |= {"best_val_error": summary["best_val_error"], "train_seconds": summary["train_seconds"]}
+        row |= {f"test_{name}": summary["test"][name] for name in ("accuracy", "f1", "auc", "calibration_error")}
     if "exact_match" in validation:
         by_step = evaluations(run)
         row |= {"exact_match": validation["exact_match"], "perfect_since": perfect_since(by_step),
@@ -141,14 +149,46 @@ def exact_match_cells(group):
     return [spread(matches, 2), f"{min(matches):.2f}", ", ".join(since)]
 
 
+def by_seed(group):
+    return {row["seed"]: 100 * float(row["test_accuracy"]) for row in group}
+
+
+def difference_cell(group, baseline):
+    """Mean over seeds of what a config gains over the first one in points, with a 95% interval (paired, Student's t)."""
+    ours, theirs = by_seed(group), by_seed(baseline)
+    differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    if ours == theirs or len(differences) < 2:
+        return ""
+    mean = statistics.mean(differences)
+    width = STUDENT[len(differences) - 2] * statistics.stdev(differences) / len(differences) ** 0.5
+    return f"{mean:+.2f} ({mean - width:+.2f} to {mean + width:+.2f})"
+
+
+def classifier_cells(group, baseline):
+    seconds = statistics.median(float(row["train_seconds"]) for row in group)
+    validation = [100 - 100 * float(row["best_val_error"]) for row in group]
+    return [spread(list(by_seed(group).values()), 2), difference_cell(group, baseline), spread(validation, 2),
+            spread([float(row["test_auc"]) for row in group], 4), f"{seconds:.0f}"]
+
+
 def print_table(name, rows):
-    sorts = any(row["exact_match"] for row in rows)
-    metric = "exact match %, mean ± sd | worst | perfect since step" if sorts else "validation loss, mean ± sd"
-    print(f"{name}\n\n| config | seeds | {metric} | ms/step, median | parameters | in mixers |")
-    print("|---" * (8 if sorts else 6) + "|")
+    sorts, classifies = any(row["exact_match"] for row in rows), any(row.get("test_accuracy") for row in rows)
+    metric = "validation loss, mean ± sd"
+    if sorts:
+        metric = "exact match %, mean ± sd | worst | perfect since step"
+    elif classifies:
+        metric = "test accuracy %, mean ± sd | against the first, 95% | validation accuracy % | test AUC | training, s"
+    columns = f"config | seeds | {metric} | ms/step, median | parameters | in mixers"
+    print(f"{name}\n\n| {columns} |")
+    print("|---" * (columns.count("|") + 1) + "|")
     for config, overrides in dict.fromkeys((row["config"], row["overrides"]) for row in rows):
         group = [row for row in rows if (row["config"], row["overrides"]) == (config, overrides)]
-        cells = exact_match_cells(group) if sorts else [spread([float(row["val_loss"]) for row in group], 4)]
+        if sorts:
+            cells = exact_match_cells(group)
+        elif classifies:
+            cells = classifier_cells(group, [row for row in rows if row["config"] == rows[0]["config"]])
+        else:
+            cells = [spread([float(row["val_loss"]) for row in group], 4)]
         milliseconds = statistics.median(float(row["ms_per_step"]) for row in group)
         print(f"| {' '.join((config, overrides)).strip()} | {len(group)} | {' | '.join(cells)} | {milliseconds:.1f} | "
               f"{int(group[0]['parameters']):,} | {int(group[0]['mixer_parameters']):,} |")

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Training steps side by side with the same network in plain PyTorch (scripts/peers/pytorch_step.py), in turn, in one run.
+# Training steps side by side with the same network in plain PyTorch (scripts/peers/), in turn, in one run.
 #
-#   scripts/bench_against_pytorch.sh [--rounds N] [--small|--large] [--json FILE]
+#   scripts/bench_against_pytorch.sh [--rounds N] [--small|--large|--reviews] [--json FILE]
 #
-# Two shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12) and
-# 6 / 6 / 384 / 256 with batch 8. Every round runs each side once; medians over rounds, and the median of the rounds' ratios to
-# PyTorch in fp32. About three minutes a round on two cores.
+# Three shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12);
+# 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. Every round runs each side once; medians over rounds, and the median of the rounds' ratios to
+# PyTorch in fp32. About five minutes a round on two cores.
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=scripts/lib/build.sh
 source "$root/scripts/lib/build.sh"
 
-rounds=5 shapes='small large' json=''
+rounds=5 shapes='small large reviews' json=''
 while (($#)); do
   case $1 in
     --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
     --small) shapes=small; shift ;;
     --large) shapes=large; shift ;;
+    --reviews) shapes=reviews; shift ;;
     --json) json=${2:?--json needs a file}; shift 2 ;;
     *) die 2 "unknown argument $1; see the head of scripts/bench_against_pytorch.sh" ;;
   esac
@@ -34,6 +35,19 @@ note() {
   shift 2
   line=$("$@" 2>/dev/null) || die 1 "failed: $*"
   printf '{"shape": "%s", "name": "%s", "result": %s}\n' "$shape" "$name" "$line" >>"$results"
+}
+
+run_round_of_reviews() {
+  local precision mixer archive
+  archive=$("$build/metaformer" data fetch imdb) || die 1 "no IMDb archive"
+  for precision in fp32 bf16; do
+    note reviews "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_classifier_step.py" "$archive" \
+      --precision $precision --steps 50 --warmup 10
+    for mixer in scaled_dot_product quadratic metric; do
+      note reviews "metaformer $mixer $precision" "$build/metaformer" bench step --config "$root/configs/imdb_$mixer.yaml" \
+        --set train.precision=$precision --rounds 1 --steps 50 --warmup 10 --device cpu --json
+    done
+  done
 }
 
 run_round() {
@@ -59,7 +73,9 @@ run_round() {
 
 for ((round = 1; round <= rounds; ++round)); do
   say "round $round of $rounds"
-  for shape in $shapes; do run_round "$shape"; done
+  for shape in $shapes; do
+    if [[ $shape == reviews ]]; then run_round_of_reviews; else run_round "$shape"; fi
+  done
 done
 
 "$python" - "$results" "$json" <<'PYTHON'
@@ -81,10 +97,10 @@ for shape in dict.fromkeys(line["shape"] for line in lines):
                       "speedup": statistics.median(theirs / ours for theirs, ours in zip(peer, values)),
                       "share_of_peak": last[name].get("share_of_peak"),
                       "peak_memory_bytes": last[name]["peak_memory_bytes"]})
-print(f"{'shape':6} {'':36} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
+print(f"{'shape':7} {'':36} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
 for row in table:
     share = f"{100 * row['share_of_peak']:.0f}%" if row["share_of_peak"] else ""
-    print(f"{row['shape']:6} {row['name']:36} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} "
+    print(f"{row['shape']:7} {row['name']:36} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} "
           f"{row['peak_memory_bytes'] / 2**20:5.0f} MiB")
 if sys.argv[2]:
     json.dump(table, open(sys.argv[2], "w"), indent=1)

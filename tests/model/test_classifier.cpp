@@ -98,6 +98,9 @@ TEST_CASE("parameters are estimated to the number, for every mixer and task", "[
   model.bias = GENERATE(true, false);
   model.tie_embeddings = GENERATE(true, false);
   model.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  model.norm.final = GENERATE(true, false);
+  model.positions = model.norm.final ? PositionKind::learned : PositionKind::none;
+  if (!model.bias) model.ngram_embedding = {.order = 2, .buckets = 20};
   for (const auto head : {ClassifierHead::per_token_mean, ClassifierHead::mean_pooled, ClassifierHead::first_token}) {
     model.head = head;
     for (const auto& mixer : mixers) {

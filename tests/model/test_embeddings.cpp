@@ -1,0 +1,116 @@
+#include <set>
+
+#include "model/classifier.h"
+#include "model/parameter_buffer.h"
+#include "model/transformer.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t vocabulary = 11;
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.layers = 1;
+  config.heads = 1;
+  config.width = 6;
+  config.context = 7;
+  config.mixer = NoneOptions{};
+  return config;
+}
+
+std::shared_ptr<Classifier> made(const ModelConfig& config) {
+  torch::manual_seed(8);
+  auto model = std::make_shared<Classifier>(config, vocabulary, 2);
+  model->eval();
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("an n-gram's bucket is a function of its tokens alone", "[embedding]") {
+  const auto ids_bc = torch::tensor({{3, 5, 7, 3, 5}, {0, 0, 7, 3, 5}});
+  for (const std::int64_t n : {2, 3}) {
+    const auto buckets_bc = ngram_buckets(ids_bc, n, 1000);
+    CHECK(buckets_bc.sizes() == ids_bc.sizes());
+    CHECK(buckets_bc.min().item<std::int64_t>() >= 0);
+    CHECK(buckets_bc.max().item<std::int64_t>() < 1000);
+    // "3 5" and "7 3 5" end at several places.
+    CHECK(torch::equal(buckets_bc[0][4], buckets_bc[1][4]));
+    if (n == 2) CHECK(torch::equal(buckets_bc[0][1], buckets_bc[0][4]));
+    // What comes later does not matter: padding is harmless.
+    CHECK(torch::equal(ngram_buckets(ids_bc.narrow(1, 0, 3), n, 1000), buckets_bc.narrow(1, 0, 3)));
+  }
+  // The first token's n-gram is not that of the same token later, and order counts.
+  const auto pairs = ngram_buckets(torch::tensor({{3, 3, 5, 3}}), 2, 1 << 20)[0];
+  CHECK_FALSE(torch::equal(pairs[0], pairs[1]));
+  CHECK_FALSE(torch::equal(pairs[2], pairs[3]));
+}
+
+TEST_CASE("pairs of tokens spread over the buckets as if drawn at random", "[embedding]") {
+  constexpr std::int64_t side = 128, buckets = 1 << 12;
+  const auto first = torch::arange(side).repeat_interleave(side), second = torch::arange(side).repeat({side});
+  const auto used = ngram_buckets(torch::stack({first, second}, 1), 2, buckets).select(1, 1);
+  const auto counts = torch::bincount(used, {}, buckets).to(torch::kDouble);
+  // Chi squared over its degrees of freedom has mean 1 and standard deviation sqrt(2 / 4096).
+  const double expected = static_cast<double>(side * side) / buckets;
+  const double chi_squared = ((counts - expected).square() / expected).sum().item<double>();
+  CHECK(std::abs(chi_squared / (buckets - 1) - 1) < 5 * std::sqrt(2.0 / buckets));
+}
+
+TEST_CASE("without positions the order of tokens does not matter, with n-grams it does", "[embedding]") {
+  auto config = small_config();
+  config.positions = PositionKind::none;
+  config.head = ClassifierHead::per_token_mean;
+  const torch::NoGradGuard no_grad;
+  const auto ids = torch::tensor({{1, 4, 2, 9, 3}});
+  const auto difference = [&](const ModelConfig& given) {
+    const auto model = made(given);
+    return (model->forward({.ids_bc = ids}) - model->forward({.ids_bc = ids.flip(1)})).abs().max().item<double>();
+  };
+  CHECK(difference(config) < 1e-6);
+  config.ngram_embedding = {.order = 2, .buckets = 64};
+  CHECK(difference(config) > 1e-3);
+}
+
+TEST_CASE("dropout of embeddings leaves the same features out at every token of a text", "[embedding]") {
+  auto config = small_config();
+  config.embedding_dropout = 0.5;
+  config.norm.final = false;
+  Transformer transformer(config, vocabulary, /*causal=*/false);
+  const torch::NoGradGuard no_grad;
+  for (auto& item : transformer->named_parameters()) {
+    const bool is_token = item.key() == "token_embedding.weight";
+    item.value().fill_(is_token ? 1 : 0);  // norms of 0: the branches add nothing
+  }
+  transformer->train();
+  torch::manual_seed(2);
+  const auto x_bcd = transformer->forward({.ids_bc = torch::zeros({40, 5}, torch::kLong)}, nullptr);
+  CHECK(torch::equal(x_bcd, x_bcd.narrow(1, 0, 1).expand_as(x_bcd)));
+  const auto first_bd = x_bcd.select(1, 0);
+  CHECK(((first_bd == 0) | (first_bd == 2)).all().item<bool>());  // kept ones make up for the others
+  CHECK(std::abs(first_bd.mean().item<double>() - 1) < 5 / std::sqrt(240.0));
+  CHECK_FALSE(torch::equal(first_bd[0], first_bd[1]));
+  transformer->eval();
+  CHECK(torch::equal(transformer->forward({.ids_bc = torch::zeros({1, 5}, torch::kLong)}, nullptr),
+                     torch::ones({1, 5, 6})));
+}
+
+TEST_CASE("the flat buffer begins with the embeddings, then come the other matrices", "[embedding]") {
+  auto config = small_config();
+  config.ngram_embedding = {.order = 2, .buckets = 32};
+  config.mixer = ScaledDotProductOptions{};
+  const auto model = made(config);
+  const ParameterBuffer buffer(*model);
+  std::set<std::string> tables;
+  for (const auto& view : buffer.views()) {
+    if (view.offset < buffer.embeddings()) tables.insert(view.name);
+    CHECK((view.offset < buffer.decayed()) == (view.parameter.dim() == 2));
+  }
+  CHECK(tables == std::set<std::string>{"transformer.token_embedding.weight", "transformer.position_embedding.weight",
+                                        "transformer.ngram_embedding.weight"});
+}
+
+}  // namespace metaformer
