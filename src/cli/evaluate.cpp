@@ -2,6 +2,7 @@
 
 #include "cli/command_line.h"
 #include "core/log.h"
+#include "train/baselines.h"
 #include "train/evaluation.h"
 #include "train/run.h"
 
@@ -47,14 +48,19 @@ void run_evaluate(const EvaluateArguments& arguments) {
       arguments.random_batches > 0
           ? estimate_split(*run.model, *task, split, arguments.random_batches, config.train.precision, run.device)
           : evaluate_split(*run.model, *task, split, config.train.precision, run.device);
+  const auto baselines = find_baselines(config, task->data_description(), arguments.offline);
   if (arguments.json) {
     nlohmann::ordered_json result = {
         {"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"split", arguments.split}};
     result.update(metrics);
+    if (!baselines.is_null()) result["baselines"] = baselines;
     return print_json(result);
   }
   print(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
   print_metrics(metrics, "  ");
+  if (baselines.is_null()) return;
+  const auto held_out = split == Split::train ? nlohmann::ordered_json() : metrics;
+  for (const auto& line : compare_with_baselines(baselines, {{arguments.split, held_out}})) print("  " + line + "\n");
 }
 
 }  // namespace

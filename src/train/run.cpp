@@ -19,8 +19,10 @@
 #include "core/signals.h"
 #include "core/text.h"
 #include "model/make_model.h"
+#include "train/baselines.h"
 #include "train/device.h"
 #include "train/evaluation.h"
+#include "train/linear_training.h"
 #include "train/matrix_products.h"
 #include "train/named_tensors.h"
 #include "train/trainer.h"
@@ -82,18 +84,15 @@ Json read_json(const fs::path& file) {
   return parse_json<Json>(read_file(file, largest, ExitCode::failure));
 }
 
-Json without_paths(const Json& description) {
-  if (!description.is_object()) return description;
-  Json kept;
-  for (const auto& [key, value] : description.items())
-    if (key != "path") kept[key] = without_paths(value);
-  return kept;
+std::string describe(const ModelConfig& model) {
+  if (model.kind == ModelKind::linear)
+    return fmt::format("linear, 1- to {}-grams in {} buckets", model.linear.ngrams, model.linear.buckets);
+  return fmt::format("mixer {}, {} layers, {} heads, width {}, context {}", kind_of(model.mixer), model.layers,
+                     model.heads, model.width, model.context);
 }
 
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
-  const auto& model = experiment.config.model;
-  log::info("{}: mixer {}, {} layers, {} heads, width {}, context {}", experiment.name, kind_of(model.mixer),
-            model.layers, model.heads, model.width, model.context);
+  log::info("{}: {}", experiment.name, describe(experiment.config.model));
   log::info("data: {}", task.data_summary());
   log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
             at::get_num_threads() == 1 ? "" : "s", to_string(experiment.config.train.precision));
@@ -164,6 +163,16 @@ void require_backend(const ModelConfig& model, torch::Device device) {
                 "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
 }
 
+void add_baselines(Json& summary, const RunDirectory& run, const TrainRequest& request, const Task& task) {
+  auto baselines = find_baselines(request.experiment.config, task.data_description(), request.offline);
+  if (baselines.is_null()) return;
+  for (const auto& line :
+       compare_with_baselines(baselines, {{"validation", summary["validation"]}, {"test", summary["test"]}}))
+    log::info("{}", line);
+  summary["baselines"] = std::move(baselines);
+  write_file_atomically(run.summary_file(), summary.dump(2) + "\n");
+}
+
 Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
               const std::optional<Checkpoint>& checkpoint) {
   const auto& experiment = request.experiment;
@@ -177,6 +186,11 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
     mend_links(run, checkpoint->progress, experiment.config.train.keep_checkpoints);
     log::info("going on from {}", checkpoint->folder.string());
   }
+  if (experiment.config.model.kind == ModelKind::linear) {
+    auto summary = train_linear(experiment, run, task, device);
+    log::info("{}", run.path().string());
+    return summary;
+  }
   Trainer trainer(experiment, run, task, device, checkpoint);
   if (request.profile) trainer.profile();
   auto summary = trainer.run();
@@ -184,6 +198,7 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
             headline_of(task, summary["validation"]), summary["best_val_loss"].get<double>(),
             summary["best_step"].get<std::int64_t>(), summary["ms_per_step"].get<double>(),
             human_count(summary["tokens_per_second"].get<double>()));
+  add_baselines(summary, run, request, task);
   log::info("{}", run.path().string());
   return summary;
 }
@@ -204,10 +219,11 @@ Json train(TrainRequest request) {
   const auto& config = request.experiment.config;
   auto earlier = find_earlier(request);
   auto checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt;
-  if (checkpoint && is_finished(config.train, checkpoint->progress)) {
+  const bool at_once = config.model.kind == ModelKind::linear;  // its checkpoint is its last
+  if (checkpoint && (at_once || is_finished(config.train, checkpoint->progress))) {
     if (auto summary = finished_summary(earlier->run, checkpoint->progress.step)) {
       log::info("{} is finished: step {} of {}", earlier->run.path().string(), checkpoint->progress.step,
-                config.train.steps);
+                at_once ? checkpoint->progress.step : config.train.steps);
       return *summary;
     }
   }

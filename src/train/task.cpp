@@ -23,6 +23,14 @@ std::unique_ptr<Task> make_whole_task(const ExperimentConfig& config, bool offli
 
 }  // namespace
 
+nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description) {
+  if (!description.is_object()) return description;
+  nlohmann::ordered_json kept;
+  for (const auto& [key, value] : description.items())
+    if (key != "path") kept[key] = without_paths(value);
+  return kept;
+}
+
 std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline, Codec codec) {
   auto task = make_whole_task(config, offline, std::move(codec));
   if (config.train.overfit_batch) return std::make_unique<OneBatchTask>(std::move(task), config.train.accumulate);

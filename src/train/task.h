@@ -57,6 +57,9 @@ class Task {
   virtual std::string data_summary() const = 0;
 };
 
+// A data description without where the data lie: what is left is the same for the same data.
+nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
+
 // Builds the task of a config: reads its data (fetching a public corpus unless `offline`), builds or takes the codec.
 // Errors: exit codes 2 and 3.
 std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline, Codec codec = {});

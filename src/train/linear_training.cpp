@@ -1,0 +1,104 @@
+#include "train/linear_training.h"
+
+#include <chrono>
+
+#include "core/files.h"
+#include "core/log.h"
+#include "core/signals.h"
+#include "data/linear_classifier.h"
+#include "model/linear_model.h"
+#include "train/checkpoint.h"
+#include "train/device.h"
+#include "train/evaluation.h"
+#include "train/metrics_log.h"
+#include "train/named_tensors.h"
+
+namespace metaformer {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::int64_t only_step = 1;
+
+// The training texts as evaluation sees them: cut to the context, without noise.
+std::vector<LabelledFeatures> training_features(const Task& task, const LinearConfig& config) {
+  std::vector<LabelledFeatures> texts;
+  const auto batches = task.evaluation_batches(Split::train);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    throw_if_stopped();
+    const auto batch = task.evaluation_batch(Split::train, i, torch::kCPU);
+    auto rows = row_features(batch, config);
+    const auto* labels = batch.labels_b.data_ptr<std::int64_t>();
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      rows[row].shrink_to_fit();
+      texts.push_back({.features = std::move(rows[row]), .label = labels[row]});
+    }
+  }
+  return texts;
+}
+
+NamedTensors to_tensors(LinearWeights& weights) {
+  const auto buckets = static_cast<std::int64_t>(weights.weights.size()) / weights.classes;
+  return {{"weight", torch::from_blob(weights.weights.data(), {buckets, weights.classes}, torch::kFloat)},
+          {"bias", torch::from_blob(weights.bias.data(), {weights.classes}, torch::kFloat)}};
+}
+
+void fit(SequenceModel& model, const Task& task) {
+  const auto& config = model.config().linear;
+  const auto texts = training_features(task, config);
+  log::info("fitting the linear model to {} texts", texts.size());
+  auto weights = fit_linear_classifier(texts, static_cast<std::int64_t>(task.codec().labels.size()), config);
+  copy_by_name(to_tensors(weights), named_parameters(model), "the linear model");
+}
+
+Progress progress_after(const Task& task, const Json& training, const Json& validation, double seconds) {
+  Progress progress{.step = only_step, .best = {}};
+  progress.best = BestSoFar{only_step, validation.at("loss").get<double>(), task.selection_error(validation)};
+  progress.last_train_loss = training.at("loss").get<double>();
+  progress.train_seconds = seconds;
+  progress.evaluated_step = only_step;
+  progress.validation = validation;
+  return progress;
+}
+
+}  // namespace
+
+Json train_linear(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device) {
+  const auto& train = experiment.config.train;
+  const auto start = std::chrono::steady_clock::now();
+  const auto model = task.make_model();
+  fit(*model, task);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  model->to(device);
+  MetricsLog metrics(run, 0, /*evaluated=*/false);
+  const auto evaluate = [&](Split split) {
+    auto result = evaluate_split(*model, task, split, train.precision, device);
+    metrics.write(only_step, std::string(to_string(split)), result);
+    log::info("{}: {}", to_string(split), headline_of(task, result));
+    return result;
+  };
+  const auto training = evaluate(Split::train), validation = evaluate(Split::validation);
+  const auto progress = progress_after(task, training, validation, seconds.count());
+  metrics.sync();
+  save_checkpoint(run, progress, named_parameters(*model), {}, task.codec(), train.keep_checkpoints);
+  const auto parameters = count_parameters(*model);
+  const Json summary = {{"steps", progress.step},
+                        {"train_loss", progress.last_train_loss},
+                        {"val_loss", progress.best->loss},
+                        {"best_val_loss", progress.best->loss},
+                        {"best_val_error", progress.best->error},
+                        {"best_step", progress.best->step},
+                        {"validation", validation},
+                        {"test", task.has(Split::test) ? evaluate(Split::test) : Json()},
+                        {"stopped_early", false},
+                        {"parameters", parameters.all},
+                        {"mixer_parameters", parameters.mixers},
+                        {"peak_memory_bytes", peak_memory_bytes(device)},
+                        {"train_seconds", progress.train_seconds},
+                        {"run", std::filesystem::absolute(run.path()).lexically_normal().string()}};
+  write_file_atomically(run.summary_file(), summary.dump(2) + "\n");
+  return summary;
+}
+
+}  // namespace metaformer
