@@ -48,7 +48,7 @@ class Campaign:
         """One process on the run; True when it ended by itself."""
         command = [self.program, "train", "--config", "empty.yaml", "--out", out, "--resume", "--quiet", "--device", "cpu"]
         command += [word for override in overrides for word in ("--set", override)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder / "cache")}
         wait = None
         if fault == "time":
             wait = self.rng.uniform(0.1, 0.6)

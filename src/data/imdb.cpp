@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <optional>
 #include <tuple>
 #include <unordered_set>
@@ -74,6 +75,19 @@ std::string defect_of(const ReviewName& name, const std::string& text) {
   return "";
 }
 
+// Reviews of an unpacked folder, or of one that holds it, in no order.
+void for_each_review_file(const fs::path& path, const std::function<void(const fs::path&, std::string&&)>& use) {
+  for (const auto* half : {"train", "test"}) {
+    for (const auto* label : {"neg", "pos"}) {
+      const auto folder = fs::exists(path / "aclImdb") ? path / "aclImdb" / half / label : path / half / label;
+      if (!fs::is_directory(folder)) continue;
+      for (const auto& file : fs::directory_iterator(folder))
+        if (file.is_regular_file() && parse_name(file.path().string()))
+          use(file.path(), read_file(file.path(), largest_review, ExitCode::data));
+    }
+  }
+}
+
 class Reader {
  public:
   Reader(const fs::path& path, double malformed_limit) : path_(path), malformed_limit_(malformed_limit) {}
@@ -101,15 +115,7 @@ class Reader {
   }
 
   void read_folder() {
-    for (const auto* half : {"train", "test"}) {
-      for (const auto* label : {"neg", "pos"}) {
-        const auto folder = fs::exists(path_ / "aclImdb") ? path_ / "aclImdb" / half / label : path_ / half / label;
-        if (!fs::is_directory(folder)) continue;
-        for (const auto& file : fs::directory_iterator(folder))
-          if (file.is_regular_file() && parse_name(file.path().string()))
-            add(file.path().string(), read_file(file.path(), largest_review, ExitCode::data));
-      }
-    }
+    for_each_review_file(path_, [&](const fs::path& file, std::string&& text) { add(file.string(), std::move(text)); });
   }
 
   void add(std::string_view path, std::string&& text) {
@@ -193,6 +199,16 @@ LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
                                             "either side",
                                             path.string(), config.validation_fraction));
   return splits;
+}
+
+std::string digest_imdb_folder(const fs::path& folder) {
+  std::vector<std::string> reviews;
+  for_each_review_file(folder, [&](const fs::path& file, std::string&& text) {
+    throw_if_stopped();
+    reviews.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text));
+  });
+  std::sort(reviews.begin(), reviews.end());
+  return sha256(fmt::format("{}", fmt::join(reviews, "\n")));
 }
 
 }  // namespace metaformer

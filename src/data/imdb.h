@@ -20,4 +20,7 @@ namespace metaformer {
 // up to a share of data.malformed_limit, an error above. Errors: exit code 3.
 LabelledSplits load_imdb(const std::filesystem::path& path, const DataConfig& config);
 
+// A digest of all that load_imdb reads in an unpacked folder: names and contents. Errors: exit code 3.
+std::string digest_imdb_folder(const std::filesystem::path& folder);
+
 }  // namespace metaformer

@@ -56,7 +56,9 @@ std::vector<LabelledText> read_table(const std::string& path, const DataConfig& 
                           *config.path, distinct.size(), config.validation_fraction, in_quotes(config.text_field)));
 }
 
-LabelledSplits load_public_corpus(const DataConfig& config, bool offline) {
+bool names_public_corpus(const DataConfig& config) { return config.corpus != DataConfig().corpus; }
+
+std::filesystem::path locate_public_corpus(const DataConfig& config, bool offline) {
   const auto& corpus = find_public_corpus(config.corpus);
   if (corpus.task != TaskKind::classification)
     throw Error(ExitCode::usage,
@@ -68,7 +70,7 @@ LabelledSplits load_public_corpus(const DataConfig& config, bool offline) {
                                              config.validation_path ? "validation_path" : "test_path", corpus.name));
   if (config.rating.positive_from)
     throw Error(ExitCode::usage, fmt::format("data.rating.positive_from: {} brings its own classes", corpus.name));
-  return load_imdb(config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline), config);
+  return config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline);
 }
 
 }  // namespace
@@ -77,13 +79,22 @@ bool is_held_out(const std::string& key, double fraction) {
   return static_cast<double>(Rng::mix(hash_name(key)) >> 11) * 0x1p-53 < fraction;
 }
 
-LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
-  if (config.corpus != DataConfig().corpus) return load_public_corpus(config, offline);
+std::vector<LabelledSource> labelled_sources(const DataConfig& config, bool offline) {
+  if (names_public_corpus(config)) return {{"train", locate_public_corpus(config, offline)}};
   if (!config.path)
     throw Error(
         ExitCode::usage,
         "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
         "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
+  std::vector<LabelledSource> sources = {{"train", *config.path}};
+  if (config.validation_path) sources.push_back({"validation", *config.validation_path});
+  if (config.test_path) sources.push_back({"test", *config.test_path});
+  return sources;
+}
+
+LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
+  const auto sources = labelled_sources(config, offline);
+  if (names_public_corpus(config)) return load_imdb(sources.front().path, config);
   LabelledSplits splits;
   auto texts = read_table(*config.path, config, "train", splits.description);
   if (config.validation_path) {

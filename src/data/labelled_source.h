@@ -3,6 +3,7 @@
 // load_labelled_splits.
 
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -29,6 +30,15 @@ struct LabelledSplits {
 // Whether the text, or whatever else goes by that key, is held out: the same answer for ever, yes for about `fraction`
 // of all keys.
 bool is_held_out(const std::string& key, double fraction);
+
+struct LabelledSource {
+  std::string name;  // by which the description of the splits has it
+  std::filesystem::path path;
+};
+
+// What load_labelled_splits reads; a public corpus that is nowhere is fetched (unless `offline`). Errors: those of a
+// config that names no data, or data that do not go together (exit code 2), and of fetching (exit code 3).
+std::vector<LabelledSource> labelled_sources(const DataConfig& config, bool offline);
 
 // The public corpus that data.corpus names (from data.path, when that is set), with the splits it brings. Else reads
 // data.path, and data.validation_path and data.test_path where they are set. Without data.validation_path a

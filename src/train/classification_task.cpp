@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "data/encoded_cache.h"
 #include "model/make_model.h"
 #include "train/batches.h"
 #include "train/classification_metrics.h"
@@ -34,9 +35,7 @@ ClassProbabilities gather_probabilities(const ScoreSums& sums, std::int64_t clas
 }  // namespace
 
 ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offline, Codec codec)
-    : config_(config),
-      dataset_(encode_splits(load_labelled_splits(config.data, offline), config.data, std::move(codec)),
-               BatchOptions::of(config)) {
+    : config_(config), dataset_(load_encoded_splits(config.data, offline, std::move(codec)), BatchOptions::of(config)) {
   if (dataset_.cut_count() > 0)
     log::info(
         "{} texts are longer than model.context {} tokens; of these the {} is kept (data.truncation)",
