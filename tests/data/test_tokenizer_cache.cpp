@@ -1,5 +1,3 @@
-#include <stdlib.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -7,7 +5,7 @@
 #include "data/text_dataset.h"
 #include "data/tokenizer_cache.h"
 #include "support/catch.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 
 namespace metaformer {
 
@@ -20,23 +18,6 @@ std::string text_of(const std::string& extra = "") {
   for (int i = 0; i < 100; ++i) text += "walking talker walks talked" + extra + "\n";
   return text;
 }
-
-// A cache of its own for as long as it lives.
-class Cache {
- public:
-  Cache() { ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
-  ~Cache() { ::unsetenv("XDG_CACHE_HOME"); }
-  const TemporaryFolder& folder() const { return folder_; }
-  std::size_t files() const {
-    std::size_t count = 0;
-    std::error_code none;
-    for (const auto& entry : fs::recursive_directory_iterator(folder_.path(), none)) count += entry.is_regular_file();
-    return count;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
 
 DataConfig config_with(const TokenizerOptions& options, bool cache = true) {
   DataConfig config;
@@ -52,7 +33,7 @@ std::string made(const DataConfig& config, const std::string& text) {
 }  // namespace
 
 TEST_CASE("a tokenizer is learned once, and then taken from the cache", "[tokenizer_cache]") {
-  const Cache cache;
+  const OwnCache cache;
   const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40});
   const auto path = cached_tokenizer_path(config.tokenizer, text_of());
   const auto first = made(config, text_of());
@@ -63,7 +44,7 @@ TEST_CASE("a tokenizer is learned once, and then taken from the cache", "[tokeni
   made(config, text_of());
   CHECK(fs::last_write_time(path) == written);
   made(config_with(UnigramTokenizerOptions{.vocabulary = 30}), text_of());
-  CHECK(cache.files() == 2);
+  CHECK(cache.files().size() == 2);
 }
 
 TEST_CASE("everything that a tokenizer depends on is in its cache name, and sampling is not", "[tokenizer_cache]") {
@@ -86,7 +67,7 @@ TEST_CASE("everything that a tokenizer depends on is in its cache name, and samp
 }
 
 TEST_CASE("what the cache holds is never used when it is not what was kept", "[tokenizer_cache]") {
-  const Cache cache;
+  const OwnCache cache;
   const auto config = config_with(BpeTokenizerOptions{.vocabulary = 40});
   const auto path = cached_tokenizer_path(config.tokenizer, text_of());
   const auto good = made(config, text_of());
@@ -107,23 +88,23 @@ TEST_CASE("what the cache holds is never used when it is not what was kept", "[t
 }
 
 TEST_CASE("data.cache false neither reads nor writes", "[tokenizer_cache]") {
-  const Cache cache;
+  const OwnCache cache;
   const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40}, false);
   made(config, text_of());
-  CHECK(cache.files() == 0);
+  CHECK(cache.files().empty());
   CHECK(made(config_with(WordTokenizerOptions{.min_count = 1}), "a b").find("\"a\"") != std::string::npos);
-  CHECK(cache.files() == 0);
+  CHECK(cache.files().empty());
 }
 
 TEST_CASE("a cache that cannot be written is no error", "[tokenizer_cache]") {
-  const Cache cache;
+  const OwnCache cache;
   cache.folder().write("metaformer", "a file where the folder should be");
   const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40});
   CHECK(made(config, text_of()) == made(config_with(config.tokenizer, false), text_of()));
 }
 
 TEST_CASE("language models' words and subwords are learned from the training part alone", "[tokenizer_cache]") {
-  const Cache cache;
+  const OwnCache cache;
   const auto train = text_of();
   auto config = config_with(WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept});
   config.validation_fraction = 0.5;
