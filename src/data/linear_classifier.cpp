@@ -63,7 +63,7 @@ class Problem {
         .l = static_cast<int>(rows_.size()), .n = bias_column_, .y = targets.data(), .x = rows_.data(), .bias = 1};
     parameter settings{};
     settings.solver_type =
-        L2R_LR_DUAL;  // three times as fast as the primal, and no arithmetic of whatever BLAS there is
+        L2R_LR_DUAL;  // several times as fast as the primal, without arithmetic of whatever BLAS there is
     settings.eps = 0.01;
     settings.C = cost;
     set_print_string_function([](const char*) {});
