@@ -45,7 +45,9 @@ std::string key_of(const DataConfig& config, const Json& digests) {
   auto data = config_to_json(experiment).at("data");
   for (const auto* unrelated : {"path", "validation_path", "test_path", "truncation", "cache", "sort"})
     data.erase(unrelated);
-  return sha256(Json({{"format", format_version}, {"sources", digests}, {"data", data}}).dump());
+  // Not as text: what a command line sets may be no UTF-8.
+  const auto bytes = Json::to_cbor(Json({{"format", format_version}, {"sources", digests}, {"data", data}}));
+  return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::string key_of(const DataConfig& config, const Json& digests, const Codec& codec) {

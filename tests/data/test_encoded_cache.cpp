@@ -70,6 +70,16 @@ Codec copy_of(const Codec& codec) {
   return {.tokenizer = load_tokenizer(codec.tokenizer->to_json().dump(), "copy"), .labels = codec.labels};
 }
 
+bool is_within_its_codec(const EncodedSplits& splits) {
+  const auto labels = static_cast<std::int64_t>(splits.codec.labels.size());
+  const auto vocabulary = splits.codec.tokenizer->vocabulary_size();
+  for (const auto& texts : splits.texts)
+    for (const auto& [ids, label, text] : texts)
+      for (const auto id : ids)
+        if (id < 0 || id >= vocabulary || label < 0 || label >= labels) return false;
+  return true;
+}
+
 // A file of tokens with the digest that it should have.
 std::string with_digest(const std::string& content) { return content + sha256(content); }
 
@@ -151,6 +161,8 @@ TEST_CASE("a limit that the data break is an error, cached tokens or not", "[enc
   const auto [code, message] = failure([&] { place.load(); });
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("1 of 61 rows are malformed"));
+  place.config.text_field = "te\xff";
+  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no column 'te\xff'"));
   fs::remove(*place.config.path);
   CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no such file"));
 }
@@ -234,7 +246,8 @@ TEST_CASE("no count in a file of tokens is believed, even where its digest is ri
     auto forged = content;
     forged.replace(at, 8, 8, '\xff');
     try {
-      unpack_encoded_splits(with_digest(forged), key, "f.bin");
+      const auto splits = unpack_encoded_splits(with_digest(forged), key, "f.bin");
+      CHECK(is_within_its_codec(splits));
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::data);
       ++refused;
