@@ -29,18 +29,14 @@ LinearModel::LinearModel(const ModelConfig& config, std::int64_t classes)
 
 torch::Tensor LinearModel::forward(const Batch& batch, ModelState* state) {
   if (state != nullptr) throw Error(ExitCode::failure, "a classifier has no state to continue from");
-  std::vector<std::int64_t> features, offsets;  // of all rows, and where each begins
+  std::vector<torch::Tensor> sums;
+  // Row by row: embedding_bag starts all threads for the few additions of a row, which then wait for each other.
   for (const auto& row : row_features(batch, config_.linear)) {
-    offsets.push_back(static_cast<std::int64_t>(features.size()));
-    features.insert(features.end(), row.begin(), row.end());
+    const std::vector<std::int64_t> features(row.begin(), row.end());
+    const auto features_f = torch::tensor(at::ArrayRef<std::int64_t>(features), torch::kLong);
+    sums.push_back(weight_fv_.index_select(0, features_f.to(weight_fv_.device())).sum(0));
   }
-  const auto on_device = [&](const std::vector<std::int64_t>& values) {
-    return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).to(weight_fv_.device());
-  };
-  namespace F = torch::nn::functional;
-  const auto sums_bv = F::embedding_bag(on_device(features), weight_fv_,
-                                        F::EmbeddingBagFuncOptions().offsets(on_device(offsets)).mode(torch::kSum));
-  return sums_bv + bias_v_;
+  return torch::stack(sums) + bias_v_;
 }
 
 }  // namespace metaformer
