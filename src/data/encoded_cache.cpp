@@ -22,7 +22,7 @@ using Sources = std::vector<LabelledSource>;
 
 namespace {
 
-constexpr int format_version = 1;  // to be raised when the same texts and config give other tokens or another file
+constexpr int format_version = 2;  // to be raised when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
 fs::path path_of(const std::string& key) { return corpus_cache() / "tokens" / (key + ".bin"); }

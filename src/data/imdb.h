@@ -10,6 +10,7 @@ namespace metaformer {
 
 // Reads aclImdb/{train,test}/{pos,neg}/ID_RATING.txt from the official archive, from one without the unlabelled half
 // (which is passed over), or from an unpacked folder. Labels are "neg" and "pos".
+// Line breaks, which the corpus writes as <br />, become newlines.
 //
 // The validation split is taken from the training half in blocks of 125 neighbouring ids, chosen by a hash of the
 // block: ids are ordered by film, so that a film's reviews stay on one side, but for those at the edge of a block. A

@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr std::array held_out_splits = {Split::validation, Split::test};
 constexpr std::array baseline_names = {"majority", "linear"};
 
