@@ -7,16 +7,19 @@
 namespace metaformer {
 
 torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets) {
-  // Multiplicative hashing (Knuth): an odd 64-bit constant, of whose products the high bits are taken.
-  constexpr auto multiplier = static_cast<std::int64_t>(0x9e3779b97f4a7c15ULL);
-  constexpr std::int64_t high_bits = 31;
+  // Two rounds of splitmix64 (Steele, Lea, Flood 2014) for every token.
+  constexpr auto first_factor = static_cast<std::int64_t>(0xbf58476d1ce4e5b9ULL);
+  constexpr auto second_factor = static_cast<std::int64_t>(0x94d049bb133111ebULL);
+  const auto scatter = [](const torch::Tensor& x, std::int64_t factor, std::int64_t shift) {
+    const auto product = x * factor;
+    return product.bitwise_xor(product.bitwise_right_shift(shift));
+  };
   const auto length = ids_bc.size(1);
   auto hash_bc = torch::full_like(ids_bc, n);
   for (std::int64_t back = n - 1; back >= 0; --back) {
     // The token `back` places earlier; -1 before the first one.
     const auto earlier_bc = torch::constant_pad_nd(ids_bc, {back, 0}, -1).narrow(1, 0, length);
-    hash_bc = (hash_bc + earlier_bc) * multiplier;
-    hash_bc = hash_bc.bitwise_xor(hash_bc.bitwise_right_shift(high_bits));
+    hash_bc = scatter(scatter(hash_bc + earlier_bc, first_factor, 30), second_factor, 29);
   }
   return hash_bc.remainder(buckets);
 }

@@ -26,8 +26,10 @@ template <class Rate>
 void AdamW::update_all(const Rate& learning_rate) {
   const torch::NoGradGuard no_grad;
   steps_.add_(1);
-  const auto embeddings = parameters_.embeddings(), decayed = parameters_.decayed(), all = parameters_.values().numel();
-  update(0, embeddings, config_.embedding_weight_decay.value_or(config_.weight_decay), learning_rate);
+  const double of_embeddings = config_.embedding_weight_decay.value_or(config_.weight_decay);
+  const auto embeddings = of_embeddings == config_.weight_decay ? 0 : parameters_.embeddings();
+  const auto decayed = parameters_.decayed(), all = parameters_.values().numel();
+  update(0, embeddings, of_embeddings, learning_rate);
   update(embeddings, decayed - embeddings, config_.weight_decay, learning_rate);
   update(decayed, all - decayed, 0, learning_rate);
 }

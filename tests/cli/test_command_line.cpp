@@ -49,7 +49,7 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
        "data.test_path: has no meaning for task language_model"},
-      {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.kind: 'word'"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.whitespace: a language"},
       {{"predict", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
       {{"predict", "missing.txt"}, 3, "'missing.txt': No such file"},
       {{"data", "fetch", "tinyshakespear"}, 2, "did you mean 'tinyshakespeare'?"},
