@@ -342,7 +342,7 @@ void visit(Visitor& field, TrainConfig& c) {
   field("token_unknown", c.token_unknown, from_to_below(0, 1),
         "classification: probability that a training text's token becomes the unknown token");
   field("bucketing", c.bucketing, between(1, 1 << 20),
-        "classification: steps whose texts are sorted by length together, so that little is padded; 1: a step's own");
+        "classification: steps whose texts are sorted by length together, so that little is padded; 1: none are");
   field("baselines", c.baselines,
         "classification: what always the most frequent class, and a linear model over n-grams, would get");
   field("cuda_graph", c.cuda_graph,
@@ -353,7 +353,7 @@ void visit(Visitor& field, TrainConfig& c) {
         "during training: the whole validation split, or random batches of both splits (nanoGPT)");
   field("eval_batches", c.eval_batches, between(1, 1 << 20), "random batches per split for eval_mode: random");
   field("patience", c.patience, between(0, most_steps),
-        "evaluations without a better validation loss after which training ends; 0: it never ends early");
+        "evaluations without a better validation loss (classification: accuracy) after which training ends; 0: never");
   field("checkpoint_interval", c.checkpoint_interval, between(1, most_steps), "steps between checkpoints");
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
   field("diagnostics_interval", c.diagnostics_interval, between(0, most_steps),

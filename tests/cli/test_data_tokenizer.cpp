@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli/program.h"
+#include "support/own_cache.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ Arguments joined(Arguments first, const Arguments& second) {
 // The program, with a cache in its folder.
 struct CachingProgram : Program {
   CachingProgram() { ::setenv("XDG_CACHE_HOME", (folder() / "cache").c_str(), 1); }
-  ~CachingProgram() { ::unsetenv("XDG_CACHE_HOME"); }
+  OwnCache restored;  // what the constructor sets
 };
 
 }  // namespace
