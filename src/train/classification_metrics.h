@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-// Row-major [texts, classes]; every row sums to 1. labels: class ids, one per text.
+// Row-major [texts, classes], finite; every row sums to 1. labels: class ids, one per text.
 struct ClassProbabilities {
   std::int64_t classes = 0;
   std::vector<double> values;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "data/encoded_cache.h"
@@ -120,10 +122,13 @@ nlohmann::ordered_json ClassificationTask::metrics(const ScoreSums& sums, Split)
     correct += at(label, label);
     f1 += class_f1 / static_cast<double>(class_count());
   }
+  const double loss = sums.item("loss") / sums.weight;
   nlohmann::ordered_json metrics = {
-      {"loss", sums.item("loss") / sums.weight}, {"accuracy", static_cast<double>(correct) / sums.weight}, {"f1", f1}};
-  if (const auto auc = roc_auc(probabilities)) metrics["auc"] = *auc;
-  metrics["calibration_error"] = calibration_error(probabilities);
+      {"loss", loss}, {"accuracy", static_cast<double>(correct) / sums.weight}, {"f1", f1}};
+  if (std::isfinite(loss)) {  // a network that diverged ranks nothing
+    if (const auto auc = roc_auc(probabilities)) metrics["auc"] = *auc;
+    metrics["calibration_error"] = calibration_error(probabilities);
+  }
   metrics["texts"] = probabilities.texts();
   metrics["classes"] = classes;
   metrics["confusion"] = confusion;

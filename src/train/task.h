@@ -31,8 +31,9 @@ class Task {
   virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
   virtual LossSum loss(SequenceModel& model, const Batch& batch) const = 0;
 
-  // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
   virtual bool has(Split split) const { return split != Split::test; }
+
+  // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
   virtual std::int64_t evaluation_batches(Split split) const = 0;
   virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
 

@@ -172,6 +172,60 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
   CHECK(estimate()["loss"] != whole["loss"]);
 }
 
+TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", "[classification][divergence]") {
+  const Workplace place;
+  Parts parts(place.experiment(classifier(place)));
+  parts.parameters->values().fill_(std::numeric_limits<float>::quiet_NaN());
+  const auto metrics = evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  CHECK(std::isnan(metrics["loss"].get<double>()));
+  CHECK_FALSE(metrics.contains("auc"));
+  CHECK_FALSE(metrics.contains("calibration_error"));
+}
+
+TEST_CASE("class weights and smoothing change the loss that is trained, not the one that is reported",
+          "[classification]") {
+  const Workplace place;
+  Parts plain(place.experiment(classifier(place)));
+  Parts changed(place.experiment(classifier(place, {"train.label_smoothing=0.2", "train.class_weights=balanced"})));
+  const torch::NoGradGuard no_grad;
+  const auto batch = plain.task->training_batch(0, 0, torch::kCPU);
+  const auto logits = plain.model->forward(batch).to(torch::kDouble);
+  // By hand: a class weighs texts / (classes texts of it); smoothing gives every class 0.2 / 2 of the target.
+  double good = 0, all = 0;
+  for (std::int64_t i = 0; i < plain.task->evaluation_batches(Split::train); ++i) {
+    const auto labels = plain.task->evaluation_batch(Split::train, i, torch::kCPU).labels_b;
+    good += labels.sum().item<double>();
+    all += static_cast<double>(labels.numel());
+  }
+  const auto weights = torch::tensor({all / (2 * (all - good)), all / (2 * good)}, torch::kDouble);
+  const auto losses_bv = -torch::log_softmax(logits, 1);
+  const auto exact_b = losses_bv.gather(1, batch.labels_b.unsqueeze(1)).squeeze(1);
+  const auto weighted = 0.8 * (weights.index({batch.labels_b}) * exact_b).sum() + 0.1 * (losses_bv * weights).sum();
+  CHECK(plain.task->loss(*plain.model, batch).sum.item<double>() == Approx(exact_b.sum().item<double>()));
+  CHECK(changed.task->loss(*changed.model, batch).sum.item<double>() == Approx(weighted.item<double>()));
+  const auto report = [&](Parts& parts) {
+    return evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  };
+  CHECK(report(changed) == report(plain));
+}
+
+TEST_CASE("the test split is read once, by the checkpoint that validation chose", "[classification]") {
+  const Workplace place;
+  place.folder().write("test.tsv", marked_table(200));
+  const auto summary =
+      place.train("run", classifier(place, {"train.steps=150", "train.baselines=false",
+                                            "data.test_path='" + (place / "test.tsv").string() + "'"}));
+  const auto run = load_run(place / "run", "best", "cpu");
+  const auto task = make_task(run.experiment.config, true, std::move(load_run(place / "run", "best", "cpu").codec));
+  CHECK(summary["test"] == evaluate_split(*run.model, *task, Split::test, Precision::fp32, torch::kCPU));
+  CHECK(run.progress.step == summary["best_step"].get<std::int64_t>());
+  CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation["accuracy"].get<double>());
+  std::istringstream lines(read_text(place / "run" / "metrics.jsonl"));
+  int tests = 0;
+  for (std::string line; std::getline(lines, line);) tests += nlohmann::json::parse(line)["split"] == "test";
+  CHECK(tests == 1);
+}
+
 TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
   const Workplace place;
   Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
