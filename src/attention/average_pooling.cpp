@@ -22,7 +22,8 @@ class AveragePooling : public Mixer {
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd, 1) : x_bcd;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;
     if (options_.backend == Backend::reference) return pool_by_weights(x_bcd, seen_bed, visibility);
-    if (narrow_window && visibility.is_plain()) return pool_by_shifts(x_bcd, seen_bed, visibility.causal);
+    const bool ordered_by_position = visibility.causal && visibility.has_positions();
+    if (narrow_window && !ordered_by_position) return pool_by_shifts(x_bcd, seen_bed, visibility);
     if (options_.window.all() && visibility.is_plain()) return pool_everything(x_bcd, seen_bed, visibility.causal);
     return pool_by_weights(x_bcd, seen_bed, visibility);
   }
@@ -55,21 +56,34 @@ class AveragePooling : public Mixer {
     return mean - x_bcd * (count_bc1 > 0);
   }
 
-  // A few shifted sums, for plain visibility.
-  torch::Tensor pool_by_shifts(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed, bool causal) const {
-    const auto [before, after] = reach(causal);
+  // A few shifted sums, where the order of rows is the order of tokens.
+  torch::Tensor pool_by_shifts(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed,
+                               const Visibility& visibility) const {
+    const auto [before, after] = reach(visibility.causal);
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1), first = keys - queries;
+    const bool segmented = visibility.has_segments();
     auto sum = torch::zeros_like(x_bcd);
-    auto count_c = torch::zeros({queries, 1}, x_bcd.options());
+    auto count_bc1 = torch::zeros({segmented ? x_bcd.size(0) : 1, queries, 1}, x_bcd.options());
     for (auto offset = -before; offset <= after; ++offset) {
       // Queries low ... high - 1 have a token at this offset.
       const auto low = std::max<std::int64_t>(0, -first - offset);
       const auto high = std::min<std::int64_t>(queries, keys - first - offset);
       if (low >= high) continue;
-      sum.narrow(1, low, high - low).add_(seen_bed.narrow(1, first + low + offset, high - low));
-      count_c.narrow(0, low, high - low).add_(1);
+      const auto there_bcd = seen_bed.narrow(1, first + low + offset, high - low);
+      auto sum_here = sum.narrow(1, low, high - low), count_here = count_bc1.narrow(1, low, high - low);
+      if (!segmented) {
+        sum_here.add_(there_bcd);
+        count_here.add_(1);
+        continue;
+      }
+      const auto own = visibility.query_segment_bc.narrow(1, low, high - low);
+      const auto other = visibility.key_segment_be.narrow(1, first + low + offset, high - low);
+      const auto counted = (own == other).logical_and_(own >= 0).unsqueeze(2).to(x_bcd.scalar_type());
+      sum_here.addcmul_(there_bcd, counted);
+      count_here.add_(counted);
     }
-    return sum / count_c - x_bcd;
+    if (!segmented) return sum / count_bc1 - x_bcd;
+    return sum / count_bc1.clamp_min(1) - x_bcd * (count_bc1 > 0);
   }
 
   // Running mean, or the one mean of all, for plain visibility; summed in at least float32.

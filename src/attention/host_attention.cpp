@@ -2,9 +2,9 @@
 
 #include <ATen/Parallel.h>
 
-#include <limits>
 #include <optional>
 
+#include "attention/dropout.h"
 #include "attention/heads.h"
 #include "attention/host_attention_kernel.h"
 
@@ -62,10 +62,6 @@ struct Operands {
     });
   }
 };
-
-std::int64_t draw_seed() {
-  return torch::randint(std::numeric_limits<std::int64_t>::max() / 2, {1}, torch::kLong).item<std::int64_t>();
-}
 
 class HostAttention : public torch::autograd::Function<HostAttention> {
  public:

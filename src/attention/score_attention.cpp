@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "attention/dropout.h"
 #include "attention/host_attention.h"
 
 namespace metaformer {
@@ -19,7 +20,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   } else {
     weight_bnce = torch::softmax(scaled, -1);
   }
-  weight_bnce = torch::dropout(weight_bnce, dropout, dropout > 0);
+  weight_bnce = metaformer::dropout(weight_bnce, dropout);
   return torch::matmul(weight_bnce.to(value_bnek.scalar_type()), value_bnek);
 }
 

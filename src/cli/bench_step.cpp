@@ -12,8 +12,8 @@ namespace metaformer {
 namespace {
 
 struct StepArguments {
-  std::string config, device = "auto";
-  std::vector<std::string> overrides;
+  ConfigChoice choice;
+  std::string device = "auto";
   StepBenchRequest request;
   bool offline = false, json = false;
 };
@@ -43,7 +43,7 @@ void print_table(const StepBenchResult& result) {
 }
 
 void run_step(const StepArguments& arguments) {
-  const auto experiment = load_experiment(arguments.config, arguments.overrides);
+  const auto experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
   const auto device = prepare_device(experiment.config, arguments.device);
   const auto task = make_task(experiment.config, arguments.offline);
   const auto& request = arguments.request;
@@ -66,9 +66,7 @@ void add_bench_step_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("step", "time of a training step of a config, by phase");
   auto arguments = std::make_shared<StepArguments>();
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
-  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
-      ->required();
-  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  arguments->choice.add_to(command);
   command.add_option("--steps", arguments->request.steps, "steps of a round")->capture_default_str()->check(count);
   command.add_option("--rounds", arguments->request.rounds, "timed rounds; the median counts")
       ->capture_default_str()

@@ -21,8 +21,8 @@ int report(ExitCode code, const std::string& message) {
 }
 
 int report_out_of_memory(const std::string& detail) {
-  return report(ExitCode::out_of_memory, "out of memory" + detail +
-                                             "; ask for less at once: fewer or shorter texts, a smaller model");
+  return report(ExitCode::out_of_memory,
+                "out of memory" + detail + "; ask for less at once: fewer or shorter texts, a smaller model");
 }
 
 int report_torch_error(const c10::Error& error) {
@@ -99,6 +99,11 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
       ->type_name(value_name)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void ConfigChoice::add_to(CLI::App& command) {
+  command.add_option("--config,config", config, "config file, or the name of one (see configs/)")->required();
+  add_repeatable(command, "--set", overrides, "KEY=VALUE", "section.key=value: overrides the config");
 }
 
 void RunChoice::add_to(CLI::App& command) {

@@ -56,6 +56,12 @@ Value choose(const std::string& option, const std::string& name,
 }
 
 // Options that several subcommands share.
+struct ConfigChoice {
+  std::string config;
+  std::vector<std::string> overrides;
+  void add_to(CLI::App& command);
+};
+
 struct RunChoice {
   std::string run = "runs/latest";
   std::string checkpoint = "best";

@@ -13,8 +13,7 @@ namespace metaformer {
 namespace {
 
 struct StatsArguments {
-  std::string config;
-  std::vector<std::string> overrides;
+  ConfigChoice choice;
   bool offline = false;
   bool json = false;
 };
@@ -67,7 +66,7 @@ std::string describe_whole(const LabelledStats& stats, const ExperimentConfig& c
 
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
   std::vector<Split> splits;
-  for (const auto split : {Split::train, Split::validation, Split::test})
+  for (const auto split : every_split)
     if (stats[split].texts > 0) splits.push_back(split);
   Table table(splits);
   const auto number = [&](const std::string& what, auto value) {
@@ -109,7 +108,7 @@ std::string describe(const TextStats& stats) {
 }
 
 void run_stats(const StatsArguments& arguments) {
-  const auto config = load_experiment(arguments.config, arguments.overrides).config;
+  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
   if (config.task == TaskKind::sort)
     throw Error(ExitCode::usage, "data stats: task sort makes its lists itself; there is no data to count");
   if (config.task == TaskKind::language_model) {
@@ -126,9 +125,7 @@ void add_data_stats_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
       "stats", "what a config's data are like: classes, lengths, unknown tokens, copies, padding, malformed rows");
   auto arguments = std::make_shared<StatsArguments>();
-  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
-      ->required();
-  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  arguments->choice.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "JSON on stdout");
   command.footer(

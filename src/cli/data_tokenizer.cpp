@@ -12,8 +12,7 @@ namespace metaformer {
 namespace {
 
 struct TokenizerArguments {
-  std::string config;
-  std::vector<std::string> overrides;
+  ConfigChoice choice;
   std::string out;
   std::optional<std::string> text;
   bool offline = false;
@@ -45,7 +44,7 @@ nlohmann::ordered_json encode(const Tokenizer& tokenizer, const std::string& tex
 }
 
 void run_tokenizer(const TokenizerArguments& arguments) {
-  const auto config = load_experiment(arguments.config, arguments.overrides).config;
+  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
   const auto report = report_tokenizer(config, arguments.offline);
   auto json = to_json(report);
   if (arguments.text) json["encoded"] = encode(*report.tokenizer, *arguments.text);
@@ -66,9 +65,7 @@ void add_data_tokenizer_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
       "tokenizer", "make the tokenizer of a config from its training texts, or take it from the cache; what it does");
   auto arguments = std::make_shared<TokenizerArguments>();
-  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
-      ->required();
-  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  arguments->choice.add_to(command);
   command.add_option("--out", arguments->out, "file to write it to, as a checkpoint's tokenizer.json");
   command.add_option("--encode", arguments->text, "a text to show the tokens of");
   command.add_flag("--offline", arguments->offline, "never download a corpus");

@@ -51,8 +51,11 @@ bool safetensors_work() {
   return torch::equal(from_safetensors(to_safetensors({{"a", tensor}}), "check").at(0).second, tensor);
 }
 
-constexpr std::array checks = {LinkCheck{"autograd", autograd_works}, LinkCheck{"matrix products", products_are_right}, LinkCheck{"bf16 products", bf16_products_work},
-                               LinkCheck{"YAML", yaml_works}, LinkCheck{"SHA-256", sha256_works},
+constexpr std::array checks = {LinkCheck{"autograd", autograd_works},
+                               LinkCheck{"matrix products", products_are_right},
+                               LinkCheck{"bf16 products", bf16_products_work},
+                               LinkCheck{"YAML", yaml_works},
+                               LinkCheck{"SHA-256", sha256_works},
                                LinkCheck{"safetensors", safetensors_work}};
 
 Json cuda_info() {

@@ -8,8 +8,7 @@ namespace metaformer {
 namespace {
 
 struct TrainArguments {
-  std::string config;
-  std::vector<std::string> overrides;
+  ConfigChoice choice;
   TrainRequest request;
   bool overfit_batch = false;
   bool json = false;
@@ -19,8 +18,8 @@ struct TrainArguments {
 void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
   ignore_broken_pipes();  // `train 2>&1 | head` must not end a training
   log::set_quiet(arguments.quiet);
-  if (arguments.overfit_batch) arguments.overrides.emplace_back("train.overfit_batch=true");
-  arguments.request.experiment = load_experiment(arguments.config, arguments.overrides);
+  if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
+  arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
   arguments.request.command_line = command_line;
   const auto summary = train(arguments.request);
   if (arguments.json) print_json(summary);
@@ -38,9 +37,7 @@ std::vector<std::string> process_arguments() {
 void add_train_command(CLI::App& app) {
   auto& command = *app.add_subcommand("train", "train a model from a config");
   auto arguments = std::make_shared<TrainArguments>();
-  command.add_option("--config,config", arguments->config, "config file, or the name of one (see configs/)")
-      ->required();
-  add_repeatable(command, "--set", arguments->overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  arguments->choice.add_to(command);
   command.add_option("--out", arguments->request.out, "run folder to make; default runs/<config>-<time>");
   command.add_flag("--resume", arguments->request.resume, "go on with the run in --out from its newest checkpoint");
   command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();

@@ -208,6 +208,7 @@ struct ModelConfig {
   std::int64_t context = 64;
   double dropout = 0.0;
   double embedding_dropout = 0.0;
+  double embedding_std = 0.02;
   NgramEmbeddingConfig ngram_embedding;
   PositionKind positions = PositionKind::learned;
   NormConfig norm;
@@ -232,6 +233,9 @@ void visit(Visitor& field, ModelConfig& c) {
   field("dropout", c.dropout, from_to_below(0, 1), "on embeddings, attention scores and both branches");
   field("embedding_dropout", c.embedding_dropout, from_to_below(0, 1),
         "on features of the embeddings, the same ones at every token of a sequence");
+  field("embedding_std", c.embedding_std, positive,
+        "standard deviation of the embeddings of tokens and n-grams at the start; the larger, the less a rare one "
+        "learns");
   field("ngram_embedding", c.ngram_embedding, "classification: hashed n-grams beside the tokens");
   field("positions", c.positions, "how the model knows where a token stands");
   field("norm", c.norm, "normalisation of the branches");

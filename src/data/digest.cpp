@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "core/files.h"
 
 namespace metaformer {
 
@@ -23,5 +24,10 @@ std::string digest_of(std::string_view bytes, const EVP_MD* kind) {
 
 std::string sha256(std::string_view bytes) { return digest_of(bytes, EVP_sha256()); }
 std::string md5(std::string_view bytes) { return digest_of(bytes, EVP_md5()); }
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  constexpr std::uintmax_t largest = std::uintmax_t{16} << 30;
+  return sha256(read_file(path, largest, ExitCode::data));
+}
 
 }  // namespace metaformer

@@ -29,13 +29,11 @@ fs::path path_of(const std::string& key) { return corpus_cache() / "tokens" / (k
 
 // Where a source lies does not matter; its own name may say its format.
 Json digests_of(const Sources& sources) {
-  constexpr std::uintmax_t largest = std::uintmax_t{16} << 30;
   Json digests;
   std::error_code ignored;
   for (const auto& [name, path] : sources)
     digests[name] = {{"name", sha256(path.filename().string())},
-                     {"content", fs::is_directory(path, ignored) ? digest_imdb_folder(path)
-                                                                 : sha256(read_file(path, largest, ExitCode::data))}};
+                     {"content", fs::is_directory(path, ignored) ? digest_imdb_folder(path) : sha256_of_file(path)}};
   return digests;
 }
 

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view signature = "metaformer tokens\n";
 constexpr std::size_t digest_size = 64;
-constexpr std::array every_split = {Split::train, Split::validation, Split::test};
 constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, count of ids, count of the text's bytes
 
 class Writer {

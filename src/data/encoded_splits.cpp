@@ -66,7 +66,7 @@ EncodedSplits encode_splits(LabelledSplits splits, const DataConfig& config, Cod
   if (encoded.codec.labels.size() < 2)
     throw Error(ExitCode::data, fmt::format("{}: every row has the label {}; classification needs two or more",
                                             training.front().place, in_quotes(training.front().label)));
-  for (const auto split : {Split::train, Split::validation, Split::test}) {
+  for (const auto split : every_split) {
     const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
     for (auto& text : splits[split]) {
       throw_if_stopped();

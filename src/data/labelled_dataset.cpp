@@ -34,7 +34,7 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
   if (options.token_unknown > 0 && !codec().tokenizer->unknown_id())
     throw Error(ExitCode::usage, "train.token_unknown: this tokenizer has no unknown token; set it to 0");
   const auto context = static_cast<std::size_t>(options.context);
-  for (const auto split : {Split::train, Split::validation, Split::test}) {
+  for (const auto split : every_split) {
     auto& texts = splits_[split];
     cut_count_ +=
         std::count_if(texts.begin(), texts.end(), [&](const auto& text) { return text.ids.size() > context; });

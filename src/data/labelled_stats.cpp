@@ -12,8 +12,6 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::array every_split = {Split::train, Split::validation, Split::test};
-
 using TextSet = std::unordered_set<std::string_view>;
 
 void count_copies(const LabelledSplits& splits, LabelledStats& stats) {

@@ -17,6 +17,8 @@ struct EnumNames<Split> {
   static constexpr std::array<std::string_view, 3> values = {"train", "validation", "test"};
 };
 
+inline constexpr std::array every_split = {Split::train, Split::validation, Split::test};
+
 // Row-major [rows, length] token ids and the token that follows each; target -1: none (padding).
 struct TokenRows {
   std::int64_t rows = 0;

@@ -1,5 +1,7 @@
 #include "model/block.h"
 
+#include "attention/dropout.h"
+
 namespace metaformer {
 
 BlockImpl::BlockImpl(const ModelConfig& config)
@@ -15,10 +17,7 @@ BlockImpl::BlockImpl(const ModelConfig& config)
 
 template <class Branch>
 torch::Tensor BlockImpl::residual(const torch::Tensor& x_bcd, LayerNorm& norm, Branch branch) {
-  const bool drops = is_training() && dropout_ > 0;
-  const auto dropped = [&](const torch::Tensor& y_bcd) {
-    return drops ? torch::dropout(y_bcd, dropout_, true) : y_bcd;
-  };
+  const auto dropped = [&](const torch::Tensor& y_bcd) { return dropout(y_bcd, is_training() ? dropout_ : 0); };
   if (norm_position_ == NormPosition::pre) return x_bcd + dropped(branch(norm(x_bcd)));
   return norm(x_bcd + dropped(branch(x_bcd)));
 }

@@ -58,6 +58,8 @@ void initialise(SequenceModel& model, std::uint64_t seed) {
     } else if (value.dim() == 1) {
       value.fill_(1);
       continue;
+    } else if (name.ends_with("token_embedding.weight") || name.ends_with("ngram_embedding.weight")) {
+      spread = model.config().embedding_std;
     } else if (name.ends_with(".mixer.output.weight") || name.ends_with(".feed_forward.down.weight")) {
       spread *= residual_scale;
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "attention/dropout.h"
 #include "core/error.h"
 
 namespace metaformer {
@@ -54,8 +55,8 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
   if (!position_embedding_.is_empty()) x_bcd = x_bcd + positions_of(batch, first_position);
   if (!is_training()) return x_bcd;
   if (config_.embedding_dropout > 0)
-    x_bcd = x_bcd * torch::dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), config_.embedding_dropout, true);
-  return config_.dropout > 0 ? torch::dropout(x_bcd, config_.dropout, true) : x_bcd;
+    x_bcd = x_bcd * dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), config_.embedding_dropout);
+  return dropout(x_bcd, config_.dropout);
 }
 
 torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* state) {

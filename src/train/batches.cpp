@@ -17,10 +17,16 @@ Batch to_batch(const TokenRows& rows, torch::Device device) {
   return batch;
 }
 
-Batch to_batch(const LabelledRows& rows, torch::Device device) {
+Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context) {
   Batch batch;
   batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
-  if (!rows.segments.empty()) batch.segments_bc = to_tensor(rows.segments, rows.rows, device);
+  if (!rows.segments.empty()) {
+    constexpr std::int64_t step = 8;
+    const auto length = std::min((rows.length + step - 1) / step * step, context);
+    const auto further = std::max<std::int64_t>(0, length - rows.length);
+    batch.ids_bc = torch::constant_pad_nd(batch.ids_bc, {0, further}, 0);
+    batch.segments_bc = torch::constant_pad_nd(to_tensor(rows.segments, rows.rows, device), {0, further}, -1);
+  }
   if (!rows.labels.empty()) batch.labels_b = to_tensor(rows.labels, rows.rows, device).squeeze(1);
   batch.weight = static_cast<double>(rows.rows);
   return batch;

@@ -8,7 +8,10 @@
 namespace metaformer {
 
 Batch to_batch(const TokenRows& rows, torch::Device device);
-Batch to_batch(const LabelledRows& rows, torch::Device device);
+
+// What has padding gets more of it, up to a multiple of 8 tokens or to `context`: batches then have few shapes, and
+// libraries that compile a kernel for a shape find it again.
+Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context);
 
 // The `length` tokens from each start on, and the token after each of them, cut from tokens_t (int) on its device: a
 // batch costs a copy of its starts. Every window must lie within tokens_t.

@@ -59,7 +59,7 @@ Batch ClassificationTask::training_batch(std::int64_t step, std::int64_t micro, 
   const auto rows = config_.train.batch_size;
   return to_batch(
       dataset_.training_rows(static_cast<std::uint64_t>(config_.train.seed), step, rows_per_step(), micro * rows, rows),
-      device);
+      device, config_.model.context);
 }
 
 LossSum ClassificationTask::loss(SequenceModel& model, const Batch& batch) const {
@@ -82,14 +82,14 @@ std::int64_t ClassificationTask::evaluation_batches(Split split) const {
 
 Batch ClassificationTask::evaluation_batch(Split split, std::int64_t index, torch::Device device) const {
   const auto rows = evaluation_rows(config_.model.context);
-  return to_batch(dataset_.rows(split, index * rows, rows), device);
+  return to_batch(dataset_.rows(split, index * rows, rows), device, config_.model.context);
 }
 
 Batch ClassificationTask::random_batch(Split split, std::int64_t index, torch::Device device) const {
   require(split);
   return to_batch(
       dataset_.random_rows(split, static_cast<std::uint64_t>(config_.train.seed), index, config_.train.batch_size),
-      device);
+      device, config_.model.context);
 }
 
 void ClassificationTask::score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const {

@@ -84,7 +84,7 @@ void GraphTrainingStep::put_in_place(const std::vector<Batch>& batches, std::int
   learning_rate_.fill_(learning_rate);
   const Rng dropout(static_cast<std::uint64_t>(config_.train.seed), RandomPurpose::dropout,
                     static_cast<std::uint64_t>(step));
-  if (config_.model.dropout > 0) torch::manual_seed(dropout.bits(0) >> 1);
+  torch::manual_seed(dropout.bits(0) >> 1);
 }
 
 void GraphTrainingStep::record() {

@@ -9,7 +9,7 @@ namespace metaformer {
 std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
                                 torch::Device device) {
   const torch::InferenceMode inference;
-  const auto batch = to_batch(pad_rows({texts.begin(), texts.end()}), device);
+  const auto batch = to_batch(pad_rows({texts.begin(), texts.end()}), device, model.config().context);
   const auto share_bv = torch::softmax(model.forward(batch).to(torch::kDouble), 1).to(torch::kCPU).contiguous();
   const auto classes = share_bv.size(1);
   std::vector<Prediction> predictions;

@@ -22,8 +22,7 @@ class ScoreSums {
   void append(const std::string& name, const torch::Tensor& rows) { rows_[name].push_back(rows); }
   torch::Tensor joined(const std::string& name) const { return torch::cat(rows_.at(name)); }
 
-  const torch::Tensor& tensor(const std::string& name) const { return sums_.at(name); }
-  double item(const std::string& name) const { return tensor(name).item<double>(); }
+  double item(const std::string& name) const { return sums_.at(name).item<double>(); }
 
   double weight = 0;  // number of targets
 

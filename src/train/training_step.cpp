@@ -50,7 +50,7 @@ torch::Tensor EagerTrainingStep::accumulate_gradients(std::int64_t step) {
   torch::Tensor total;
   for (std::size_t micro = 0; micro < batches.size(); ++micro) {
     // The generator takes seeds of 64 bits; the top bit makes some of its interfaces throw.
-    if (config_.model.dropout > 0) torch::manual_seed(dropout.bits(micro) >> 1);
+    torch::manual_seed(dropout.bits(micro) >> 1);
     auto loss = batch_loss(config_.train.precision, task_, model_, batches[micro], weight, device_);
     if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
     if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16

@@ -8,6 +8,7 @@
 #include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
+#include "support/own_cache.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {
@@ -112,7 +113,7 @@ TEST_CASE("a public corpus with another digest is refused, and --offline never f
   const TemporaryFolder folder;
   const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
   setenv("METAFORMER_DATA", folder.path().c_str(), 1);
-  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
+  const OwnCache no_cache;
   CHECK_THAT(failure([] { load_corpus(DataConfig{}, true); }).second, ContainsSubstring("--offline forbids"));
   folder.write("tinyshakespeare.txt", "not Shakespeare");
   const auto [code, message] = failure([] { load_corpus(DataConfig{}, true); });
@@ -127,7 +128,7 @@ TEST_CASE("an archive by another name counts as the corpus, the official one fir
   const TemporaryFolder folder;
   const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
   setenv("METAFORMER_DATA", folder.path().c_str(), 1);
-  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
+  const OwnCache no_cache;
   const auto& imdb = find_public_corpus("imdb");
   CHECK_FALSE(locate_corpus(imdb));
   folder.write("aclImdb_v1.txt", "");

@@ -2,49 +2,14 @@
 
 #include "core/random.h"
 #include "data/digest.h"
-#include "data/labelled_table.h"
-#include "support/catch.h"
-#include "support/failure.h"
-#include "support/temporary_folder.h"
+#include "data/table_support.h"
 
 namespace metaformer {
 
 namespace {
 
-using Texts = std::vector<std::string>;
-
 DataConfig columns(const std::string& text, const std::string& label, double malformed_limit = 0) {
   return {.text_field = text, .label_field = label, .malformed_limit = malformed_limit};
-}
-
-LabelledTable read_text(const std::string& name, const std::string& content, const DataConfig& config = {}) {
-  const TemporaryFolder folder;
-  return read_labelled_table(folder.write(name, content), config);
-}
-
-// "LINE LABEL TEXT" of every row.
-Texts rows_of(const LabelledTable& table) {
-  Texts rows;
-  for (const auto& row : table.rows) rows.push_back(fmt::format("{} {} {}", row.line, row.label, row.text));
-  return rows;
-}
-
-// "LINE WHY" of every malformed row.
-Texts malformed_of(const LabelledTable& table) {
-  Texts malformed;
-  for (const auto& row : table.malformed) malformed.push_back(fmt::format("{} {}", row.line, row.why));
-  return malformed;
-}
-
-// The message of a data error, after the path of the file.
-std::string refusal(const std::string& name, const std::string& content, const DataConfig& config = {}) {
-  const TemporaryFolder folder;
-  const auto path = folder.write(name, content);
-  const auto [code, message] = failure([&] { read_labelled_table(path, config); });
-  CHECK(code == ExitCode::data);
-  REQUIRE(message.starts_with(path.string()));
-  CHECK(message.find('\n') == std::string::npos);
-  return message.substr(path.string().size());
 }
 
 std::string random_field(const Rng& rng, std::uint64_t index, const Texts& pieces) {

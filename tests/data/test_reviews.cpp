@@ -7,16 +7,11 @@
 #include "data/digest.h"
 #include "data/encoded_splits.h"
 #include "data/labelled_source.h"
-#include "data/labelled_table.h"
-#include "support/catch.h"
-#include "support/failure.h"
-#include "support/temporary_folder.h"
+#include "data/table_support.h"
 
 namespace metaformer {
 
 namespace {
-
-using Texts = std::vector<std::string>;
 
 DataConfig amazon(double malformed_limit = 0) {
   return {.text_field = "reviewText", .label_field = "overall", .malformed_limit = malformed_limit};
@@ -28,36 +23,6 @@ std::string review(const std::string& text, const std::string& stars) {
          R"("reviewText": )" +
          text + R"(, "overall": )" + stars +
          R"(, "summary": "Gotta have GPS!", "unixReviewTime": 1370131200, "reviewTime": "06 2, 2013"})" + "\n";
-}
-
-LabelledTable read_text(const std::string& name, const std::string& content, const DataConfig& config) {
-  const TemporaryFolder folder;
-  return read_labelled_table(folder.write(name, content), config);
-}
-
-// "LINE LABEL TEXT" of every row.
-Texts rows_of(const LabelledTable& table) {
-  Texts rows;
-  for (const auto& row : table.rows) rows.push_back(fmt::format("{} {} {}", row.line, row.label, row.text));
-  return rows;
-}
-
-// "LINE WHY" of every malformed row.
-Texts malformed_of(const LabelledTable& table) {
-  Texts malformed;
-  for (const auto& row : table.malformed) malformed.push_back(fmt::format("{} {}", row.line, row.why));
-  return malformed;
-}
-
-// The message of a data error, after the path of the file.
-std::string refusal(const std::string& name, const std::string& content, const DataConfig& config) {
-  const TemporaryFolder folder;
-  const auto path = folder.write(name, content);
-  const auto [code, message] = failure([&] { read_labelled_table(path, config); });
-  CHECK(code == ExitCode::data);
-  REQUIRE(message.starts_with(path.string()));
-  CHECK(message.find('\n') == std::string::npos);
-  return message.substr(path.string().size());
 }
 
 // As gzip itself writes it, by zlib's file functions.

@@ -98,6 +98,19 @@ TEST_CASE("dropout of embeddings leaves the same features out at every token of 
                      torch::ones({1, 5, 6})));
 }
 
+TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as ever", "[embedding]") {
+  auto config = small_config();
+  config.ngram_embedding = {.order = 2, .buckets = 500};
+  const auto usual = made(config);
+  config.embedding_std = 0.3;
+  const auto wide = made(config);
+  for (const auto& item : wide->named_parameters()) {
+    const auto& before = usual->named_parameters()[item.key()];
+    const bool told = item.key().ends_with("token_embedding.weight") || item.key().ends_with("ngram_embedding.weight");
+    CHECK(torch::allclose(item.value(), told ? before * 15 : before));
+  }
+}
+
 TEST_CASE("the flat buffer begins with the embeddings, then come the other matrices", "[embedding]") {
   auto config = small_config();
   config.ngram_embedding = {.order = 2, .buckets = 32};

@@ -1,0 +1,29 @@
+#pragma once
+// Which entries of a tensor dropout takes, as a function of a seed and the entry's place alone: threads need not agree
+// on an order, and backward draws the same again.
+
+#include <cstdint>
+
+namespace metaformer {
+
+class DropoutMask {
+ public:
+  // share: of the entries that become 0, in [0, 1).
+  DropoutMask(double share, std::uint64_t seed);
+
+  // y = x / (1 - share) or 0, for `count` entries of which the first stands at `place`, a multiple of 16.
+  void apply(const float* x, float* y, std::int64_t count, std::int64_t place) const;
+
+  // The same of bfloat16 (the upper halves of floats), rounded to nearest even.
+  void apply(const std::uint16_t* x, std::uint16_t* y, std::int64_t count, std::int64_t place) const;
+
+ private:
+  template <class Element>
+  void apply_to(const Element* x, Element* y, std::int64_t count, std::int64_t place) const;
+
+  std::uint32_t limit_;  // bits below it: dropped
+  float factor_;
+  std::uint32_t low_key_, high_key_;
+};
+
+}  // namespace metaformer
