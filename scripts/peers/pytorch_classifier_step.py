@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 WORD = re.compile(r"[a-z0-9\x80-\U0010ffff]+(?:'[a-z0-9\x80-\U0010ffff]+)*|\S")
-UNKNOWN, CONTEXT, BATCH, GROUP = 0, 512, 32, 50
+UNKNOWN, VOCABULARY, CONTEXT, BATCH, GROUP = 0, 5_000, 512, 32, 50
 
 
 def read_reviews(archive):
@@ -33,7 +33,7 @@ def read_reviews(archive):
             if len(parts) == 4 and parts[1] == "train" and parts[2] in ("pos", "neg"):
                 reviews.append((WORD.findall(tar.extractfile(entry).read().decode().lower()), parts[2] == "pos"))
     counts = collections.Counter(word for words, _ in reviews for word in words)
-    ids = {word: 1 + i for i, (word, _) in enumerate(counts.most_common(29_999))}
+    ids = {word: 1 + i for i, (word, _) in enumerate(counts.most_common(VOCABULARY - 1))}
     return [(numpy.array([ids.get(word, UNKNOWN) for word in words]), int(label)) for words, label in reviews]
 
 
@@ -46,7 +46,7 @@ def draw_batches(reviews, random):
             for index in order[first : first + BATCH * GROUP]:
                 ids, label = reviews[index]
                 draw = random.random(len(ids))
-                ids = numpy.where(draw < 0.3, UNKNOWN, ids)[draw >= 0.15]
+                ids = numpy.where(draw < 0.2, UNKNOWN, ids)[draw >= 0.15]
                 if len(ids) > CONTEXT:
                     ids = numpy.concatenate([ids[: CONTEXT // 2], ids[-CONTEXT // 2 :]])
                 group.append((ids, label))
@@ -63,7 +63,7 @@ def draw_batches(reviews, random):
 
 
 class Classifier(nn.Module):
-    def __init__(self, width=64, heads=2, vocabulary=30_000):
+    def __init__(self, width=64, heads=2, vocabulary=VOCABULARY):
         super().__init__()
         self.heads = heads
         self.token_table, self.position_table = nn.Embedding(vocabulary, width), nn.Embedding(CONTEXT, width)
@@ -74,7 +74,7 @@ class Classifier(nn.Module):
         self.head = nn.Linear(width, 2)
         for parameter in self.parameters():
             if parameter.dim() == 2:
-                nn.init.normal_(parameter, std=0.02)
+                nn.init.normal_(parameter, std=0.1 if parameter is self.token_table.weight else 0.02)
 
     def attend(self, x_bcd, real_bc):
         parts = self.query_key_value(x_bcd).chunk(3, dim=2)
@@ -84,7 +84,7 @@ class Classifier(nn.Module):
 
     def forward(self, ids_bc, real_bc, labels_b):
         x_bcd = self.token_table(ids_bc) + self.position_table.weight[: ids_bc.shape[1]]
-        x_bcd = x_bcd * functional.dropout(torch.ones_like(x_bcd[:, :1]), 0.5)
+        x_bcd = x_bcd * functional.dropout(torch.ones_like(x_bcd[:, :1]), 0.2)
         x_bcd = functional.dropout(x_bcd, 0.2)
         x_bcd = x_bcd + functional.dropout(self.attend(self.attention_norm(x_bcd), real_bc), 0.2)
         hidden = self.down(functional.gelu(self.up(self.hidden_norm(x_bcd))))

@@ -104,8 +104,10 @@ TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as e
   const auto usual = made(config);
   config.embedding_std = 0.3;
   const auto wide = made(config);
+  for (const auto& model : {usual, wide}) initialise(*model, 5);
+  const auto usual_parameters = usual->named_parameters();
   for (const auto& item : wide->named_parameters()) {
-    const auto& before = usual->named_parameters()[item.key()];
+    const auto& before = usual_parameters[item.key()];
     const bool told = item.key().ends_with("token_embedding.weight") || item.key().ends_with("ngram_embedding.weight");
     CHECK(torch::allclose(item.value(), told ? before * 15 : before));
   }

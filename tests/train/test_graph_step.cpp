@@ -84,7 +84,8 @@ TEST_CASE("batches of another shape than the recorded ones run as they are", "[g
   place.folder().write("table.csv", [] {
     std::string table = "text,label\n";
     for (int i = 0; i < 60; ++i)
-      table += std::string(static_cast<std::size_t>(1 + 8 * (i % 7)), 'a') + (i % 2 ? ",x\n" : "b,y\n");
+      table += std::string(static_cast<std::size_t>(i % 7 == 0 ? 12 : i % 7), static_cast<char>('a' + i % 5)) +
+               (i % 2 ? ",x\n" : "b,y\n");
     return table;
   }());
   const auto experiment = place.experiment({"task=classification", "data.path='" + (place / "table.csv").string() + "'",
