@@ -69,6 +69,18 @@ TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
   }
 }
 
+TEST_CASE("dropout of embeddings alone is resumed to the byte too", "[training]") {
+  const Workplace place;
+  const auto with = [](const std::string& steps) {
+    return std::vector<std::string>{"model.embedding_dropout=0.5", "train.schedule=constant", "train.steps=" + steps};
+  };
+  place.train("whole", with("12"));
+  place.train("cut", with("5"));
+  torch::manual_seed(99);  // what the generator did before must not matter
+  place.train("cut", with("12"), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+}
+
 TEST_CASE("metrics continue without a gap or a repeated line", "[training]") {
   const Workplace place;
   place.train("whole", {});
