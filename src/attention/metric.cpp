@@ -72,9 +72,9 @@ class Metric : public Mixer {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
     switch (options_.constraint) {
       case MetricConstraint::symmetric:
-        return 1 / (projection_variance * root_k);  // Var(p M p') = k^2 v^2 s^2
+        return options_.score_std / (projection_variance * root_k);  // Var(p M p') = k^2 v^2 s^2
       case MetricConstraint::diagonal:
-        return 1 / projection_variance;  // Var = k v^2 s^2
+        return options_.score_std / projection_variance;  // Var = k v^2 s^2
       case MetricConstraint::psd:
       case MetricConstraint::identity:
         break;

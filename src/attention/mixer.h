@@ -61,12 +61,13 @@ class Mixer : public torch::nn::Module {
 
   virtual MixerTraits traits() const = 0;
 
-  // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on both tokens.
+  // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on
+  // both tokens.
   virtual std::optional<ScoreForm> score_form() const { return std::nullopt; }
 
   // With which standard deviation the entries of the score form (the mixer's own parameters, not its projections) are
-  // drawn at initialisation, so that scores start with unit variance when inputs are normalised and projections of them
-  // have the given variance. 0: the form keeps the identity it is made with.
+  // drawn at initialisation, so that scores start with the standard deviation of the options when inputs are normalised
+  // and projections of them have the given variance. 0: the form keeps the identity it is made with.
   virtual double form_spread(double projection_variance) const {
     (void)projection_variance;
     return 0;

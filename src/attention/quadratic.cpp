@@ -63,7 +63,8 @@ class Quadratic : public Mixer {
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
   double form_spread(double projection_variance) const override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
-    return full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_variance * root_k);
+    const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_variance * root_k);
+    return unit * options_.score_std;
   }
 
  private:
@@ -73,7 +74,7 @@ class Quadratic : public Mixer {
   QuadraticOptions options_;
   MixerShape shape_;
   torch::nn::Linear projection_, output_;
-  torch::Tensor form_;  // W_nkk or U_ndd
+  torch::Tensor form_;    // W_nkk or U_ndd
   bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 

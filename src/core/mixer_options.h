@@ -45,8 +45,12 @@ struct PoolingWindow {
 };
 
 constexpr const char* backend_help =
-    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA kernels of "
-    "metric and projected quadratic attention; auto chooses";
+    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA kernels "
+    "of metric and projected quadratic attention; auto chooses";
+
+constexpr const char* score_std_help =
+    "standard deviation of the scores at the start, between unlike tokens; the smaller, the nearer each head starts to "
+    "a plain mean";
 
 struct ScaledDotProductOptions {
   static constexpr std::string_view kind = "scaled_dot_product";
@@ -58,6 +62,7 @@ struct QuadraticOptions {
   static constexpr std::string_view kind = "quadratic";
   static constexpr std::string_view summary = "scores from a free bilinear form over one shared projection (or over x)";
   QuadraticForm form = QuadraticForm::projected;
+  double score_std = 1;
   Backend backend = Backend::automatic;
 };
 
@@ -66,6 +71,7 @@ struct MetricOptions {
   static constexpr std::string_view summary = "scores from a learned metric tensor over one shared projection";
   MetricConstraint constraint = MetricConstraint::symmetric;
   MetricScore score = MetricScore::bilinear;
+  double score_std = 1;
   Backend backend = Backend::automatic;
 };
 
@@ -115,6 +121,7 @@ void visit(Visitor& field, ScaledDotProductOptions& o) {
 template <class Visitor>
 void visit(Visitor& field, QuadraticOptions& o) {
   field("form", o.form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
+  field("score_std", o.score_std, positive, score_std_help);
   field("backend", o.backend, backend_help);
 }
 
@@ -124,6 +131,7 @@ void visit(Visitor& field, MetricOptions& o) {
         "M symmetric; psd (M = L L^T); diagonal; or identity (scores p p^T, no metric parameters)");
   field("score", o.score,
         "bilinear: p M p'; distance: -(p-p') M (p-p'); as_published: the uncorrected formula, for comparison only");
+  field("score_std", o.score_std, positive, score_std_help);
   field("backend", o.backend, backend_help);
 }
 

@@ -18,6 +18,14 @@ void shuffle(std::vector<T>& values, const Rng& rng) {
   for (auto left = values.size(); left > 1; --left) std::swap(values[left - 1], values[rng.below(left, left)]);
 }
 
+void sort_by_length(std::vector<EncodedText>& texts, std::vector<std::size_t>& order) {
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return texts[a].ids.size() < texts[b].ids.size(); });
+  std::vector<EncodedText> sorted;
+  for (const auto place : order) sorted.push_back(std::move(texts[place]));
+  texts = std::move(sorted);
+}
+
 }  // namespace
 
 BatchOptions BatchOptions::of(const ExperimentConfig& config) {
@@ -38,9 +46,10 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
     auto& texts = splits_[split];
     cut_count_ +=
         std::count_if(texts.begin(), texts.end(), [&](const auto& text) { return text.ids.size() > context; });
-    if (split != Split::train)
-      std::stable_sort(texts.begin(), texts.end(),
-                       [](const auto& a, const auto& b) { return a.ids.size() < b.ids.size(); });
+    auto& order = source_order_[static_cast<std::size_t>(split)];
+    order.resize(texts.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (split != Split::train) sort_by_length(texts, order);
   }
 }
 

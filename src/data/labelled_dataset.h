@@ -43,6 +43,11 @@ class LabelledDataset {
   // A split in order of length, so that little is padded.
   LabelledRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
+  // Which text of its split, in the order of the source, stands at each place of texts(split).
+  const std::vector<std::size_t>& source_order(Split split) const {
+    return source_order_[static_cast<std::size_t>(split)];
+  }
+
   // Rows drawn at random: a function of (seed, index).
   LabelledRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
@@ -56,6 +61,7 @@ class LabelledDataset {
   LabelledRows batch_of(const std::vector<const EncodedText*>& texts) const;
 
   EncodedSplits splits_;  // validation and test in order of length
+  std::array<std::vector<std::size_t>, 3> source_order_;
   BatchOptions options_;
   std::int64_t cut_count_ = 0;
 

@@ -38,6 +38,13 @@ std::int64_t ClassProbabilities::predicted(std::int64_t text) const {
   return std::max_element(row, row + classes) - row;
 }
 
+double log_loss(const ClassProbabilities& probabilities) {
+  double sum = 0;
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
+    sum -= std::log(probabilities.at(text, probabilities.labels[static_cast<std::size_t>(text)]));
+  return sum / static_cast<double>(probabilities.texts());
+}
+
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities) {
   std::vector<std::int64_t> table(static_cast<std::size_t>(probabilities.classes * probabilities.classes));
   for (std::int64_t text = 0; text < probabilities.texts(); ++text) {

@@ -20,6 +20,9 @@ struct ClassProbabilities {
   std::int64_t predicted(std::int64_t text) const;  // the likeliest class, of equal ones the first
 };
 
+// Mean of -log(probability of the true class).
+double log_loss(const ClassProbabilities& probabilities);
+
 // [true class][predicted class], row-major: how many texts.
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities);
 

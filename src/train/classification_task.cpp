@@ -9,7 +9,6 @@
 #include "data/encoded_cache.h"
 #include "model/make_model.h"
 #include "train/batches.h"
-#include "train/classification_metrics.h"
 
 namespace metaformer {
 
@@ -24,12 +23,12 @@ torch::Tensor balanced_weights(const LabelledDataset& dataset) {
       .to(torch::kFloat);
 }
 
-ClassProbabilities gather_probabilities(const ScoreSums& sums, std::int64_t classes) {
-  const auto probabilities_bv = sums.joined("probabilities").to(torch::kCPU, torch::kDouble).contiguous();
-  const auto labels_b = sums.joined("labels").to(torch::kCPU).contiguous();
+ClassProbabilities to_probabilities(const torch::Tensor& given_bv, const torch::Tensor& given_b) {
+  const auto probabilities_bv = given_bv.to(torch::kCPU, torch::kDouble).contiguous();
+  const auto labels_b = given_b.to(torch::kCPU).contiguous();
   const auto* values = probabilities_bv.data_ptr<double>();
   const auto* labels = labels_b.data_ptr<std::int64_t>();
-  return {.classes = classes,
+  return {.classes = probabilities_bv.size(1),
           .values = {values, values + probabilities_bv.numel()},
           .labels = {labels, labels + labels_b.numel()}};
 }
@@ -100,8 +99,20 @@ void ClassificationTask::score(SequenceModel& model, const Batch& batch, ScoreSu
   sums.weight += batch.weight;
 }
 
+ClassProbabilities ClassificationTask::probabilities_of(const ScoreSums& sums, Split split) const {
+  const auto& order = dataset_.source_order(split);
+  const auto places_b = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
+  const auto inverse_b = places_b.argsort();
+  return to_probabilities(sums.joined("probabilities").cpu().index_select(0, inverse_b),
+                          sums.joined("labels").cpu().index_select(0, inverse_b));
+}
+
 nlohmann::ordered_json ClassificationTask::metrics(const ScoreSums& sums, Split) const {
-  const auto probabilities = gather_probabilities(sums, class_count());
+  return metrics_of(to_probabilities(sums.joined("probabilities"), sums.joined("labels")),
+                    sums.item("loss") / sums.weight);
+}
+
+nlohmann::ordered_json ClassificationTask::metrics_of(const ClassProbabilities& probabilities, double loss) const {
   const auto table = confusion_table(probabilities);
   const auto at = [&](std::int64_t truth, std::int64_t predicted) {
     return table[static_cast<std::size_t>(truth * class_count() + predicted)];
@@ -122,9 +133,8 @@ nlohmann::ordered_json ClassificationTask::metrics(const ScoreSums& sums, Split)
     correct += at(label, label);
     f1 += class_f1 / static_cast<double>(class_count());
   }
-  const double loss = sums.item("loss") / sums.weight;
-  nlohmann::ordered_json metrics = {
-      {"loss", loss}, {"accuracy", static_cast<double>(correct) / sums.weight}, {"f1", f1}};
+  const double accuracy = static_cast<double>(correct) / static_cast<double>(probabilities.texts());
+  nlohmann::ordered_json metrics = {{"loss", loss}, {"accuracy", accuracy}, {"f1", f1}};
   if (std::isfinite(loss)) {  // a network that diverged ranks nothing
     if (const auto auc = roc_auc(probabilities)) metrics["auc"] = *auc;
     metrics["calibration_error"] = calibration_error(probabilities);

@@ -2,6 +2,7 @@
 // Telling the class of a text.
 
 #include "data/labelled_dataset.h"
+#include "train/classification_metrics.h"
 #include "train/task.h"
 
 namespace metaformer {
@@ -25,6 +26,12 @@ class ClassificationTask : public Task {
   // predicted to, how many of these are right, f1; confusion: texts by their class and the predicted one. The loss is
   // neither smoothed nor weighted.
   nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override;
+  // The same of probabilities from elsewhere (an ensemble), with their mean loss.
+  nlohmann::ordered_json metrics_of(const ClassProbabilities& probabilities, double loss) const;
+
+  // What `score` gathered over all of evaluation_batch, with the texts in the order of the source.
+  ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
+
   // Accuracy: losses of confident classifiers rise while they still learn.
   double selection_error(const nlohmann::ordered_json& metrics) const override {
     return 1 - metrics.at("accuracy").get<double>();

@@ -13,8 +13,8 @@ namespace metaformer {
 namespace {
 
 template <class MakeBatch>
-nlohmann::ordered_json evaluate_batches(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
-                                        Precision precision, torch::Device device, MakeBatch make_batch) {
+ScoreSums score_batches(SequenceModel& model, const Task& task, std::int64_t batches, Precision precision,
+                        torch::Device device, MakeBatch make_batch) {
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(precision, device);
   const bool was_training = model.is_training();
@@ -25,21 +25,26 @@ nlohmann::ordered_json evaluate_batches(SequenceModel& model, const Task& task, 
     task.score(model, make_batch(i), sums);
   }
   model.train(was_training);
-  return task.metrics(sums, split);
+  return sums;
 }
 
 }  // namespace
 
+ScoreSums score_split(SequenceModel& model, const Task& task, Split split, Precision precision, torch::Device device) {
+  return score_batches(model, task, task.evaluation_batches(split), precision, device,
+                       [&](std::int64_t i) { return task.evaluation_batch(split, i, device); });
+}
+
 nlohmann::ordered_json evaluate_split(SequenceModel& model, const Task& task, Split split, Precision precision,
                                       torch::Device device) {
-  return evaluate_batches(model, task, split, task.evaluation_batches(split), precision, device,
-                          [&](std::int64_t i) { return task.evaluation_batch(split, i, device); });
+  return task.metrics(score_split(model, task, split, precision, device), split);
 }
 
 nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
                                       Precision precision, torch::Device device) {
-  return evaluate_batches(model, task, split, batches, precision, device,
-                          [&](std::int64_t i) { return task.random_batch(split, i, device); });
+  const auto sums = score_batches(model, task, batches, precision, device,
+                                  [&](std::int64_t i) { return task.random_batch(split, i, device); });
+  return task.metrics(sums, split);
 }
 
 std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {

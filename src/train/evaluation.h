@@ -11,6 +11,9 @@ namespace metaformer {
 nlohmann::ordered_json evaluate_split(SequenceModel& model, const Task& task, Split split, Precision precision,
                                       torch::Device device);
 
+// What those metrics follow from.
+ScoreSums score_split(SequenceModel& model, const Task& task, Split split, Precision precision, torch::Device device);
+
 // Over `batches` random batches, always the same ones.
 nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
                                       Precision precision, torch::Device device);

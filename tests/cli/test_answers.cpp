@@ -57,7 +57,7 @@ TEST_CASE("sample sorts with a sorter", "[cli]") {
 namespace {
 
 // A classifier of texts with and without the word "marker".
-void train_classifier(const Program& program) {
+void train_classifier(const Program& program, const Arguments& overrides = {}, const std::string& run = "run") {
   std::string table = "text,label\n";
   for (int i = 0; i < 300; ++i) {
     const bool marked = i % 2 == 1;
@@ -65,9 +65,12 @@ void train_classifier(const Program& program) {
     table += "\"" + words + (marked ? " marker" : " other") + "\"," + (marked ? "yes\n" : "no\n");
   }
   program.folder().write("table.csv", table);
-  program.succeed({"train", "--config", "text_classifier.yaml", "--set", "data.path=table.csv", "--set",
-                   "data.validation_fraction=0.4", "--set", "train.steps=60", "--set", "train.learning_rate=0.01",
-                   "--set", "train.eval_interval=60", "--out", "run"});
+  Arguments changes = {"data.path=table.csv", "data.validation_fraction=0.4", "train.steps=60",
+                       "train.learning_rate=0.01", "train.eval_interval=60"};
+  changes.insert(changes.end(), overrides.begin(), overrides.end());
+  Arguments arguments = {"train", "--config", "text_classifier.yaml", "--out", run, "--set"};
+  arguments.insert(arguments.end(), changes.begin(), changes.end());
+  program.succeed(arguments);
 }
 
 }  // namespace
@@ -110,6 +113,54 @@ TEST_CASE("predict answers every line in order and names malformed ones", "[cli]
   const auto estimate =
       nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--random-batches", "3", "--json"}));
   CHECK(estimate.at("texts") == 96);
+}
+
+TEST_CASE("an ensemble is the mean of what its members predict, text by text", "[cli]") {
+  const Program program;
+  // Of different tokenizers, for which the texts have different orders of length.
+  std::string tests = "text,label\n", lines;
+  std::vector<std::string> labels;
+  for (int i = 0; i < 20; ++i) {
+    const bool marked = i * 7 % 5 < 2;
+    const auto text =
+        std::string(i % 4 == 0 ? "abcdefghij " : "a b ") + (marked ? "marker" : "other") + (i % 3 == 0 ? " x" : "");
+    tests += text + (marked != (i % 6 == 0) ? ",yes\n" : ",no\n");
+    labels.push_back(marked != (i % 6 == 0) ? "yes" : "no");
+    lines += text + "\n";
+  }
+  program.folder().write("tests.csv", tests);
+  train_classifier(program, {"data.test_path=tests.csv", "train.steps=20"}, "words");
+  train_classifier(program, {"data.test_path=tests.csv", "train.steps=20", "data.tokenizer={kind: byte}"}, "bytes");
+  const auto probabilities_of_yes = [&](const std::string& run) {
+    std::vector<double> values;
+    std::istringstream answers(program.run_with_input({"predict", "--run", run, "--json"}, lines).out);
+    for (std::string line; std::getline(answers, line);)
+      values.push_back(nlohmann::json::parse(line).at("probabilities").at("yes").get<double>());
+    REQUIRE(values.size() == labels.size());
+    return values;
+  };
+  const auto by_words = probabilities_of_yes("words"), by_bytes = probabilities_of_yes("bytes");
+  double loss = 0, correct = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const double yes = (by_words[i] + by_bytes[i]) / 2;
+    const double right = labels[i] == "yes" ? yes : 1 - yes;
+    loss -= std::log(right) / static_cast<double>(labels.size());
+    correct += right > 0.5;
+  }
+  const auto together = nlohmann::json::parse(
+      program.succeed({"evaluate", "--run", "words", "--with", "bytes", "--split", "test", "--json"}));
+  CHECK(together.at("loss").get<double>() == Approx(loss).epsilon(1e-4));
+  CHECK(together.at("accuracy").get<double>() == Approx(correct / static_cast<double>(labels.size())));
+  CHECK(together.at("texts") == labels.size());
+  CHECK(together.at("members").size() == 2);
+
+  const auto other_texts = program.run({"evaluate", "--run", "words", "--with", "other"});
+  CHECK(other_texts.code == 2);
+  CHECK_THAT(other_texts.err, ContainsSubstring("--run other: no such run"));
+  train_classifier(program, {"data.validation_fraction=0.2", "train.steps=2"}, "split");
+  const auto split = program.run({"evaluate", "--run", "words", "--with", "split"});
+  CHECK(split.code == 2);
+  CHECK_THAT(split.err, ContainsSubstring("split: its validation split has other texts than the first run's"));
 }
 
 TEST_CASE("predict answers a slow writer line by line, and a signal ends it cleanly", "[cli]") {

@@ -58,20 +58,26 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"model: {mixer: metric}\n",
        "a.yaml:1:16: model.mixer: expected a section like {kind: scaled_dot_product}, got 'metric'"},
       {"model: {mixer: {kind: quadratic, constraint: psd}}\n",
-       "a.yaml:1:34: model.mixer.constraint: unknown key for kind 'quadratic' (keys here: kind, form, backend)"},
+       "a.yaml:1:34: model.mixer.constraint: unknown key for kind 'quadratic' (keys here: kind, form, score_std, "
+       "backend)"},
       {"model: {mixer: {kind: metric, score: distance}}\n",
        "a.yaml:1:38: model.mixer.score: 'distance' needs a metric that is never negative: set constraint to psd, "
        "diagonal or identity"},
       {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n",
        "a.yaml:1:61: model.mixer.backend: 'as_published' has the reference backend alone: set backend to auto or "
        "reference"},
+      {"model: {mixer: {kind: metric, constraint: psd, score_std: 0.1}}\n",
+       "a.yaml:1:59: model.mixer.score_std: only a metric that is drawn at random has it: symmetric or diagonal, with "
+       "bilinear scores; others start as identities"},
       {"model: {mixer: {kind: scaled_dot_product, backend: fused}}\n",
        "a.yaml:1:52: model.mixer.backend: 'fused' is of metric and projected quadratic attention: set backend to auto"},
       {"model: {width: 400, mixer: {kind: metric, backend: fused}}\n",
-       "a.yaml:1:52: model.mixer.backend: 'fused' needs heads whose width is a multiple of 8 up to 128, not 100; change "
+       "a.yaml:1:52: model.mixer.backend: 'fused' needs heads whose width is a multiple of 8 up to 128, not 100; "
+       "change "
        "model.width or model.heads, or set composed"},
       {"model: {dropout: 0.1, mixer: {kind: metric, backend: fused}}\n",
-       "a.yaml:1:54: model.mixer.backend: 'fused' has no dropout on scores: set model.dropout to 0, or backend to composed"},
+       "a.yaml:1:54: model.mixer.backend: 'fused' has no dropout on scores: set model.dropout to 0, or backend to "
+       "composed"},
       {"model: {mixer: {kind: average_pooling, window: 0}}\n",
        "a.yaml:1:48: model.mixer.window: expected a number of tokens (at least 1) or 'all', got '0'"},
       {"train: {min_learning_rate: 0.1}\n",

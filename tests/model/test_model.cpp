@@ -120,6 +120,31 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   }
 }
 
+TEST_CASE("scores between unlike tokens start as wide as told", "[model]") {
+  const double wide = GENERATE(1.0, 0.05);
+  ModelConfig config;
+  config.mixer = GENERATE_COPY(MixerOptions(MetricOptions{.score_std = wide}),
+                               MixerOptions(MetricOptions{.constraint = MetricConstraint::diagonal, .score_std = wide}),
+                               MixerOptions(QuadraticOptions{.score_std = wide}),
+                               MixerOptions(QuadraticOptions{.form = QuadraticForm::full, .score_std = wide}));
+  Gpt model(config, vocabulary);
+  initialise(model, 5);
+  torch::manual_seed(3);
+  const auto x_cd = torch::randn({300, config.width}), y_ed = torch::randn({300, config.width});
+  int mixers = 0;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* mixer = dynamic_cast<const Mixer*>(module.get());
+    if (mixer == nullptr) continue;
+    const auto form = mixer->score_form();
+    REQUIRE(form.has_value());
+    const auto scores_nce = torch::einsum("cd,nrd,nrf,ef->nce", {x_cd, form->left_nrd, form->right_nrd, y_ed});
+    const double scale = std::sqrt(static_cast<double>(config.head_width()));
+    CHECK(scores_nce.std().item<double>() / scale == Approx(wide).epsilon(0.15));
+    ++mixers;
+  }
+  CHECK(mixers == config.layers);
+}
+
 TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
   Gpt one(small_config(MetricOptions{}), vocabulary), other(small_config(ScaledDotProductOptions{}), vocabulary);
   initialise(one, 5);

@@ -8,6 +8,7 @@
 #include "model/gpt.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
+#include "train/batches.h"
 #include "train/named_tensors.h"
 #include "train/optimizer.h"
 #include "train/safetensors.h"
@@ -78,6 +79,24 @@ TEST_CASE("loading into another architecture changes nothing and says what diffe
   CHECK(target.abs().sum().item<double>() == 0);
   copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}}, targets, "f");
   CHECK(target.sum().item<double>() == 4);
+}
+
+TEST_CASE("a padded batch grows to a multiple of 8 tokens, at most to the context, and an even one does not",
+          "[batch]") {
+  const auto [length, context, expected] =
+      GENERATE(table<std::int64_t, std::int64_t, std::int64_t>({{5, 20, 8}, {8, 20, 8}, {9, 20, 16}, {17, 20, 20}}));
+  LabelledRows rows{.rows = 2, .length = length, .labels = {1, 0}};
+  rows.ids.assign(2 * length, 7);
+  rows.segments.assign(2 * length, 0);
+  rows.segments.back() = -1;
+  const auto even = LabelledRows{.rows = 2, .length = length, .ids = rows.ids, .labels = rows.labels};
+  CHECK(to_batch(even, torch::kCPU, context).ids_bc.size(1) == length);
+  const auto batch = to_batch(rows, torch::kCPU, context);
+  CHECK(batch.ids_bc.sizes() == torch::IntArrayRef({2, expected}));
+  CHECK((batch.ids_bc.narrow(1, 0, length) == 7).all().item<bool>());
+  CHECK(batch.segments_bc.sizes() == batch.ids_bc.sizes());
+  CHECK((batch.segments_bc >= 0).sum(1).equal(torch::tensor({length, length - 1})));
+  CHECK(batch.labels_b.equal(torch::tensor({1L, 0L})));
 }
 
 TEST_CASE("learning rates follow their formulas", "[schedule]") {

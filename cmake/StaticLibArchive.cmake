@@ -1,0 +1,27 @@
+# LibArchive::LibArchive becomes the static library where that links with zlib alone: the shared one brings libxml2 and 30 MB
+# of ICU along, for formats that are not read here. LibArchive_SHARED: the library as it was found.
+include(CheckSourceCompiles)
+
+set(LibArchive_SHARED "${LibArchive_LIBRARY}")
+find_library(LibArchive_STATIC NAMES libarchive.a)
+if(LibArchive_STATIC)
+  set(CMAKE_REQUIRED_INCLUDES "${LibArchive_INCLUDE_DIRS}")
+  set(CMAKE_REQUIRED_LIBRARIES "${LibArchive_STATIC}" ZLIB::ZLIB)
+  check_source_compiles(CXX [[
+    #include <archive.h>
+    #include <archive_entry.h>
+    int main() {
+      archive* reader = archive_read_new();
+      archive_entry* entry = nullptr;
+      archive_read_support_filter_gzip(reader);
+      archive_read_support_format_tar(reader);
+      archive_read_open_filename(reader, "", 1);
+      archive_read_next_header(reader, &entry);
+      return static_cast<int>(archive_read_data(reader, nullptr, 0)) + archive_read_free(reader);
+    }]] LibArchive_STATIC_LINKS)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(LibArchive_STATIC_LINKS)
+    set_target_properties(LibArchive::LibArchive PROPERTIES IMPORTED_LOCATION "${LibArchive_STATIC}")
+  endif()
+endif()
