@@ -108,6 +108,12 @@ void visit(Visitor& field, DataConfig& c) {
   field("tokenizer", c.tokenizer, "how text becomes tokens; classification starts from word");
 }
 
+enum class EmbeddingScale { none, log_count_ratio };
+template <>
+struct EnumNames<EmbeddingScale> {
+  static constexpr std::array<std::string_view, 2> values = {"none", "log_count_ratio"};
+};
+
 enum class PositionKind { learned, none };
 template <>
 struct EnumNames<PositionKind> {
@@ -209,6 +215,7 @@ struct ModelConfig {
   double dropout = 0.0;
   double embedding_dropout = 0.0;
   double embedding_std = 0.02;
+  EmbeddingScale embedding_scale = EmbeddingScale::none;
   NgramEmbeddingConfig ngram_embedding;
   PositionKind positions = PositionKind::learned;
   NormConfig norm;
@@ -236,6 +243,9 @@ void visit(Visitor& field, ModelConfig& c) {
   field("embedding_std", c.embedding_std, positive,
         "standard deviation of the embeddings of tokens and n-grams at the start; the larger, the less a rare one "
         "learns");
+  field("embedding_scale", c.embedding_scale,
+        "classification: log_count_ratio multiplies the embeddings of tokens and n-grams by how unequally the classes' "
+        "training texts have them");
   field("ngram_embedding", c.ngram_embedding, "classification: hashed n-grams beside the tokens");
   field("positions", c.positions, "how the model knows where a token stands");
   field("norm", c.norm, "normalisation of the branches");

@@ -15,6 +15,8 @@ class Classifier : public SequenceModel {
   torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) override;
   const ModelConfig& config() const override { return config_; }
 
+  Transformer& transformer() { return transformer_; }
+
  private:
   Batch with_class_token(const Batch& batch) const;
 

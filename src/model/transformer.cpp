@@ -7,6 +7,15 @@
 
 namespace metaformer {
 
+namespace {
+
+torch::Tensor scaled(torch::nn::Embedding& table, const torch::Tensor& scale_v1, const torch::Tensor& ids_bc) {
+  auto x_bcd = table(ids_bc);
+  return scale_v1.defined() ? x_bcd * torch::embedding(scale_v1, ids_bc) : x_bcd;
+}
+
+}  // namespace
+
 torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets) {
   // Two rounds of splitmix64 (Steele, Lea, Flood 2014) for every token.
   constexpr auto first_factor = static_cast<std::int64_t>(0xbf58476d1ce4e5b9ULL);
@@ -34,6 +43,11 @@ TransformerImpl::TransformerImpl(const ModelConfig& config, std::int64_t vocabul
   if (config.ngram_embedding.order > 1)
     ngram_embedding_ =
         register_module("ngram_embedding", torch::nn::Embedding(config.ngram_embedding.buckets, config.width));
+  if (config.embedding_scale != EmbeddingScale::none) {
+    token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}));
+    if (!ngram_embedding_.is_empty())
+      ngram_scale_b1_ = register_buffer("ngram_scale", torch::ones({config.ngram_embedding.buckets, 1}));
+  }
   auto blocks = register_module("blocks", torch::nn::ModuleList());
   for (std::int64_t i = 0; i < config.layers; ++i) {
     blocks_.emplace_back(config);
@@ -48,10 +62,18 @@ torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t fir
   return position_embedding_->weight.narrow(0, first_position, batch.ids_bc.size(1));
 }
 
+void TransformerImpl::scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_b) {
+  const torch::NoGradGuard no_grad;
+  token_scale_v1_.narrow(0, 0, tokens_v.size(0)).copy_(tokens_v.unsqueeze(1));
+  if (ngram_scale_b1_.defined()) ngram_scale_b1_.copy_(ngrams_b.unsqueeze(1));
+}
+
 torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_position) {
-  auto x_bcd = token_embedding_(batch.ids_bc);
-  for (std::int64_t n = 2; n <= config_.ngram_embedding.order; ++n)
-    x_bcd = x_bcd + ngram_embedding_(ngram_buckets(batch.ids_bc, n, config_.ngram_embedding.buckets));
+  auto x_bcd = scaled(token_embedding_, token_scale_v1_, batch.ids_bc);
+  for (std::int64_t n = 2; n <= config_.ngram_embedding.order; ++n) {
+    const auto buckets_bc = ngram_buckets(batch.ids_bc, n, config_.ngram_embedding.buckets);
+    x_bcd = x_bcd + scaled(ngram_embedding_, ngram_scale_b1_, buckets_bc);
+  }
   if (!position_embedding_.is_empty()) x_bcd = x_bcd + positions_of(batch, first_position);
   if (!is_training()) return x_bcd;
   if (config_.embedding_dropout > 0)

@@ -9,6 +9,7 @@
 #include "data/encoded_cache.h"
 #include "model/make_model.h"
 #include "train/batches.h"
+#include "train/embedding_scale.h"
 
 namespace metaformer {
 
@@ -48,6 +49,11 @@ ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offl
 std::shared_ptr<SequenceModel> ClassificationTask::make_model() const {
   return metaformer::make_model(config_,
                                 {.vocabulary = codec().tokenizer->vocabulary_size(), .classes = class_count()});
+}
+
+void ClassificationTask::prepare(SequenceModel& model) const {
+  if (config_.model.embedding_scale == EmbeddingScale::log_count_ratio)
+    scale_by_log_count_ratios(dynamic_cast<Classifier&>(model), *this, class_count());
 }
 
 double ClassificationTask::tokens_per_step() const {

@@ -49,7 +49,7 @@ void fit(SequenceModel& model, const Task& task) {
   const auto texts = training_features(task, config);
   log::info("fitting the linear model to {} texts", texts.size());
   auto weights = fit_linear_classifier(texts, static_cast<std::int64_t>(task.codec().labels.size()), config);
-  copy_by_name(to_tensors(weights), named_parameters(model), "the linear model");
+  copy_by_name(to_tensors(weights), named_state(model), "the linear model");
 }
 
 Progress progress_after(const Task& task, const Json& training, const Json& validation, double seconds) {
@@ -81,7 +81,7 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
   const auto training = evaluate(Split::train), validation = evaluate(Split::validation);
   const auto progress = progress_after(task, training, validation, seconds.count());
   metrics.sync();
-  save_checkpoint(run, progress, named_parameters(*model), {}, task.codec(), train.keep_checkpoints);
+  save_checkpoint(run, progress, named_state(*model), {}, task.codec(), train.keep_checkpoints);
   const auto parameters = count_parameters(*model);
   const Json summary = {{"steps", progress.step},
                         {"train_loss", progress.last_train_loss},

@@ -33,9 +33,10 @@ void copy_by_name(const NamedTensors& saved, const NamedTensors& targets, const 
   for (const auto& [name, target] : targets) torch::Tensor(target).copy_(all.at(name));
 }
 
-NamedTensors named_parameters(const torch::nn::Module& model) {
+NamedTensors named_state(const torch::nn::Module& model) {
   NamedTensors named;
   for (const auto& parameter : model.named_parameters()) named.emplace_back(parameter.key(), parameter.value());
+  for (const auto& buffer : model.named_buffers()) named.emplace_back(buffer.key(), buffer.value());
   return named;
 }
 

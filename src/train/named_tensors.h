@@ -9,7 +9,7 @@ namespace metaformer {
 // shape, differ: the file belongs to another architecture. `source` names the file.
 void copy_by_name(const NamedTensors& saved, const NamedTensors& targets, const std::string& source);
 
-// All parameters of a model by name, aliasing them.
-NamedTensors named_parameters(const torch::nn::Module& model);
+// All parameters and buffers of a model by name, aliasing them: what a checkpoint keeps of it.
+NamedTensors named_state(const torch::nn::Module& model);
 
 }  // namespace metaformer

@@ -247,7 +247,7 @@ LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, c
     throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
   auto model = make_model(experiment.config, {.vocabulary = checkpoint.codec.tokenizer->vocabulary_size(),
                                               .classes = static_cast<std::int64_t>(checkpoint.codec.labels.size())});
-  copy_by_name(checkpoint.model, named_parameters(*model), (checkpoint.folder / "model.safetensors").string());
+  copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
   model->to(device);
   model->eval();
   return {.experiment = std::move(experiment),

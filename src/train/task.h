@@ -27,6 +27,9 @@ class Task {
   virtual const Codec& codec() const = 0;
   virtual double tokens_per_step() const = 0;  // on average; padding is none
 
+  // What a model with its initial weights takes from the training data at once.
+  virtual void prepare(SequenceModel& model) const { (void)model; }
+
   // Forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) alone.
   virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
   virtual LossSum loss(SequenceModel& model, const Batch& batch) const = 0;

@@ -44,6 +44,7 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
                  const std::optional<Checkpoint>& checkpoint)
     : config_(experiment.config), run_(run), task_(task), device_(device), model_(task.make_model()) {
   initialise(*model_, static_cast<std::uint64_t>(config_.train.seed));
+  if (!checkpoint) task.prepare(*model_);
   model_->to(device);
   parameters_ = std::make_unique<ParameterBuffer>(*model_);
   optimizer_ = std::make_unique<AdamW>(*parameters_, config_.train);
@@ -113,7 +114,7 @@ bool Trainer::roll_back(const Error& error) {
 void Trainer::restore(const std::optional<Checkpoint>& checkpoint) {
   pending_count_ = 0;
   if (checkpoint) {
-    copy_by_name(checkpoint->model, named_parameters(*model_), (checkpoint->folder / "model.safetensors").string());
+    copy_by_name(checkpoint->model, named_state(*model_), (checkpoint->folder / "model.safetensors").string());
     optimizer_->load_state(checkpoint->optimizer, (checkpoint->folder / "state.safetensors").string());
     progress_ = checkpoint->progress;
   } else {
@@ -283,7 +284,7 @@ void Trainer::save() {
   if (const auto name = optimizer_->first_not_finite(); !name.empty())
     throw Error(ExitCode::diverged, describe_divergence(fmt::format("moment of {}", name)));
   metrics_->sync();
-  save_checkpoint(run_, progress_, named_parameters(*model_), optimizer_->state(), task_.codec(),
+  save_checkpoint(run_, progress_, named_state(*model_), optimizer_->state(), task_.codec(),
                   config_.train.keep_checkpoints);
 }
 
@@ -291,7 +292,7 @@ void Trainer::save() {
 nlohmann::ordered_json Trainer::test() {
   if (progress_.best->step != progress_.step) {
     const auto best = load_checkpoint(run_, "best", WithOptimizer::no);
-    copy_by_name(best.model, named_parameters(*model_), (best.folder / "model.safetensors").string());
+    copy_by_name(best.model, named_state(*model_), (best.folder / "model.safetensors").string());
   }
   auto result = evaluate_split(*model_, task_, Split::test, config_.train.precision, device_);
   metrics_->write(progress_.best->step, "test", result);

@@ -113,6 +113,30 @@ TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as e
   }
 }
 
+TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there", "[embedding]") {
+  auto config = small_config();
+  config.ngram_embedding = {.order = 2, .buckets = 32};
+  const auto plain = made(config);
+  config.embedding_scale = EmbeddingScale::log_count_ratio;
+  const auto model = made(config);
+  for (const auto& each : {plain, model}) initialise(*each, 5);
+  const auto forward = [](Classifier& given, std::vector<std::int64_t> ids) {
+    given.eval();
+    return given.forward({.ids_bc = torch::tensor(ids).unsqueeze(0)});
+  };
+  CHECK(torch::equal(forward(*plain, {1, 2, 3}), forward(*model, {1, 2, 3})));
+  auto scale_v = torch::ones(vocabulary);
+  scale_v[1] = 0;
+  scale_v[2] = 0;
+  scale_v[3] = 2;
+  model->transformer()->scale_embeddings(scale_v, torch::zeros(32));
+  CHECK(torch::equal(forward(*model, {1, 3}), forward(*model, {2, 3})));
+  const torch::NoGradGuard no_grad;
+  plain->named_parameters()["transformer.token_embedding.weight"].mul_(2);
+  plain->named_parameters()["transformer.ngram_embedding.weight"].zero_();
+  CHECK(torch::allclose(forward(*model, {3, 3}), forward(*plain, {3, 3})));
+}
+
 TEST_CASE("the flat buffer begins with the embeddings, then come the other matrices", "[embedding]") {
   auto config = small_config();
   config.ngram_embedding = {.order = 2, .buckets = 32};

@@ -65,6 +65,6 @@ int main(int argc, char** argv) {
                                                          ? parameter.value().grad()
                                                          : torch::zeros_like(parameter.value()));
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
-  write_file_synced(folder / "model.safetensors", to_safetensors(named_parameters(*model)));
+  write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));
   write_file_synced(folder / "expected.safetensors", to_safetensors(expected));
 }

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   AdamW optimizer(parameters, config.train);
   EagerTrainingStep training_step(config, *task, *model, parameters, optimizer, torch::kCPU);
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
-  write_file_synced(folder / "model.safetensors", to_safetensors(named_parameters(*model)));
+  write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));
 
   std::vector<torch::Tensor> ids, targets, losses;
   model->train();
@@ -42,6 +42,6 @@ int main(int argc, char** argv) {
   }
   NamedTensors training = {
       {"ids", torch::stack(ids)}, {"targets", torch::stack(targets)}, {"losses", torch::stack(losses)}};
-  for (const auto& [name, value] : named_parameters(*model)) training.emplace_back("final." + name, value);
+  for (const auto& [name, value] : named_state(*model)) training.emplace_back("final." + name, value);
   write_file_synced(folder / "training.safetensors", to_safetensors(training));
 }

@@ -1,0 +1,72 @@
+#include "train/embedding_scale.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/signals.h"
+#include "data/linear_classifier.h"
+
+namespace metaformer {
+
+namespace {
+
+// Features are token ids, and behind these the buckets of n-grams.
+class TextFeatures {
+ public:
+  TextFeatures(const ModelConfig& config, std::int64_t vocabulary)
+      : ngrams_(config.ngram_embedding), vocabulary_(vocabulary) {}
+
+  std::size_t count() const {
+    return static_cast<std::size_t>(vocabulary_ + (ngrams_.order > 1 ? ngrams_.buckets : 0));
+  }
+
+  void append(const Batch& batch, std::vector<LabelledFeatures>& texts) const {
+    std::vector<torch::Tensor> kinds = {batch.ids_bc};
+    for (std::int64_t n = 2; n <= ngrams_.order; ++n)
+      kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams_.buckets) + vocabulary_);
+    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row) {
+      auto& text =
+          texts.emplace_back(LabelledFeatures{.features = {}, .label = batch.labels_b[row].item<std::int64_t>()});
+      for (const auto& kind_bc : kinds) append_row(kind_bc[row], batch, row, text.features);
+      std::sort(text.features.begin(), text.features.end());
+      text.features.erase(std::unique(text.features.begin(), text.features.end()), text.features.end());
+      text.features.shrink_to_fit();
+    }
+  }
+
+ private:
+  static void append_row(const torch::Tensor& kind_c, const Batch& batch, std::int64_t row,
+                         std::vector<std::uint32_t>& features) {
+    const auto real_c =
+        batch.segments_bc.defined() ? kind_c.masked_select(batch.segments_bc[row] >= 0) : kind_c.contiguous();
+    const auto* values = real_c.data_ptr<std::int64_t>();
+    features.insert(features.end(), values, values + real_c.numel());
+  }
+
+  NgramEmbeddingConfig ngrams_;
+  std::int64_t vocabulary_;
+};
+
+}  // namespace
+
+void scale_by_log_count_ratios(Classifier& model, const Task& task, std::int64_t classes) {
+  const auto vocabulary = task.codec().tokenizer->vocabulary_size();
+  const TextFeatures features(model.config(), vocabulary);
+  std::vector<LabelledFeatures> texts;
+  const auto batches = task.evaluation_batches(Split::train);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    throw_if_stopped();
+    features.append(task.evaluation_batch(Split::train, i, torch::kCPU), texts);
+  }
+  std::vector<float> scale(features.count());
+  for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
+    const auto ratios = log_count_ratios(texts, label, scale.size());
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      scale[i] = std::max(scale[i], static_cast<float>(std::abs(ratios[i])));
+  }
+  const auto all = torch::tensor(scale);
+  model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary),
+                                        all.narrow(0, vocabulary, all.numel() - vocabulary));
+}
+
+}  // namespace metaformer
