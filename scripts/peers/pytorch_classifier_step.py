@@ -75,20 +75,20 @@ class Classifier(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
+        nn.init.normal_(self.token_table.weight, std=0.1)
 
     def attend(self, x_bcd, real_bc):
         parts = self.query_key_value(x_bcd).chunk(3, dim=2)
         q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=real_bc[:, None, None, :], dropout_p=0.2)
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=real_bc[:, None, None, :])
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def forward(self, ids_bc, real_bc, labels_b):
         x_bcd = self.token_table(ids_bc) + self.position_table.weight[: ids_bc.shape[1]]
-        x_bcd = x_bcd * functional.dropout(torch.ones_like(x_bcd[:, :1]), 0.5)
-        x_bcd = functional.dropout(x_bcd, 0.2)
-        x_bcd = x_bcd + functional.dropout(self.attend(self.attention_norm(x_bcd), real_bc), 0.2)
+        x_bcd = x_bcd * functional.dropout(torch.ones_like(x_bcd[:, :1]), 0.3)
+        x_bcd = x_bcd + self.attend(self.attention_norm(x_bcd), real_bc)
         hidden = self.down(functional.gelu(self.up(self.hidden_norm(x_bcd))))
-        logits_bcv = self.head(x_bcd + functional.dropout(hidden, 0.2)).float()
+        logits_bcv = self.head(x_bcd + hidden).float()
         real_bc1 = real_bc[:, :, None]
         logits_bv = (logits_bcv * real_bc1).sum(1) / real_bc1.sum(1)
         return functional.cross_entropy(logits_bv, labels_b, label_smoothing=0.1)
@@ -108,7 +108,7 @@ def main():
     matrices = [p for p in model.parameters() if p.dim() >= 2 and id(p) not in is_table]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": tables, "weight_decay": 0.3}, {"params": matrices, "weight_decay": 0.05},
-                                   {"params": vectors, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.98))
+                                   {"params": vectors, "weight_decay": 0.0}], lr=2e-3, betas=(0.9, 0.98))
     batches = draw_batches(read_reviews(a.archive), numpy.random.default_rng(1))
 
     def step():

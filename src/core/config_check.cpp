@@ -160,6 +160,7 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
            {"data.sort.digits", data.sort.digits != usual.sort.digits, sorts},
            {"model.kind", model.kind != plain.model.kind, classifies},
            {"model.head", model.head != plain.model.head, classifies},
+           {"model.recalibrate", model.recalibrate, classifies},
            {"model.embedding_scale", model.embedding_scale != plain.model.embedding_scale, classifies},
            {"model.ngram_embedding.order", model.ngram_embedding.order != plain.model.ngram_embedding.order,
             classifies},

@@ -223,6 +223,7 @@ struct ModelConfig {
   bool bias = false;
   bool tie_embeddings = true;
   ClassifierHead head = ClassifierHead::mean_pooled;
+  bool recalibrate = false;
   MixerOptions mixer = MetricOptions{};
   LinearConfig linear;
 
@@ -254,6 +255,9 @@ void visit(Visitor& field, ModelConfig& c) {
   field("tie_embeddings", c.tie_embeddings, "the output layer shares the token embedding's matrix");
   field("head", c.head,
         "classification: mean of the tokens' logits; a norm and logits of their mean; or of a class token in front");
+  field("recalibrate", c.recalibrate,
+        "classification: before each evaluation, shift the logits to what the training loss would have them without "
+        "noise and dropout");
   field("mixer", c.mixer, "the first branch of a block");
   field("linear", c.linear, "the linear classifier");
 }

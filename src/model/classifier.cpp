@@ -29,10 +29,21 @@ Classifier::Classifier(const ModelConfig& config, std::int64_t vocabulary, std::
   transformer_ = register_module("transformer", Transformer(trunk_config(config), tokens, /*causal=*/false));
   if (config.head == ClassifierHead::mean_pooled)
     pooled_norm_ = register_module("pooled_norm", LayerNorm(config.width, config.bias));
+  if (config.recalibrate) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
+}
+
+void Classifier::shift_logits(const torch::Tensor& further_v) {
+  const torch::NoGradGuard no_grad;
+  logit_shift_v_.add_(further_v);
 }
 
 torch::Tensor Classifier::forward(const Batch& batch, ModelState* state) {
   if (state != nullptr) throw Error(ExitCode::failure, "a classifier has no state to continue from");
+  const auto logits_bv = logits_of(batch);
+  return logit_shift_v_.defined() && !is_training() ? logits_bv + logit_shift_v_ : logits_bv;
+}
+
+torch::Tensor Classifier::logits_of(const Batch& batch) {
   switch (config_.head) {
     case ClassifierHead::per_token_mean:
       return mean_over_tokens(head_(transformer_->forward(batch, nullptr)), batch.segments_bc);

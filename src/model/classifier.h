@@ -17,7 +17,11 @@ class Classifier : public SequenceModel {
 
   Transformer& transformer() { return transformer_; }
 
+  // From now on adds further_v to the logits that are told, not to those trained on. For models that recalibrate alone.
+  void shift_logits(const torch::Tensor& further_v);
+
  private:
+  torch::Tensor logits_of(const Batch& batch);
   Batch with_class_token(const Batch& batch) const;
 
   ModelConfig config_;
@@ -25,6 +29,7 @@ class Classifier : public SequenceModel {
   Transformer transformer_{nullptr};
   LayerNorm pooled_norm_{nullptr};  // mean_pooled alone
   torch::nn::Linear head_;
+  torch::Tensor logit_shift_v_;  // recalibrate alone
 };
 
 }  // namespace metaformer

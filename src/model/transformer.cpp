@@ -46,7 +46,7 @@ TransformerImpl::TransformerImpl(const ModelConfig& config, std::int64_t vocabul
   if (config.embedding_scale != EmbeddingScale::none) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}));
     if (!ngram_embedding_.is_empty())
-      ngram_scale_b1_ = register_buffer("ngram_scale", torch::ones({config.ngram_embedding.buckets, 1}));
+      ngram_scale_g1_ = register_buffer("ngram_scale", torch::ones({config.ngram_embedding.buckets, 1}));
   }
   auto blocks = register_module("blocks", torch::nn::ModuleList());
   for (std::int64_t i = 0; i < config.layers; ++i) {
@@ -62,17 +62,17 @@ torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t fir
   return position_embedding_->weight.narrow(0, first_position, batch.ids_bc.size(1));
 }
 
-void TransformerImpl::scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_b) {
+void TransformerImpl::scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g) {
   const torch::NoGradGuard no_grad;
   token_scale_v1_.narrow(0, 0, tokens_v.size(0)).copy_(tokens_v.unsqueeze(1));
-  if (ngram_scale_b1_.defined()) ngram_scale_b1_.copy_(ngrams_b.unsqueeze(1));
+  if (ngram_scale_g1_.defined()) ngram_scale_g1_.copy_(ngrams_g.unsqueeze(1));
 }
 
 torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_position) {
   auto x_bcd = scaled(token_embedding_, token_scale_v1_, batch.ids_bc);
   for (std::int64_t n = 2; n <= config_.ngram_embedding.order; ++n) {
     const auto buckets_bc = ngram_buckets(batch.ids_bc, n, config_.ngram_embedding.buckets);
-    x_bcd = x_bcd + scaled(ngram_embedding_, ngram_scale_b1_, buckets_bc);
+    x_bcd = x_bcd + scaled(ngram_embedding_, ngram_scale_g1_, buckets_bc);
   }
   if (!position_embedding_.is_empty()) x_bcd = x_bcd + positions_of(batch, first_position);
   if (!is_training()) return x_bcd;

@@ -19,9 +19,9 @@ class TransformerImpl : public torch::nn::Module {
   // Hidden vectors [b, c, d]. Throws Error when the sequence is longer than the model's context.
   torch::Tensor forward(const Batch& batch, ModelState* state);
 
-  // What the embeddings of tokens (by id; a class token may be left out) and of n-grams (by bucket) are multiplied by:
-  // 1 until told. For models with an embedding_scale alone.
-  void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_b);
+  // What the embeddings of tokens (by id; a class token may be left out) and of n-grams (by bucket g) are multiplied
+  // by: 1 until told. For models with an embedding_scale alone.
+  void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight; }
 
@@ -34,7 +34,7 @@ class TransformerImpl : public torch::nn::Module {
   torch::nn::Embedding token_embedding_;
   torch::nn::Embedding position_embedding_{nullptr};  // learned positions only
   torch::nn::Embedding ngram_embedding_{nullptr};     // n-grams only
-  torch::Tensor token_scale_v1_, ngram_scale_b1_;     // embedding_scale only
+  torch::Tensor token_scale_v1_, ngram_scale_g1_;     // embedding_scale only
   std::vector<Block> blocks_;
   LayerNorm final_norm_{nullptr};  // pre-norm only, unless switched off
 };

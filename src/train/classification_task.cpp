@@ -10,6 +10,7 @@
 #include "model/make_model.h"
 #include "train/batches.h"
 #include "train/embedding_scale.h"
+#include "train/recalibration.h"
 
 namespace metaformer {
 
@@ -54,6 +55,11 @@ std::shared_ptr<SequenceModel> ClassificationTask::make_model() const {
 void ClassificationTask::prepare(SequenceModel& model) const {
   if (config_.model.embedding_scale == EmbeddingScale::log_count_ratio)
     scale_by_log_count_ratios(dynamic_cast<Classifier&>(model), *this, class_count());
+}
+
+void ClassificationTask::before_evaluation(SequenceModel& model, torch::Device device) const {
+  if (config_.model.recalibrate)
+    recalibrate(dynamic_cast<Classifier&>(model), *this, config_.train, class_weights_v_, device);
 }
 
 double ClassificationTask::tokens_per_step() const {

@@ -16,6 +16,7 @@ class ClassificationTask : public Task {
   double tokens_per_step() const override;
   void prepare(SequenceModel& model) const override;
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
+  void before_evaluation(SequenceModel& model, torch::Device device) const override;
   LossSum loss(SequenceModel& model, const Batch& batch) const override;
   bool has(Split split) const override { return dataset_.count(split) > 0; }
   std::int64_t evaluation_batches(Split split) const override;

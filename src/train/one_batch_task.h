@@ -14,6 +14,7 @@ class OneBatchTask : public Task {
   std::shared_ptr<SequenceModel> make_model() const override { return whole_->make_model(); }
   const Codec& codec() const override { return whole_->codec(); }
   double tokens_per_step() const override { return whole_->tokens_per_step(); }
+  void prepare(SequenceModel& model) const override { whole_->prepare(model); }
   Batch training_batch(std::int64_t, std::int64_t micro, torch::Device device) const override {
     return whole_->training_batch(0, micro, device);
   }

@@ -36,6 +36,9 @@ class Task {
 
   virtual bool has(Split split) const { return split != Split::test; }
 
+  // What a model that was trained on takes from the training data before it is evaluated.
+  virtual void before_evaluation(SequenceModel& model, torch::Device device) const { (void)model, (void)device; }
+
   // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
   virtual std::int64_t evaluation_batches(Split split) const = 0;
   virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;

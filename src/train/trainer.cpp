@@ -260,6 +260,7 @@ void Trainer::evaluate_whole() {
 // Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report.
 void Trainer::evaluate() {
   const bool estimates = config_.train.eval_mode == EvaluationMode::random;
+  task_.before_evaluation(*model_, device_);
   if (estimates) {
     estimate();
   } else {
