@@ -32,9 +32,9 @@ Classifier::Classifier(const ModelConfig& config, std::int64_t vocabulary, std::
   if (config.recalibrate) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
 }
 
-void Classifier::shift_logits(const torch::Tensor& further_v) {
+void Classifier::set_logit_shift(const torch::Tensor& shift_v) {
   const torch::NoGradGuard no_grad;
-  logit_shift_v_.add_(further_v);
+  logit_shift_v_.copy_(shift_v);
 }
 
 torch::Tensor Classifier::forward(const Batch& batch, ModelState* state) {

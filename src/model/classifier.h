@@ -17,8 +17,8 @@ class Classifier : public SequenceModel {
 
   Transformer& transformer() { return transformer_; }
 
-  // From now on adds further_v to the logits that are told, not to those trained on. For models that recalibrate alone.
-  void shift_logits(const torch::Tensor& further_v);
+  // From now on adds shift_v to the logits that are told, not to those trained on. For models that recalibrate alone.
+  void set_logit_shift(const torch::Tensor& shift_v);
 
  private:
   torch::Tensor logits_of(const Batch& batch);

@@ -29,6 +29,7 @@ void recalibrate(Classifier& model, const Task& task, const TrainConfig& config,
   const AutocastScope autocast(config.precision, device);
   const bool was_training = model.is_training();
   model.eval();
+  model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights alone
   std::vector<torch::Tensor> logits, labels;
   for (std::int64_t i = 0; i * config.batch_size < texts; ++i) {
     throw_if_stopped();
@@ -38,7 +39,7 @@ void recalibrate(Classifier& model, const Task& task, const TrainConfig& config,
   }
   model.train(was_training);
   const auto logits_bv = torch::cat(logits), labels_b = torch::cat(labels);
-  if (!logits_bv.isfinite().all().item<bool>()) return;
+  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows tells of it
   const auto classes = logits_bv.size(1);
   const double smoothing = config.label_smoothing;
   const auto targets_bv =
@@ -46,8 +47,7 @@ void recalibrate(Classifier& model, const Task& task, const TrainConfig& config,
   // As the library does it, a class's weight goes with each target's share of that class.
   const auto weighted_bv = weights_v.defined() ? targets_bv * weights_v.to(torch::kCPU, torch::kDouble) : targets_bv;
   const auto weights_b = weighted_bv.sum(1);
-  model.shift_logits(
-      calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b).to(device, torch::kFloat));
+  model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
 }
 
 }  // namespace metaformer

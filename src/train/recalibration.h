@@ -14,8 +14,8 @@ torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Ten
                                 const torch::Tensor& weights_b);
 
 // Shifts the model's logits so that training's loss (its smoothing, and weights_v by class unless undefined), over
-// 4,096 training texts without noise and dropout, is at its minimum in the shift. The same texts every time; leaves a
-// network that diverged as it is.
+// 4,096 training texts without noise and dropout, is at its minimum in the shift. The same texts every time. A network
+// that diverged gets no shift.
 void recalibrate(Classifier& model, const Task& task, const TrainConfig& config, const torch::Tensor& weights_v,
                  torch::Device device);
 
