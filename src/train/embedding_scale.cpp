@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/signals.h"
-#include "data/linear_classifier.h"
+#include "train/training_features.h"
 
 namespace metaformer {
 
@@ -20,23 +19,24 @@ class TextFeatures {
     return static_cast<std::size_t>(vocabulary_ + (ngrams_.order > 1 ? ngrams_.buckets : 0));
   }
 
-  void append(const Batch& batch, std::vector<LabelledFeatures>& texts) const {
+  std::vector<std::vector<std::uint32_t>> operator()(const Batch& batch) const {
     std::vector<torch::Tensor> kinds = {batch.ids_bc};
     for (std::int64_t n = 2; n <= ngrams_.order; ++n)
       kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams_.buckets) + vocabulary_);
-    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row) {
-      auto& text =
-          texts.emplace_back(LabelledFeatures{.features = {}, .label = batch.labels_b[row].item<std::int64_t>()});
-      for (const auto& kind_bc : kinds) append_row(kind_bc[row], batch, row, text.features);
-      std::sort(text.features.begin(), text.features.end());
-      text.features.erase(std::unique(text.features.begin(), text.features.end()), text.features.end());
-      text.features.shrink_to_fit();
+    std::vector<std::vector<std::uint32_t>> rows(static_cast<std::size_t>(batch.ids_bc.size(0)));
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      auto& features = rows[row];
+      for (const auto& kind_bc : kinds) append_row(kind_bc, batch, static_cast<std::int64_t>(row), features);
+      std::sort(features.begin(), features.end());
+      features.erase(std::unique(features.begin(), features.end()), features.end());
     }
+    return rows;
   }
 
  private:
-  static void append_row(const torch::Tensor& kind_c, const Batch& batch, std::int64_t row,
+  static void append_row(const torch::Tensor& kind_bc, const Batch& batch, std::int64_t row,
                          std::vector<std::uint32_t>& features) {
+    const auto kind_c = kind_bc[row];
     const auto real_c =
         batch.segments_bc.defined() ? kind_c.masked_select(batch.segments_bc[row] >= 0) : kind_c.contiguous();
     const auto* values = real_c.data_ptr<std::int64_t>();
@@ -52,12 +52,7 @@ class TextFeatures {
 void scale_by_log_count_ratios(Classifier& model, const Task& task, std::int64_t classes) {
   const auto vocabulary = task.codec().tokenizer->vocabulary_size();
   const TextFeatures features(model.config(), vocabulary);
-  std::vector<LabelledFeatures> texts;
-  const auto batches = task.evaluation_batches(Split::train);
-  for (std::int64_t i = 0; i < batches; ++i) {
-    throw_if_stopped();
-    features.append(task.evaluation_batch(Split::train, i, torch::kCPU), texts);
-  }
+  const auto texts = training_features(task, features);
   std::vector<float> scale(features.count());
   for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
     const auto ratios = log_count_ratios(texts, label, scale.size());

@@ -4,7 +4,6 @@
 
 #include "core/files.h"
 #include "core/log.h"
-#include "core/signals.h"
 #include "data/linear_classifier.h"
 #include "model/linear_model.h"
 #include "train/checkpoint.h"
@@ -12,6 +11,7 @@
 #include "train/evaluation.h"
 #include "train/metrics_log.h"
 #include "train/named_tensors.h"
+#include "train/training_features.h"
 
 namespace metaformer {
 
@@ -21,23 +21,6 @@ namespace {
 
 constexpr std::int64_t only_step = 1;
 
-// The training texts as evaluation sees them: cut to the context, without noise.
-std::vector<LabelledFeatures> training_features(const Task& task, const LinearConfig& config) {
-  std::vector<LabelledFeatures> texts;
-  const auto batches = task.evaluation_batches(Split::train);
-  for (std::int64_t i = 0; i < batches; ++i) {
-    throw_if_stopped();
-    const auto batch = task.evaluation_batch(Split::train, i, torch::kCPU);
-    auto rows = row_features(batch, config);
-    const auto* labels = batch.labels_b.data_ptr<std::int64_t>();
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      rows[row].shrink_to_fit();
-      texts.push_back({.features = std::move(rows[row]), .label = labels[row]});
-    }
-  }
-  return texts;
-}
-
 NamedTensors to_tensors(LinearWeights& weights) {
   const auto buckets = static_cast<std::int64_t>(weights.weights.size()) / weights.classes;
   return {{"weight", torch::from_blob(weights.weights.data(), {buckets, weights.classes}, torch::kFloat)},
@@ -46,7 +29,7 @@ NamedTensors to_tensors(LinearWeights& weights) {
 
 void fit(SequenceModel& model, const Task& task) {
   const auto& config = model.config().linear;
-  const auto texts = training_features(task, config);
+  const auto texts = training_features(task, [&](const Batch& batch) { return row_features(batch, config); });
   log::info("fitting the linear model to {} texts", texts.size());
   auto weights = fit_linear_classifier(texts, static_cast<std::int64_t>(task.codec().labels.size()), config);
   copy_by_name(to_tensors(weights), named_state(model), "the linear model");
