@@ -1,10 +1,9 @@
 #include "attention/dropout.h"
 
-#include <ATen/Parallel.h>
-
 #include <limits>
 
 #include "attention/dropout_kernel.h"
+#include "attention/parallel.h"
 #include "core/vector_math.h"
 
 namespace metaformer {

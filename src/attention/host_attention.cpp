@@ -1,12 +1,13 @@
 #include "attention/host_attention.h"
 
-#include <ATen/Parallel.h>
-
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "attention/dropout.h"
 #include "attention/heads.h"
 #include "attention/host_attention_kernel.h"
+#include "attention/parallel.h"
 
 namespace metaformer {
 
@@ -25,19 +26,43 @@ HeadRows rows_of(const Tensor& x_bnck, std::int64_t batch, std::int64_t head) {
   return {data + offset * x_bnck.element_size(), x_bnck.stride(2), x_bnck.size(3)};
 }
 
+// Where a row's padding starts, and whether all before it are of one segment.
+struct RowExtent {
+  std::int64_t tokens = 0;
+  bool is_whole = true;
+};
+
+RowExtent extent_of(const std::int64_t* segment, std::int64_t tokens) {
+  while (tokens > 0 && segment[tokens - 1] == -1) --tokens;
+  const bool is_whole = std::all_of(segment, segment + tokens, [&](std::int64_t s) { return s == segment[0]; });
+  return {tokens, is_whole};
+}
+
+std::vector<RowExtent> extents_of(const Tensor& segment_bc, std::int64_t batch, std::int64_t tokens) {
+  std::vector<RowExtent> extents(static_cast<std::size_t>(batch), {tokens, true});
+  if (!segment_bc.defined()) return extents;
+  const auto* segment = segment_bc.const_data_ptr<std::int64_t>();
+  for (std::int64_t b = 0; b < batch; ++b)
+    extents[static_cast<std::size_t>(b)] = extent_of(segment + b * tokens, tokens);
+  return extents;
+}
+
 // What forward and backward have in common, and the gradients where there are any.
 struct Operands {
   Tensor q, k, v, t, log_sum_bnc, segment_bc;
   bool causal;
   double scale, dropout;
   std::int64_t seed;
+  std::vector<RowExtent> extents_b;
   Tensor dt, dq, dk, dv;
 
   HeadAttention head(std::int64_t b, std::int64_t n) const {
     const auto tokens = q.size(2);
+    const auto& extent = extents_b[static_cast<std::size_t>(b)];
     return {.bf16 = q.scalar_type() == torch::kBFloat16,
             .causal = causal,
-            .tokens = tokens,
+            .tokens = extent.tokens,
+            .padding = tokens - extent.tokens,
             .scale = static_cast<float>(scale),
             .dropout = static_cast<float>(dropout),
             .seed = static_cast<std::uint32_t>(seed + b * q.size(1) + n),
@@ -45,7 +70,7 @@ struct Operands {
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
             .t = rows_of(t, b, n),
-            .segment = segment_bc.defined() ? segment_bc.const_data_ptr<std::int64_t>() + b * tokens : nullptr,
+            .segment = extent.is_whole ? nullptr : segment_bc.const_data_ptr<std::int64_t>() + b * tokens,
             .log_sum = log_sum_bnc.data_ptr<float>() + (b * q.size(1) + n) * tokens,
             .dt = rows_of(dt, b, n),
             .dq = rows_of(dq, b, n),
@@ -77,7 +102,8 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                             .causal = causal,
                             .scale = scale,
                             .dropout = dropout,
-                            .seed = seed};
+                            .seed = seed,
+                            .extents_b = extents_of(segments_if_any.value_or(Tensor()), q.size(0), q.size(2))};
     operands.for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_forward(head, room); });
     context->save_for_backward(
         {operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc, operands.segment_bc});
@@ -100,6 +126,7 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                       .scale = context->saved_data["scale"].toDouble(),
                       .dropout = context->saved_data["dropout"].toDouble(),
                       .seed = context->saved_data["seed"].toInt(),
+                      .extents_b = extents_of(saved[5], saved[0].size(0), saved[0].size(2)),
                       .dt = with_features_together(gradients[0]),
                       .dq = empty_by_token(saved[0]),
                       .dk = empty_by_token(saved[1])};

@@ -96,6 +96,12 @@ METAFORMER_INLINE void unpack_rows(const float* from, std::int64_t step, std::in
   }
 }
 
+template <class Element>
+METAFORMER_INLINE void zero_rows(const HeadRows& to, std::int64_t first, std::int64_t count) {
+  for (std::int64_t r = first; r < first + count; ++r)
+    std::fill_n(static_cast<Element*>(to.data) + r * to.stride, to.width, Element{});
+}
+
 // The transpose of packed rows: panels of 32 tokens, in each `width` rows of 32.
 METAFORMER_INLINE void transpose(const float* rows, std::int64_t step, std::int64_t tokens, std::int64_t width,
                                  float* panels) {
@@ -233,6 +239,8 @@ struct Head {
           store_lanes(mixed + r * value_width + c, load_lanes(mixed + r * value_width + c) * inverse[r]);
       unpack_rows<Element>(mixed, value_width, count, in.t, first);
     }
+    zero_rows<Element>(in.t, in.tokens, in.padding);
+    std::fill_n(in.log_sum + in.tokens, in.padding, infinity);
   }
 
   // dt_i . t_i of a tile's row
@@ -291,6 +299,9 @@ struct Head {
     }
     unpack_rows<Element>(dk, key_width, in.tokens, in.dk, 0);
     if (!in.shares_values()) unpack_rows<Element>(dv, value_width, in.tokens, in.dv, 0);
+    zero_rows<Element>(in.dq, in.tokens, in.padding);
+    zero_rows<Element>(in.dk, in.tokens, in.padding);
+    if (!in.shares_values()) zero_rows<Element>(in.dv, in.tokens, in.padding);
   }
 };
 

@@ -19,13 +19,14 @@ struct HeadAttention {
   bool bf16 = false;  // all rows are bfloat16, else float32
   bool causal = false;
   std::int64_t tokens = 0;
+  std::int64_t padding = 0;  // tokens behind those, which see nothing and which nothing sees
   float scale = 1;
   float dropout = 0;       // share of the weights that become 0, the others growing by 1 / (1 - dropout)
   std::uint32_t seed = 0;  // of which; a function of (seed, query, key)
   HeadRows q, k, v;        // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
   HeadRows t;
   const std::int64_t* segment = nullptr;  // per token; tokens see those of their own segment, those of -1 see nothing
-  float* log_sum = nullptr;  // per token: of the exponentials of its scores; infinity where it sees nothing
+  float* log_sum = nullptr;  // per token, padding too: of the exponentials of its scores; infinity where it sees nothing
   // Backward alone:
   HeadRows dt, dq, dk, dv;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/visibility.h"
-#include "core/experiment_config.h"
+#include "core/mixer_options.h"
 
 namespace metaformer {
 

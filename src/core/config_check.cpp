@@ -168,6 +168,7 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
            {"train.class_weights", train.class_weights != plain.train.class_weights, classifies},
            {"train.token_removal", train.token_removal != 0, classifies},
            {"train.token_unknown", train.token_unknown != 0, classifies},
+           {"train.selection_metric", train.selection_metric != plain.train.selection_metric, classifies},
            {"train.bucketing", train.bucketing != plain.train.bucketing, classifies},
            {"model.tie_embeddings", model.tie_embeddings != plain.model.tie_embeddings, !classifies}})
     if (differs && !applies) fail(provenance, {key}, fmt::format("has no meaning for task {}", to_string(config.task)));

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/model_config.h"
 
 namespace metaformer {
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/experiment_config.h"
 #include "data/encoded_splits.h"
 #include "data/token_rows.h"
 

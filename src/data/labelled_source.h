@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/data_config.h"
 #include "data/token_rows.h"
 
 namespace metaformer {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/data_config.h"
 
 namespace metaformer {
 

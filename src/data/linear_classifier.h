@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/model_config.h"
 #include "core/ngram_features.h"
 
 namespace metaformer {

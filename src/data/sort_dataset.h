@@ -2,7 +2,7 @@
 // The array sorter (minGPT's exercise): a list of numbers followed by the same list in order, as one sequence
 // that a causal model learns to continue.
 
-#include "core/experiment_config.h"
+#include "core/data_config.h"
 #include "data/token_rows.h"
 
 namespace metaformer {

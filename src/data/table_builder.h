@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/data_config.h"
 #include "data/labelled_table.h"
 
 namespace metaformer {

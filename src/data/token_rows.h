@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/data_config.h"
 
 namespace metaformer {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/experiment_config.h"
+#include "core/tokenizer_options.h"
 #include "core/random.h"
 
 namespace metaformer {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "core/data_config.h"
 #include "data/tokenizer.h"
 
 namespace metaformer {

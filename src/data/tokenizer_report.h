@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/experiment_config.h"
 #include "data/token_rows.h"
 #include "data/tokenizer.h"
 

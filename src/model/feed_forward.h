@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "core/experiment_config.h"
+#include "core/model_config.h"
 
 namespace metaformer {
 

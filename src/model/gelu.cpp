@@ -1,7 +1,6 @@
 #include "model/gelu.h"
 
-#include <ATen/Parallel.h>
-
+#include "attention/parallel.h"
 #include "model/gelu_kernel.h"
 
 namespace metaformer {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/mixer.h"
-#include "core/experiment_config.h"
+#include "core/model_config.h"
 #include "model/batch.h"
 
 namespace metaformer {

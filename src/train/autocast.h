@@ -4,7 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
-#include "core/experiment_config.h"
+#include "core/train_config.h"
 
 namespace metaformer {
 

@@ -47,6 +47,12 @@ ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offl
   if (config.train.class_weights == ClassWeights::balanced) class_weights_v_ = balanced_weights(dataset_);
 }
 
+double ClassificationTask::selection_error(const nlohmann::ordered_json& metrics) const {
+  const auto metric = config_.train.selection_metric;
+  if (metric == SelectionMetric::loss) return metrics.at("loss");
+  return 1 - metrics.value(std::string(to_string(metric)), 0.0);
+}
+
 std::shared_ptr<SequenceModel> ClassificationTask::make_model() const {
   return metaformer::make_model(config_,
                                 {.vocabulary = codec().tokenizer->vocabulary_size(), .classes = class_count()});

@@ -34,10 +34,8 @@ class ClassificationTask : public Task {
   // What `score` gathered over all of evaluation_batch, with the texts in the order of the source.
   ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
 
-  // Accuracy: losses of confident classifiers rise while they still learn.
-  double selection_error(const nlohmann::ordered_json& metrics) const override {
-    return 1 - metrics.at("accuracy").get<double>();
-  }
+  // By train.selection_metric. An AUC that batches of one class do not have counts as 0.
+  double selection_error(const nlohmann::ordered_json& metrics) const override;
   std::string headline() const override { return "accuracy"; }
   nlohmann::ordered_json data_description() const override { return dataset_.description(); }
   std::string data_summary() const override;

@@ -1,7 +1,7 @@
 #pragma once
 // AdamW (Loshchilov and Hutter 2019) over a flat parameter buffer, through LibTorch's fused operator.
 
-#include "core/experiment_config.h"
+#include "core/train_config.h"
 #include "model/parameter_buffer.h"
 #include "train/safetensors.h"
 

@@ -1,11 +1,13 @@
 // Attention on the CPU by our own kernel, against the formula in float64, for every instruction set that this CPU has.
 
-#include <ATen/Parallel.h>
-
 #include <cmath>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "attention/host_attention.h"
 #include "attention/host_attention_kernel.h"
+#include "attention/parallel.h"
 #include "attention/score_attention.h"
 #include "support/torch_catch.h"
 
@@ -116,6 +118,28 @@ TEST_CASE("attention on the host knows segments and padding", "[host]") {
   CHECK(given.dq.select(0, 1).abs().max().item<float>() == 0);
 }
 
+TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host]") {
+  const std::int64_t tokens = GENERATE(1, 31, 64, 77), padding = GENERATE(1, 32, 50);
+  const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
+  auto padded = draw_problem(tokens + padding, 24, 24, shared, type);
+  padded.visibility = self_visibility(
+      causal, torch::cat({torch::full({2, tokens}, 3, torch::kLong), torch::full({2, padding}, -1, torch::kLong)}, 1));
+  auto bare = padded;
+  for (auto* x : {&bare.q, &bare.k, &bare.v, &bare.dt}) *x = x->narrow(2, 0, tokens);
+  if (shared) bare.v = bare.k;
+  bare.visibility = self_visibility(causal, {});
+  const auto given = ours(padded), expected = ours(bare);
+  const auto check = [&](const torch::Tensor& x, const torch::Tensor& without) {
+    CHECK(torch::equal(x.narrow(2, 0, tokens), without));
+    CHECK(x.narrow(2, tokens, padding).abs().max().item<float>() == 0);
+  };
+  check(given.t, expected.t);
+  check(given.dq, expected.dq);
+  check(given.dk, expected.dk);
+  if (!shared) check(given.dv, expected.dv);
+}
+
 TEST_CASE("values may be of another width than keys", "[host]") {
   auto problem = draw_problem(50, 40, 8, false);
   problem.visibility = self_visibility(true, {});
@@ -134,6 +158,19 @@ TEST_CASE("in bfloat16 attention on the host is at most twice as far from the tr
   CHECK(error(given.dq, truth.dq) <= 2 * error(eager.dq, truth.dq));
   CHECK(error(given.dk, truth.dk) <= 2 * error(eager.dk, truth.dk));
   CHECK(error(given.dv, truth.dv) <= 2 * error(eager.dv, truth.dv));
+}
+
+TEST_CASE("a loop over heads runs on every thread", "[host]") {
+  const auto threads = at::get_num_threads();
+  at::set_num_threads(2);
+  std::mutex lock;
+  std::set<std::thread::id> seen;
+  at::parallel_for(0, 64, 1, [&](std::int64_t, std::int64_t) {
+    const std::lock_guard guard(lock);
+    seen.insert(std::this_thread::get_id());
+  });
+  at::set_num_threads(threads);
+  CHECK(seen.size() == 2);
 }
 
 TEST_CASE("the number of threads changes no bit of attention on the host", "[host]") {

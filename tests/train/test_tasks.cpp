@@ -323,6 +323,21 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
   CHECK(tests == 1);
 }
 
+TEST_CASE("the metric that chooses a classifier's best checkpoint is the config's", "[classification]") {
+  const Workplace place;
+  const auto error = [&](const std::string& metric, const nlohmann::ordered_json& metrics) {
+    Parts parts(place.experiment(classifier(place, {"train.selection_metric=" + metric})));
+    return parts.task->selection_error(metrics);
+  };
+  const nlohmann::ordered_json metrics = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}};
+  CHECK(error("loss", metrics) == 0.75);
+  CHECK(error("accuracy", metrics) == 0.125);
+  CHECK(error("auc", metrics) == 0.0625);
+  CHECK(error("auc", {{"loss", 0.75}, {"accuracy", 0.875}}) == 1);  // texts of one class have none
+  CHECK_THROWS_WITH(place.experiment({"train.selection_metric=auc"}),
+                    ContainsSubstring("train.selection_metric: has no meaning for task language_model"));
+}
+
 TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
   const Workplace place;
   Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));

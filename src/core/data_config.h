@@ -1,0 +1,102 @@
+#pragma once
+// The data section of a config.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/config_schema.h"
+#include "core/tokenizer_options.h"
+
+namespace metaformer {
+
+enum class TableFormat { automatic, csv, tsv, jsonl };
+template <>
+struct EnumNames<TableFormat> {
+  static constexpr std::array<std::string_view, 4> values = {"auto", "csv", "tsv", "jsonl"};
+};
+
+enum class TableHeader { automatic, present, absent };
+template <>
+struct EnumNames<TableHeader> {
+  static constexpr std::array<std::string_view, 3> values = {"auto", "present", "absent"};
+};
+
+// The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
+struct SortConfig {
+  std::int64_t length = 6;
+  std::int64_t digits = 3;
+};
+
+template <class Visitor>
+void visit(Visitor& field, SortConfig& c) {
+  field("length", c.length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
+  field("digits", c.digits, between(2, 65536), "numbers are 0 ... digits - 1");
+}
+
+// Ratings (stars) as classes: "negative" up to one number, "positive" from another; what lies between is left out.
+struct RatingConfig {
+  std::optional<double> positive_from;
+  std::optional<double> negative_to;
+};
+
+template <class Visitor>
+void visit(Visitor& field, RatingConfig& c) {
+  field("positive_from", c.positive_from, "labels are numbers: 'positive' from this one on; null: labels are classes");
+  field("negative_to", c.negative_to,
+        "'negative' up to this one, ratings between the two are left out; null: all below positive_from");
+}
+
+// Which tokens of a text that is longer than model.context are kept.
+enum class Truncation { head, tail, head_and_tail };
+template <>
+struct EnumNames<Truncation> {
+  static constexpr std::array<std::string_view, 3> values = {"head", "tail", "head_and_tail"};
+};
+
+struct DataConfig {
+  std::string corpus = "tinyshakespeare";
+  std::optional<std::string> path;
+  std::optional<std::string> validation_path;
+  std::optional<std::string> test_path;
+  double validation_fraction = 0.1;
+  TableFormat format = TableFormat::automatic;
+  TableHeader header = TableHeader::automatic;
+  std::string text_field = "text";
+  std::string label_field = "label";
+  RatingConfig rating;
+  double malformed_limit = 0;
+  Truncation truncation = Truncation::head;
+  bool cache = true;
+  SortConfig sort;
+  TokenizerOptions tokenizer = CharacterTokenizerOptions{};
+};
+
+template <class Visitor>
+void visit(Visitor& field, DataConfig& c) {
+  field("corpus", c.corpus, "a public corpus by name; see `metaformer data list`");
+  field("path", c.path,
+        "a UTF-8 text file to use instead of the named corpus; classification: a table (CSV, TSV, JSON lines)");
+  field("validation_path", c.validation_path, "classification: a table held out for validation");
+  field("test_path", c.test_path, "classification: a table for --split test");
+  field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
+        "share held out for validation: the end of a text, or the rows that a hash of their text picks");
+  field("format", c.format,
+        "of tables, gzipped or not; csv knows quotes, tsv takes them as they are, jsonl: an object per line; auto: by "
+        "name, "
+        "else tab-separated");
+  field("header", c.header, "whether a table's first row names its columns; auto: when it holds the fields' names");
+  field("text_field", c.text_field,
+        "column of the text: its name in the header, or its number counted from 1; a member of JSON lines");
+  field("label_field", c.label_field,
+        "column of the label: its name in the header, or its number counted from 1; a member of JSON lines");
+  field("rating", c.rating, "classes from ratings");
+  field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated share of malformed rows in a table");
+  field("truncation", c.truncation, "which model.context tokens of a longer text classification sees");
+  field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
+  field("sort", c.sort, "the lists of task sort");
+  field("tokenizer", c.tokenizer, "how text becomes tokens; classification starts from word");
+}
+
+}  // namespace metaformer
