@@ -43,10 +43,10 @@ run_round_of_reviews() {
   archive=$("$build/metaformer" data fetch imdb) || die 1 "no IMDb archive"
   for precision in fp32 bf16; do
     note reviews "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_classifier_step.py" "$archive" \
-      --precision $precision --steps 50 --warmup 10
+      --precision $precision --steps 50 --warmup 200
     for mixer in scaled_dot_product quadratic metric; do
       note reviews "metaformer $mixer $precision" "$build/metaformer" bench step --config "$root/configs/imdb_$mixer.yaml" \
-        --set train.precision=$precision --rounds 1 --steps 50 --warmup 10 --device cpu --json
+        --set train.precision=$precision --rounds 1 --steps 50 --warmup 200 --device cpu --json
     done
   done
 }

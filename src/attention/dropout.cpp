@@ -4,7 +4,6 @@
 
 #include "attention/dropout_kernel.h"
 #include "attention/parallel.h"
-#include "core/vector_math.h"
 
 namespace metaformer {
 
@@ -22,8 +21,9 @@ Tensor drop(const Tensor& given, double share, std::int64_t seed) {
   const DropoutMask mask(share, static_cast<std::uint64_t>(seed));
   const auto count = x.numel();
   constexpr std::int64_t grain = 1 << 10;
-  at::parallel_for(0, (count + lane_count - 1) / lane_count, grain, [&](std::int64_t first, std::int64_t last) {
-    const auto place = first * lane_count, entries = std::min(last * lane_count, count) - place;
+  constexpr auto together = DropoutMask::together;
+  at::parallel_for(0, (count + together - 1) / together, grain, [&](std::int64_t first, std::int64_t last) {
+    const auto place = first * together, entries = std::min(last * together, count) - place;
     if (x.scalar_type() == torch::kFloat)
       mask.apply(x.data_ptr<float>() + place, y.data_ptr<float>() + place, entries, place);
     else

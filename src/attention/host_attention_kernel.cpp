@@ -3,120 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
+#include "attention/host_attention_products.h"
 #include "core/vector_math.h"
 
 namespace metaformer {
 
+using namespace host_attention_products;
+
 namespace {
 
-constexpr std::int64_t tile = 32;   // queries
-constexpr std::int64_t panel = 32;  // columns of a packed operand that lie together
+constexpr std::int64_t tile = 32;  // queries
 constexpr float infinity = std::numeric_limits<float>::infinity();
-
-std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
-
-// Elements (row, column) of the left side of a product lie at row * row_step + column * column_step.
-struct Left {
-  const float* data;
-  std::int64_t row_step, column_step;
-};
-
-// sum[Rows][16 Vectors] (+)= left right over `depth`; rows of `right` are `right_step` apart.
-template <int Rows, int Vectors, bool Accumulate>
-METAFORMER_INLINE void multiply_block(const Left& left, const float* right, std::int64_t right_step, std::int64_t depth,
-                                      float* sum, std::int64_t sum_step) {
-  Lanes total[Rows][Vectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      total[r][v] = Accumulate ? load_lanes(sum + r * sum_step + v * lane_count) : Lanes{};
-  for (std::int64_t l = 0; l < depth; ++l) {
-    Lanes b[Vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) b[v] = load_lanes(right + l * right_step + v * lane_count);
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-      const Lanes a = every_lane(left.data[r * left.row_step + l * left.column_step]);
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) total[r][v] += a * b[v];
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) store_lanes(sum + r * sum_step + v * lane_count, total[r][v]);
-}
-
-// `rows` a multiple of Rows, `columns` of 16.
-template <int Rows, int Vectors, bool Accumulate>
-METAFORMER_INLINE void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Left& left,
-                                const float* right, std::int64_t right_step, float* sum, std::int64_t sum_step) {
-  std::int64_t n = 0;
-  for (; n + Vectors * lane_count <= columns; n += Vectors * lane_count)
-    for (std::int64_t m = 0; m < rows; m += Rows)
-      multiply_block<Rows, Vectors, Accumulate>({left.data + m * left.row_step, left.row_step, left.column_step},
-                                                right + n, right_step, depth, sum + m * sum_step + n, sum_step);
-  for (; n < columns; n += lane_count)
-    for (std::int64_t m = 0; m < rows; m += Rows)
-      multiply_block<Rows, 1, Accumulate>({left.data + m * left.row_step, left.row_step, left.column_step}, right + n,
-                                          right_step, depth, sum + m * sum_step + n, sum_step);
-}
-
-// Rows as floats, `step` apart; zeros from `width` on and from row `count` up to `padded`.
-template <class Element>
-METAFORMER_INLINE void pack_rows(const HeadRows& from, std::int64_t first, std::int64_t count, std::int64_t padded,
-                                 float* to, std::int64_t step) {
-  for (std::int64_t r = 0; r < padded; ++r, to += step) {
-    std::int64_t c = 0;
-    if (r < count) {
-      const auto* row = static_cast<const Element*>(from.data) + (first + r) * from.stride;
-      for (; c + lane_count <= from.width; c += lane_count) store_lanes(to + c, load_lanes(row + c));
-      Element rest[lane_count] = {};
-      std::copy(row + c, row + from.width, rest);
-      if (c < from.width) store_lanes(to + c, load_lanes(rest));
-      c = round_up(from.width, lane_count);
-    }
-    for (; c < step; c += lane_count) store_lanes(to + c, Lanes{});
-  }
-}
-
-template <class Element>
-METAFORMER_INLINE void unpack_rows(const float* from, std::int64_t step, std::int64_t count, const HeadRows& to,
-                                   std::int64_t first) {
-  for (std::int64_t r = 0; r < count; ++r, from += step) {
-    auto* row = static_cast<Element*>(to.data) + (first + r) * to.stride;
-    std::int64_t c = 0;
-    for (; c + lane_count <= to.width; c += lane_count) store_lanes(row + c, load_lanes(from + c));
-    if (c == to.width) continue;
-    Element rest[lane_count];
-    store_lanes(rest, load_lanes(from + c));
-    std::copy_n(rest, to.width - c, row + c);
-  }
-}
-
-template <class Element>
-METAFORMER_INLINE void zero_rows(const HeadRows& to, std::int64_t first, std::int64_t count) {
-  for (std::int64_t r = first; r < first + count; ++r)
-    std::fill_n(static_cast<Element*>(to.data) + r * to.stride, to.width, Element{});
-}
-
-// The transpose of packed rows: panels of 32 tokens, in each `width` rows of 32.
-METAFORMER_INLINE void transpose(const float* rows, std::int64_t step, std::int64_t tokens, std::int64_t width,
-                                 float* panels) {
-  for (std::int64_t token = 0; token < tokens; token += lane_count) {
-    float* to = panels + token / panel * panel * width + token % panel;
-    for (std::int64_t c = 0; c < width; c += lane_count) {
-      Lanes block[lane_count];
-#pragma GCC unroll 16
-      for (int i = 0; i < lane_count; ++i) block[i] = load_lanes(rows + (token + i) * step + c);
-      transpose_lanes(block);
-#pragma GCC unroll 16
-      for (int i = 0; i < lane_count; ++i) store_lanes(to + (c + i) * panel, block[i]);
-    }
-  }
-}
 
 METAFORMER_INLINE float sum_of(Lanes x) {
   float total = 0;
@@ -130,32 +29,61 @@ METAFORMER_INLINE float greatest_of(Lanes x) {
   return greatest;
 }
 
-// A head, its operands as packed floats.
-template <class Element, int Rows, int Vectors>
+// A head, its operands packed in Units.
+template <class Element, class Units, int Rows, int Vectors>
 struct Head {
+  static constexpr bool pairs = Units::unit == 2;
+  using Packed = std::conditional_t<pairs, std::uint16_t, float>;
+
   const HeadAttention& in;
   HeadWorkspace& room;
   std::int64_t tokens = round_up(in.tokens, panel), score_step = tokens + lane_count;
-  std::int64_t key_width = round_up(in.q.width, lane_count), value_width = round_up(in.v.width, lane_count);
-  float *keys = nullptr, *values = nullptr, *key_panels = nullptr, *value_panels = nullptr;
-  float *queries = nullptr, *weights = nullptr;  // of a tile
+  std::int64_t key_width = round_up(in.q.width, lane_count* Units::unit);
+  std::int64_t value_width = round_up(in.v.width, lane_count* Units::unit);
+  std::int64_t key_units = key_width / Units::unit, value_units = value_width / Units::unit;
+  // Right sides of products, of all tokens: panels where the depth is the width, the others where it is the tokens.
+  const float *keys = nullptr, *values = nullptr, *key_panels = nullptr, *value_panels = nullptr;
+  // Of a tile: rows of units, scores in float32 and, of pairs, as rows of units.
+  float *queries = nullptr, *weights = nullptr, *weight_rows = nullptr;
 
   METAFORMER_INLINE void prepare(bool backward) {
-    const auto per_token = 2 * (key_width + value_width) + 2 * (backward ? key_width + value_width : 0);
-    const auto of_tile = 2 * tile * (score_step + key_width + value_width);
-    room.begin(tokens * per_token + of_tile);
-    keys = room.take(tokens * key_width);
-    pack_rows<Element>(in.k, 0, in.tokens, tokens, keys, key_width);
-    key_panels = room.take(tokens * key_width);
-    transpose(keys, key_width, tokens, key_width, key_panels);
-    values = in.shares_values() ? keys : room.take(tokens * value_width);
-    if (!in.shares_values()) pack_rows<Element>(in.v, 0, in.tokens, tokens, values, value_width);
-    if (backward) {
-      value_panels = in.shares_values() ? key_panels : room.take(tokens * value_width);
-      if (!in.shares_values()) transpose(values, value_width, tokens, value_width, value_panels);
-    }
-    queries = room.take(tile * key_width);
+    // Rows, their transpose, gradients; of a tile rows, pairs of them and all forms of scores.
+    const auto per_token = (backward ? 3 : 2) * (key_width + value_width);
+    room.begin(tokens * per_token + tile * (4 * score_step + 2 * (key_width + value_width)));
+    const float* key_rows = packed_rows(in.k, key_units);
+    key_panels = transposed(key_rows, key_units);
+    if (backward || in.shares_values()) keys = along_rows(key_rows, tokens, key_width);
+    queries = room.take(tile * key_units);
     weights = room.take(tile * score_step);
+    if (pairs) weight_rows = room.take(tile * score_step / 2);
+    if (in.shares_values()) {
+      values = keys, value_panels = key_panels;
+      return;
+    }
+    const float* value_rows = packed_rows(in.v, value_units);
+    if (backward)
+      value_panels = transposed(value_rows, value_units);
+    else
+      values = along_rows(value_rows, tokens, value_width);
+  }
+
+  METAFORMER_INLINE const float* packed_rows(const HeadRows& from, std::int64_t units) const {
+    float* rows = room.take(tokens * units);
+    pack_rows<Packed, Element>(from, 0, in.tokens, tokens, rows, units);
+    return rows;
+  }
+  METAFORMER_INLINE const float* transposed(const float* rows, std::int64_t units) const {
+    float* panels = room.take(tokens * units);
+    transpose(rows, tokens, units, panels);
+    return panels;
+  }
+
+  // Packed rows as the right side of a product whose depth they are.
+  METAFORMER_INLINE const float* along_rows(const float* rows, std::int64_t count, std::int64_t width) const {
+    if constexpr (!pairs) return rows;
+    float* units = room.take(count / 2 * width);
+    pair_rows(rows, count, width, units);
+    return units;
   }
 
   // Behind the last key, in whole panels, that the tile's queries may see.
@@ -164,11 +92,11 @@ struct Head {
   }
 
   // product[i][j] = left_i . (row j of what `panels` is the transpose of), for j below `end`.
-  METAFORMER_INLINE void multiply_panels(const float* left, std::int64_t width, const float* panels, std::int64_t end,
+  METAFORMER_INLINE void multiply_panels(const float* left, std::int64_t units, const float* panels, std::int64_t end,
                                          float* product) const {
     for (std::int64_t j = 0; j < end; j += panel)
-      multiply<Rows, Vectors, false>(tile, panel, width, {left, width, 1}, panels + j * width, panel, product + j,
-                                     score_step);
+      multiply<Units, Rows, Vectors, false>(tile, panel, units, {left, units, 1}, panels + j * units, panel,
+                                            product + j, score_step);
   }
 
   // -infinity where query first + row does not see the key; keys from in.tokens on do not exist.
@@ -183,8 +111,8 @@ struct Head {
 
   METAFORMER_INLINE void score_tile(std::int64_t first, std::int64_t end) const {
     const auto count = std::min(tile, in.tokens - first);
-    pack_rows<Element>(in.q, first, count, tile, queries, key_width);
-    multiply_panels(queries, key_width, key_panels, end, weights);
+    pack_rows<Packed, Element>(in.q, first, count, tile, queries, key_units);
+    multiply_panels(queries, key_units, key_panels, end, weights);
     for (std::int64_t r = 0; r < count; ++r) mask(weights + r * score_step, first + r, end);
   }
 
@@ -200,8 +128,17 @@ struct Head {
     return scrambled(static_cast<std::uint32_t>(query) + scrambled(in.seed));
   }
 
+  // Of a tile's row.
+  METAFORMER_INLINE void store_weights(std::int64_t row, std::int64_t key, Lanes weight) const {
+    if constexpr (pairs)
+      store_shorts(reinterpret_cast<std::uint16_t*>(weight_rows) + row * score_step + key, Units::rounded(weight));
+    else
+      store_lanes(weights + row * score_step + key, weight);
+  }
+
   // Scores become exponentials relative to the greatest, without those that dropout takes; returns the sum of all.
-  METAFORMER_INLINE float exponentiate(float* score, std::int64_t query, std::int64_t end, float& greatest) const {
+  METAFORMER_INLINE float exponentiate(std::int64_t row, std::int64_t query, std::int64_t end, float& greatest) const {
+    const float* score = weights + row * score_step;
     Lanes most = every_lane(-infinity);
     for (std::int64_t j = 0; j < end; j += lane_count) {
       const Lanes s = load_lanes(score + j);
@@ -210,11 +147,13 @@ struct Head {
     greatest = greatest_of(most);
     Lanes total = {};
     const auto drawn = row_bits(query);
+    const float scale = in.scale;  // what is read from `in` within the loop is read anew after every store
+    const bool drops = in.dropout > 0;
     const Lanes offset = every_lane(greatest == -infinity ? 0.0f : greatest * in.scale);
     for (std::int64_t j = 0; j < end; j += lane_count) {
-      const Lanes e = exp_of(load_lanes(score + j) * in.scale - offset);
+      const Lanes e = exp_of(load_lanes(score + j) * scale - offset);
       total += e;
-      store_lanes(score + j, in.dropout > 0 ? e * kept(drawn, j) : e);
+      store_weights(row, j, drops ? e * kept(drawn, j) : e);
     }
     return sum_of(total);
   }
@@ -222,18 +161,19 @@ struct Head {
   METAFORMER_INLINE void forward() {
     prepare(false);
     float* mixed = room.take(tile * value_width);
+    const Left left = {pairs ? weight_rows : weights, score_step / Units::unit, 1};
     for (std::int64_t first = 0; first < in.tokens; first += tile) {
       const auto end = end_of_keys(first), count = std::min(tile, in.tokens - first);
       score_tile(first, end);
       float inverse[tile] = {};
       for (std::int64_t r = 0; r < count; ++r) {
         float greatest;
-        const float total = exponentiate(weights + r * score_step, first + r, end, greatest);
+        const float total = exponentiate(r, first + r, end, greatest);
         inverse[r] = total == 0 ? 0 : 1 / total;
         in.log_sum[first + r] = total == 0 ? infinity : greatest * in.scale + std::log(total);
       }
-      multiply<Rows, Vectors, false>(tile, value_width, end, {weights, score_step, 1}, values, value_width, mixed,
-                                     value_width);
+      multiply<Units, Rows, Vectors, false>(tile, value_width, end / Units::unit, left, values, value_width, mixed,
+                                            value_width);
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t c = 0; c < value_width; c += lane_count)
           store_lanes(mixed + r * value_width + c, load_lanes(mixed + r * value_width + c) * inverse[r]);
@@ -243,24 +183,28 @@ struct Head {
     std::fill_n(in.log_sum + in.tokens, in.padding, infinity);
   }
 
-  // dt_i . t_i of a tile's row
-  METAFORMER_INLINE float delta_of(const float* dt, std::int64_t query) const {
+  // dt_i . t_i
+  METAFORMER_INLINE float delta_of(std::int64_t query) const {
     const auto* t = static_cast<const Element*>(in.t.data) + query * in.t.stride;
+    const auto* dt = static_cast<const Element*>(in.dt.data) + query * in.dt.stride;
     Lanes total = {};
     std::int64_t c = 0;
     for (; c + lane_count <= in.t.width; c += lane_count) total += load_lanes(dt + c) * load_lanes(t + c);
-    Element rest[lane_count] = {};
-    std::copy(t + c, t + in.t.width, rest);
-    if (c < in.t.width) total += load_lanes(dt + c) * load_lanes(rest);
+    Element rest_of_t[lane_count] = {}, rest_of_dt[lane_count] = {};
+    std::copy(t + c, t + in.t.width, rest_of_t);
+    std::copy(dt + c, dt + in.t.width, rest_of_dt);
+    if (c < in.t.width) total += load_lanes(rest_of_dt) * load_lanes(rest_of_t);
     return sum_of(total);
   }
 
   // weights become P, `slopes` (dP) become scale P (dP - delta); with dropout m: m P, and scale P (m dP - delta).
-  METAFORMER_INLINE void weigh(std::int64_t first, std::int64_t end, const float* dt, float* slopes) const {
+  METAFORMER_INLINE void weigh(std::int64_t first, std::int64_t end, float* slopes) const {
+    const float scale = in.scale;
+    const bool drops = in.dropout > 0;
     for (std::int64_t r = 0; r < tile; ++r) {
       const bool exists = first + r < in.tokens;
       const float log_sum = exists ? in.log_sum[first + r] : infinity;
-      const float delta = exists ? delta_of(dt + r * value_width, first + r) : 0;
+      const float delta = exists ? delta_of(first + r) : 0;
       float *weight = weights + r * score_step, *slope = slopes + r * score_step;
       if (!(log_sum < infinity) && log_sum == log_sum) {  // sees nothing, or is not there
         std::fill(weight, weight + end, 0.0f);
@@ -269,33 +213,66 @@ struct Head {
       }
       const auto drawn = row_bits(first + r);
       for (std::int64_t j = 0; j < end; j += lane_count) {
-        const Lanes p = exp_of(load_lanes(weight + j) * in.scale - log_sum);
-        const Lanes m = in.dropout > 0 ? kept(drawn, j) : every_lane(1);
+        const Lanes p = exp_of(load_lanes(weight + j) * scale - log_sum);
+        const Lanes m = drops ? kept(drawn, j) : every_lane(1);
         store_lanes(weight + j, m * p);
-        store_lanes(slope + j, p * (m * load_lanes(slope + j) - delta) * in.scale);
+        store_lanes(slope + j, p * (m * load_lanes(slope + j) - delta) * scale);
       }
+    }
+  }
+
+  // Weights and slopes as the left sides of backward's products: along keys, or transposed along queries.
+  struct Sides {
+    Left slopes, slopes_transposed, weights_transposed;
+  };
+  METAFORMER_INLINE Sides sides_of(std::int64_t end, const float* slopes) const {
+    if constexpr (!pairs) {
+      return {{slopes, score_step, 1}, {slopes, 1, score_step}, {weights, 1, score_step}};
+    } else {
+      auto* rows = reinterpret_cast<std::uint16_t*>(weight_rows);
+      float* slope_pairs = room.take(tile * score_step / 2);
+      float* weight_pairs = room.take(tile * score_step / 2);
+      for (std::int64_t r = 0; r < tile; r += 2) {
+        for (std::int64_t j = 0; j < end; j += lane_count) {
+          const auto even = r * score_step + j, odd = even + score_step, pair = r / 2 * score_step + j;
+          const auto s = Units::rounded(load_lanes(slopes + even)), below = Units::rounded(load_lanes(slopes + odd));
+          store_shorts(rows + even, s);
+          store_shorts(rows + odd, below);
+          store_lanes(slope_pairs + pair, paired(s, below));
+          store_lanes(weight_pairs + pair,
+                      paired(Units::rounded(load_lanes(weights + even)), Units::rounded(load_lanes(weights + odd))));
+        }
+      }
+      return {{weight_rows, score_step / 2, 1}, {slope_pairs, 1, score_step}, {weight_pairs, 1, score_step}};
     }
   }
 
   METAFORMER_INLINE void backward() {
     prepare(true);
-    float* dt = room.take(tile * value_width);
+    float* dt = room.take(tile * value_units);
     float* slopes = room.take(tile * score_step);
     float* dq = room.take(tile * key_width);
     float* dk = room.take(tokens * key_width);
     float* dv = in.shares_values() ? dk : room.take(tokens * value_width);
     std::fill(dk, dk + tokens * key_width, 0.0f);
     std::fill(dv, dv + tokens * value_width, 0.0f);
-    for (std::int64_t first = 0; first < in.tokens; first += tile) {
+    const auto of_tile = room.mark();
+    for (std::int64_t first = 0; first < in.tokens; first += tile, room.rewind(of_tile)) {
       const auto end = end_of_keys(first), count = std::min(tile, in.tokens - first);
       score_tile(first, end);
-      pack_rows<Element>(in.dt, first, count, tile, dt, value_width);
-      multiply_panels(dt, value_width, value_panels, end, slopes);
-      weigh(first, end, dt, slopes);
-      multiply<Rows, Vectors, false>(tile, key_width, end, {slopes, score_step, 1}, keys, key_width, dq, key_width);
+      pack_rows<Packed, Element>(in.dt, first, count, tile, dt, value_units);
+      multiply_panels(dt, value_units, value_panels, end, slopes);
+      weigh(first, end, slopes);
+      const auto left = sides_of(end, slopes);
+      const auto* of_queries = along_rows(queries, tile, key_width);
+      const auto* of_dt = along_rows(dt, tile, value_width);
+      multiply<Units, Rows, Vectors, false>(tile, key_width, end / Units::unit, left.slopes, keys, key_width, dq,
+                                            key_width);
       unpack_rows<Element>(dq, key_width, count, in.dq, first);
-      multiply<Rows, Vectors, true>(end, key_width, tile, {slopes, 1, score_step}, queries, key_width, dk, key_width);
-      multiply<Rows, Vectors, true>(end, value_width, tile, {weights, 1, score_step}, dt, value_width, dv, value_width);
+      multiply<Units, Rows, Vectors, true>(end, key_width, tile / Units::unit, left.slopes_transposed, of_queries,
+                                           key_width, dk, key_width);
+      multiply<Units, Rows, Vectors, true>(end, value_width, tile / Units::unit, left.weights_transposed, of_dt,
+                                           value_width, dv, value_width);
     }
     unpack_rows<Element>(dk, key_width, in.tokens, in.dk, 0);
     if (!in.shares_values()) unpack_rows<Element>(dv, value_width, in.tokens, in.dv, 0);
@@ -305,32 +282,42 @@ struct Head {
   }
 };
 
-template <int Rows, int Vectors>
+template <class Element, class Units, int Rows, int Vectors>
 METAFORMER_INLINE void run(const HeadAttention& head, HeadWorkspace& room, bool backward) {
-  if (head.bf16) {
-    Head<std::uint16_t, Rows, Vectors> work{head, room};
-    backward ? work.backward() : work.forward();
-  } else {
-    Head<float, Rows, Vectors> work{head, room};
-    backward ? work.backward() : work.forward();
-  }
+  Head<Element, Units, Rows, Vectors> work{head, room};
+  backward ? work.backward() : work.forward();
+}
+
+template <int Rows, int Vectors>
+METAFORMER_INLINE void run_in_floats(const HeadAttention& head, HeadWorkspace& room, bool backward) {
+  if (head.bf16)
+    run<std::uint16_t, Floats, Rows, Vectors>(head, room, backward);
+  else
+    run<float, Floats, Rows, Vectors>(head, room, backward);
 }
 
 // Blocks as large as the registers of each instruction set hold.
 #ifdef __x86_64__
+__attribute__((target("arch=x86-64-v4"))) void run_avx512_bf16(const HeadAttention& head, HeadWorkspace& room,
+                                                               bool backward) {
+  run<std::uint16_t, Bf16Pairs, 8, 2>(head, room, backward);
+}
 __attribute__((target("arch=x86-64-v4"))) void run_avx512(const HeadAttention& head, HeadWorkspace& room,
                                                           bool backward) {
-  run<8, 2>(head, room, backward);
+  run_in_floats<8, 2>(head, room, backward);
 }
 __attribute__((target("arch=x86-64-v3"))) void run_avx2(const HeadAttention& head, HeadWorkspace& room, bool backward) {
-  run<4, 1>(head, room, backward);
+  run_in_floats<4, 1>(head, room, backward);
 }
 #endif
-void run_plain(const HeadAttention& head, HeadWorkspace& room, bool backward) { run<2, 1>(head, room, backward); }
+void run_plain(const HeadAttention& head, HeadWorkspace& room, bool backward) {
+  run_in_floats<2, 1>(head, room, backward);
+}
 
 void run_as(VectorCode code, const HeadAttention& head, HeadWorkspace& room, bool backward) {
 #ifdef __x86_64__
-  if (code == VectorCode::avx512) return run_avx512(head, room, backward);
+  if (code == VectorCode::avx512_bf16 && head.bf16) return run_avx512_bf16(head, room, backward);
+  if (code >= VectorCode::avx512) return run_avx512(head, room, backward);
   if (code == VectorCode::avx2) return run_avx2(head, room, backward);
 #endif
   run_plain(head, room, backward);
@@ -338,7 +325,8 @@ void run_as(VectorCode code, const HeadAttention& head, HeadWorkspace& room, boo
 
 VectorCode find_widest() {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("x86-64-v4")) return VectorCode::avx512;
+  if (__builtin_cpu_supports("x86-64-v4"))
+    return __builtin_cpu_supports("avx512bf16") ? VectorCode::avx512_bf16 : VectorCode::avx512;
   if (__builtin_cpu_supports("x86-64-v3")) return VectorCode::avx2;
 #endif
   return VectorCode::plain;
@@ -347,7 +335,7 @@ VectorCode find_widest() {
 }  // namespace
 
 void HeadWorkspace::begin(std::int64_t count) {
-  constexpr std::int64_t cache_line = 16, pieces = 16;
+  constexpr std::int64_t cache_line = 16, pieces = 24;
   const auto needed = static_cast<std::size_t>(count + (pieces + 1) * cache_line);
   if (memory_.size() < needed) memory_.resize(needed);
   const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());

@@ -36,10 +36,13 @@ struct HeadAttention {
 // Room that a thread works in, kept from head to head.
 class HeadWorkspace {
  public:
-  // Room for that many floats, in at most 16 pieces; what was taken before is void.
+  // Room for that many floats, in at most 24 pieces; what was taken before is void.
   void begin(std::int64_t count);
   // A piece of `count` floats, whatever they hold, at a multiple of 64 bytes.
   float* take(std::int64_t count);
+  // What is taken after a mark can be taken again after going back to it.
+  float* mark() const { return next_; }
+  void rewind(float* mark) { next_ = mark; }
 
  private:
   std::vector<float> memory_;
@@ -50,7 +53,7 @@ class HeadWorkspace {
 constexpr std::int64_t longest_host_attention = 4096;
 
 // For which instructions the code is made. Results differ between them by rounding.
-enum class VectorCode { plain, avx2, avx512 };
+enum class VectorCode { plain, avx2, avx512, avx512_bf16 };
 VectorCode widest_vector_code();  // that this CPU has
 
 // t and log_sum. NaN spreads to what sees it.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 // Functions that are only fast as part of a caller that is compiled for the CPU's own instructions.
 #define METAFORMER_INLINE inline __attribute__((always_inline))
@@ -77,6 +78,22 @@ METAFORMER_INLINE void transpose_lanes(Lanes (&rows)[lane_count]) {
   exchange_blocks<4>(rows);
   exchange_blocks<2>(rows);
   exchange_blocks<1>(rows);
+}
+
+METAFORMER_INLINE ShortLanes load_shorts(const std::uint16_t* from) {
+  ShortLanes x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+METAFORMER_INLINE void store_shorts(std::uint16_t* to, ShortLanes x) { std::memcpy(to, &x, sizeof x); }
+
+// Sixteen numbers, in the type that they are stored as.
+template <class From, class To>
+METAFORMER_INLINE void copy_lanes(const From* from, To* to) {
+  if constexpr (std::is_same_v<From, To>)
+    std::memcpy(to, from, lane_count * sizeof(To));
+  else
+    store_lanes(to, load_lanes(from));
 }
 
 // e^x within 2 units in the last place for x in [-87, 88]; 0 below, where floats end. NaN stays NaN.
