@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "attention/bf16_bits.h"
 #include "attention/dropout_kernel.h"
 #include "attention/parallel.h"
 
@@ -12,8 +13,6 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-std::uint16_t* bits_of(const Tensor& bf16) { return reinterpret_cast<std::uint16_t*>(bf16.data_ptr()); }
 
 Tensor drop(const Tensor& given, double share, std::int64_t seed) {
   const auto x = given.contiguous();

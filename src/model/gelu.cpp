@@ -1,5 +1,6 @@
 #include "model/gelu.h"
 
+#include "attention/bf16_bits.h"
 #include "attention/parallel.h"
 #include "model/gelu_kernel.h"
 
@@ -10,8 +11,6 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-std::uint16_t* bits_of(const Tensor& bf16) { return reinterpret_cast<std::uint16_t*>(bf16.data_ptr()); }
 
 void compute(const Tensor& x, const Tensor& y, const Tensor& slope) {
   constexpr std::int64_t grain = 1 << 14;
