@@ -177,7 +177,7 @@ def print_table(name, rows):
     if sorts:
         metric = "exact match %, mean ± sd | worst | perfect since step"
     elif classifies:
-        metric = "test accuracy %, mean ± sd | against the first, 95% | validation accuracy % | test AUC | training, s"
+        metric = "test accuracy %, mean ± sd | against the first, 95% | validation score % | test AUC | training, s"
     columns = f"config | seeds | {metric} | ms/step, median | parameters | in mixers"
     print(f"{name}\n\n| {columns} |")
     print("|---" * (columns.count("|") + 1) + "|")

@@ -53,6 +53,12 @@ double ClassificationTask::selection_error(const nlohmann::ordered_json& metrics
   return 1 - metrics.value(std::string(to_string(metric)), 0.0);
 }
 
+std::vector<std::string> ClassificationTask::headline() const {
+  std::vector<std::string> names = {"accuracy"};
+  if (config_.train.selection_metric == SelectionMetric::auc) names.push_back("auc");
+  return names;
+}
+
 std::shared_ptr<SequenceModel> ClassificationTask::make_model() const {
   return metaformer::make_model(config_,
                                 {.vocabulary = codec().tokenizer->vocabulary_size(), .classes = class_count()});

@@ -36,7 +36,7 @@ class ClassificationTask : public Task {
 
   // By train.selection_metric. An AUC that batches of one class do not have counts as 0.
   double selection_error(const nlohmann::ordered_json& metrics) const override;
-  std::string headline() const override { return "accuracy"; }
+  std::vector<std::string> headline() const override;
   nlohmann::ordered_json data_description() const override { return dataset_.description(); }
   std::string data_summary() const override;
 

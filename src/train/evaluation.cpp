@@ -49,11 +49,13 @@ nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Sp
 
 std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {
   auto text = fmt::format("loss {:.4f}", metrics.at("loss").get<double>());
-  auto name = task.headline();
-  if (name.empty()) return text;
-  const double share = metrics.at(name).get<double>();
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return fmt::format("{}, {} {:.2f}%", text, name, 100 * share);
+  for (auto& name : task.headline()) {
+    if (!metrics.contains(name)) continue;
+    const double share = metrics[name];
+    std::replace(name.begin(), name.end(), '_', ' ');
+    text += fmt::format(", {} {:.2f}%", name, 100 * share);
+  }
+  return text;
 }
 
 }  // namespace metaformer

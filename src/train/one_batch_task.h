@@ -35,7 +35,7 @@ class OneBatchTask : public Task {
   double selection_error(const nlohmann::ordered_json& metrics) const override {
     return whole_->selection_error(metrics);
   }
-  std::string headline() const override { return whole_->headline(); }
+  std::vector<std::string> headline() const override { return whole_->headline(); }
   nlohmann::ordered_json data_description() const override { return whole_->data_description(); }
   std::string data_summary() const override { return "only the first batch of: " + whole_->data_summary(); }
 

@@ -23,7 +23,7 @@ class SortTask : public Task {
   // exact_match: share of lists whose every sorted number is the likeliest. Each is predicted from the true numbers
   // before it, so that this is also the share that greedy generation sorts.
   nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const override;
-  std::string headline() const override { return "exact_match"; }
+  std::vector<std::string> headline() const override { return {"exact_match"}; }
   nlohmann::ordered_json data_description() const override;
   std::string data_summary() const override;
 

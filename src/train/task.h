@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "core/experiment_config.h"
 #include "data/codec.h"
@@ -54,8 +55,8 @@ class Task {
   // The best checkpoint has the lowest of these on the validation split.
   virtual double selection_error(const nlohmann::ordered_json& metrics) const { return metrics.at("loss"); }
 
-  // Besides the loss, the metric that people look at first: "accuracy", "exact_match", or "".
-  virtual std::string headline() const { return ""; }
+  // Besides the loss, the metrics that people look at first, shares all of them: "accuracy", "exact_match", ...
+  virtual std::vector<std::string> headline() const { return {}; }
 
   // For environment.json: where the data came from and what it hashes to.
   virtual nlohmann::ordered_json data_description() const = 0;

@@ -334,6 +334,9 @@ TEST_CASE("the metric that chooses a classifier's best checkpoint is the config'
   CHECK(error("accuracy", metrics) == 0.125);
   CHECK(error("auc", metrics) == 0.0625);
   CHECK(error("auc", {{"loss", 0.75}, {"accuracy", 0.875}}) == 1);  // texts of one class have none
+  Parts by_auc(place.experiment(classifier(place, {"train.selection_metric=auc"})));
+  CHECK(headline_of(*by_auc.task, metrics) == "loss 0.7500, accuracy 87.50%, auc 93.75%");
+  CHECK(headline_of(*Parts(place.experiment(classifier(place))).task, metrics) == "loss 0.7500, accuracy 87.50%");
   CHECK_THROWS_WITH(place.experiment({"train.selection_metric=auc"}),
                     ContainsSubstring("train.selection_metric: has no meaning for task language_model"));
 }
