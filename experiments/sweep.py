@@ -10,8 +10,10 @@ to experiments/results/SWEEP.csv; the runs themselves to runs/sweep/.
 """
 import argparse
 import csv
+import fcntl
 import hashlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -80,13 +82,20 @@ def read_rows(path):
 
 
 def append_row(path, row):
-    """Rows of an earlier set of columns get empty cells for the new ones."""
+    """Rows of an earlier set of columns get empty cells for the new ones. Sweeps at once may share a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [*read_rows(path), row]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        rows = [*read_rows(path), row]
+        new = path.with_suffix(".new")
+        with new.open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        new.replace(path)
+    finally:
+        os.close(folder)
 
 
 def evaluations(run):
