@@ -5,8 +5,8 @@
 #
 # Three shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12);
 # 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. Every round runs each
-# side once; medians over rounds, and the median of the rounds' ratios to PyTorch in fp32. About five minutes a round on
-# two cores.
+# side once; medians over rounds, and the median of the rounds' ratios to PyTorch in fp32. About three minutes a round
+# on two cores.
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"

@@ -6,6 +6,8 @@
 
 namespace metaformer {
 
+static_assert(DropoutMask::together == lane_count);
+
 DropoutMask::DropoutMask(double share, std::uint64_t seed)
     : limit_(static_cast<std::uint32_t>(share * 0x1p32)),
       factor_(static_cast<float>(1 / (1 - share))),
