@@ -32,19 +32,23 @@ METAFORMER_INLINE Lanes load_lanes(const float* from) {
 }
 METAFORMER_INLINE void store_lanes(float* to, Lanes x) { std::memcpy(to, &x, sizeof x); }
 
-// bfloat16, the upper half of a float.
-METAFORMER_INLINE Lanes load_lanes(const std::uint16_t* from) {
+METAFORMER_INLINE ShortLanes load_shorts(const std::uint16_t* from) {
   ShortLanes x;
   std::memcpy(&x, from, sizeof x);
-  return reinterpret_cast<Lanes>(__builtin_convertvector(x, IntLanes) << 16);
+  return x;
+}
+METAFORMER_INLINE void store_shorts(std::uint16_t* to, ShortLanes x) { std::memcpy(to, &x, sizeof x); }
+
+// bfloat16, the upper half of a float.
+METAFORMER_INLINE Lanes load_lanes(const std::uint16_t* from) {
+  return reinterpret_cast<Lanes>(__builtin_convertvector(load_shorts(from), IntLanes) << 16);
 }
 
 // Rounded to nearest, ties to even.
 METAFORMER_INLINE void store_lanes(std::uint16_t* to, Lanes x) {
   const auto bits = reinterpret_cast<IntLanes>(x);
   const IntLanes rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, not_a_number = IntLanes{} + 0x7fc0;
-  const auto narrow = __builtin_convertvector(x != x ? not_a_number : rounded, ShortLanes);
-  std::memcpy(to, &narrow, sizeof narrow);
+  store_shorts(to, __builtin_convertvector(x != x ? not_a_number : rounded, ShortLanes));
 }
 
 // Bits without a pattern from numbers with one (Wellons' lowbias32), for a number or sixteen.
@@ -79,13 +83,6 @@ METAFORMER_INLINE void transpose_lanes(Lanes (&rows)[lane_count]) {
   exchange_blocks<2>(rows);
   exchange_blocks<1>(rows);
 }
-
-METAFORMER_INLINE ShortLanes load_shorts(const std::uint16_t* from) {
-  ShortLanes x;
-  std::memcpy(&x, from, sizeof x);
-  return x;
-}
-METAFORMER_INLINE void store_shorts(std::uint16_t* to, ShortLanes x) { std::memcpy(to, &x, sizeof x); }
 
 // Sixteen numbers, in the type that they are stored as.
 template <class From, class To>
