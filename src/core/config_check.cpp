@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace metaformer {
 
@@ -174,7 +176,15 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
     if (differs && !applies) fail(provenance, {key}, fmt::format("has no meaning for task {}", to_string(config.task)));
 }
 
+void check_joiners(const std::string& joiners, const Provenance& provenance) {
+  if (!std::all_of(joiners.begin(), joiners.end(), is_joiner))
+    fail(provenance, {"data.tokenizer.joiners"},
+         fmt::format("{} is not a list of ASCII marks such as \"'\" or \"'/-\"", in_quotes(joiners)));
+}
+
 void check_tokenizer(const ExperimentConfig& config, const Provenance& provenance) {
+  if (const auto* words = std::get_if<WordTokenizerOptions>(&config.data.tokenizer))
+    check_joiners(words->joiners, provenance);
   const bool drops = std::visit(
       [](const auto& options) {
         if constexpr (requires { options.whitespace; }) return options.whitespace == Whitespace::dropped;

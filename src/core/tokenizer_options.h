@@ -2,6 +2,7 @@
 // What a config can say about the tokenizer: one struct per kind. data/ makes the tokenizer from it.
 
 #include <cstdint>
+#include <string>
 #include <variant>
 
 #include "core/config_schema.h"
@@ -17,6 +18,11 @@ struct EnumNames<Whitespace> {
 
 constexpr const char* whitespace_help =
     "dropped: it only separates words; kept: decoding gives it back, as a language model needs";
+
+// The characters that may join words: ASCII, printed, neither letters nor digits.
+constexpr bool is_joiner(char c) {
+  return c > ' ' && c < '\x7f' && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z');
+}
 
 struct CharacterTokenizerOptions {
   static constexpr std::string_view kind = "character";
@@ -34,6 +40,7 @@ struct WordTokenizerOptions {
   std::int64_t vocabulary = 30000;
   std::int64_t min_count = 2;
   bool lowercase = true;
+  std::string joiners = "'";
   Whitespace whitespace = Whitespace::dropped;
 };
 
@@ -70,6 +77,7 @@ void visit(Visitor& field, WordTokenizerOptions& o) {
   field("vocabulary", o.vocabulary, between(2, 1 << 24), "most frequent words kept, the unknown word included");
   field("min_count", o.min_count, between(1, 1 << 30), "rarer words of the training texts become the unknown word");
   field("lowercase", o.lowercase, "ASCII letters in lower case");
+  field("joiners", o.joiners, "marks that do not part a word where they stand alone inside it: ' keeps don't, / 8/10");
   field("whitespace", o.whitespace, whitespace_help);
 }
 

@@ -63,6 +63,11 @@ struct TokenizerFile {
     require(value.is_string(), name, "a string");
     return value.get<std::string>();
   }
+  std::string joiners() const {
+    const auto marks = text("joiners");
+    require(std::all_of(marks.begin(), marks.end(), is_joiner), "joiners", "a list of ASCII marks");
+    return marks;
+  }
   Whitespace whitespace() const {
     const auto name = text("whitespace");
     for (const auto value : {Whitespace::dropped, Whitespace::kept})
@@ -81,8 +86,10 @@ std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
 std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
-  const auto whitespace = file.json.contains("whitespace") ? file.whitespace() : Whitespace::dropped;
-  return std::make_unique<WordTokenizer>(file.strings("words"), file.flag("lowercase"), whitespace, file.source);
+  WordRules rules{.lowercase = file.flag("lowercase")};
+  if (file.json.contains("joiners")) rules.joiners = file.joiners();
+  if (file.json.contains("whitespace")) rules.whitespace = file.whitespace();
+  return std::make_unique<WordTokenizer>(file.strings("words"), std::move(rules), file.source);
 }
 
 std::unique_ptr<Tokenizer> load_numbers(const TokenizerFile& file) {

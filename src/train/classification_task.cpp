@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "data/encoded_cache.h"
 #include "model/make_model.h"
 #include "train/batches.h"
@@ -23,6 +25,19 @@ torch::Tensor balanced_weights(const LabelledDataset& dataset) {
   for (const auto& text : dataset.texts(Split::train)) counts_v[text.label] += 1;
   return (static_cast<double>(dataset.count(Split::train)) / (counts_v * static_cast<double>(classes)))
       .to(torch::kFloat);
+}
+
+// The AUC of a split is over the classes that it has, and one class alone has none: nothing could be chosen by it.
+void require_two_classes(const LabelledDataset& dataset, Split split) {
+  const auto texts = dataset.texts(split);
+  const bool has_two = std::any_of(texts.begin(), texts.end(),
+                                   [&](const auto& text) { return text.label != texts.front().label; });
+  if (!has_two && !texts.empty())
+    throw Error(ExitCode::data,
+                fmt::format("train.selection_metric auc: all {} texts of the {} split have the label {}, and one class "
+                            "has no AUC; choose by accuracy or loss, or give that split other texts",
+                            texts.size(), to_string(split),
+                            in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
 }
 
 ClassProbabilities to_probabilities(const torch::Tensor& given_bv, const torch::Tensor& given_b) {
@@ -45,6 +60,10 @@ ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offl
         dataset_.cut_count(), config.model.context,
         config.data.truncation == Truncation::head_and_tail ? "head and tail" : to_string(config.data.truncation));
   if (config.train.class_weights == ClassWeights::balanced) class_weights_v_ = balanced_weights(dataset_);
+}
+
+void ClassificationTask::check_selection() const {
+  if (config_.train.selection_metric == SelectionMetric::auc) require_two_classes(dataset_, Split::validation);
 }
 
 double ClassificationTask::selection_error(const nlohmann::ordered_json& metrics) const {

@@ -50,6 +50,8 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
        2,
        "data.test_path: has no meaning for task language_model"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.whitespace: a language"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, joiners: '-x'}"}, 2,
+       "data.tokenizer.joiners: '-x' is not a list of ASCII marks"},
       {{"predict", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
       {{"predict", "missing.txt"}, 3, "'missing.txt': No such file"},
       {{"data", "fetch", "tinyshakespear"}, 2, "did you mean 'tinyshakespeare'?"},

@@ -34,8 +34,9 @@ WordTokenizer words_of(const std::string& text, WordTokenizerOptions options = {
 }
 
 // The tokens of a text, through a vocabulary that holds them all.
-std::vector<std::string> tokens_of(const std::string& text, bool lowercase = true) {
-  const auto tokenizer = words_of(text, {.min_count = 1, .lowercase = lowercase});
+std::vector<std::string> tokens_of(const std::string& text, bool lowercase = true, std::string joiners = "'") {
+  const auto tokenizer =
+      words_of(text, {.min_count = 1, .lowercase = lowercase, .joiners = std::move(joiners)});
   std::vector<std::string> tokens;
   for (const auto id : tokenizer.encode(text)) tokens.push_back(tokenizer.decode(Ids{id}));
   return tokens;
@@ -141,6 +142,21 @@ TEST_CASE("words are runs of letters, digits and inner apostrophes; other marks 
   CHECK(tokens_of(" \n").empty());
 }
 
+TEST_CASE("joiners hold a word together where they stand alone inside it", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  const std::string text = "8/10, and/or well-made; /x// --a- don't";
+  CHECK(tokens_of(text, true, "'/") == Tokens{"8/10", ",", "and/or", "well", "-", "made", ";", "/", "x", "/", "/", "-",
+                                              "-", "a", "-", "don't"});
+  CHECK(tokens_of("well-made 8/10 don't", true, "-") == Tokens{"well-made", "8", "/", "10", "don", "'", "t"});
+  CHECK(tokens_of("a-/b a-b/c", true, "-/") == Tokens{"a", "-", "/", "b", "a-b/c"});
+  CHECK(tokens_of("don't", true, "") == Tokens{"don", "'", "t"});
+  const WordTokenizerOptions options{.min_count = 1, .joiners = "'/", .whitespace = Whitespace::kept};
+  const auto kept = words_of("it's 8/10", options);
+  CHECK(kept.decode(kept.encode("it's 8/10 8/10")) == "it's 8/10 8/10");
+  CHECK(reload(kept)->encode("8/10 8") == kept.encode("8/10 8"));
+  CHECK(kept.to_json()["joiners"] == "'/");
+}
+
 TEST_CASE("the words of a text are cut nowhere but at marks and white space", "[tokenizer]") {
   const std::string alphabet = "aZ9' .\n<";
   const Rng rng(3, RandomPurpose::sampling);
@@ -227,6 +243,10 @@ TEST_CASE("a word tokenizer's file says when white space is kept, and else what 
   CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"words":["a"]})", "t")->decode(Ids{1, 1}) == "a a");
   CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"whitespace":"dropped","words":["a"]})", "t")
             ->decode(Ids{1, 1}) == "a a");
+  for (const auto* joiners : {R"("a")", R"(" ")", R"("é")", R"("0")", "1", "null"})
+    CHECK(failure([&] {
+            load_tokenizer(fmt::format(R"({{"kind":"word","lowercase":true,"joiners":{},"words":["b"]}})", joiners), "t");
+          }).second.find("joiners is not") != std::string::npos);
 }
 
 TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {

@@ -341,6 +341,20 @@ TEST_CASE("the metric that chooses a classifier's best checkpoint is the config'
                     ContainsSubstring("train.selection_metric: has no meaning for task language_model"));
 }
 
+TEST_CASE("AUC cannot choose by validation texts of one class, which is said before there is a run", "[classification]") {
+  const Workplace place;
+  auto overrides = classifier(place, {"train.steps=2", "data.validation_path='" + (place / "good.tsv").string() + "'"});
+  place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nmarker word2\tgood\n");
+  place.train("by_accuracy", overrides);
+  overrides.emplace_back("train.selection_metric=auc");
+  CHECK_THROWS_WITH(place.train("by_auc", overrides),
+                    ContainsSubstring("train.selection_metric auc: all 2 texts of the validation split have the label "
+                                      "'good'"));
+  CHECK_FALSE(std::filesystem::exists(place / "by_auc"));
+  place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nword3 word2\tbad\n");
+  place.train("by_auc", overrides);
+}
+
 TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
   const Workplace place;
   Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
