@@ -1,6 +1,10 @@
 // Average pooling (PoolFormer, Yu et al. 2022): the mean over a window of visible tokens, minus the token itself.
 // Stride 1; what lies beyond an edge, in another segment or in padding is not counted.
 
+#include <algorithm>
+#include <vector>
+
+#include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 
 namespace metaformer {
@@ -10,6 +14,49 @@ namespace {
 // Tokens of the window on either side of the centre.
 struct Reach {
   std::int64_t before, after;
+};
+
+// The mean over the newest tokens, or over all, minus the newest.
+class PoolingDecoder : public MixerDecoder {
+ public:
+  PoolingDecoder(PoolingWindow window, std::int64_t batch) : window_(window), batch_(batch) {}
+
+  void resume(MixerState& state) override {
+    state_ = &state;
+    const auto& seen_bed = state.buffer(0);
+    capacity_ = seen_bed.size(1);
+    width_ = seen_bed.size(2);
+    tokens_ = seen_bed.data_ptr<float>();
+    sums_.assign(static_cast<std::size_t>(batch_ * width_), 0.0);
+    for (std::int64_t e = first_of_window(state.length(0)); e < state.length(0); ++e) count_in(e, 1);
+  }
+
+  void step(const float* x_bd, float* y_bd) override {
+    const auto newest = state_->append(0);
+    for (std::int64_t b = 0; b < batch_; ++b) std::copy_n(x_bd + b * width_, width_, row(b, newest));
+    count_in(newest, 1);
+    const auto first = first_of_window(newest + 1);
+    if (first > first_of_window(newest)) count_in(first - 1, -1);
+    const auto count = static_cast<double>(newest + 1 - first);
+    for (std::size_t i = 0; i < sums_.size(); ++i) y_bd[i] = static_cast<float>(sums_[i] / count) - x_bd[i];
+  }
+
+ private:
+  float* row(std::int64_t b, std::int64_t token) const { return tokens_ + (b * capacity_ + token) * width_; }
+  std::int64_t first_of_window(std::int64_t count) const {
+    return window_.all() ? 0 : std::max<std::int64_t>(0, count - window_.tokens);
+  }
+  void count_in(std::int64_t token, double factor) {
+    for (std::int64_t b = 0; b < batch_; ++b)
+      for (std::int64_t i = 0; i < width_; ++i)
+        sums_[static_cast<std::size_t>(b * width_ + i)] += factor * row(b, token)[i];
+  }
+
+  PoolingWindow window_;
+  std::int64_t batch_, capacity_ = 0, width_ = 0;
+  std::vector<double> sums_;  // [b, d], over the window; wide, since what leaves it is taken off again
+  MixerState* state_ = nullptr;
+  float* tokens_ = nullptr;  // the state's, [b, capacity, d]
 };
 
 class AveragePooling : public Mixer {
@@ -29,6 +76,10 @@ class AveragePooling : public Mixer {
   }
 
   MixerTraits traits() const override { return {}; }
+
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
+    return std::make_unique<PoolingDecoder>(options_.window, batch);
+  }
 
  private:
   static constexpr std::int64_t most_shifts = 32;

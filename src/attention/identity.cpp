@@ -1,5 +1,8 @@
 // The two controls of the ablation: a branch that returns its input, and no branch at all. Neither mixes tokens.
 
+#include <algorithm>
+
+#include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 
 namespace metaformer {
@@ -12,27 +15,59 @@ torch::Tensor without_padding(const torch::Tensor& x_bcd, const Visibility& visi
   return x_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2);
 }
 
+// A token times `share`, 1 or 0.
+class ControlDecoder : public MixerDecoder {
+ public:
+  ControlDecoder(float share, std::int64_t count) : share_(share), count_(count) {}
+  void resume(MixerState&) override {}
+  void step(const float* x_bd, float* y_bd) override {
+    std::transform(x_bd, x_bd + count_, y_bd, [&](float x) { return share_ * x; });
+  }
+
+ private:
+  float share_;
+  std::int64_t count_;
+};
+
 class Identity : public Mixer {
  public:
+  explicit Identity(std::int64_t width) : width_(width) {}
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility,
                         MixerState*) override {
     return without_padding(x_bcd, visibility);
   }
   MixerTraits traits() const override { return {}; }
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
+    return std::make_unique<ControlDecoder>(1, batch * width_);
+  }
+
+ private:
+  std::int64_t width_;
 };
 
 class None : public Mixer {
  public:
+  explicit None(std::int64_t width) : width_(width) {}
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility&, MixerState*) override {
     return torch::zeros_like(x_bcd);
   }
   MixerTraits traits() const override { return {}; }
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
+    return std::make_unique<ControlDecoder>(0, batch * width_);
+  }
+
+ private:
+  std::int64_t width_;
 };
 
 }  // namespace
 
-std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape&) { return std::make_shared<Identity>(); }
+std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
+  return std::make_shared<Identity>(shape.width);
+}
 
-std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape&) { return std::make_shared<None>(); }
+std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
+  return std::make_shared<None>(shape.width);
+}
 
 }  // namespace metaformer

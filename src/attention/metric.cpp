@@ -8,6 +8,7 @@
 #include "attention/fused_metric.h"
 #include "attention/heads.h"
 #include "attention/metric_tensor.h"
+#include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
 
@@ -22,11 +23,16 @@ torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& 
   return -torch::einsum("bncek,nkj,bncej->bnce", {difference, metric_nkk, difference});
 }
 
+// The form that counts a pair of features twice, as the published formula does: written for k >= j.
+torch::Tensor published_form(const torch::Tensor& metric_nkk) {
+  return torch::diag_embed(metric_nkk.diagonal(0, 1, 2)) + 2 * metric_nkk.tril(-1);
+}
+
 // The published formula, kept for comparison: it counts a pair of tokens and a pair of features twice each. Written for
 // c >= e and k >= j and mirrored, with the diagonal of both unscaled.
 torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
                                const torch::Tensor& metric_nkk) {
-  const auto once_nkk = torch::diag_embed(metric_nkk.diagonal(0, 1, 2)) + 2 * metric_nkk.tril(-1);
+  const auto once_nkk = published_form(metric_nkk);
   const auto later_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, once_nkk, p_bnek});
   const auto earlier_bnce = torch::einsum("bnck,njk,bnej->bnce", {p_bnck, once_nkk, p_bnek});
   const auto offset = offset_ce(p_bnck.size(2), p_bnek.size(2), p_bnck.device());
@@ -55,6 +61,26 @@ class Metric : public Mixer {
   }
 
   MixerTraits traits() const override { return {.can_cross = true}; }
+
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+    const torch::NoGradGuard no_grad;
+    const bool distance = options_.score == MetricScore::distance;
+    const bool published = options_.score == MetricScore::as_published;
+    torch::Tensor form_nkj;
+    if (distance)
+      form_nkj = 2 * metric_.dense_nkk();
+    else if (published)
+      form_nkj = 2 * published_form(metric_.dense_nkk());
+    else if (options_.constraint != MetricConstraint::identity)
+      form_nkj = metric_.dense_nkk();
+    return make_score_decoder({.shape = shape_,
+                               .projection = LinearDecoder(projection_),
+                               .output = LinearDecoder(output_),
+                               .form_nkj = form_nkj,
+                               .distance = distance,
+                               .newest_share = published ? 0.5F : 1.0F},
+                              batch, capacity);
+  }
 
   std::optional<ScoreForm> score_form() const override {
     // The published scores mirror a form at the diagonal of the tokens: they are of no single one.

@@ -21,6 +21,16 @@ class MixerState {
   // than `capacity` tokens would be held.
   torch::Tensor extend(std::size_t slot, const torch::Tensor& fresh, std::int64_t dim);
 
+  // For decoders, which write to the buffers by themselves. Buffer `slot` with all its room: of sizes as given to
+  // `extend`, but `capacity` along `dim`.
+  const torch::Tensor& buffer(std::size_t slot) const { return buffers_.at(slot).storage; }
+  std::int64_t length(std::size_t slot) const { return buffers_.at(slot).length; }
+  // The place of one more token along `dim`, which holds nothing yet. Throws Error when there is no room.
+  std::int64_t append(std::size_t slot);
+
+  // Forgets the tokens, keeps the buffers.
+  void clear();
+
   // Bytes of the buffers.
   std::int64_t bytes() const;
 
@@ -29,6 +39,8 @@ class MixerState {
     torch::Tensor storage;
     std::int64_t length = 0;
   };
+  void require_room(std::int64_t tokens) const;
+
   std::int64_t capacity_;
   std::vector<Buffer> buffers_;
 };
@@ -51,6 +63,8 @@ struct ScoreForm {
   torch::Tensor left_nrd, right_nrd;
 };
 
+class MixerDecoder;
+
 class Mixer : public torch::nn::Module {
  public:
   // Mixes the tokens of context_bed into those of x_bcd, giving [b, c, d]. The context is x itself (the same tensor),
@@ -60,6 +74,10 @@ class Mixer : public torch::nn::Module {
                                 const Visibility& visibility, MixerState* state) = 0;
 
   virtual MixerTraits traits() const = 0;
+
+  // The same for one token at a time of `batch` sequences with room for `capacity` tokens: for weights, as they are
+  // now, in float32 on the CPU.
+  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const = 0;
 
   // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on
   // both tokens.

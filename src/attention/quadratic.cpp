@@ -5,6 +5,7 @@
 
 #include "attention/fused_metric.h"
 #include "attention/heads.h"
+#include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
 
@@ -52,6 +53,16 @@ class Quadratic : public Mixer {
   }
 
   MixerTraits traits() const override { return {.can_cross = true}; }
+
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+    return make_score_decoder({.shape = shape_,
+                               .projection = LinearDecoder(projection_),
+                               .output = LinearDecoder(output_),
+                               .key_slot = full() ? 1UL : 0UL,
+                               .from_inputs = full(),
+                               .form_nkj = form_.detach()},
+                              batch, capacity);
+  }
 
   std::optional<ScoreForm> score_form() const override {
     if (full())

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "attention/heads.h"
+#include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
 
@@ -38,6 +39,17 @@ class ScaledDotProduct : public Mixer {
   }
 
   MixerTraits traits() const override { return {.can_cross = true}; }
+
+  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
+    return make_score_decoder({.shape = shape_,
+                               .projection = LinearDecoder(query_key_value_),
+                               .output = LinearDecoder(output_),
+                               .key_begin = shape_.width,
+                               .value_begin = 2 * shape_.width,
+                               .key_slot = 0,
+                               .value_slot = 1},
+                              batch, capacity);
+  }
 
   std::optional<ScoreForm> score_form() const override {
     const auto rows = query_key_value_->weight.view({3, shape_.heads, shape_.head_width(), shape_.width});

@@ -97,12 +97,12 @@ class Sampler {
     };
     std::size_t running = samples.size();
     for (std::int64_t i = 0; i < tokens_ && running > 0 && stop_signal() == 0; ++i) {
-      const auto tokens = generator.next();
+      const auto& tokens = generator.next();
       for (std::size_t s = 0; s < samples.size(); ++s) {
         auto& sample = samples[s];
         if (sample.stopped) continue;
         const auto separator = sample.tokens++ > 0 ? run_.codec.tokenizer->token_separator() : "";
-        show(sample, filters[s].feed(separator + run_.codec.tokenizer->decode(std::vector{tokens[s]})));
+        show(sample, filters[s].feed(separator + run_.codec.tokenizer->decode({&tokens[s], 1})));
         sample.stopped = filters[s].stopped();
         running -= sample.stopped;
       }

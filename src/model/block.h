@@ -15,6 +15,12 @@ class BlockImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state);
 
+  NormPosition norm_position() const { return norm_position_; }
+  const Mixer& mixer() const { return *mixer_; }
+  const LayerNorm& mixer_norm() const { return mixer_norm_; }
+  const FeedForward& feed_forward() const { return feed_forward_; }
+  const LayerNorm& feed_forward_norm() const { return feed_forward_norm_; }
+
  private:
   // pre: x + branch(norm(x)); post: norm(x + branch(x)).
   template <class Branch>

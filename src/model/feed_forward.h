@@ -12,6 +12,10 @@ class FeedForwardImpl : public torch::nn::Module {
   explicit FeedForwardImpl(const ModelConfig& config);
   torch::Tensor forward(const torch::Tensor& x_bcd);
 
+  Activation activation() const { return activation_; }
+  const torch::nn::Linear& up() const { return up_; }
+  const torch::nn::Linear& down() const { return down_; }
+
  private:
   Activation activation_;
   torch::nn::Linear up_, down_;

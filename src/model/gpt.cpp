@@ -1,5 +1,9 @@
 #include "model/gpt.h"
 
+#include <algorithm>
+
+#include "model/decoder.h"
+
 namespace metaformer {
 
 Gpt::Gpt(const ModelConfig& config, std::int64_t vocabulary)
@@ -10,7 +14,15 @@ Gpt::Gpt(const ModelConfig& config, std::int64_t vocabulary)
 
 torch::Tensor Gpt::forward(const Batch& batch, ModelState* state) {
   const auto hidden_bcd = transformer_->forward(batch, state);
-  return torch::linear(hidden_bcd, head_.is_empty() ? transformer_->token_table_vd() : head_->weight);
+  return torch::linear(hidden_bcd, head_vd());
+}
+
+std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
+  const auto weights = parameters();
+  const bool known = std::all_of(weights.begin(), weights.end(), [](const torch::Tensor& weight) {
+    return weight.is_cpu() && weight.scalar_type() == torch::kFloat && weight.is_contiguous();
+  });
+  return known ? std::make_unique<Decoder>(*transformer_, head_vd(), config_.context, batch) : nullptr;
 }
 
 }  // namespace metaformer

@@ -11,8 +11,11 @@ class Gpt : public SequenceModel {
 
   torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) override;
   const ModelConfig& config() const override { return config_; }
+  std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
 
  private:
+  const torch::Tensor& head_vd() const { return head_.is_empty() ? transformer_->token_table_vd() : head_->weight; }
+
   ModelConfig config_;
   Transformer transformer_;
   torch::nn::Linear head_{nullptr};  // absent when the embedding table is used (tie_embeddings)

@@ -13,6 +13,9 @@ class LayerNormImpl : public torch::nn::Module {
   }
   torch::Tensor forward(const torch::Tensor& x_bcd) { return torch::layer_norm(x_bcd, {width_}, weight_, bias_); }
 
+  const torch::Tensor& weight() const { return weight_; }
+  const torch::Tensor& bias() const { return bias_; }  // undefined: none
+
  private:
   std::int64_t width_;
   torch::Tensor weight_, bias_;

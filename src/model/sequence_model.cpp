@@ -7,8 +7,11 @@
 #include <string>
 
 #include "core/random.h"
+#include "model/decoder.h"
 
 namespace metaformer {
+
+std::unique_ptr<Decoder> SequenceModel::decoder(std::int64_t) const { return nullptr; }
 
 ParameterCounts count_parameters(const torch::nn::Module& model) {
   ParameterCounts counts;

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <memory>
 #include <vector>
 
 #include "attention/mixer.h"
@@ -18,7 +19,15 @@ struct ModelState {
   std::int64_t length = 0;  // tokens seen
   std::int64_t capacity;
   std::vector<MixerState> mixers;
+
+  // Forgets the sequence, keeps the buffers.
+  void clear() {
+    length = 0;
+    for (auto& mixer : mixers) mixer.clear();
+  }
 };
+
+class Decoder;
 
 class SequenceModel : public torch::nn::Module {
  public:
@@ -27,6 +36,10 @@ class SequenceModel : public torch::nn::Module {
   virtual torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) = 0;
 
   virtual const ModelConfig& config() const = 0;
+
+  // For what `forward` returns token by token of `batch` sequences, faster (model/decoder.h). Nothing where there is no
+  // such thing for this model or for where its weights are.
+  virtual std::unique_ptr<Decoder> decoder(std::int64_t batch) const;
 };
 
 struct ParameterCounts {

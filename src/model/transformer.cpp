@@ -57,6 +57,10 @@ TransformerImpl::TransformerImpl(const ModelConfig& config, std::int64_t vocabul
     final_norm_ = register_module("final_norm", LayerNorm(config.width, config.bias));
 }
 
+torch::Tensor TransformerImpl::position_table_cd() const {
+  return position_embedding_.is_empty() ? torch::Tensor() : position_embedding_->weight;
+}
+
 torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {
   if (batch.positions_bc.defined()) return position_embedding_(batch.positions_bc);
   return position_embedding_->weight.narrow(0, first_position, batch.ids_bc.size(1));

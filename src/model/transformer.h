@@ -24,6 +24,9 @@ class TransformerImpl : public torch::nn::Module {
   void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight; }
+  torch::Tensor position_table_cd() const;  // undefined: no positions
+  const std::vector<Block>& blocks() const { return blocks_; }
+  const LayerNorm& final_norm() const { return final_norm_; }  // may be empty
 
  private:
   torch::Tensor embed(const Batch& batch, std::int64_t first_position);

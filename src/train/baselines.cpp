@@ -31,10 +31,10 @@ constexpr int format_version = 2;
 constexpr std::array held_out_splits = {Split::validation, Split::test};
 constexpr std::array baseline_names = {"majority", "linear"};
 
-// Cost and smoothing were chosen by cross-validation over films within IMDb's training half.
+// Cost, smoothing and joiners were chosen by cross-validation over films within IMDb's training half.
 constexpr LinearConfig linear_config = {
-    .ngrams = 2, .buckets = std::int64_t{1} << 22, .naive_bayes = true, .cost = 0.3};
-const WordTokenizerOptions word_options = {.vocabulary = 1 << 20, .min_count = 1, .lowercase = true};
+    .ngrams = 2, .buckets = std::int64_t{1} << 22, .naive_bayes = true, .cost = 0.2};
+const WordTokenizerOptions word_options = {.vocabulary = 1 << 20, .min_count = 1, .lowercase = true, .joiners = "'/"};
 
 std::map<std::string, std::int64_t> number_labels(const std::vector<LabelledText>& texts) {
   std::map<std::string, std::int64_t> labels;
@@ -117,7 +117,8 @@ Json key_of(const ExperimentConfig& config, const Json& description) {
             {"buckets", linear_config.buckets},
             {"cost", linear_config.cost},
             {"smoothing", log_count_smoothing},
-            {"vocabulary", word_options.vocabulary}}}};
+            {"vocabulary", word_options.vocabulary},
+            {"joiners", word_options.joiners}}}};
 }
 
 bool is_accuracy(const Json& value) { return value.is_number() && value >= 0 && value <= 1; }

@@ -6,35 +6,41 @@
 
 namespace metaformer {
 
-std::int32_t pick_token(std::span<const double> logits, const SamplingOptions& options, double uniform) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
+std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
+  order_.resize(logits.size());
+  std::iota(order_.begin(), order_.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     const auto x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
     return x > y || (x == y && a < b);
   };
-  if (options.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
-  std::sort(order.begin(), order.end(), likelier);
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < order.size())
-    order.resize(static_cast<std::size_t>(options.top_k));
-  const double highest = logits[static_cast<std::size_t>(order[0])];
-  std::vector<double> weights;
-  for (const auto token : order)
-    weights.push_back(std::exp((logits[static_cast<std::size_t>(token)] - highest) / options.temperature));
-  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (options.top_p < 1) {
+  if (options_.temperature == 0) return *std::min_element(order_.begin(), order_.end(), likelier);
+  if (options_.top_k > 0 && static_cast<std::size_t>(options_.top_k) < order_.size()) {
+    std::nth_element(order_.begin(), order_.begin() + options_.top_k, order_.end(), likelier);
+    order_.resize(static_cast<std::size_t>(options_.top_k));
+  }
+  std::sort(order_.begin(), order_.end(), likelier);
+  const double highest = logits[static_cast<std::size_t>(order_[0])];
+  weights_.clear();
+  for (const auto token : order_)
+    weights_.push_back(std::exp((logits[static_cast<std::size_t>(token)] - highest) / options_.temperature));
+  double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  if (options_.top_p < 1) {
     double kept = 0;
     std::size_t count = 0;
-    while (count < weights.size() && (count == 0 || kept < options.top_p * total)) kept += weights[count++];
-    weights.resize(count);
+    while (count < weights_.size() && (count == 0 || kept < options_.top_p * total)) kept += weights_[count++];
+    weights_.resize(count);
     total = kept;
   }
   double remaining = uniform * total;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    remaining -= weights[i];
-    if (remaining < 0) return order[i];
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    remaining -= weights_[i];
+    if (remaining < 0) return order_[i];
   }
-  return order[weights.size() - 1];
+  return order_[weights_.size() - 1];
+}
+
+ContextWindow::ContextWindow(std::int64_t context) : context_(context) {
+  tokens_.reserve(static_cast<std::size_t>(context) + 1);
 }
 
 bool ContextWindow::push(std::int32_t token) {
@@ -51,52 +57,72 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       options_(options),
       device_(device),
       parameters_(count_parameters(model).all),
-      threads_(at::get_num_threads()) {
-  ContextWindow window(model.config().context);
-  for (const auto token : prompt) window.push(token);
-  windows_.assign(static_cast<std::size_t>(samples), window);
-  fresh_ = static_cast<std::int64_t>(window.tokens().size());
-  if (options.cached) state_.emplace(model.config().layers, model.config().context);
+      threads_(at::get_num_threads()),
+      threads_now_(threads_),
+      picker_(options) {
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    auto& window = windows_.emplace_back(model.config().context);
+    for (const auto token : prompt) window.push(token);
+  }
+  fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
+  if (!options.cached) return;
+  state_.emplace(model.config().layers, model.config().context);
+  decoder_ = model.decoder(samples);
 }
 
 TextGenerator::~TextGenerator() { at::set_num_threads(threads_); }
 
 // A few tokens through a small model are over before a second thread has begun, and where another program holds a core,
 // waiting for that thread costs a hundred times what it saves.
-int TextGenerator::thread_count(std::size_t tokens) const {
+void TextGenerator::set_threads(std::size_t tokens) {
   constexpr double operations_worth_sharing = 1e8;
-  return 2.0 * static_cast<double>(parameters_) * static_cast<double>(tokens) < operations_worth_sharing ? 1 : threads_;
+  if (!device_.is_cpu()) return;
+  const bool shares = 2.0 * static_cast<double>(parameters_) * static_cast<double>(tokens) >= operations_worth_sharing;
+  const int threads = shares ? threads_ : 1;
+  if (threads != std::exchange(threads_now_, threads)) at::set_num_threads(threads);
 }
 
-torch::Tensor TextGenerator::next_logits_bv() {
+void TextGenerator::encode_windows() {
   std::vector<std::int64_t> ids;
   for (const auto& window : windows_) {
     const auto& tokens = window.tokens();
     ids.insert(ids.end(), state_ ? tokens.end() - fresh_ : tokens.begin(), tokens.end());
   }
-  if (device_.is_cpu()) at::set_num_threads(thread_count(ids.size()));
+  set_threads(ids.size());
   const auto ids_bc =
       torch::tensor(at::ArrayRef<std::int64_t>(ids)).view({static_cast<std::int64_t>(windows_.size()), -1});
-  const auto logits_bcv = model_.forward(Batch{.ids_bc = ids_bc.to(device_)}, state_ ? &*state_ : nullptr);
-  return logits_bcv.select(1, -1).to(torch::kCPU, torch::kDouble).contiguous();
+  const auto all_bcv = model_.forward(Batch{.ids_bc = ids_bc.to(device_)}, state_ ? &*state_ : nullptr);
+  const auto logits_bv = all_bcv.select(1, -1).to(torch::kCPU, torch::kDouble).contiguous();
+  logits_bv_.assign(logits_bv.data_ptr<double>(), logits_bv.data_ptr<double>() + logits_bv.numel());
+  if (decoder_) decoder_->resume(*state_);
 }
 
-std::vector<std::int32_t> TextGenerator::next() {
+void TextGenerator::find_logits() {
+  if (!decoder_ || state_->length == 0) {
+    encode_windows();
+    return;
+  }
+  set_threads(tokens_b_.size());
+  const auto logits_bv = decoder_->step(tokens_b_);
+  logits_bv_.assign(logits_bv.begin(), logits_bv.end());
+}
+
+const std::vector<std::int32_t>& TextGenerator::next() {
   const torch::InferenceMode inference;
-  const auto logits_bv = next_logits_bv();
-  const auto vocabulary = static_cast<std::size_t>(logits_bv.size(1));
-  std::vector<std::int32_t> tokens;
+  find_logits();
+  const auto vocabulary = logits_bv_.size() / windows_.size();
+  tokens_b_.resize(windows_.size());
   bool cut = false;
   for (std::size_t sample = 0; sample < windows_.size(); ++sample) {
-    const std::span<const double> logits_v(logits_bv.data_ptr<double>() + sample * vocabulary, vocabulary);
+    const std::span<const double> logits_v(logits_bv_.data() + sample * vocabulary, vocabulary);
     const Rng rng(options_.seed, RandomPurpose::sampling, sample);
-    tokens.push_back(pick_token(logits_v, options_, rng.uniform(drawn_)));
-    cut = windows_[sample].push(tokens.back());
+    tokens_b_[sample] = picker_.pick(logits_v, rng.uniform(drawn_));
+    cut = windows_[sample].push(tokens_b_[sample]);
   }
   ++drawn_;
-  if (cut && state_) state_.emplace(model_.config().layers, model_.config().context);
+  if (cut && state_) state_->clear();
   fresh_ = cut ? static_cast<std::int64_t>(windows_.front().tokens().size()) : 1;
-  return tokens;
+  return tokens_b_;
 }
 
 std::int64_t TextGenerator::cache_bytes() const {

@@ -2,6 +2,7 @@
 // Text from a language model, token by token.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "model/decoder.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {
@@ -21,14 +23,25 @@ struct SamplingOptions {
   bool cached = true;  // false: encode the whole window for every token (slow; the same text)
 };
 
-// Picks a token from logits with one uniform number in [0, 1).
-std::int32_t pick_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
+// Picks tokens from logits, in buffers that are kept.
+class TokenPicker {
+ public:
+  explicit TokenPicker(const SamplingOptions& options) : options_(options) {}
+
+  // With one uniform number in [0, 1).
+  std::int32_t pick(std::span<const double> logits, double uniform);
+
+ private:
+  SamplingOptions options_;
+  std::vector<std::int32_t> order_;
+  std::vector<double> weights_;
+};
 
 // What the model sees while generating: all tokens so far or, past its context, a window. When a token no longer fits,
 // the last half of the context is kept and positions start again.
 class ContextWindow {
  public:
-  explicit ContextWindow(std::int64_t context) : context_(context) {}
+  explicit ContextWindow(std::int64_t context);
 
   // Returns true when the window was cut: everything in it must be encoded again.
   bool push(std::int32_t token);
@@ -51,25 +64,32 @@ class TextGenerator {
   TextGenerator& operator=(const TextGenerator&) = delete;
   ~TextGenerator();
 
-  // The next token of every sample. Sets the number of threads to what the step is worth, until destruction.
-  std::vector<std::int32_t> next();
+  // The next token of every sample, valid until the next call. Sets the number of threads to what the step is worth,
+  // until destruction. On the CPU, with the cache and but for the first and where the window is cut, allocates nothing.
+  const std::vector<std::int32_t>& next();
 
   // Of the cache; 0 without.
   std::int64_t cache_bytes() const;
 
  private:
-  torch::Tensor next_logits_bv();
-  int thread_count(std::size_t tokens) const;
+  // Into logits_bv_, through the model or its decoder.
+  void find_logits();
+  void encode_windows();
+  void set_threads(std::size_t tokens);
 
   SequenceModel& model_;
   SamplingOptions options_;
   torch::Device device_;
   std::int64_t parameters_;
-  int threads_;                         // of the program
+  int threads_, threads_now_;           // of the program, of the last step
   std::vector<ContextWindow> windows_;  // by sample, all of one length
   std::optional<ModelState> state_;
   std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;
+  std::unique_ptr<Decoder> decoder_;
+  TokenPicker picker_;
+  std::vector<double> logits_bv_;
+  std::vector<std::int32_t> tokens_b_;
 };
 
 // Holds back text that may turn out to be the start of a stop string.

@@ -158,7 +158,7 @@ TEST_CASE("AdamW follows its formula, decays matrices alone, and resumes exactly
 
 TEST_CASE("greedy picking takes the likeliest, the first of equals", "[sampling]") {
   SamplingOptions options{.temperature = 0};
-  CHECK(pick_token(std::vector<double>{1, 3, 2, 3}, options, 0.99) == 1);
+  CHECK(TokenPicker(options).pick(std::vector<double>{1, 3, 2, 3}, 0.99) == 1);
 }
 
 TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
@@ -169,7 +169,7 @@ TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
   double total = 0;
   for (std::size_t i = 0; i < 4; ++i) total += expected[i] = std::exp(logits[i] / temperature);
   constexpr int draws = 10'000;
-  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(pick_token(logits, options, (i + 0.5) / draws))];
+  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(TokenPicker(options).pick(logits, (i + 0.5) / draws))];
   for (std::size_t i = 0; i < 4; ++i) CHECK(counts[i] / draws == Approx(expected[i] / total).margin(2e-4));
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("top-k and top-p keep the likeliest and nothing else", "[sampling]") {
   const std::vector<double> logits = {std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)};
   const auto reached = [&](const SamplingOptions& options) {
     std::set<std::int32_t> tokens;
-    for (int i = 0; i < 1000; ++i) tokens.insert(pick_token(logits, options, i / 1000.0));
+    for (int i = 0; i < 1000; ++i) tokens.insert(TokenPicker(options).pick(logits, i / 1000.0));
     return tokens;
   };
   using Tokens = std::set<std::int32_t>;

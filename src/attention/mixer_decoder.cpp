@@ -1,0 +1,148 @@
+#include "attention/mixer_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "attention/parallel.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t products_worth_a_thread = 1 << 16;
+
+std::int64_t grain_of(std::int64_t products_each) {
+  return std::max<std::int64_t>(1, products_worth_a_thread / std::max<std::int64_t>(1, products_each));
+}
+
+class ScoreDecoder : public MixerDecoder {
+ public:
+  ScoreDecoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity)
+      : parts_(std::move(parts)),
+        batch_(batch),
+        heads_(parts_.shape.heads),
+        value_width_(parts_.shape.head_width()),
+        key_width_(parts_.from_inputs ? parts_.shape.width : value_width_),
+        capacity_(capacity),
+        scale_(1 / std::sqrt(static_cast<float>(value_width_))),
+        projected_(floats(batch * parts_.projection.outputs())),
+        query_(floats(batch * heads_ * key_width_)),
+        scores_(floats(batch * heads_ * score_step())),
+        mixed_(floats(batch * parts_.shape.width)) {
+    if (parts_.distance) score_offsets_ = floats(batch * heads_ * capacity);
+    if (parts_.form_nkj.defined()) form_njk_ = parts_.form_nkj.transpose(1, 2).contiguous();
+  }
+
+  void resume(MixerState& state) override {
+    state_ = &state;
+    keys_ = state.buffer(parts_.key_slot).data_ptr<float>();
+    values_ = state.buffer(parts_.value_slot).data_ptr<float>();
+    if (!parts_.distance) return;
+    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
+      for (std::int64_t e = 0; e < state.length(parts_.key_slot); ++e) set_offset(row, e);
+  }
+
+  void step(const float* x_bd, float* y_bd) override {
+    parts_.projection.apply(x_bd, projected_.data(), batch_);
+    const auto newest = remember(x_bd);
+    at::parallel_for(0, batch_ * heads_, grain_of(newest * (key_width_ + value_width_)), [&](auto begin, auto end) {
+      for (auto row = begin; row < end; ++row) attend(x_bd, row, newest);
+    });
+    parts_.output.apply(mixed_.data(), y_bd, batch_);
+  }
+
+ private:
+  static std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
+
+  std::int64_t score_step() const { return (capacity_ + 15) / 16 * 16; }
+
+  const float* projected(std::int64_t row, std::int64_t begin) const {
+    return projected_.data() + row / heads_ * parts_.projection.outputs() + begin + row % heads_ * value_width_;
+  }
+  // Of row b n + head: where its keys begin. Inputs are kept once for all heads.
+  float* keys(std::int64_t row) const {
+    return keys_ + (parts_.from_inputs ? row / heads_ : row) * capacity_ * key_width_;
+  }
+  float* values(std::int64_t row) const { return values_ + row * capacity_ * value_width_; }
+  float* query(std::int64_t row) { return query_.data() + row * key_width_; }
+
+  // Puts the newest token's key and value into the state; returns its place.
+  std::int64_t remember(const float* x_bd) {
+    const auto newest = state_->append(parts_.value_slot);
+    if (parts_.key_slot != parts_.value_slot) state_->append(parts_.key_slot);
+    for (std::int64_t row = 0; row < batch_ * heads_; ++row) {
+      std::copy_n(projected(row, parts_.value_begin), value_width_, values(row) + newest * value_width_);
+      if (parts_.key_slot != parts_.value_slot && !parts_.from_inputs)
+        std::copy_n(projected(row, parts_.key_begin), key_width_, keys(row) + newest * key_width_);
+    }
+    if (parts_.from_inputs)
+      for (std::int64_t b = 0; b < batch_; ++b)
+        std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
+    return newest;
+  }
+
+  void apply_form(std::int64_t row, const float* from) {
+    const LinearRows form{.weight = form_njk_.const_data_ptr<float>() + row % heads_ * key_width_ * key_width_,
+                          .inputs = key_width_,
+                          .outputs = key_width_};
+    multiply_rows(form, from, query(row), 1, 0, key_width_);
+  }
+
+  // - k F k / 2 of a token that is in the state.
+  void set_offset(std::int64_t row, std::int64_t token) {
+    const float* key = keys(row) + token * key_width_;
+    apply_form(row, key);
+    score_offsets_[static_cast<std::size_t>(row * capacity_ + token)] = -dot_product(query(row), key, key_width_) / 2;
+  }
+
+  void attend(const float* x_bd, std::int64_t row, std::int64_t newest) {
+    if (parts_.distance) set_offset(row, newest);
+    const float* q = parts_.from_inputs ? x_bd + row / heads_ * key_width_ : projected(row, parts_.query_begin);
+    if (form_njk_.defined()) {
+      apply_form(row, q);
+      q = query(row);
+    }
+    const SeenTokens seen{.count = newest + 1,
+                          .keys = keys(row),
+                          .key_width = key_width_,
+                          .values = values(row),
+                          .value_width = value_width_,
+                          .score_offsets = parts_.distance ? score_offsets_.data() + row * capacity_ : nullptr};
+    attend_to_seen(q, seen, scale_, parts_.newest_share, scores_.data() + row * score_step(),
+                   mixed_.data() + row * value_width_);
+  }
+
+  ScoreDecoderParts parts_;
+  std::int64_t batch_, heads_, value_width_, key_width_, capacity_;
+  float scale_;
+  torch::Tensor form_njk_;            // the form, transposed
+  std::vector<float> projected_;      // [b, outputs of the projection]
+  std::vector<float> query_;          // [b n, key width]
+  std::vector<float> scores_;         // [b n, score_step()]
+  std::vector<float> mixed_;          // [b, n k]
+  std::vector<float> score_offsets_;  // [b n, capacity], distances only
+  MixerState* state_ = nullptr;
+  float *keys_ = nullptr, *values_ = nullptr;  // the state's: [b, n, capacity, k], inputs [b, capacity, d]
+};
+
+}  // namespace
+
+LinearDecoder::LinearDecoder(torch::Tensor weight_oi, torch::Tensor bias_o)
+    : weight_oi_(std::move(weight_oi)), bias_o_(std::move(bias_o)) {
+  rows_ = {.weight = weight_oi_.data_ptr<float>(),
+           .bias = bias_o_.defined() ? bias_o_.data_ptr<float>() : nullptr,
+           .inputs = weight_oi_.size(1),
+           .outputs = weight_oi_.size(0)};
+}
+
+void LinearDecoder::apply(const float* x_bi, float* y_bo, std::int64_t batch) const {
+  at::parallel_for(0, rows_.outputs, grain_of(rows_.inputs * batch),
+                   [&](auto begin, auto end) { multiply_rows(rows_, x_bi, y_bo, batch, begin, end); });
+}
+
+std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity) {
+  return std::make_unique<ScoreDecoder>(std::move(parts), batch, capacity);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,60 @@
+#pragma once
+// Mixers while text is generated on the CPU: one token after each of several sequences, through buffers that are
+// allocated once. The library's operators allocate and dispatch for every result, which for so few numbers takes longer
+// than the arithmetic.
+
+#include <torch/torch.h>
+
+#include <memory>
+
+#include "attention/decoding_kernel.h"
+#include "attention/mixer.h"
+
+namespace metaformer {
+
+class MixerDecoder {
+ public:
+  virtual ~MixerDecoder() = default;
+
+  // Takes up what Mixer::forward has left in the state: at the start, and whenever forward has changed it since.
+  virtual void resume(MixerState& state) = 0;
+
+  // What forward would return for one more token of every sequence, x_bd; the state that was taken up is extended.
+  // Throws Error when it is full.
+  virtual void step(const float* x_bd, float* y_bd) = 0;
+};
+
+// A linear layer whose tensors are float32, contiguous and on the CPU; kept alive.
+class LinearDecoder {
+ public:
+  LinearDecoder() = default;
+  LinearDecoder(torch::Tensor weight_oi, torch::Tensor bias_o);
+  explicit LinearDecoder(const torch::nn::Linear& layer) : LinearDecoder(layer->weight, layer->bias) {}
+
+  std::int64_t inputs() const { return rows_.inputs; }
+  std::int64_t outputs() const { return rows_.outputs; }
+
+  // y_bo = x_bi W^T + b, on the library's threads where it is worth them.
+  void apply(const float* x_bi, float* y_bo, std::int64_t batch) const;
+
+ private:
+  torch::Tensor weight_oi_, bias_o_;
+  LinearRows rows_;
+};
+
+// A mixer that mixes by scores, as its forward defines them.
+struct ScoreDecoderParts {
+  MixerShape shape;
+  LinearDecoder projection, output;
+  // Where queries, keys and values begin among the outputs of the projection.
+  std::int64_t query_begin = 0, key_begin = 0, value_begin = 0;
+  // Slots of the state, one for both where keys are values.
+  std::size_t key_slot = 0, value_slot = 0;
+  bool from_inputs = false;  // queries and keys are x itself
+  torch::Tensor form_nkj;    // q = query F of every head; undefined: q = query
+  bool distance = false;     // r = q . k - k F k / 2: a distance when F is twice the metric
+  float newest_share = 1;    // of the score of a token with itself
+};
+std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity);
+
+}  // namespace metaformer

@@ -1,0 +1,155 @@
+// Decoders against the model's own forward pass over the whole sequence, in float64.
+
+#include <fmt/format.h>
+
+#include "core/config_writer.h"
+#include "core/error.h"
+#include "model/decoder.h"
+#include "model/gpt.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t vocabulary = 13;
+constexpr double tolerance = 2e-6;  // of the norm of a row of logits
+
+MixerOptions any_mixer() {
+  static const auto all = every_mixer();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
+ModelConfig config_of(const MixerOptions& mixer) {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 12;
+  config.context = 20;
+  config.mixer = mixer;
+  return config;
+}
+
+// The same weights in float32 and in float64.
+struct Models {
+  explicit Models(const ModelConfig& config) : narrow(config, vocabulary), wide(config, vocabulary) {
+    wide.to(torch::kDouble);
+    torch::manual_seed(11);
+    const torch::NoGradGuard no_grad;
+    const auto from = narrow.parameters(), to = wide.parameters();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const bool is_matrix = from[i].dim() > 1;
+      from[i].normal_(is_matrix ? 0 : 0.7, is_matrix ? 1 / std::sqrt(static_cast<double>(from[i].size(-1))) : 0.3);
+      to[i].copy_(from[i]);
+    }
+    narrow.eval();
+    wide.eval();
+  }
+  Gpt narrow, wide;
+};
+
+// Feeds `ids_bc` through forward up to `prompt` tokens, then through the decoder; compares every row of logits.
+double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t prompt, int threads = 1) {
+  const torch::NoGradGuard no_grad;
+  const auto batch = ids_bc.size(0), length = ids_bc.size(1);
+  const auto expected_bcv = models.wide.forward({.ids_bc = ids_bc});
+  ModelState state(models.narrow.config().layers, models.narrow.config().context);
+  models.narrow.forward({.ids_bc = ids_bc.narrow(1, 0, prompt)}, &state);
+  const auto decoder = models.narrow.decoder(batch);
+  decoder->resume(state);
+  const auto usual_threads = at::get_num_threads();
+  at::set_num_threads(threads);
+  double greatest = 0;
+  for (auto place = prompt; place < length; ++place) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t b = 0; b < batch; ++b) tokens.push_back(ids_bc[b][place].item<std::int32_t>());
+    const auto logits = decoder->step(tokens);
+    const auto logits_bv = torch::tensor(at::ArrayRef<float>(logits.data(), logits.size())).view({batch, vocabulary});
+    const auto expected_bv = expected_bcv.select(1, place);
+    greatest = std::max(greatest, ((logits_bv - expected_bv).norm() / expected_bv.norm()).item<double>());
+  }
+  at::set_num_threads(usual_threads);
+  return greatest;
+}
+
+torch::Tensor random_ids(std::int64_t batch, std::int64_t length) {
+  return torch::randint(vocabulary, {batch, length}, torch::kLong);
+}
+
+}  // namespace
+
+TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
+  auto config = config_of(any_mixer());
+  const auto batch = GENERATE(1, 3);
+  Models models(config);
+  CAPTURE(batch);
+  CHECK(greatest_error(models, random_ids(batch, config.context), 1) < tolerance);
+  CHECK(greatest_error(models, random_ids(batch, config.context), 7) < tolerance);
+}
+
+TEST_CASE("a decoder knows every block, width and head", "[decoder]") {
+  auto config = config_of(MetricOptions{});
+  config.bias = GENERATE(false, true);
+  config.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  config.norm.final = GENERATE(false, true);
+  config.tie_embeddings = GENERATE(false, true);
+  config.positions = GENERATE(PositionKind::none, PositionKind::learned);
+  config.feed_forward.activation = GENERATE(Activation::gelu, Activation::relu);
+  Models models(config);
+  CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
+}
+
+TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decoder]") {
+  auto config = config_of(GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(QuadraticOptions{}),
+                                   MixerOptions(QuadraticOptions{.form = QuadraticForm::full})));
+  config.heads = 3;
+  config.width = 3 * GENERATE(1, 15, 16, 17, 70, 128);
+  config.context = 40;
+  Models models(config);
+  CAPTURE(config.width);
+  const auto ids_bc = random_ids(5, config.context);
+  const double error = greatest_error(models, ids_bc, 4);
+  CHECK(error == greatest_error(models, ids_bc, 4, 2));
+  CHECK(error < tolerance);
+}
+
+TEST_CASE("a decoder goes on after forward has added to its state, or begun anew", "[decoder]") {
+  auto config = config_of(any_mixer());
+  Models models(config);
+  const torch::NoGradGuard no_grad;
+  const auto ids_bc = random_ids(1, 12);
+  const auto expected_bcv = models.wide.forward({.ids_bc = ids_bc});
+  ModelState state(config.layers, config.context);
+  const auto decoder = models.narrow.decoder(1);
+  const auto step = [&](std::int64_t place) {
+    const std::vector<std::int32_t> token = {ids_bc[0][place].item<std::int32_t>()};
+    const auto logits = decoder->step(token);
+    const auto logits_v = torch::tensor(at::ArrayRef<float>(logits.data(), logits.size()));
+    const auto expected_v = expected_bcv[0][place];
+    CHECK(((logits_v - expected_v).norm() / expected_v.norm()).item<double>() < tolerance);
+  };
+  for (int round = 0; round < 2; ++round) {
+    models.narrow.forward({.ids_bc = ids_bc.narrow(1, 0, 2)}, &state);
+    decoder->resume(state);
+    for (std::int64_t place = 2; place < 5; ++place) step(place);
+    models.narrow.forward({.ids_bc = ids_bc.narrow(1, 5, 4)}, &state);
+    decoder->resume(state);
+    for (std::int64_t place = 9; place < 12; ++place) step(place);
+    state.clear();
+  }
+}
+
+TEST_CASE("a full state is an error of the decoder, and other weights have none", "[decoder]") {
+  Models models(config_of(ScaledDotProductOptions{}));
+  const torch::NoGradGuard no_grad;
+  CHECK(models.wide.decoder(1) == nullptr);
+  ModelState state(2, 20);
+  models.narrow.forward({.ids_bc = random_ids(1, 19)}, &state);
+  const auto decoder = models.narrow.decoder(1);
+  decoder->resume(state);
+  const std::vector<std::int32_t> token = {1};
+  decoder->step(token);
+  CHECK_THROWS_WITH(decoder->step(token), "a sequence of 21 tokens does not fit model.context 20");
+}
+
+}  // namespace metaformer
