@@ -73,7 +73,7 @@ METAFORMER_INLINE float exponentiate(float* scores, std::int64_t count) {
   return sum_of_lanes(total);
 }
 
-// t = the rows' sum, each with its weight, over `factor`; Vectors times 16 columns.
+// t = the sum of the rows, each times its weight, times `factor`; Vectors times 16 columns.
 template <int Vectors>
 METAFORMER_INLINE void mix_columns(const float* rows, const float* weights, std::int64_t count, std::int64_t width,
                                    float factor, float* t) {

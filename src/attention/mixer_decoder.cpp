@@ -46,7 +46,9 @@ class ScoreDecoder : public MixerDecoder {
   void step(const float* x_bd, float* y_bd) override {
     parts_.projection.apply(x_bd, projected_.data(), batch_);
     const auto newest = remember(x_bd);
-    at::parallel_for(0, batch_ * heads_, grain_of(newest * (key_width_ + value_width_)), [&](auto begin, auto end) {
+    const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
+    const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
+    at::parallel_for(0, batch_ * heads_, grain_of(products), [&](auto begin, auto end) {
       for (auto row = begin; row < end; ++row) attend(x_bd, row, newest);
     });
     parts_.output.apply(mixed_.data(), y_bd, batch_);
@@ -82,27 +84,30 @@ class ScoreDecoder : public MixerDecoder {
     return newest;
   }
 
-  void apply_form(std::int64_t row, const float* from) {
+  const float* apply_form(std::int64_t row, const float* from) {
     const LinearRows form{.weight = form_njk_.const_data_ptr<float>() + row % heads_ * key_width_ * key_width_,
                           .inputs = key_width_,
                           .outputs = key_width_};
     multiply_rows(form, from, query(row), 1, 0, key_width_);
+    return query(row);
   }
 
-  // - k F k / 2 of a token that is in the state.
-  void set_offset(std::int64_t row, std::int64_t token) {
+  // Sets - k F k / 2 of a token that is in the state; returns k F.
+  const float* set_offset(std::int64_t row, std::int64_t token) {
     const float* key = keys(row) + token * key_width_;
-    apply_form(row, key);
-    score_offsets_[static_cast<std::size_t>(row * capacity_ + token)] = -dot_product(query(row), key, key_width_) / 2;
+    const float* image = apply_form(row, key);
+    score_offsets_[static_cast<std::size_t>(row * capacity_ + token)] = -dot_product(image, key, key_width_) / 2;
+    return image;
+  }
+
+  const float* find_query(const float* x_bd, std::int64_t row, std::int64_t newest) {
+    if (parts_.distance) return set_offset(row, newest);  // its query is its key
+    const float* query = parts_.from_inputs ? x_bd + row / heads_ * key_width_ : projected(row, parts_.query_begin);
+    return form_njk_.defined() ? apply_form(row, query) : query;
   }
 
   void attend(const float* x_bd, std::int64_t row, std::int64_t newest) {
-    if (parts_.distance) set_offset(row, newest);
-    const float* q = parts_.from_inputs ? x_bd + row / heads_ * key_width_ : projected(row, parts_.query_begin);
-    if (form_njk_.defined()) {
-      apply_form(row, q);
-      q = query(row);
-    }
+    const float* q = find_query(x_bd, row, newest);
     const SeenTokens seen{.count = newest + 1,
                           .keys = keys(row),
                           .key_width = key_width_,

@@ -57,9 +57,9 @@ std::int64_t block_activations(const ModelConfig& model) {
                  [&](const MetricOptions&) { return 5 * d; }, [&](const auto&) { return d; }},
       model.mixer);
   const bool attends = mixer > d, drops = model.dropout > 0;
-  const bool reference = backend_of(model.mixer) == Backend::reference;
-  // On the CPU dropout of scores takes the library's path that keeps them: scores, weights, mask, dropped weights.
-  const auto scores = attends && (reference || drops) ? 4 * model.heads * model.context : 0;
+  // The reference backend alone keeps scores, weights, mask and dropped weights of all pairs.
+  const bool keeps_scores = attends && backend_of(model.mixer) == Backend::reference;
+  const auto scores = keeps_scores ? 4 * model.heads * model.context : 0;
   return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);
 }
 
@@ -73,7 +73,6 @@ std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocab
   const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};
   const auto norm = d * (1 + bias);
   const auto block = mixer_parameters(model) + 2 * d * h + bias * (h + d) + 2 * norm;
-  if (model.kind == ModelKind::linear) return (model.linear.buckets + 1) * classes;
   auto total = (vocabulary + class_token) * d + model.layers * block;
   if (model.positions == PositionKind::learned) total += (model.context + class_token) * d;
   if (model.ngram_embedding.order > 1) total += model.ngram_embedding.buckets * d;

@@ -18,9 +18,9 @@ void shuffle(std::vector<T>& values, const Rng& rng) {
   for (auto left = values.size(); left > 1; --left) std::swap(values[left - 1], values[rng.below(left, left)]);
 }
 
-void sort_by_length(std::vector<EncodedText>& texts, std::vector<std::size_t>& order) {
+void sort_by_falling_length(std::vector<EncodedText>& texts, std::vector<std::size_t>& order) {
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return texts[a].ids.size() < texts[b].ids.size(); });
+                   [&](std::size_t a, std::size_t b) { return texts[a].ids.size() > texts[b].ids.size(); });
   std::vector<EncodedText> sorted;
   for (const auto place : order) sorted.push_back(std::move(texts[place]));
   texts = std::move(sorted);
@@ -49,7 +49,7 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
     auto& order = source_order_[static_cast<std::size_t>(split)];
     order.resize(texts.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    if (split != Split::train) sort_by_length(texts, order);
+    if (split != Split::train) sort_by_falling_length(texts, order);
   }
 }
 

@@ -41,7 +41,7 @@ class LabelledDataset {
   LabelledRows training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t first,
                              std::int64_t rows) const;
 
-  // A split in order of length, so that little is padded.
+  // A split by falling length: little is padded, and what a batch frees is large enough for the next one.
   LabelledRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
   // Which text of its split, in the order of the source, stands at each place of texts(split).
@@ -61,7 +61,7 @@ class LabelledDataset {
   double expected_length(const EncodedText& text) const;
   LabelledRows batch_of(const std::vector<const EncodedText*>& texts) const;
 
-  EncodedSplits splits_;  // validation and test in order of length
+  EncodedSplits splits_;  // validation and test by falling length
   std::array<std::vector<std::size_t>, 3> source_order_;
   BatchOptions options_;
   std::int64_t cut_count_ = 0;
