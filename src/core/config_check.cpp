@@ -198,8 +198,16 @@ void check_tokenizer(const ExperimentConfig& config, const Provenance& provenanc
 }
 
 void check_rating(const RatingConfig& rating, const Provenance& provenance) {
-  if (rating.negative_to && !rating.positive_from)
-    fail(provenance, {"data.rating.negative_to"}, "means nothing without data.rating.positive_from");
+  for (const auto& [key, is_given] : {std::pair("data.rating.negative_to", rating.negative_to.has_value()),
+                                      std::pair("data.rating.lowest", rating.lowest.has_value()),
+                                      std::pair("data.rating.highest", rating.highest.has_value())})
+    if (is_given && !rating.positive_from) fail(provenance, {key}, "means nothing without data.rating.positive_from");
+  if (rating.lowest && *rating.lowest >= *rating.positive_from)
+    fail(provenance, {"data.rating.lowest", "data.rating.positive_from"},
+         fmt::format("{} is not below data.rating.positive_from {}", *rating.lowest, *rating.positive_from));
+  if (rating.highest && *rating.highest < *rating.positive_from)
+    fail(provenance, {"data.rating.highest", "data.rating.positive_from"},
+         fmt::format("{} is below data.rating.positive_from {}", *rating.highest, *rating.positive_from));
   if (rating.negative_to && *rating.negative_to >= *rating.positive_from)
     fail(provenance, {"data.rating.negative_to", "data.rating.positive_from"},
          fmt::format("{} is not below data.rating.positive_from {}", *rating.negative_to, *rating.positive_from));

@@ -39,6 +39,7 @@ void visit(Visitor& field, SortConfig& c) {
 struct RatingConfig {
   std::optional<double> positive_from;
   std::optional<double> negative_to;
+  std::optional<double> lowest, highest;
 };
 
 template <class Visitor>
@@ -46,6 +47,8 @@ void visit(Visitor& field, RatingConfig& c) {
   field("positive_from", c.positive_from, "labels are numbers: 'positive' from this one on; null: labels are classes");
   field("negative_to", c.negative_to,
         "'negative' up to this one, ratings between the two are left out; null: all below positive_from");
+  field("lowest", c.lowest, "rows with a rating below this one are malformed; null: none is");
+  field("highest", c.highest, "rows with a rating above this one are malformed; null: none is");
 }
 
 // Which tokens of a text that is longer than model.context are kept.

@@ -56,6 +56,7 @@ void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t 
     const auto rating = as_rating(label);
     if (!rating)
       return refuse(line, fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label)));
+    if (auto why = range_defect(*rating); !why.empty()) return refuse(line, std::move(why));
     label = class_of(*rating);
     if (label.empty()) {
       ++table_.left_out;
@@ -67,6 +68,14 @@ void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t 
 
 void TableBuilder::refuse(std::int64_t line, std::string why) {
   table_.malformed.push_back({.line = line, .why = std::move(why)});
+}
+
+std::string TableBuilder::range_defect(double rating) const {
+  const auto &lowest = config_.rating.lowest, &highest = config_.rating.highest;
+  if (lowest && rating < *lowest) return fmt::format("the rating {} is below data.rating.lowest {}", rating, *lowest);
+  if (highest && rating > *highest)
+    return fmt::format("the rating {} is above data.rating.highest {}", rating, *highest);
+  return "";
 }
 
 std::string_view TableBuilder::class_of(double rating) const {

@@ -23,6 +23,9 @@ class TableBuilder {
   void refuse(std::int64_t line, std::string why);
 
  private:
+  // Why there is no such rating, or "".
+  std::string range_defect(double rating) const;
+
   // "positive", "negative", or "" for a rating between the two.
   std::string_view class_of(double rating) const;
 

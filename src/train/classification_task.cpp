@@ -18,20 +18,36 @@ namespace metaformer {
 
 namespace {
 
+std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
+  std::vector<std::int64_t> counts(dataset.codec().labels.size());
+  for (const auto& text : dataset.texts(Split::train)) ++counts[static_cast<std::size_t>(text.label)];
+  return counts;
+}
+
 // 1 / the share of every class, so that all classes weigh the same and a text weighs 1 on average.
 torch::Tensor balanced_weights(const LabelledDataset& dataset) {
-  const auto classes = static_cast<std::int64_t>(dataset.codec().labels.size());
-  auto counts_v = torch::zeros(classes, torch::kDouble);
-  for (const auto& text : dataset.texts(Split::train)) counts_v[text.label] += 1;
-  return (static_cast<double>(dataset.count(Split::train)) / (counts_v * static_cast<double>(classes)))
+  const auto counts = training_counts(dataset);
+  const auto counts_v = torch::tensor(counts, torch::kDouble);
+  return (static_cast<double>(dataset.count(Split::train)) / (counts_v * static_cast<double>(counts.size())))
       .to(torch::kFloat);
+}
+
+// Classes are whatever labels the texts have, so that a slip of the pen is one too.
+void warn_of_rare_classes(const LabelledDataset& dataset) {
+  constexpr std::int64_t a_few = 3, much_rarer = 10, far_rarer = 200;
+  const auto counts = training_counts(dataset);
+  const auto usual = dataset.count(Split::train) / static_cast<std::int64_t>(counts.size());
+  for (std::size_t label = 0; label < counts.size(); ++label)
+    if (const auto count = counts[label]; usual > (count <= a_few ? much_rarer : far_rarer) * count)
+      log::warning("the label {} is that of {} of the {} training texts: a class of its own, or a slip?",
+                   in_quotes(dataset.codec().labels[label]), count, dataset.count(Split::train));
 }
 
 // The AUC of a split is over the classes that it has, and one class alone has none: nothing could be chosen by it.
 void require_two_classes(const LabelledDataset& dataset, Split split) {
   const auto texts = dataset.texts(split);
-  const bool has_two = std::any_of(texts.begin(), texts.end(),
-                                   [&](const auto& text) { return text.label != texts.front().label; });
+  const bool has_two =
+      std::any_of(texts.begin(), texts.end(), [&](const auto& text) { return text.label != texts.front().label; });
   if (!has_two && !texts.empty())
     throw Error(ExitCode::data,
                 fmt::format("train.selection_metric auc: all {} texts of the {} split have the label {}, and one class "
@@ -62,7 +78,8 @@ ClassificationTask::ClassificationTask(const ExperimentConfig& config, bool offl
   if (config.train.class_weights == ClassWeights::balanced) class_weights_v_ = balanced_weights(dataset_);
 }
 
-void ClassificationTask::check_selection() const {
+void ClassificationTask::check_data() const {
+  warn_of_rare_classes(dataset_);
   if (config_.train.selection_metric == SelectionMetric::auc) require_two_classes(dataset_, Split::validation);
 }
 

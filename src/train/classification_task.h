@@ -34,7 +34,7 @@ class ClassificationTask : public Task {
   // What `score` gathered over all of evaluation_batch, with the texts in the order of the source.
   ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
 
-  void check_selection() const override;
+  void check_data() const override;
   // By train.selection_metric. An AUC that batches of one class do not have counts as 0.
   double selection_error(const nlohmann::ordered_json& metrics) const override;
   std::vector<std::string> headline() const override;

@@ -230,7 +230,7 @@ Json train(TrainRequest request) {
   const auto device = prepare_device(config, request.device);
   // Data problems must not leave an empty run behind.
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
-  task->check_selection();
+  task->check_data();
   if (earlier) require_same_data(earlier->run, *task);
   if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
   throw_if_stopped();  // before there is anything to save

@@ -52,8 +52,9 @@ class Task {
   // The metrics that apply: loss, perplexity, accuracy, ...
   virtual nlohmann::ordered_json metrics(const ScoreSums& sums, Split split) const = 0;
 
-  // Throws (exit code 3) where nothing could be chosen on the validation split.
-  virtual void check_selection() const {}
+  // Before training: warns of what looks like a slip; throws (exit code 3) where nothing could be chosen on the
+  // validation split.
+  virtual void check_data() const {}
 
   // The best checkpoint has the lowest of these on the validation split.
   virtual double selection_error(const nlohmann::ordered_json& metrics) const { return metrics.at("loss"); }

@@ -115,6 +115,24 @@ TEST_CASE("predict answers every line in order and names malformed ones", "[cli]
   CHECK(estimate.at("texts") == 96);
 }
 
+TEST_CASE("a label that hardly any training text has is warned of, a rare class is not", "[cli]") {
+  const Program program;
+  const auto errors_with = [&](int texts, const std::string& label) {
+    std::string table = "text,label\n";
+    for (int i = 0; i < 120; ++i) table += "text number " + std::to_string(i) + (i % 2 == 0 ? ",0\n" : ",1\n");
+    for (int i = 0; i < texts; ++i) table += "more " + std::to_string(i) + "," + label + "\n";
+    program.folder().write("table.csv", table);
+    program.folder().write("held_out.csv", "text,label\none,1\ntwo,0\n");
+    const auto result = program.run({"train", "--config", "text_classifier.yaml", "--out", "run" + std::to_string(texts),
+                                     "--set", "data.path=table.csv", "data.validation_path=held_out.csv",
+                                     "train.steps=1", "train.baselines=false"});
+    CHECK(result.code == 0);
+    return result.err;
+  };
+  CHECK_THAT(errors_with(1, "7"), ContainsSubstring("warning: the label '7' is that of 1 of the 121 training texts"));
+  CHECK_THAT(errors_with(12, "2"), !ContainsSubstring("warning"));
+}
+
 TEST_CASE("an ensemble is the mean of what its members predict, text by text", "[cli]") {
   const Program program;
   // Of different tokenizers, for which the texts have different orders of length.

@@ -201,6 +201,24 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK(read_text("t.json", content, config).left_out == 0);
 }
 
+TEST_CASE("a rating that is out of range is malformed where the range is told", "[reviews]") {
+  auto config = amazon();
+  config.rating = {.positive_from = 4, .negative_to = 2, .lowest = 1, .highest = 5};
+  config.malformed_limit = 1;
+  std::string content;
+  for (const auto* stars : {"5", "5.5", "1", "0.5", "-3", "9"}) content += review("\"a\"", stars);
+  const auto table = read_text("t.json", content, config);
+  CHECK(rows_of(table) == Texts{"1 positive a", "3 negative a"});
+  CHECK(malformed_of(table) == Texts{"2 the rating 5.5 is above data.rating.highest 5",
+                                     "4 the rating 0.5 is below data.rating.lowest 1",
+                                     "5 the rating -3 is below data.rating.lowest 1",
+                                     "6 the rating 9 is above data.rating.highest 5"});
+  config.rating.lowest.reset();
+  CHECK(rows_of(read_text("t.json", content, config)).size() == 4);
+  config.malformed_limit = 0;
+  CHECK_THAT(refusal("t.json", content, config), ContainsSubstring(":2: the rating 5.5 is above"));
+}
+
 TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]") {
   DataConfig config{.malformed_limit = 1};
   config.rating.positive_from = 7;
