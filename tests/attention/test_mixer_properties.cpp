@@ -1,17 +1,13 @@
 // What every mixer must have, looped over all of them.
 
 #include "attention/mixer_support.h"
+#include "support/any_mixer.h"
 
 namespace metaformer {
 
 namespace {
 
 constexpr MixerShape shape{.width = 12, .heads = 3, .dropout = 0, .bias = false};
-
-MixerOptions any_mixer() {
-  static const auto all = every_mixer();
-  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
-}
 
 bool is_pooling_or_less(const MixerOptions& options) {
   return std::holds_alternative<AveragePoolingOptions>(options) || std::holds_alternative<IdentityOptions>(options) ||

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "model/decoder.h"
 #include "model/gpt.h"
-#include "support/torch_catch.h"
+#include "support/any_mixer.h"
 
 namespace metaformer {
 
@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::int64_t vocabulary = 13;
 constexpr double tolerance = 2e-6;  // of the norm of a row of logits
-
-MixerOptions any_mixer() {
-  static const auto all = every_mixer();
-  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
-}
 
 ModelConfig config_of(const MixerOptions& mixer) {
   ModelConfig config;

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "model/gpt.h"
 #include "model/parameter_buffer.h"
-#include "support/torch_catch.h"
+#include "support/any_mixer.h"
 
 namespace metaformer {
 
@@ -27,11 +27,6 @@ Batch random_batch(std::int64_t rows, std::int64_t length) {
 
 double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
   return ((value - expected).norm() / expected.norm()).item<double>();
-}
-
-MixerOptions any_mixer() {
-  static const auto all = every_mixer();
-  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "attention/mixer.h"
+#include "support/any_mixer.h"
 #include "train/diagnostics.h"
 #include "train/evaluation.h"
 #include "train/step_profiler.h"
@@ -37,8 +38,7 @@ TEST_CASE("asymmetry is 0 for symmetric and 1 for antisymmetric forms", "[diagno
 }
 
 TEST_CASE("every mixer with one score form gives it, and only metrics are symmetric", "[diagnostics]") {
-  static const auto mixers = every_mixer();
-  const auto& options = mixers[GENERATE(range(std::size_t{0}, mixers.size()))];
+  const auto options = any_mixer();
   torch::manual_seed(1);
   const MixerShape shape{.width = 12, .heads = 3};
   const auto mixer = make_mixer(options, shape);

@@ -1,6 +1,6 @@
 // Generating a token allocates nothing, counted by standing in for the C library's allocation functions.
 
-#include "support/torch_catch.h"
+#include "support/any_mixer.h"
 
 #ifndef __SANITIZE_ADDRESS__  // which stands in for them itself
 
@@ -43,13 +43,12 @@ int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
 namespace metaformer {
 
 TEST_CASE("a token is generated without an allocation", "[sampling]") {
-  static const auto mixers = every_mixer();
   ModelConfig config;
   config.layers = 2;
   config.width = 32;
   config.heads = 2;
   config.context = 64;
-  config.mixer = mixers[GENERATE(range(std::size_t{0}, mixers.size()))];
+  config.mixer = any_mixer();
   Gpt model(config, 19);
   initialise(model, 1);
   model.eval();
