@@ -91,25 +91,36 @@ class Metric : public Mixer {
     return ScoreForm{.left_nrd = projection_nkd, .right_nrd = twice * image_nkd};
   }
 
-  // As identities, M's scores all prefer the token itself, and every head alike; drawn at random they start diverse, as
-  // the queries and keys of scaled dot product do. A metric that must not be negative has no such choice.
-  double form_spread(double projection_variance) const override {
-    if (options_.score == MetricScore::distance) return 0;
-    const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
-    switch (options_.constraint) {
-      case MetricConstraint::symmetric:
-        return options_.score_std / (projection_variance * root_k);  // Var(p M p') = k^2 v^2 s^2
-      case MetricConstraint::diagonal:
-        return options_.score_std / projection_variance;  // Var = k v^2 s^2
-      case MetricConstraint::psd:
-      case MetricConstraint::identity:
-        break;
+  void scale_initial_scores(double projection_variance) override {
+    const double wanted = options_.score_std / score_std_per_norm(projection_variance);
+    if (options_.constraint == MetricConstraint::identity) {
+      // There is no metric to scale. Scores grow with the square of p; the output projection undoes what that does to
+      // the values, which are p too.
+      const double factor = std::sqrt(wanted / metric_.identity_norm());
+      projection_->weight.mul_(factor);
+      output_->weight.div_(factor);
+    } else {
+      metric_.scale_to_norm(wanted);
     }
-    return 0;
   }
 
  private:
   torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
+
+  // Standard deviation of the scores (after 1 / sqrt(k)) where the Frobenius norm of M is 1 and the entries of p are
+  // independent, of variance v. Var(p M p') = v^2 |M|^2; Var(p' M p') = 2 v^2 |M|^2 for normal p'.
+  double score_std_per_norm(double v) const {
+    const auto k = static_cast<double>(shape_.head_width());
+    switch (options_.score) {
+      case MetricScore::bilinear:
+        return v / std::sqrt(k);
+      case MetricScore::distance:  // 2 p M p' - p' M p'
+        return std::sqrt(6.0) * v / std::sqrt(k);
+      case MetricScore::as_published:  // twice the form that has each M_ij, i > j, once and doubled
+        return 2 * std::sqrt((2 * k - 1) / k) * v / std::sqrt(k);
+    }
+    return 0;
+  }
 
   torch::Tensor attend(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility) const {
     const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));

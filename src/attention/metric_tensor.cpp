@@ -24,10 +24,11 @@ torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
   return packed;
 }
 
+static double softplus_inverse(double y) { return y + std::log(-std::expm1(-y)); }
+
 MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
                            std::int64_t k)
     : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k) {
-  const double softplus_inverse_of_1 = std::log(std::exp(1.0) - 1);
   switch (constraint) {
     case MetricConstraint::symmetric:
       parameter_ = owner.register_parameter("packed_metric", packed_identity(heads, k));
@@ -37,7 +38,28 @@ MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint
       break;
     case MetricConstraint::diagonal:
       parameter_ = owner.register_parameter("diagonal_metric",
-                                            torch::full({heads, k}, non_negative ? softplus_inverse_of_1 : 1.0));
+                                            torch::full({heads, k}, non_negative ? softplus_inverse(1) : 1.0));
+      break;
+    case MetricConstraint::identity:
+      break;
+  }
+}
+
+void MetricTensor::scale_to_norm(double norm) {
+  const auto k = static_cast<double>(k_);
+  switch (constraint_) {
+    case MetricConstraint::symmetric:
+      parameter_.mul_(norm / k);
+      break;
+    case MetricConstraint::psd:  // E |L L^T|^2 for standard normal entries of the triangle L
+      parameter_.mul_(std::sqrt(norm / std::sqrt(k * (k + 1) * (4 * k + 5) / 6)));
+      break;
+    case MetricConstraint::diagonal:
+      if (non_negative_) {
+        parameter_.fill_(softplus_inverse(norm / std::sqrt(k)));
+      } else {
+        parameter_.mul_(norm / std::sqrt(k));
+      }
       break;
     case MetricConstraint::identity:
       break;

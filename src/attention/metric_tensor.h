@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "core/mixer_options.h"
 
 namespace metaformer {
@@ -33,6 +35,13 @@ class MetricTensor {
 
   // M as [n, k, k].
   torch::Tensor dense_nkk() const;
+
+  // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`. A
+  // diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
+  void scale_to_norm(double norm);
+
+  // The Frobenius norm of the identity.
+  double identity_norm() const { return std::sqrt(static_cast<double>(k_)); }
 
  private:
   torch::Tensor diagonal_nk() const;

@@ -83,13 +83,10 @@ class Mixer : public torch::nn::Module {
   // both tokens.
   virtual std::optional<ScoreForm> score_form() const { return std::nullopt; }
 
-  // With which standard deviation the entries of the score form (the mixer's own parameters, not its projections) are
-  // drawn at initialisation, so that scores start with the standard deviation of the options when inputs are normalised
-  // and projections of them have the given variance. 0: the form keeps the identity it is made with.
-  virtual double form_spread(double projection_variance) const {
-    (void)projection_variance;
-    return 0;
-  }
+  // Scales the freshly drawn parameters so that the scores of different tokens start with the standard deviation
+  // `score_std` of the options; of a distance, what varies along the context. Expects the mixer's own parameters
+  // (forms) drawn from N(0, 1), and normalised inputs whose projections have the variance `projection_variance`.
+  virtual void scale_initial_scores(double projection_variance) { (void)projection_variance; }
 };
 
 // The mixer that the options describe, not yet initialised (see initialise in model/sequence_model.h).

@@ -72,10 +72,10 @@ class Quadratic : public Mixer {
   }
 
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
-  double form_spread(double projection_variance) const override {
+  void scale_initial_scores(double projection_variance) override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
     const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_variance * root_k);
-    return unit * options_.score_std;
+    form_.mul_(unit * options_.score_std);
   }
 
  private:

@@ -56,6 +56,13 @@ class ScaledDotProduct : public Mixer {
     return ScoreForm{.left_nrd = rows[0], .right_nrd = rows[1]};
   }
 
+  // Var(q . k) = head width * (variance of a projection)^2.
+  void scale_initial_scores(double projection_variance) override {
+    if (!options_.score_std) return;
+    const auto queries_and_keys = query_key_value_->weight.narrow(0, 0, 2 * shape_.width);
+    queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
+  }
+
  private:
   std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
     const auto d = shape_.width;

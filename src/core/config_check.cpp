@@ -93,12 +93,6 @@ void check_metric(const MetricOptions& metric, const Provenance& provenance) {
   if (metric.score == MetricScore::as_published && !symmetric)
     fail(provenance, {score, constraint},
          "'as_published' is the formula for a packed metric: set constraint to symmetric");
-  const bool drawn =
-      metric.constraint == MetricConstraint::symmetric || metric.constraint == MetricConstraint::diagonal;
-  if (metric.score_std != MetricOptions{}.score_std && (!drawn || metric.score == MetricScore::distance))
-    fail(provenance, {"model.mixer.score_std", constraint, score},
-         "only a metric that is drawn at random has it: symmetric or diagonal, with bilinear scores; others start as "
-         "identities");
   const bool other_backend = metric.backend == Backend::composed || metric.backend == Backend::fused;
   if (metric.score == MetricScore::as_published && other_backend)
     fail(provenance, {backend, score},

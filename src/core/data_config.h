@@ -11,10 +11,10 @@
 
 namespace metaformer {
 
-enum class TableFormat { automatic, csv, tsv, jsonl };
+enum class TableFormat { automatic, csv, tsv, jsonl, text };
 template <>
 struct EnumNames<TableFormat> {
-  static constexpr std::array<std::string_view, 4> values = {"auto", "csv", "tsv", "jsonl"};
+  static constexpr std::array<std::string_view, 5> values = {"auto", "csv", "tsv", "jsonl", "text"};
 };
 
 enum class TableHeader { automatic, present, absent };
@@ -70,6 +70,7 @@ struct DataConfig {
   std::string label_field = "label";
   RatingConfig rating;
   double malformed_limit = 0;
+  std::string document_separator = "\n";
   Truncation truncation = Truncation::head;
   bool cache = true;
   SortConfig sort;
@@ -96,6 +97,8 @@ void visit(Visitor& field, DataConfig& c) {
         "column of the label: its name in the header, or its number counted from 1; a member of JSON lines");
   field("rating", c.rating, "classes from ratings");
   field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated share of malformed rows in a table");
+  field("document_separator", c.document_separator,
+        "language models: what stands between the documents of JSON lines and of a folder of texts");
   field("truncation", c.truncation, "which model.context tokens of a longer text classification sees");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
   field("sort", c.sort, "the lists of task sort");

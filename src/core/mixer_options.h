@@ -3,6 +3,7 @@
 // one struct here (added to MixerOptions) and one file there.
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "core/config_schema.h"
@@ -49,12 +50,13 @@ constexpr const char* backend_help =
     "of metric and projected quadratic attention; auto chooses";
 
 constexpr const char* score_std_help =
-    "standard deviation of the scores at the start, between unlike tokens; the smaller, the nearer each head starts to "
-    "a plain mean";
+    "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts to a "
+    "plain mean";
 
 struct ScaledDotProductOptions {
   static constexpr std::string_view kind = "scaled_dot_product";
   static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
+  std::optional<double> score_std = 1;
   Backend backend = Backend::automatic;
 };
 
@@ -115,6 +117,9 @@ inline bool has_fused_backend(const MixerOptions& mixer) {
 
 template <class Visitor>
 void visit(Visitor& field, ScaledDotProductOptions& o) {
+  field("score_std", o.score_std, positive,
+        "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
+        "N(0, 0.02), as in GPT-2");
   field("backend", o.backend, backend_help);
 }
 

@@ -81,6 +81,7 @@ struct TrainConfig {
   std::int64_t checkpoint_interval = 250;
   std::int64_t keep_checkpoints = 2;
   std::int64_t diagnostics_interval = 0;
+  std::int64_t sample_interval = 0;
   bool overfit_batch = false;
   OnDivergence on_divergence = OnDivergence::stop;
   double rollback_factor = 0.5;
@@ -135,6 +136,8 @@ void visit(Visitor& field, TrainConfig& c) {
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
   field("diagnostics_interval", c.diagnostics_interval, between(0, most_steps),
         "steps between measurements of gradients, updates and score forms per block; 0: never");
+  field("sample_interval", c.sample_interval, between(0, most_steps),
+        "language models: steps between texts that the model writes into the log and samples.jsonl; 0: never");
   field("overfit_batch", c.overfit_batch,
         "every step and every evaluation sees the first batch: its loss must fall to ~0");
   field("on_divergence", c.on_divergence,

@@ -3,8 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
-#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/random.h"
 #include "model/decoder.h"
@@ -26,19 +27,24 @@ namespace {
 
 constexpr double standard_deviation = 0.02;
 
-// The mixers' own parameters: name -> standard deviation.
-std::map<std::string, double> form_spreads(const SequenceModel& model) {
-  std::map<std::string, double> spreads;
-  // A projection of a normalised vector: the sum of `width` products.
-  const double projection_variance =
-      static_cast<double>(model.config().width) * standard_deviation * standard_deviation;
-  for (const auto& module : model.named_modules("", /*include_self=*/false)) {
-    const auto* mixer = dynamic_cast<const Mixer*>(module.value().get());
-    if (mixer == nullptr) continue;
-    for (const auto& form : mixer->named_parameters(/*recurse=*/false))
-      spreads[module.key() + "." + form.key()] = mixer->form_spread(projection_variance);
-  }
-  return spreads;
+struct NamedMixer {
+  std::string name;
+  Mixer* mixer;
+};
+
+std::vector<NamedMixer> mixers_of(const SequenceModel& model) {
+  std::vector<NamedMixer> mixers;
+  for (const auto& module : model.named_modules("", /*include_self=*/false))
+    if (auto* mixer = dynamic_cast<Mixer*>(module.value().get())) mixers.push_back({module.key(), mixer});
+  return mixers;
+}
+
+// Names of the mixers' own parameters, which are score forms.
+std::set<std::string> form_names(const std::vector<NamedMixer>& mixers) {
+  std::set<std::string> names;
+  for (const auto& [name, mixer] : mixers)
+    for (const auto& form : mixer->named_parameters(/*recurse=*/false)) names.insert(name + "." + form.key());
+  return names;
 }
 
 }  // namespace
@@ -47,14 +53,14 @@ void initialise(SequenceModel& model, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;
   const Rng streams(seed, RandomPurpose::initialisation);
   const double residual_scale = 1 / std::sqrt(2.0 * static_cast<double>(model.config().layers));
-  const auto forms = form_spreads(model);
+  const auto mixers = mixers_of(model);
+  const auto forms = form_names(mixers);
   for (auto& parameter : model.named_parameters()) {
     const auto& name = parameter.key();
     auto& value = parameter.value();
     double spread = standard_deviation;
-    if (const auto form = forms.find(name); form != forms.end()) {
-      spread = form->second;
-      if (spread == 0) continue;
+    if (forms.contains(name)) {
+      spread = 1;
     } else if (name.ends_with("bias")) {
       value.zero_();
       continue;
@@ -69,6 +75,10 @@ void initialise(SequenceModel& model, std::uint64_t seed) {
     auto generator = at::detail::createCPUGenerator(streams.bits(hash_name(name)));
     value.normal_(0, spread, generator);
   }
+  // A projection of a normalised vector is the sum of `width` products.
+  const double projection_variance =
+      static_cast<double>(model.config().width) * standard_deviation * standard_deviation;
+  for (const auto& [name, mixer] : mixers) mixer->scale_initial_scores(projection_variance);
 }
 
 }  // namespace metaformer

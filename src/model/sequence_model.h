@@ -50,8 +50,8 @@ ParameterCounts count_parameters(const torch::nn::Module& model);
 
 // GPT-2's initialisation: normal(0, 0.02), output projections of branches divided by sqrt(2 layers), biases 0, norms 1;
 // embeddings of tokens and n-grams normal(0, model.embedding_std).
-// Score forms are drawn as Mixer::form_spread says, or keep their identity. Every parameter has a random stream of its
-// own, a function of (seed, name), so that models which differ in their mixer share everything else.
+// Scores start as Mixer::scale_initial_scores says. Every parameter has its own random stream, a function of
+// (seed, name), so that models which differ in their mixer share everything else.
 void initialise(SequenceModel& model, std::uint64_t seed);
 
 }  // namespace metaformer

@@ -66,9 +66,8 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n",
        "a.yaml:1:61: model.mixer.backend: 'as_published' has the reference backend alone: set backend to auto or "
        "reference"},
-      {"model: {mixer: {kind: metric, constraint: psd, score_std: 0.1}}\n",
-       "a.yaml:1:59: model.mixer.score_std: only a metric that is drawn at random has it: symmetric or diagonal, with "
-       "bilinear scores; others start as identities"},
+      {"model: {mixer: {kind: scaled_dot_product, score_std: 0}}\n",
+       "a.yaml:1:54: model.mixer.score_std: 0 is out of range; must be above 0"},
       {"model: {mixer: {kind: scaled_dot_product, backend: fused}}\n",
        "a.yaml:1:52: model.mixer.backend: 'fused' is of metric and projected quadratic attention: set backend to auto"},
       {"model: {width: 400, mixer: {kind: metric, backend: fused}}\n",

@@ -90,8 +90,8 @@ TEST_CASE("parameters are counted by formula", "[model]") {
 TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name", "[model]") {
   ModelConfig config;
   config.bias = true;
-  config.mixer = GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(MetricOptions{}),
-                          MixerOptions(QuadraticOptions{.form = QuadraticForm::full}));
+  config.mixer = GENERATE(MixerOptions(ScaledDotProductOptions{.score_std = std::nullopt}),
+                          MixerOptions(MetricOptions{}), MixerOptions(QuadraticOptions{.form = QuadraticForm::full}));
   Gpt model(config, 65);
   initialise(model, 5);
   for (const auto& parameter : model.named_parameters()) {
@@ -115,29 +115,92 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   }
 }
 
-TEST_CASE("scores between unlike tokens start as wide as told", "[model]") {
-  const double wide = GENERATE(1.0, 0.05);
+// The formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in float64: [n, c, e]. The row term
+// of a distance is left out: the softmax cancels it.
+torch::Tensor scores_of(const Mixer& mixer, const MixerOptions& options, const torch::Tensor& x_cd,
+                        const torch::Tensor& y_ed, std::int64_t heads) {
+  const auto root_k = std::sqrt(static_cast<double>(x_cd.size(1) / heads));
+  const auto* metric = std::get_if<MetricOptions>(&options);
+  if (metric != nullptr && metric->score == MetricScore::as_published) {
+    const auto parameters = mixer.named_parameters();
+    const auto projection_nkd = parameters["projection.weight"].to(torch::kDouble).unflatten(0, {heads, -1});
+    const auto packed_nl = parameters["packed_metric"].to(torch::kDouble);
+    const auto k = projection_nkd.size(1);
+    auto twice_nkk = torch::zeros({heads, k, k}, torch::kDouble);
+    for (std::int64_t i = 0; i < k; ++i)
+      for (std::int64_t j = 0; j <= i; ++j)
+        twice_nkk.select(1, i).select(1, j).copy_((i == j ? 2 : 4) * packed_nl.select(1, i * (i + 1) / 2 + j));
+    return torch::einsum("cd,nkd,nkj,njf,ef->nce", {x_cd, projection_nkd, twice_nkk, projection_nkd, y_ed}) / root_k;
+  }
+  const auto form = mixer.score_form();
+  REQUIRE(form.has_value());
+  const auto left_nrd = form->left_nrd.to(torch::kDouble), right_nrd = form->right_nrd.to(torch::kDouble);
+  auto scores_nce = torch::einsum("cd,nrd,nrf,ef->nce", {x_cd, left_nrd, right_nrd, y_ed});
+  if (metric != nullptr && metric->score == MetricScore::distance)
+    scores_nce = scores_nce - torch::einsum("ed,nrd,nrf,ef->ne", {y_ed, left_nrd, right_nrd, y_ed}).unsqueeze(1) / 2;
+  return scores_nce / root_k;
+}
+
+TEST_CASE("the scores of different tokens start with the configured standard deviation", "[model]") {
+  const double wanted = GENERATE(3.0, 1.0, 0.05);
   ModelConfig config;
-  config.mixer = GENERATE_COPY(MixerOptions(MetricOptions{.score_std = wide}),
-                               MixerOptions(MetricOptions{.constraint = MetricConstraint::diagonal, .score_std = wide}),
-                               MixerOptions(QuadraticOptions{.score_std = wide}),
-                               MixerOptions(QuadraticOptions{.form = QuadraticForm::full, .score_std = wide}));
+  config.mixer = any_mixer();
+  const bool has_scores = std::visit(
+      [&](auto& options) {
+        if constexpr (requires { options.score_std; }) options.score_std = wanted;
+        return requires { options.score_std; };
+      },
+      config.mixer);
+  if (!has_scores) return;
   Gpt model(config, vocabulary);
   initialise(model, 5);
   torch::manual_seed(3);
-  const auto x_cd = torch::randn({300, config.width}), y_ed = torch::randn({300, config.width});
+  const auto normalised = [&] { return torch::randn({300, config.width}, torch::kDouble); };
+  const auto x_cd = normalised(), y_ed = normalised();
   int mixers = 0;
   for (const auto& module : model.modules(/*include_self=*/false)) {
     const auto* mixer = dynamic_cast<const Mixer*>(module.get());
     if (mixer == nullptr) continue;
-    const auto form = mixer->score_form();
-    REQUIRE(form.has_value());
-    const auto scores_nce = torch::einsum("cd,nrd,nrf,ef->nce", {x_cd, form->left_nrd, form->right_nrd, y_ed});
-    const double scale = std::sqrt(static_cast<double>(config.head_width()));
-    CHECK(scores_nce.std().item<double>() / scale == Approx(wide).epsilon(0.15));
+    const auto scores_nce = scores_of(*mixer, config.mixer, x_cd, y_ed, config.heads);
+    const auto std = scores_nce.var({2}).mean().sqrt().item<double>();  // along the context
+    CHECK(std == Approx(wanted).epsilon(0.15));
     ++mixers;
   }
   CHECK(mixers == config.layers);
+}
+
+TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scales those same draws", "[model]") {
+  ModelConfig config;
+  config.mixer = ScaledDotProductOptions{.score_std = std::nullopt};
+  Gpt published(config, vocabulary);
+  config.mixer = ScaledDotProductOptions{.score_std = 1};
+  Gpt scaled(config, vocabulary);
+  initialise(published, 5);
+  initialise(scaled, 5);
+  const auto theirs = published.named_parameters();
+  const double factor = std::sqrt(1 / (128 * 0.02 * 0.02));
+  for (const auto& parameter : scaled.named_parameters()) {
+    const auto& other = theirs[parameter.key()];
+    if (!parameter.key().ends_with("query_key_value.weight")) {
+      CHECK(torch::equal(parameter.value(), other));
+      continue;
+    }
+    CHECK(torch::allclose(parameter.value().narrow(0, 0, 256), factor * other.narrow(0, 0, 256), 1e-6, 0));
+    CHECK(torch::equal(parameter.value().narrow(0, 256, 128), other.narrow(0, 256, 128)));
+  }
+}
+
+TEST_CASE("an identity metric starts with larger projections but values of the usual size", "[model]") {
+  ModelConfig config;
+  config.mixer = MetricOptions{.constraint = MetricConstraint::identity};
+  Gpt model(config, vocabulary);
+  initialise(model, 5);
+  for (const auto& parameter : model.named_parameters()) {
+    if (!parameter.key().ends_with("projection.weight")) continue;
+    const auto output = parameter.key().substr(0, parameter.key().find("projection")) + "output.weight";
+    const double product = (parameter.value().std() * model.named_parameters()[output].std()).item<double>();
+    CHECK(product == Approx(0.02 * 0.02 / std::sqrt(8.0)).epsilon(0.05));
+  }
 }
 
 TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
