@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MIXERS = ("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity")
 ATTENTION = MIXERS[:3]
+SCORE_STDS = (0.05, 0.3)  # besides 1, which the configs have
 
 
 def experiment(config, *overrides):
@@ -30,12 +31,29 @@ def experiment(config, *overrides):
 
 SWEEPS = {
     "shakespeare_cpu": [experiment(f"shakespeare_{mixer}.yaml") for mixer in MIXERS],
+    "shakespeare_subword": [experiment(f"shakespeare_subword_{mixer}.yaml") for mixer in ("scaled_dot_product", "metric")],
+    "shakespeare_word": [experiment(f"shakespeare_word_{mixer}.yaml") for mixer in ("scaled_dot_product", "metric")],
+    "shakespeare_score_std": [
+        experiment(f"shakespeare_{mixer}.yaml", *overrides)
+        for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
+        for mixer in ATTENTION
+    ],
     "sorter": [experiment(f"sorter_{mixer}.yaml") for mixer in MIXERS],
     "sorter_hard": [
         *(experiment(f"sorter_hard_{mixer}.yaml") for mixer in ATTENTION),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd"),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd", "model.mixer.score=distance"),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=diagonal"),
+    ],
+    "sorter_hard_score_std": [
+        experiment(f"sorter_hard_{mixer}.yaml", *overrides)
+        for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
+        for mixer in ATTENTION
+    ],
+    "imdb_score_std": [
+        experiment(f"imdb_{mixer}.yaml", *overrides)
+        for overrides in ((), *((f"model.mixer.score_std={std}",) for std in (*SCORE_STDS[1:], 1)))
+        for mixer in ATTENTION
     ],
     "imdb": [experiment(f"imdb_{mixer}.yaml") for mixer in MIXERS],
     "imdb_best": [experiment("imdb_best.yaml")],
@@ -158,36 +176,50 @@ def exact_match_cells(group):
     return [spread(matches, 2), f"{min(matches):.2f}", ", ".join(since)]
 
 
-def by_seed(group):
-    return {row["seed"]: 100 * float(row["test_accuracy"]) for row in group}
+def by_seed(group, value):
+    return {row["seed"]: value(row) for row in group}
 
 
-def difference_cell(group, baseline):
-    """Mean over seeds of what a config gains over the first one in points, with a 95% interval (paired, Student's t)."""
-    ours, theirs = by_seed(group), by_seed(baseline)
+def test_accuracy(row):
+    return 100 * float(row["test_accuracy"])
+
+
+def validation_loss(row):
+    return float(row["val_loss"])
+
+
+def difference_cell(group, reference, value, digits):
+    """Mean over seeds of the difference to the reference, with a 95% interval (paired by seed, Student's t)."""
+    ours, theirs = by_seed(group, value), by_seed(reference, value)
     differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
     if ours == theirs or len(differences) < 2:
         return ""
     mean = statistics.mean(differences)
     width = STUDENT[len(differences) - 2] * statistics.stdev(differences) / len(differences) ** 0.5
-    return f"{mean:+.2f} ({mean - width:+.2f} to {mean + width:+.2f})"
+    return f"{mean:+.{digits}f} ({mean - width:+.{digits}f} to {mean + width:+.{digits}f})"
 
 
-def classifier_cells(group, baseline):
+def reference_of(rows, overrides):
+    """The rows of the first config: those with the same overrides or, where there are none, those without any."""
+    first = [row for row in rows if row["config"] == rows[0]["config"]]
+    return [row for row in first if row["overrides"] == overrides] or [row for row in first if not row["overrides"]]
+
+
+def classifier_cells(group, reference):
     seconds = statistics.median(float(row["train_seconds"]) for row in group)
     validation = [100 - 100 * float(row["best_val_error"]) for row in group]
-    return [spread(list(by_seed(group).values()), 2), difference_cell(group, baseline), spread(validation, 2),
-            spread([float(row["test_auc"]) for row in group], 4), f"{seconds:.0f}"]
+    return [spread([test_accuracy(row) for row in group], 2), difference_cell(group, reference, test_accuracy, 2),
+            spread(validation, 2), spread([float(row["test_auc"]) for row in group], 4), f"{seconds:.0f}"]
 
 
 def print_table(name, rows):
     sorts, classifies = any(row["exact_match"] for row in rows), any(row.get("test_accuracy") for row in rows)
-    metric = "validation loss, mean ± sd"
+    metric = "validation loss, mean ± sd | against the first, 95%"
     if sorts:
         metric = "exact match %, mean ± sd | worst | perfect since step"
     elif classifies:
         metric = "test accuracy %, mean ± sd | against the first, 95% | validation score % | test AUC | training, s"
-    columns = f"config | seeds | {metric} | ms/step, median | parameters | in mixers"
+    columns = f"config | seeds | {metric} | parameters | in mixers"
     print(f"{name}\n\n| {columns} |")
     print("|---" * (columns.count("|") + 1) + "|")
     for config, overrides in dict.fromkeys((row["config"], row["overrides"]) for row in rows):
@@ -195,12 +227,12 @@ def print_table(name, rows):
         if sorts:
             cells = exact_match_cells(group)
         elif classifies:
-            cells = classifier_cells(group, [row for row in rows if row["config"] == rows[0]["config"]])
+            cells = classifier_cells(group, reference_of(rows, overrides))
         else:
-            cells = [spread([float(row["val_loss"]) for row in group], 4)]
-        milliseconds = statistics.median(float(row["ms_per_step"]) for row in group)
-        print(f"| {' '.join((config, overrides)).strip()} | {len(group)} | {' | '.join(cells)} | {milliseconds:.1f} | "
-              f"{int(group[0]['parameters']):,} | {int(group[0]['mixer_parameters']):,} |")
+            cells = [spread([validation_loss(row) for row in group], 4),
+                     difference_cell(group, reference_of(rows, overrides), validation_loss, 4)]
+        print(f"| {' '.join((config, overrides)).strip()} | {len(group)} | {' | '.join(cells)} | {int(group[0]['parameters']):,} | "
+              f"{int(group[0]['mixer_parameters']):,} |")
     print()
 
 
