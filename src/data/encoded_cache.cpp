@@ -22,7 +22,7 @@ using Sources = std::vector<LabelledSource>;
 
 namespace {
 
-constexpr int format_version = 2;  // to be raised when the same texts and config give other tokens or another file
+constexpr int format_version = 3;  // to be raised when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
 fs::path path_of(const std::string& key) { return corpus_cache() / "tokens" / (key + ".bin"); }
@@ -114,7 +114,8 @@ void write(const EncodedSplits& splits, const std::string& key) {
 void report(const std::string& path, const Json& source) {
   std::vector<std::string> counts;
   for (const auto& [name, value] : source.items())
-    if (value.is_number()) counts.push_back(fmt::format("{} {}", name, value.dump()));
+    if (value.is_number() || name == "validation_split")
+      counts.push_back(fmt::format("{} {}", name, value.is_string() ? value.get<std::string>() : value.dump()));
   const auto line = fmt::format("tokens from the cache: {}: {}", path, fmt::join(counts, ", "));
   source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
 }

@@ -15,6 +15,8 @@
 #include "core/signals.h"
 #include "data/archive.h"
 #include "data/digest.h"
+#include "data/group_split.h"
+#include "data/imdb_films.h"
 #include "data/utf8.h"
 
 namespace metaformer {
@@ -75,14 +77,16 @@ std::string defect_of(const ReviewName& name, const std::string& text) {
   return "";
 }
 
-// Reviews of an unpacked folder, or of one that holds it, in no order.
-void for_each_review_file(const fs::path& path, const std::function<void(const fs::path&, std::string&&)>& use) {
+bool is_wanted(std::string_view path) { return parse_name(path).has_value() || FilmLists::is_list(path); }
+
+// Reviews and lists of films of an unpacked folder, or of one that holds it, in no order.
+void for_each_wanted_file(const fs::path& path, const std::function<void(const fs::path&, std::string&&)>& use) {
+  const auto root = fs::exists(path / "aclImdb") ? path / "aclImdb" : path;
   for (const auto* half : {"train", "test"}) {
-    for (const auto* label : {"neg", "pos"}) {
-      const auto folder = fs::exists(path / "aclImdb") ? path / "aclImdb" / half / label : path / half / label;
+    for (const auto& folder : {root / half, root / half / "neg", root / half / "pos"}) {
       if (!fs::is_directory(folder)) continue;
       for (const auto& file : fs::directory_iterator(folder))
-        if (file.is_regular_file() && parse_name(file.path().string()))
+        if (file.is_regular_file() && is_wanted(file.path().string()))
           use(file.path(), read_file(file.path(), largest_review, ExitCode::data));
     }
   }
@@ -118,20 +122,21 @@ class Reader {
     return std::move(reviews_);
   }
   std::size_t malformed() const { return malformed_; }
+  const FilmLists& films() const { return films_; }
 
  private:
   void read_archive() {
-    for_each_archive_entry(
-        path_, largest_review, [](std::string_view name) { return parse_name(name).has_value(); },
-        [&](std::string_view name, std::string&& text) { add(name, std::move(text)); });
+    for_each_archive_entry(path_, largest_review, is_wanted,
+                           [&](std::string_view name, std::string&& text) { add(name, std::move(text)); });
   }
 
   void read_folder() {
-    for_each_review_file(path_, [&](const fs::path& file, std::string&& text) { add(file.string(), std::move(text)); });
+    for_each_wanted_file(path_, [&](const fs::path& file, std::string&& text) { add(file.string(), std::move(text)); });
   }
 
   void add(std::string_view path, std::string&& text) {
     throw_if_stopped();
+    if (FilmLists::is_list(path)) return films_.add(std::string(path), text);
     const auto name = *parse_name(path);
     make_line_breaks(text);
     if (auto defect = defect_of(name, text); !defect.empty()) {
@@ -154,11 +159,33 @@ class Reader {
   fs::path path_;
   double malformed_limit_;
   std::vector<Review> reviews_;
+  FilmLists films_;
   std::size_t malformed_ = 0;
   std::string first_defect_;
 };
 
-std::string block_of(std::int64_t id) { return fmt::format("imdb block {}", id / block_of_ids); }
+// What stays on one side of the validation split: the reviews of a film, else those of a block of neighbouring ids.
+std::vector<std::string> groups_of(const std::vector<Review>& reviews, const FilmLists& films) {
+  std::vector<std::string> groups;
+  for (const auto& [name, text] : reviews) {
+    if (name.is_test) continue;
+    groups.push_back(films.has("train") ? films.film("train", name.is_positive, name.id)
+                                        : fmt::format("imdb block {}", name.id / block_of_ids));
+  }
+  return groups;
+}
+
+// Films that have reviews in both halves; nothing where a half has no lists.
+std::optional<std::int64_t> count_films_in_both(const std::vector<Review>& reviews, const FilmLists& films) {
+  if (!films.has("train") || !films.has("test")) return std::nullopt;
+  std::unordered_set<std::string_view> train, both;
+  for (const auto& [name, text] : reviews)
+    if (!name.is_test) train.insert(films.film("train", name.is_positive, name.id));
+  for (const auto& [name, text] : reviews)
+    if (name.is_test && train.contains(films.film("test", name.is_positive, name.id)))
+      both.insert(films.film("test", name.is_positive, name.id));
+  return static_cast<std::int64_t>(both.size());
+}
 
 // Texts that stand more than once, and texts of the test half that the training half has.
 nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
@@ -174,12 +201,39 @@ nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   return {{"copies_in_train", copies_in_train}, {"copies_in_test", copies_in_test}, {"test_texts_in_train", leaked}};
 }
 
-// Of an archive its bytes; of a folder the names and texts in order.
-std::string digest_of(const fs::path& path, const std::vector<Review>& reviews) {
-  if (!fs::is_directory(path)) return sha256_of_file(path);
-  std::string all;
-  for (const auto& review : reviews) all += sha256(review.text.text);
-  return sha256(all);
+std::string digest_of(const fs::path& path) {
+  return fs::is_directory(path) ? digest_imdb_folder(path) : sha256_of_file(path);
+}
+
+nlohmann::ordered_json describe(const fs::path& path, const std::vector<Review>& reviews, const Reader& reader) {
+  nlohmann::ordered_json description = {{"path", path.string()},
+                                        {"sha256", digest_of(path)},
+                                        {"rows", reviews.size()},
+                                        {"malformed", reader.malformed()}};
+  description.update(count_copies(reviews));
+  description["validation_split"] = reader.films().has("train") ? "films" : "blocks of ids";
+  if (const auto both = count_films_in_both(reviews, reader.films())) description["test_films_in_train"] = *both;
+  return description;
+}
+
+void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
+  const auto& facts = splits.description.at("train");
+  const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
+      "reviews stand in the training half too",
+      train, validation, splits[Split::test].size(), facts.at("copies_in_train").get<std::int64_t>(),
+      facts.at("copies_in_test").get<std::int64_t>(), facts.at("test_texts_in_train").get<std::int64_t>());
+  const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
+  const auto percent = 100 * static_cast<double>(validation) / static_cast<double>(train + validation);
+  if (facts.at("validation_split") == "films")
+    log::info("IMDb: {:.2f}% of the training half is for validation, by whole films of {} in all", percent,
+              distinct.size());
+  else
+    log::info(
+        "IMDb: {:.2f}% of the training half is for validation, by blocks of {} neighbouring ids: without the lists "
+        "train/urls_pos.txt and train/urls_neg.txt a film can have reviews on both sides",
+        percent, block_of_ids);
 }
 
 }  // namespace
@@ -188,39 +242,29 @@ LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
   Reader reader(path, config.malformed_limit);
   auto reviews = reader.read();
   LabelledSplits splits;
-  auto copies = count_copies(reviews);
-  splits.description["train"] = {{"path", path.string()},
-                                 {"sha256", digest_of(path, reviews)},
-                                 {"rows", reviews.size()},
-                                 {"malformed", reader.malformed()}};
-  splits.description["train"].update(copies);
-  for (auto& [name, text] : reviews) {
-    const auto split = name.is_test                                                 ? Split::test
-                       : is_held_out(block_of(name.id), config.validation_fraction) ? Split::validation
-                                                                                    : Split::train;
-    splits[split].push_back(std::move(text));
+  splits.description["train"] = describe(path, reviews, reader);
+  const auto groups = groups_of(reviews, reader.films());
+  const auto held_out = hold_out_groups(groups, config.validation_fraction);
+  for (std::size_t i = 0; i < reviews.size(); ++i) {  // the training half comes first
+    auto& [name, text] = reviews[i];
+    splits[name.is_test ? Split::test : held_out[i] ? Split::validation : Split::train].push_back(std::move(text));
   }
-  log::info(
-      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
-      "reviews stand in the training half too",
-      splits[Split::train].size(), splits[Split::validation].size(), splits[Split::test].size(),
-      copies["copies_in_train"].get<std::int64_t>(), copies["copies_in_test"].get<std::int64_t>(),
-      copies["test_texts_in_train"].get<std::int64_t>());
   if (splits[Split::train].empty() || splits[Split::validation].empty())
     throw Error(ExitCode::data, fmt::format("{}: too few reviews for data.validation_fraction {} to leave some on "
                                             "either side",
                                             path.string(), config.validation_fraction));
+  report(splits, groups);
   return splits;
 }
 
 std::string digest_imdb_folder(const fs::path& folder) {
-  std::vector<std::string> reviews;
-  for_each_review_file(folder, [&](const fs::path& file, std::string&& text) {
+  std::vector<std::string> files;
+  for_each_wanted_file(folder, [&](const fs::path& file, std::string&& text) {
     throw_if_stopped();
-    reviews.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text));
+    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text));
   });
-  std::sort(reviews.begin(), reviews.end());
-  return sha256(fmt::format("{}", fmt::join(reviews, "\n")));
+  std::sort(files.begin(), files.end());
+  return sha256(fmt::format("{}", fmt::join(files, "\n")));
 }
 
 }  // namespace metaformer

@@ -12,9 +12,11 @@ namespace metaformer {
 // (which is passed over), or from an unpacked folder. Labels are "neg" and "pos".
 // Line breaks, which the corpus writes as <br />, become newlines.
 //
-// The validation split is taken from the training half in blocks of 125 neighbouring ids, chosen by a hash of the
-// block: ids are ordered by film, so that a film's reviews stay on one side, but for those at the edge of a block. A
-// validation split drawn review by review shares films with the training half and reads some two points too high.
+// The validation split is data.validation_fraction of the training half. It has all reviews of some films, which a
+// stable hash chooses, exact to one film: a validation split drawn review by review shares films with the training half
+// and reads some two points too high. Films are those of train/urls_pos.txt and train/urls_neg.txt (data/imdb_films.h).
+// Without these two lists blocks of 125 neighbouring ids take their place, exact to one block: ids are ordered by film
+// within a class, so that most reviews of a film and a class stay on one side. The log says which of the two it is.
 //
 // The description counts texts that stand in a half twice, and texts of the test half that the training half has too. A
 // review that is empty, not UTF-8, has NUL bytes, or a rating that its folder belies is malformed: left out and counted

@@ -4,13 +4,17 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "data/archive.h"
+#include "data/imdb_films.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
@@ -76,6 +80,41 @@ DataConfig config_with(double malformed_limit) {
   return config;
 }
 
+// Films of 1 to 30 neighbouring reviews within a class, whose ids are not aligned between the classes.
+Files with_films(Files files, int count) {
+  for (const std::string half : {"train", "test"}) {
+    for (const std::string label : {"pos", "neg"}) {
+      std::string lines;
+      int film = half == "test" ? 100'000 : 0, left = 0;
+      for (int id = 0; id < count; ++id) {
+        if (left == 0) left = 1 + (++film * 7 + (label == "neg" ? 3 : 0)) % 30;
+        --left;
+        lines += fmt::format("http://www.imdb.com/title/tt{:07}/usercomments\n", film);
+      }
+      files[fmt::format("aclImdb/{}/urls_{}.txt", half, label)] = lines;
+    }
+  }
+  return files;
+}
+
+// Of each text its film, or its block of neighbouring ids where `files` has no lists.
+std::set<std::string> groups_of(const LabelledSplits& splits, Split split, const Files& files) {
+  std::set<std::string> groups;
+  for (const auto& text : splits[split]) {
+    const auto id = std::stoi(text.place.substr(text.place.rfind('/') + 1));
+    const auto list = files.find(fmt::format("aclImdb/train/urls_{}.txt", text.label));
+    if (list == files.end())
+      groups.insert(std::to_string(id / 125));
+    else
+      groups.insert(list->second.substr(static_cast<std::size_t>(id) * 49, 49));
+  }
+  return groups;
+}
+
+bool have_common(const std::set<std::string>& a, const std::set<std::string>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const auto& name) { return b.contains(name); });
+}
+
 }  // namespace
 
 TEST_CASE("an archive, an unpacked folder and its inner folder give the same reviews", "[imdb]") {
@@ -96,22 +135,87 @@ TEST_CASE("an archive, an unpacked folder and its inner folder give the same rev
   CHECK(packed[Split::test].front().text == "test bad film 0");
 }
 
-TEST_CASE("neighbouring ids, which are reviews of one film, stay on one side of the validation split", "[imdb]") {
+TEST_CASE("the validation split has whole films of both classes, and as many reviews as it should", "[imdb]") {
+  constexpr int count = 2500;
+  const TemporaryFolder folder, unpacked;
+  const auto files = with_films(official_layout(count), count);
+  const auto archive = write_archive(folder, files), tree = write_folder(unpacked, files);
+  std::multiset<std::string> smaller;
+  for (const auto fraction : {0.05, 0.1, 0.2, 0.3, 0.5, 0.9}) {
+    CAPTURE(fraction);
+    DataConfig config;
+    config.validation_fraction = fraction;
+    const auto splits = load_imdb(archive, config);
+    CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
+    const auto held_out = static_cast<double>(splits[Split::validation].size());
+    CHECK(held_out >= fraction * 2 * count);
+    CHECK(held_out < fraction * 2 * count + 60);
+    CHECK(splits.description.at("train").at("validation_split") == "films");
+    CHECK(splits.description.at("train").at("test_films_in_train") == 0);
+    const auto texts = texts_of(splits, Split::validation);
+    CHECK(texts == texts_of(load_imdb(tree, config), Split::validation));
+    CHECK(std::includes(texts.begin(), texts.end(), smaller.begin(), smaller.end()));
+    smaller = texts;
+  }
+}
+
+TEST_CASE("without lists of films the validation split has whole blocks of neighbouring ids", "[imdb]") {
   const TemporaryFolder folder;
-  const auto splits = load_imdb(write_archive(folder, official_layout(2500)), config_with(0));
-  std::set<std::int64_t> training, validation;
-  const auto collect = [](const std::vector<LabelledText>& texts, std::set<std::int64_t>& blocks) {
-    for (const auto& text : texts) {
-      const auto slash = text.place.rfind('/');
-      blocks.insert(std::stoll(text.place.substr(slash + 1)) / 125);
-    }
-  };
-  collect(splits[Split::train], training);
-  collect(splits[Split::validation], validation);
-  for (const auto block : validation) CHECK_FALSE(training.contains(block));
-  CHECK(validation.size() >= 3);
-  CHECK(training.size() >= 5);
-  CHECK(splits[Split::validation].size() == validation.size() * 250);
+  auto files = official_layout(12'500);
+  files.erase("aclImdb/train/urls_pos.txt");
+  std::erase_if(files, [](const auto& file) { return file.first.starts_with("aclImdb/test/neg/"); });
+  const auto archive = write_archive(folder, files);
+  for (const auto fraction : {0.05, 0.1, 0.3, 0.5}) {
+    CAPTURE(fraction);
+    DataConfig config;
+    config.validation_fraction = fraction;
+    const auto splits = load_imdb(archive, config);
+    CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
+    CHECK(static_cast<double>(splits[Split::validation].size()) == fraction * 25'000);
+    CHECK(splits.description.at("train").at("validation_split") == "blocks of ids");
+    CHECK_FALSE(splits.description.at("train").contains("test_films_in_train"));
+  }
+}
+
+TEST_CASE("a list of films without the film of a review is one clear error", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = with_films(official_layout(1000), 1000);
+  auto& list = files["aclImdb/train/urls_neg.txt"];
+  SECTION("cut off") { list.resize(49 * 700); }
+  SECTION("damaged") { list.replace(49 * 700, 48, 48, '?'); }
+  const auto [code, message] = failure([&] { load_imdb(write_archive(folder, files), config_with(0)); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("aclImdb/train/urls_neg.txt:701: no film for review 700 of train/neg"));
+}
+
+TEST_CASE("a change of the lists of films changes the digest of a folder", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = with_films(official_layout(10), 10);
+  const auto before = digest_imdb_folder(write_folder(folder, files));
+  folder.write("aclImdb/train/urls_neg.txt", files["aclImdb/train/urls_pos.txt"]);
+  CHECK(digest_imdb_folder(folder.path()) != before);
+}
+
+TEST_CASE("a validation film of the corpus has no review in the training split", "[imdb]") {
+  const char* corpora = std::getenv("METAFORMER_DATA");
+  const auto archive = std::filesystem::path(corpora != nullptr ? corpora : "") / "aclImdb_v1.full.tar.gz";
+  if (corpora == nullptr || !std::filesystem::exists(archive)) {
+    WARN("nothing is tested: METAFORMER_DATA names no folder with aclImdb_v1.full.tar.gz");
+    return;
+  }
+  Files lists;
+  for_each_archive_entry(
+      archive, 16 << 20, [](std::string_view name) { return FilmLists::is_list(name); },
+      [&](std::string_view name, std::string&& text) { lists[std::string(name)] = std::move(text); });
+  DataConfig config;
+  config.validation_fraction = 0.1;
+  const auto splits = load_imdb(archive, config);
+  const auto train = groups_of(splits, Split::train, lists), validation = groups_of(splits, Split::validation, lists);
+  CHECK_FALSE(have_common(train, validation));
+  CHECK(train.size() + validation.size() == 3456);
+  CHECK(splits[Split::validation].size() >= 2500);
+  CHECK(splits[Split::validation].size() < 2530);
+  CHECK(splits.description.at("train").at("test_films_in_train") == 1);
 }
 
 TEST_CASE("copies and test reviews that stand in the training half are counted", "[imdb]") {

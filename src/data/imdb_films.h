@@ -1,0 +1,36 @@
+#pragma once
+// The films that IMDb's reviews are about. The archive has them as lists of addresses: line i of train/urls_pos.txt,
+// counted from 0, is http://www.imdb.com/title/tt0453418/usercomments where review i of train/pos is about film
+// tt0453418.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace metaformer {
+
+class FilmLists {
+ public:
+  // Whether a path ends with {train,test}/urls_{pos,neg}.txt.
+  static bool is_list(std::string_view path);
+
+  void add(const std::string& path, std::string_view text);
+
+  // Whether both lists of a half ("train" or "test") were added.
+  bool has(const std::string& half) const;
+
+  // Such as "tt0453418"; the half has its lists. Errors (exit code 3) name the list and its line: the list has no such
+  // line, or that line names no film.
+  const std::string& film(const std::string& half, bool is_positive, std::int64_t id) const;
+
+ private:
+  struct List {
+    std::string path;
+    std::vector<std::string> films;
+  };
+  std::map<std::string, List> lists_;  // by name, such as train/urls_pos.txt
+};
+
+}  // namespace metaformer
