@@ -45,6 +45,11 @@ SWEEPS = {
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd", "model.mixer.score=distance"),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=diagonal"),
     ],
+    "sorter_score_std": [
+        experiment(f"sorter_{mixer}.yaml", *overrides)
+        for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
+        for mixer in ATTENTION
+    ],
     "sorter_hard_score_std": [
         experiment(f"sorter_hard_{mixer}.yaml", *overrides)
         for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
