@@ -11,8 +11,8 @@ namespace metaformer {
 using WantsEntry = std::function<bool(std::string_view name)>;
 using UseEntry = std::function<void(std::string_view name, std::string&& content)>;
 
-// Reads the regular files whose names are wanted. Errors (exit code 3): unreadable, no archive, cut off, damaged, an
-// entry above `largest` bytes.
+// Reads the regular files whose names are wanted. Errors (exit code 3): unreadable, no archive, cut off, damaged
+// (gzip's checksum is verified), an entry above `largest` bytes. An error may come after the last entry was used.
 void for_each_archive_entry(const std::filesystem::path& path, std::size_t largest, const WantsEntry& wants,
                             const UseEntry& use);
 

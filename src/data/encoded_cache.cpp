@@ -12,7 +12,7 @@
 #include "data/corpus.h"
 #include "data/digest.h"
 #include "data/encoded_file.h"
-#include "data/imdb.h"
+#include "data/imdb_files.h"
 
 namespace metaformer {
 
@@ -30,10 +30,9 @@ fs::path path_of(const std::string& key) { return corpus_cache() / "tokens" / (k
 // Where a source lies does not matter; its own name may say its format.
 Json digests_of(const Sources& sources) {
   Json digests;
-  std::error_code ignored;
   for (const auto& [name, path] : sources)
     digests[name] = {{"name", sha256(path.filename().string())},
-                     {"content", fs::is_directory(path, ignored) ? digest_imdb_folder(path) : sha256_of_file(path)}};
+                     {"content", is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path)}};
   return digests;
 }
 

@@ -1,7 +1,10 @@
 #pragma once
-// Gzipped files (RFC 1952), told by their first bytes, whatever their name.
+// Gzipped files (RFC 1952), told by their first bytes, whatever their name. Checksums are verified.
+
+#include <zlib.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -9,8 +12,35 @@ namespace metaformer {
 
 bool is_gzip(std::string_view bytes);
 
-// The content, of all members one after the other. Checksums are verified. Errors (exit code 3) name `source`: cut off,
-// damaged, more than `largest` bytes once unpacked (at most a piece more than that is ever in memory).
+// The content, of all members one after the other. Errors (exit code 3) name `source`: cut off, damaged, more than
+// `largest` bytes once unpacked (at most a piece more than that is ever in memory).
 std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const std::string& source);
+
+// The same piece by piece, in constant memory.
+class GzipStream {
+ public:
+  // `read` gives the packed bytes piece by piece, each valid until its next call, and "" at the end.
+  GzipStream(std::function<std::string_view()> read, std::string source);
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+  ~GzipStream() { inflateEnd(&stream_); }
+
+  // The next bytes, valid until the next call; "" at the end. Errors (exit code 3) name the source: cut off, damaged.
+  // Throws Interrupted when a signal asks to stop.
+  std::string_view next();
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const;
+  [[noreturn]] void fail_at_bad_data() const;
+  void inflate_piece();
+
+  std::function<std::string_view()> read_;
+  std::string source_;
+  std::string_view packed_;  // read, not yet unpacked
+  std::string piece_;
+  z_stream stream_{};
+  bool inside_member_ = false;
+  bool has_ended_member_ = false;
+};
 
 }  // namespace metaformer

@@ -3,19 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <functional>
+#include <array>
 #include <optional>
 #include <tuple>
 #include <unordered_set>
 
 #include "core/error.h"
-#include "core/files.h"
 #include "core/log.h"
 #include "core/signals.h"
 #include "data/archive.h"
 #include "data/digest.h"
 #include "data/group_split.h"
+#include "data/imdb_files.h"
 #include "data/imdb_films.h"
 #include "data/utf8.h"
 
@@ -25,40 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t largest_review = 16 << 20;
 constexpr std::int64_t block_of_ids = 125;
-
-// What a file's name says.
-struct ReviewName {
-  bool is_test = false, is_positive = false;
-  std::int64_t id = 0, rating = 0;
-};
-
-bool take_number(std::string_view& text, std::int64_t& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number >= 0;
-}
-
-// train/pos/ID_RATING.txt, whatever stands before; nothing for the other files of the corpus.
-std::optional<ReviewName> parse_name(std::string_view path) {
-  ReviewName name;
-  const auto slash = path.rfind('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  const auto folder = path.substr(0, slash);
-  auto file = path.substr(slash + 1);
-  const auto is_in = [&](std::string_view end) {
-    return folder.ends_with(end) && (folder.size() == end.size() || folder[folder.size() - end.size() - 1] == '/');
-  };
-  name.is_test = is_in("test/pos") || is_in("test/neg");
-  name.is_positive = is_in("test/pos") || is_in("train/pos");
-  if (!name.is_test && !is_in("train/pos") && !is_in("train/neg")) return std::nullopt;
-  if (!take_number(file, name.id) || !file.starts_with('_')) return std::nullopt;
-  file.remove_prefix(1);
-  if (!take_number(file, name.rating) || file != ".txt") return std::nullopt;
-  return name;
-}
 
 struct Review {
   ReviewName name;
@@ -75,21 +41,6 @@ std::string defect_of(const ReviewName& name, const std::string& text) {
     return fmt::format("a rating of {} is not {} ({} to {})", name.rating, name.is_positive ? "positive" : "negative",
                        lowest, highest);
   return "";
-}
-
-bool is_wanted(std::string_view path) { return parse_name(path).has_value() || FilmLists::is_list(path); }
-
-// Reviews and lists of films of an unpacked folder, or of one that holds it, in no order.
-void for_each_wanted_file(const fs::path& path, const std::function<void(const fs::path&, std::string&&)>& use) {
-  const auto root = fs::exists(path / "aclImdb") ? path / "aclImdb" : path;
-  for (const auto* half : {"train", "test"}) {
-    for (const auto& folder : {root / half, root / half / "neg", root / half / "pos"}) {
-      if (!fs::is_directory(folder)) continue;
-      for (const auto& file : fs::directory_iterator(folder))
-        if (file.is_regular_file() && is_wanted(file.path().string()))
-          use(file.path(), read_file(file.path(), largest_review, ExitCode::data));
-    }
-  }
 }
 
 // The corpus writes line breaks as <br />, which as words would be 6% of its tokens.
@@ -109,7 +60,7 @@ class Reader {
   Reader(const fs::path& path, double malformed_limit) : path_(path), malformed_limit_(malformed_limit) {}
 
   std::vector<Review> read() {
-    fs::is_directory(path_) ? read_folder() : read_archive();
+    is_folder(path_) ? read_folder() : read_archive();
     report_malformed();
     if (reviews_.empty())
       throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
@@ -124,22 +75,39 @@ class Reader {
   std::size_t malformed() const { return malformed_; }
   const FilmLists& films() const { return films_; }
 
+  // The counts of reviews, malformed ones too, where they are not those of the whole corpus; else "".
+  std::string counts_of_part() const {
+    constexpr std::size_t whole = 12'500;
+    if (counts_ == Counts{{{whole, whole}, {whole, whole}}}) return "";
+    return fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
+                       counts_[0][0], counts_[0][1], counts_[1][0], counts_[1][1], whole);
+  }
+
  private:
+  using Counts = std::array<std::array<std::size_t, 2>, 2>;  // by half and class
+
   void read_archive() {
-    for_each_archive_entry(path_, largest_review, is_wanted,
-                           [&](std::string_view name, std::string&& text) { add(name, std::move(text)); });
+    for_each_archive_entry(path_, largest_imdb_file, is_imdb_file,
+                           [&](std::string_view name, std::string&& text) { add(name, std::move(text), ""); });
   }
 
   void read_folder() {
-    for_each_wanted_file(path_, [&](const fs::path& file, std::string&& text) { add(file.string(), std::move(text)); });
+    for_each_imdb_file(path_, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+      add(file.string(), std::move(text), defect);
+    });
   }
 
-  void add(std::string_view path, std::string&& text) {
+  void add(std::string_view path, std::string&& text, std::string defect) {
     throw_if_stopped();
-    if (FilmLists::is_list(path)) return films_.add(std::string(path), text);
-    const auto name = *parse_name(path);
+    if (FilmLists::is_list(path)) {
+      if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
+      return films_.add(std::string(path), text);
+    }
+    const auto name = *parse_review_name(path);
+    ++counts_[name.is_test][name.is_positive];
     make_line_breaks(text);
-    if (auto defect = defect_of(name, text); !defect.empty()) {
+    if (defect.empty()) defect = defect_of(name, text);
+    if (!defect.empty()) {
       if (malformed_++ == 0) first_defect_ = fmt::format("{}: {}", path, defect);
       return;
     }
@@ -160,6 +128,7 @@ class Reader {
   double malformed_limit_;
   std::vector<Review> reviews_;
   FilmLists films_;
+  Counts counts_{};
   std::size_t malformed_ = 0;
   std::string first_defect_;
 };
@@ -201,8 +170,18 @@ nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   return {{"copies_in_train", copies_in_train}, {"copies_in_test", copies_in_test}, {"test_texts_in_train", leaked}};
 }
 
+// A corpus by name is the whole one; what data.path names may be a part of it.
+void require_whole(const Reader& reader, const fs::path& path, bool is_by_name) {
+  const auto counts = reader.counts_of_part();
+  if (counts.empty()) return;
+  if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
+  throw Error(ExitCode::data, fmt::format("{}: {}; replace it by the whole archive (metaformer data list names its "
+                                          "source), or name a part of it by data.path",
+                                          path.string(), counts));
+}
+
 std::string digest_of(const fs::path& path) {
-  return fs::is_directory(path) ? digest_imdb_folder(path) : sha256_of_file(path);
+  return is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path);
 }
 
 nlohmann::ordered_json describe(const fs::path& path, const std::vector<Review>& reviews, const Reader& reader) {
@@ -241,6 +220,7 @@ void report(const LabelledSplits& splits, const std::vector<std::string>& groups
 LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
   Reader reader(path, config.malformed_limit);
   auto reviews = reader.read();
+  require_whole(reader, path, !config.path);
   LabelledSplits splits;
   splits.description["train"] = describe(path, reviews, reader);
   const auto groups = groups_of(reviews, reader.films());
@@ -255,16 +235,6 @@ LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
                                             path.string(), config.validation_fraction));
   report(splits, groups);
   return splits;
-}
-
-std::string digest_imdb_folder(const fs::path& folder) {
-  std::vector<std::string> files;
-  for_each_wanted_file(folder, [&](const fs::path& file, std::string&& text) {
-    throw_if_stopped();
-    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text));
-  });
-  std::sort(files.begin(), files.end());
-  return sha256(fmt::format("{}", fmt::join(files, "\n")));
 }
 
 }  // namespace metaformer

@@ -19,11 +19,9 @@ namespace metaformer {
 // within a class, so that most reviews of a film and a class stay on one side. The log says which of the two it is.
 //
 // The description counts texts that stand in a half twice, and texts of the test half that the training half has too. A
-// review that is empty, not UTF-8, has NUL bytes, or a rating that its folder belies is malformed: left out and counted
-// up to a share of data.malformed_limit, an error above. Errors: exit code 3.
+// review that is empty, not UTF-8, not a regular file, has NUL bytes, or a rating that its folder belies is malformed:
+// left out and counted up to data.malformed_limit of all, an error above. Without data.path the corpus must be whole,
+// 12,500 reviews of each class and half; with it a part is a warning. Errors: exit code 3.
 LabelledSplits load_imdb(const std::filesystem::path& path, const DataConfig& config);
-
-// A digest of all that load_imdb reads in an unpacked folder: names and contents. Errors: exit code 3.
-std::string digest_imdb_folder(const std::filesystem::path& folder);
 
 }  // namespace metaformer

@@ -5,6 +5,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/archive.h"
+#include "data/imdb_files.h"
 #include "data/imdb_films.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -75,6 +77,7 @@ std::multiset<std::string> texts_of(const LabelledSplits& splits, Split split) {
 
 DataConfig config_with(double malformed_limit) {
   DataConfig config;
+  config.path = "a part of the corpus";
   config.validation_fraction = 0.3;
   config.malformed_limit = malformed_limit;
   return config;
@@ -143,7 +146,7 @@ TEST_CASE("the validation split has whole films of both classes, and as many rev
   std::multiset<std::string> smaller;
   for (const auto fraction : {0.05, 0.1, 0.2, 0.3, 0.5, 0.9}) {
     CAPTURE(fraction);
-    DataConfig config;
+    auto config = config_with(0);
     config.validation_fraction = fraction;
     const auto splits = load_imdb(archive, config);
     CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
@@ -167,7 +170,7 @@ TEST_CASE("without lists of films the validation split has whole blocks of neigh
   const auto archive = write_archive(folder, files);
   for (const auto fraction : {0.05, 0.1, 0.3, 0.5}) {
     CAPTURE(fraction);
-    DataConfig config;
+    auto config = config_with(0);
     config.validation_fraction = fraction;
     const auto splits = load_imdb(archive, config);
     CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
@@ -275,13 +278,73 @@ TEST_CASE("an archive that is cut off, none at all, or without reviews is one cl
     const auto cut = folder.write("cut.tar.gz", whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share)));
     const auto [code, message] = failure([&] { load_imdb(cut, config_with(0)); });
     CHECK(code == ExitCode::data);
-    CHECK_THAT(message, ContainsSubstring("cut.tar.gz: cannot be read as an archive"));
+    CHECK_THAT(message, ContainsSubstring("cut.tar.gz: cannot be unpacked as gzip"));
   }
   CHECK(failure([&] { load_imdb(folder.write("text.tar.gz", "no archive"), config_with(0)); }).first == ExitCode::data);
   CHECK(failure([&] { load_imdb(folder / "missing.tar.gz", config_with(0)); }).first == ExitCode::data);
   const TemporaryFolder other;
   const auto empty = write_archive(other, {{"aclImdb/README", "about"}});
   CHECK_THAT(failure([&] { load_imdb(empty, config_with(0)); }).second, ContainsSubstring("holds no reviews"));
+}
+
+TEST_CASE("a damaged archive is an error, whichever bit of its content has changed", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto whole = read_file(write_archive(folder, official_layout(300)), 1 << 30, ExitCode::failure);
+  constexpr std::size_t header = 10;  // of gzip: a time and a system that nothing depends on
+  for (std::size_t at = header; at < whole.size(); at += 1 + whole.size() / 100) {
+    CAPTURE(at);
+    auto damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+    const auto path = folder.write("damaged.tar.gz", damaged);
+    const auto [code, message] = failure([&] { load_imdb(path, config_with(1)); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("damaged.tar.gz"));
+  }
+}
+
+TEST_CASE("a corpus by name must be whole; what data.path names need not be", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto path = write_archive(folder, official_layout(1000));
+  auto config = config_with(0);
+  CHECK(load_imdb(path, config)[Split::test].size() == 2000);
+  config.path.reset();
+  const auto [code, message] = failure([&] { load_imdb(path, config); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("train/neg has 1000 reviews, train/pos 1000, test/neg 1000, test/pos 1000; the "
+                                        "whole corpus has 12500 each"));
+}
+
+TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
+  const TemporaryFolder folder;
+  write_folder(folder, official_layout(200));
+  const auto secret = folder.write("secret", "not a review");
+  const auto link = folder / "aclImdb/train/pos/9999_9.txt";
+  std::filesystem::create_symlink(secret, link);
+  const auto [code, message] = failure([&] { load_imdb(folder.path(), config_with(0)); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring(link.string() + ": not a regular file"));
+  const auto splits = load_imdb(folder.path(), config_with(0.1));
+  CHECK(splits.description.at("train").at("malformed") == 1);
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) CHECK(text.text != "not a review");
+}
+
+TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[imdb]") {
+  const TemporaryFolder folder;
+  write_folder(folder, official_layout(200));
+  const auto blocked = folder / "aclImdb/train/pos";
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(blocked, std::filesystem::perms::none);
+  const auto user = ::geteuid();
+  if (user == 0) REQUIRE(::seteuid(65534) == 0);  // the root user may read everything
+  const auto loaded = failure([&] { load_imdb(folder.path(), config_with(0)); });
+  const auto digested = failure([&] { digest_imdb_folder(folder.path()); });
+  if (user == 0) REQUIRE(::seteuid(0) == 0);
+  std::filesystem::permissions(blocked, std::filesystem::perms::all);
+  for (const auto& [code, message] : {loaded, digested}) {
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring(blocked.string() + ": cannot be read: Permission denied"));
+  }
 }
 
 TEST_CASE("an entry larger than makes sense is refused before it is read", "[imdb]") {
