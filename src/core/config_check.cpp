@@ -133,6 +133,7 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
   const auto& model = config.model;
   const auto& train = config.train;
   const bool sorts = config.task == TaskKind::sort, classifies = config.task == TaskKind::classification;
+  const bool models_text = config.task == TaskKind::language_model;
   const bool plain_tokenizer = std::holds_alternative<CharacterTokenizerOptions>(data.tokenizer);
   struct Rule {
     const char* key;
@@ -141,14 +142,15 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
   for (const auto& [key, differs, applies] : std::initializer_list<Rule>{
            {"data.corpus", data.corpus != usual.corpus, !sorts},
            {"data.path", data.path != usual.path, !sorts},
-           {"data.validation_path", data.validation_path != usual.validation_path, classifies},
+           {"data.validation_path", data.validation_path != usual.validation_path, !sorts},
            {"data.test_path", data.test_path != usual.test_path, classifies},
            {"data.validation_fraction", data.validation_fraction != usual.validation_fraction, !sorts},
-           {"data.format", data.format != usual.format, classifies},
+           {"data.format", data.format != usual.format, !sorts},
            {"data.header", data.header != usual.header, classifies},
-           {"data.text_field", data.text_field != usual.text_field, classifies},
+           {"data.text_field", data.text_field != usual.text_field, !sorts},
            {"data.label_field", data.label_field != usual.label_field, classifies},
-           {"data.malformed_limit", data.malformed_limit != usual.malformed_limit, classifies},
+           {"data.malformed_limit", data.malformed_limit != usual.malformed_limit, !sorts},
+           {"data.document_separator", data.document_separator != usual.document_separator, models_text},
            {"data.rating.positive_from", data.rating.positive_from.has_value(), classifies},
            {"data.truncation", data.truncation != usual.truncation, classifies},
            {"data.tokenizer.kind", !plain_tokenizer, !sorts},
@@ -179,6 +181,11 @@ void check_joiners(const std::string& joiners, const Provenance& provenance) {
 void check_tokenizer(const ExperimentConfig& config, const Provenance& provenance) {
   if (const auto* words = std::get_if<WordTokenizerOptions>(&config.data.tokenizer))
     check_joiners(words->joiners, provenance);
+  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&config.data.tokenizer);
+  if (config.task == TaskKind::language_model && unigram != nullptr && unigram->sampling > 0)
+    fail(provenance, {"data.tokenizer.sampling", "task"},
+         fmt::format("{} has no effect on a language model, whose text is tokenized once: set it to 0",
+                     unigram->sampling));
   const bool drops = std::visit(
       [](const auto& options) {
         if constexpr (requires { options.whitespace; }) return options.whitespace == Whitespace::dropped;
@@ -207,9 +214,24 @@ void check_rating(const RatingConfig& rating, const Provenance& provenance) {
          fmt::format("{} is not below data.rating.positive_from {}", *rating.negative_to, *rating.positive_from));
 }
 
+void check_files(const ExperimentConfig& config, const Provenance& provenance) {
+  const auto& data = config.data;
+  const bool is_table = data.format == TableFormat::csv || data.format == TableFormat::tsv;
+  if (config.task == TaskKind::language_model && is_table)
+    fail(provenance, {"data.format", "task"},
+         fmt::format("a language model reads text or jsonl, not {}, which is for tables with labels",
+                     to_string(data.format)));
+  if (config.task == TaskKind::classification && data.format == TableFormat::text)
+    fail(provenance, {"data.format", "task"}, "'text' has no labels: classification reads csv, tsv or jsonl");
+  if (data.validation_path && data.validation_fraction != DataConfig().validation_fraction)
+    fail(provenance, {"data.validation_fraction", "data.validation_path"},
+         fmt::format("{} means nothing where data.validation_path names what is held out", data.validation_fraction));
+}
+
 void check_data(const ExperimentConfig& config, const Provenance& provenance) {
   const auto& data = config.data;
   refuse_keys_of_other_tasks(config, provenance);
+  check_files(config, provenance);
   check_tokenizer(config, provenance);
   check_rating(data.rating, provenance);
   if (config.task == TaskKind::sort && config.model.context < 2 * data.sort.length - 1)

@@ -81,24 +81,30 @@ template <class Visitor>
 void visit(Visitor& field, DataConfig& c) {
   field("corpus", c.corpus, "a public corpus by name; see `metaformer data list`");
   field("path", c.path,
-        "a UTF-8 text file to use instead of the named corpus; classification: a table (CSV, TSV, JSON lines)");
-  field("validation_path", c.validation_path, "classification: a table held out for validation");
+        "what to use instead of the named corpus, gzipped or not; language models: UTF-8 text, JSON lines, or a folder "
+        "of "
+        "such files; classification: a table (CSV, TSV, JSON lines)");
+  field("validation_path", c.validation_path,
+        "held out for validation, in place of validation_fraction: of the same formats as path");
   field("test_path", c.test_path, "classification: a table for --split test");
   field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
         "share held out for validation: the end of a text, or the rows that a hash of their text picks");
-  field("format", c.format,
-        "of tables, gzipped or not; csv knows quotes, tsv takes them as they are, jsonl: an object per line; auto: by "
-        "name, "
-        "else tab-separated");
+  field(
+      "format", c.format,
+      "csv knows quotes, tsv takes them as they are, jsonl: an object on every line, text (language models only): one "
+      "document; auto: by name, else tsv for classification and text for language models");
   field("header", c.header, "whether a table's first row names its columns; auto: when it holds the fields' names");
-  field("text_field", c.text_field,
-        "column of the text: its name in the header, or its number counted from 1; a member of JSON lines");
+  field(
+      "text_field", c.text_field,
+      "column of the text: its name in the header, or its number counted from 1; a member of JSON lines, for language "
+      "models too");
   field("label_field", c.label_field,
         "column of the label: its name in the header, or its number counted from 1; a member of JSON lines");
   field("rating", c.rating, "classes from ratings");
-  field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated share of malformed rows in a table");
+  field("malformed_limit", c.malformed_limit, between(0, 1),
+        "largest tolerated fraction of malformed rows of a table or lines of JSON");
   field("document_separator", c.document_separator,
-        "language models: what stands between the documents of JSON lines and of a folder of texts");
+        "language models: text between two documents of JSON lines, or of a folder of files");
   field("truncation", c.truncation, "which model.context tokens of a longer text classification sees");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
   field("sort", c.sort, "the lists of task sort");

@@ -94,7 +94,8 @@ template <class Visitor>
 void visit(Visitor& field, UnigramTokenizerOptions& o) {
   visit_sentencepiece(field, o);
   field("sampling", o.sampling, between(0, 10),
-        "subword regularisation: training texts are cut anew every epoch, with probabilities to this power; 0: never");
+        "subword regularisation: classification cuts its training texts anew every epoch, with probabilities to this "
+        "power; 0: never");
 }
 
 template <class Visitor>

@@ -10,14 +10,13 @@
 #include "core/text.h"
 #include "data/digest.h"
 #include "data/download.h"
+#include "data/text_files.h"
 
 namespace metaformer {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr std::uintmax_t largest_corpus = std::uintmax_t{16} << 30;
 
 void check_digest(const PublicCorpus& corpus, const std::string& where, std::string_view content) {
   const bool by_md5 = corpus.sha256.empty();
@@ -40,6 +39,21 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
       first = entry.path();
   }
   return first;
+}
+
+// Keys that these data give no meaning to.
+void refuse_void_keys(const DataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
+  const DataConfig usual;
+  const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
+    if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
+  };
+  constexpr auto no_lines =
+      "which is plain text; files named .jsonl, .json or .ndjson, and with data.format jsonl all, are "
+      "JSON lines";
+  refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
+  refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
+  refuse_if(is_one_text && config.document_separator != usual.document_separator, "data.document_separator",
+            "which is one document; JSON lines and folders have several");
 }
 
 std::string help_without_network(const PublicCorpus& corpus) {
@@ -128,12 +142,21 @@ Corpus load_corpus(const DataConfig& config, bool offline) {
   if (known != nullptr && known->task != TaskKind::language_model)
     throw Error(ExitCode::usage, fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name,
                                              to_string(known->task)));
-  Corpus corpus;
-  corpus.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path);
-  corpus.text = read_file(corpus.path, largest_corpus, ExitCode::data);
-  corpus.sha256 = sha256(corpus.text);
-  if (corpus.text.empty()) throw Error(ExitCode::data, corpus.path.string() + ": the corpus is empty");
+  Corpus corpus{.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path), .text = {}, .sha256 = {}};
+  auto training = read_text_files(corpus.path, config);
+  corpus.text = std::move(training.text);
+  corpus.description = std::move(training.description);
+  corpus.sha256 = corpus.description.at("sha256");
   if (known) check_digest(*known, corpus.path.string(), corpus.text);
+  bool has_json_lines = training.has_json_lines, is_one_text = training.is_one_text;
+  if (config.validation_path) {
+    auto held_out = read_text_files(*config.validation_path, config);
+    corpus.held_out = std::move(held_out.text);
+    corpus.description["validation"] = std::move(held_out.description);
+    has_json_lines |= held_out.has_json_lines;
+    is_one_text &= held_out.is_one_text;
+  }
+  refuse_void_keys(config, corpus.path, has_json_lines, is_one_text);
   return corpus;
 }
 

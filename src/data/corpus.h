@@ -1,8 +1,9 @@
 #pragma once
-// Text corpora: public ones by name, any file by path.
+// Text corpora: public ones by name, any files by path.
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,12 +41,15 @@ std::filesystem::path fetch_corpus(const PublicCorpus& corpus, const std::filesy
 
 struct Corpus {
   std::filesystem::path path;
-  std::string text;
-  std::string sha256;
+  std::string text;                          // without a held-out text its end is for validation
+  std::string sha256;                        // over all files of the text, as they lie there
+  std::optional<std::string> held_out = {};  // what data.validation_path names
+  nlohmann::ordered_json description = {};   // for environment.json: paths, digests, numbers of files and documents
 };
 
-// The text that a config names: data.path, else data.corpus, which is fetched when it is nowhere (unless `offline`).
-// Errors: missing, empty, digest of a public corpus differs (exit code 3); a corpus that is no text (exit code 2).
+// The text that a config names: data.path, else data.corpus, which is fetched when it is nowhere (unless `offline`);
+// and data.validation_path. Errors: those of read_text_files (data/text_files.h); digest of a public corpus differs
+// (exit code 3); a corpus that is no text, keys that mean nothing for these files (exit code 2).
 Corpus load_corpus(const DataConfig& config, bool offline);
 
 }  // namespace metaformer

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -31,16 +32,22 @@ std::optional<std::size_t> numbered_column(const std::string& field) {
   return number - 1;
 }
 
-std::optional<std::size_t> find_column(const std::string& field, const std::vector<std::string>& header) {
-  if (const auto index = numbered_column(field)) return index;
-  const auto found = std::find(header.begin(), header.end(), field);
-  if (found == header.end()) return {};
-  return static_cast<std::size_t>(found - header.begin());
-}
-
 bool has_default_columns(const DataConfig& config) {
   const DataConfig defaults;
   return config.text_field == defaults.text_field && config.label_field == defaults.label_field;
+}
+
+// What to do about a row of one column that another character seems to separate; else "".
+std::string delimiter_hint(std::string_view row) {
+  static constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
+      {{';', "';'"}, {'\t', "a tab"}, {',', "','"}, {'|', "'|'"}}};
+  for (const auto& [delimiter, name] : delimiters)
+    if (row.find(delimiter) != std::string_view::npos)
+      return fmt::format(
+          "; {} looks like its delimiter, but csv is separated by ',' and tsv by tabs: set data.format, or "
+          "convert the file",
+          name);
+  return "";
 }
 
 class TableReader {
@@ -53,19 +60,22 @@ class TableReader {
     if (!columns_) {
       columns_ = find_columns(row);
       table_.has_header = columns_->in_header;
-      if (columns_->text == columns_->label)
+      if (builder_.needs_labels() && columns_->text == columns_->label)
         throw Error(ExitCode::usage, fmt::format("data.text_field and data.label_field both mean column {} of {}",
                                                  columns_->text + 1, table_.path.string()));
       table_.has_guessed_columns = !columns_->in_header && has_default_columns(config_);
       if (columns_->in_header) return;
     }
     if (auto why = defect(row); !why.empty()) return builder_.refuse(row.line, std::move(why));
-    builder_.add(std::move(row.fields[columns_->text]), row.fields[columns_->label], row.line);
+    const auto label = builder_.needs_labels() ? row.fields[columns_->label] : "";
+    builder_.add(std::move(row.fields[columns_->text]), label, row.line);
   }
 
  private:
   Columns find_columns(const DelimitedRow& first) const;
-  [[noreturn]] void refuse_header(const std::string& missing, const std::vector<std::string>& header) const;
+  void check_first_row(const DelimitedRow& first) const;
+  std::optional<std::size_t> find_column(const std::string& field, const DelimitedRow& header) const;
+  [[noreturn]] void refuse_header(const std::string& missing, const DelimitedRow& first) const;
   std::string defect(const DelimitedRow& row) const;
 
   LabelledTable& table_;
@@ -74,30 +84,57 @@ class TableReader {
   std::optional<Columns> columns_;
 };
 
-Columns TableReader::find_columns(const DelimitedRow& first) const {
-  if (!first.defect.empty())
-    throw Error(ExitCode::data, fmt::format("{}:{}: {}; the first row must tell the columns", table_.path.string(),
-                                            first.line, first.defect));
-  for (const auto& field : first.fields)
-    if (field.find('\0') != std::string::npos)
-      throw Error(ExitCode::data,
-                  fmt::format("{}:{}: NUL bytes; a table is UTF-8 text", table_.path.string(), first.line));
-  const auto width = first.fields.size();
-  const auto text_number = numbered_column(config_.text_field), label_number = numbered_column(config_.label_field);
-  const bool may_have = config_.header != TableHeader::absent, must_have = config_.header == TableHeader::present;
-  if (text_number && label_number) return {*text_number, *label_number, width, must_have};
-  std::vector<std::string> header;
-  for (const auto& field : first.fields) header.emplace_back(trim(field));
-  const auto find = [&](const std::string& field) {
-    return may_have ? find_column(field, header) : numbered_column(field);
+void TableReader::check_first_row(const DelimitedRow& first) const {
+  const auto fail = [&](const std::string& why) {
+    throw Error(ExitCode::data, fmt::format("{}:{}: {}", table_.path.string(), first.line, why));
   };
-  const auto text = find(config_.text_field), label = find(config_.label_field);
-  if (text && label) return {*text, *label, width, true};
-  if (!text && !label && !must_have && has_default_columns(config_)) return {0, 1, width, false};
-  refuse_header(text ? config_.label_field : config_.text_field, header);
+  if (!first.defect.empty()) fail(first.defect + "; the first row must tell the columns");
+  for (const auto& field : first.fields)
+    if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
+  if (builder_.needs_labels() && first.fields.size() == 1)
+    fail("one column only, where text and label need two" + delimiter_hint(first.fields[0]));
 }
 
-void TableReader::refuse_header(const std::string& missing, const std::vector<std::string>& header) const {
+// The index that a column's name or number stands for; nothing where the header has no such name.
+std::optional<std::size_t> TableReader::find_column(const std::string& field, const DelimitedRow& header) const {
+  if (const auto index = numbered_column(field)) return index;
+  std::optional<std::size_t> found;
+  for (std::size_t column = 0; column < header.fields.size(); ++column) {
+    if (trim(header.fields[column]) != field) continue;
+    if (found)
+      throw Error(ExitCode::data,
+                  fmt::format("{}:{}: columns {} and {} are both called {}; name the one that is meant by "
+                              "its number",
+                              table_.path.string(), header.line, *found + 1, column + 1, in_quotes(field)));
+    found = column;
+  }
+  return found;
+}
+
+Columns TableReader::find_columns(const DelimitedRow& first) const {
+  check_first_row(first);
+  const auto width = first.fields.size();
+  const auto &text_field = config_.text_field,
+             &label_field = builder_.needs_labels() ? config_.label_field : text_field;
+  const auto text_number = numbered_column(text_field), label_number = numbered_column(label_field);
+  const bool may_have = config_.header != TableHeader::absent, must_have = config_.header == TableHeader::present;
+  // Where labels are not needed, a label's name still shows that the first row is a header.
+  const bool is_header = !builder_.needs_labels() && may_have && !numbered_column(config_.label_field) &&
+                         find_column(config_.label_field, first).has_value();
+  if (text_number && label_number) return {*text_number, *label_number, width, must_have || is_header};
+  const auto find = [&](const std::string& field) {
+    return may_have ? find_column(field, first) : numbered_column(field);
+  };
+  const auto text = find(text_field), label = find(label_field);
+  if (text && label) return {*text, *label, width, true};
+  if (!text && !label && !must_have && !is_header && has_default_columns(config_))
+    return {0, builder_.needs_labels() ? std::size_t{1} : 0, width, false};
+  refuse_header(text ? label_field : text_field, first);
+}
+
+void TableReader::refuse_header(const std::string& missing, const DelimitedRow& first) const {
+  std::vector<std::string> header;
+  for (const auto& field : first.fields) header.emplace_back(trim(field));
   throw Error(ExitCode::data, fmt::format("{}: no column {} in the first row, which has {}{}", table_.path.string(),
                                           in_quotes(missing), quoted_list(header), did_you_mean(missing, header)));
 }

@@ -42,8 +42,11 @@ std::vector<std::string> member_names(const nlohmann::json& object) {
 
 class JsonLinesReader {
  public:
-  JsonLinesReader(const DataConfig& config, const std::string& source, TableBuilder& builder)
-      : source_(source), builder_(builder), text_{config.text_field}, label_{config.label_field} {}
+  JsonLinesReader(const std::vector<std::string>& names, const std::string& source, const UseMembers& use,
+                  const RefuseLine& refuse)
+      : source_(source), use_(use), refuse_(refuse) {
+    for (const auto& name : names) members_.push_back({name});
+  }
 
   void read(std::string_view content) {
     for (std::int64_t number = 1; !content.empty(); ++number) {
@@ -53,8 +56,7 @@ class JsonLinesReader {
       line = trim(line);
       if (!line.empty()) read_line(line, number);
     }
-    require_seen(text_);
-    require_seen(label_);
+    for (const auto& member : members_) require_seen(member);
   }
 
  private:
@@ -64,51 +66,46 @@ class JsonLinesReader {
   };
 
   void read_line(std::string_view line, std::int64_t number);
-  static nlohmann::json* find(nlohmann::json& object, Member& member);
   void require_seen(const Member& member) const;
 
   const std::string& source_;
-  TableBuilder& builder_;
-  Member text_, label_;
+  const UseMembers& use_;
+  const RefuseLine& refuse_;
+  std::vector<Member> members_;
   std::int64_t first_line_ = 0;  // of the first object; 0: there was none
   std::vector<std::string> first_members_;
 };
 
 void JsonLinesReader::read_line(std::string_view line, std::int64_t number) {
   if (line.size() > longest_line)
-    return builder_.refuse(number, fmt::format("the line has {}; at most {} make sense", human_bytes(line.size()),
-                                               human_bytes(longest_line)));
-  if (line.find('\0') != std::string_view::npos) return builder_.refuse(number, "the line has NUL bytes");
+    return refuse_(number, fmt::format("the line has {}; at most {} make sense", human_bytes(line.size()),
+                                       human_bytes(longest_line)));
+  if (line.find('\0') != std::string_view::npos) return refuse_(number, "the line has NUL bytes");
   auto object = parse_json(line);
   if (object.is_discarded()) {
     const auto defect = utf8_defect(line);
-    return builder_.refuse(number, !defect.empty() ? "the line is " + defect
-                                                   : "not JSON (one object on every line, nested at most " +
-                                                         std::to_string(deepest_json) + " deep)");
+    return refuse_(number, !defect.empty() ? "the line is " + defect
+                                           : "not JSON (one object on every line, nested at most " +
+                                                 std::to_string(deepest_json) + " deep)");
   }
-  if (!object.is_object()) return builder_.refuse(number, fmt::format("{}, not an object", object.type_name()));
+  if (!object.is_object()) return refuse_(number, fmt::format("{}, not an object", object.type_name()));
   if (first_line_ == 0) {
     first_line_ = number;
     first_members_ = member_names(object);
   }
-  auto* text = find(object, text_);
-  auto* label = find(object, label_);
-  if (text == nullptr || label == nullptr)
-    return builder_.refuse(number, fmt::format("no member {}", in_quotes(text == nullptr ? text_.name : label_.name)));
-  if (!text->is_string())
-    return builder_.refuse(number, fmt::format("{} is {}, not a string", in_quotes(text_.name), text->type_name()));
-  const auto written = as_label(*label);
-  if (!written)
-    return builder_.refuse(number, fmt::format("{} is {}; a label is a string, a number, true or false",
-                                               in_quotes(label_.name), label->type_name()));
-  builder_.add(std::move(text->get_ref<std::string&>()), *written, number);
-}
-
-nlohmann::json* JsonLinesReader::find(nlohmann::json& object, Member& member) {
-  const auto found = object.find(member.name);
-  if (found == object.end()) return nullptr;
-  member.seen = true;
-  return &*found;
+  std::vector<nlohmann::json*> found;
+  const std::string* missing = nullptr;
+  for (auto& member : members_) {
+    const auto at = object.find(member.name);
+    if (at != object.end()) {
+      member.seen = true;
+      found.push_back(&*at);
+    } else if (missing == nullptr) {
+      missing = &member.name;
+    }
+  }
+  if (missing != nullptr) return refuse_(number, fmt::format("no member {}", in_quotes(*missing)));
+  use_(found, number);
 }
 
 void JsonLinesReader::require_seen(const Member& member) const {
@@ -120,14 +117,36 @@ void JsonLinesReader::require_seen(const Member& member) const {
 
 }  // namespace
 
+void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
+                          const UseMembers& use, const RefuseLine& refuse) {
+  JsonLinesReader(names, source, use, refuse).read(content);
+}
+
+std::string defect_of_text_member(const nlohmann::json& value, const std::string& name) {
+  return value.is_string() ? "" : fmt::format("{} is {}, not a string", in_quotes(name), value.type_name());
+}
+
 void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
                     TableBuilder& builder) {
-  if (config.text_field == config.label_field)
+  const auto &text_field = config.text_field, &label_field = config.label_field;
+  if (builder.needs_labels() && text_field == label_field)
     throw Error(ExitCode::usage, fmt::format("data.text_field and data.label_field both mean the member {} of {}",
-                                             in_quotes(config.text_field), source));
+                                             in_quotes(text_field), source));
   if (config.header != TableHeader::automatic)
     throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", source));
-  JsonLinesReader(config, source, builder).read(content);
+  const auto refuse = [&](std::int64_t line, std::string why) { builder.refuse(line, std::move(why)); };
+  const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+    auto& text = *members[0];
+    if (auto why = defect_of_text_member(text, text_field); !why.empty()) return refuse(line, std::move(why));
+    const auto label = builder.needs_labels() ? as_label(*members[1]) : std::optional<std::string>("");
+    if (!label)
+      return refuse(line, fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(label_field),
+                                      members[1]->type_name()));
+    builder.add(std::move(text.get_ref<std::string&>()), *label, line);
+  };
+  std::vector<std::string> names = {text_field};
+  if (builder.needs_labels()) names.push_back(label_field);
+  for_each_json_object(content, names, source, use, refuse);
 }
 
 }  // namespace metaformer

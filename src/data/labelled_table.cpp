@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "data/delimited_table.h"
 #include "data/digest.h"
+#include "data/file_format.h"
 #include "data/gzip.h"
 #include "data/json_lines.h"
 
@@ -16,22 +17,6 @@ namespace metaformer {
 namespace {
 
 constexpr std::uintmax_t largest_table = std::uintmax_t{16} << 30;
-
-bool ends_with_word(const std::string& name, std::string_view ending) {
-  return name.size() >= ending.size() &&
-         std::equal(ending.rbegin(), ending.rend(), name.rbegin(),
-                    [](char expected, char c) { return expected == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
-}
-
-TableFormat format_of(const std::filesystem::path& path, TableFormat format) {
-  if (format != TableFormat::automatic) return format;
-  auto name = path.filename().string();
-  if (constexpr std::string_view packed = ".gz"; ends_with_word(name, packed)) name.resize(name.size() - packed.size());
-  if (ends_with_word(name, ".csv")) return TableFormat::csv;
-  for (const auto* ending : {".jsonl", ".json", ".ndjson"})
-    if (ends_with_word(name, ending)) return TableFormat::jsonl;
-  return TableFormat::tsv;
-}
 
 void require_rows(const LabelledTable& table, double malformed_limit) {
   const auto malformed = table.malformed.size(), all = table.all_rows();
@@ -50,24 +35,40 @@ void require_rows(const LabelledTable& table, double malformed_limit) {
                                 table.path.string(), table.left_out));
 }
 
-}  // namespace
+TableFormat table_format(const std::filesystem::path& path, TableFormat format) {
+  if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
+  return format == TableFormat::text ? TableFormat::tsv : format;
+}
 
-LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config) {
+void read_rows(std::string content, const DataConfig& config, Labels labels, LabelledTable& table) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  auto content = read_file(path, largest_table, ExitCode::data);
-  LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
-  if (is_gzip(content)) content = unpack_gzip(content, largest_table, path.string());
+  if (is_gzip(content)) content = unpack_gzip(content, largest_table, table.path.string());
   std::string_view text = content;
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  TableBuilder builder(table, config);
-  const auto format = format_of(path, config.format);
+  TableBuilder builder(table, config, labels);
+  const auto format = table_format(table.path, config.format);
   if (format == TableFormat::jsonl) {
-    add_json_lines(text, config, path.string(), builder);
+    add_json_lines(text, config, table.path.string(), builder);
   } else {
     add_delimited_rows(text, config, format == TableFormat::csv ? for_each_csv_row : for_each_tsv_row, table, builder);
   }
+}
+
+}  // namespace
+
+LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config) {
+  auto content = read_file(path, largest_table, ExitCode::data);
+  LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
+  const auto format = table_format(path, config.format);
+  read_rows(std::move(content), config, Labels::needed, table);
   require_rows(table, config.malformed_limit);
   if (format != TableFormat::jsonl) refuse_header_as_row(table, config);
+  return table;
+}
+
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const DataConfig& config) {
+  LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
+  read_rows(std::move(content), config, Labels::none, table);
   return table;
 }
 

@@ -33,6 +33,9 @@ struct LabelledTable {
   std::size_t all_rows() const { return rows.size() + malformed.size() + left_out; }
 };
 
+// Whether the rows of a table need labels, or texts only, which are to be classified.
+enum class Labels { needed, none };
+
 // The format is data.format, or else what the name says once .gz is taken off: .csv; .jsonl, .json or .ndjson; else
 // tab-separated. Whether the file is gzipped is told by its first bytes.
 //
@@ -50,5 +53,10 @@ struct LabelledTable {
 // an error too, unless data.header is set. Errors (exit code 2): column 0, both fields in one column, data.header for
 // JSON lines.
 LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config);
+
+// The texts of a table without looking at its labels, out of `content`, gzipped or not, which messages call `path`. Of
+// the columns only that of the texts is needed; without a header that has the default name it is column 1. Malformed
+// rows are no error, whatever their number, and a table may have no rows. Other errors as above.
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const DataConfig& config);
 
 }  // namespace metaformer

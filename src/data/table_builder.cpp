@@ -50,9 +50,10 @@ std::string quoted_list(const std::vector<std::string>& names) {
 
 void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t line) {
   label = trim(label);
-  for (const auto& [name, field] : {std::pair("text", std::string_view(text)), std::pair("label", label)})
-    if (auto why = defect_of(name, field); !why.empty()) return refuse(line, std::move(why));
-  if (config_.rating.positive_from) {
+  auto why = defect_of("text", text);
+  if (why.empty() && needs_labels()) why = defect_of("label", label);
+  if (!why.empty()) return refuse(line, std::move(why));
+  if (needs_labels() && config_.rating.positive_from) {
     const auto rating = as_rating(label);
     if (!rating)
       return refuse(line, fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label)));

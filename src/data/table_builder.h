@@ -12,8 +12,11 @@ namespace metaformer {
 
 class TableBuilder {
  public:
-  // Both must outlive the builder.
-  TableBuilder(LabelledTable& table, const DataConfig& config) : table_(table), config_(config) {}
+  // Both must outlive the builder. Labels::none: rows have texts only.
+  TableBuilder(LabelledTable& table, const DataConfig& config, Labels labels = Labels::needed)
+      : table_(table), config_(config), labels_(labels) {}
+
+  bool needs_labels() const { return labels_ == Labels::needed; }
 
   // A row; malformed when its text or label is empty, not UTF-8, or has NUL bytes, or when data.rating is set and the
   // label is no finite number. White space around the label is left out.
@@ -31,6 +34,7 @@ class TableBuilder {
 
   LabelledTable& table_;
   const DataConfig& config_;
+  Labels labels_;
 };
 
 // Without ASCII white space on both sides.

@@ -23,7 +23,9 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
 
 // What every tokenizer but that of bytes needs.
 void require_text(const Corpus& corpus, const DataConfig& config) {
-  if (!std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) require_utf8(corpus.text, corpus.path.string());
+  if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
+  require_utf8(corpus.text, corpus.path.string());
+  if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
 }
 
 }  // namespace
@@ -34,11 +36,16 @@ std::array<std::string_view, 2> split_text(std::string_view text, double validat
   return {text.substr(0, cut), text.substr(cut)};
 }
 
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const DataConfig& config) {
+  if (corpus.held_out) return {corpus.text, *corpus.held_out};
+  return split_text(corpus.text, config.validation_fraction);
+}
+
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config) {
   require_text(corpus, config);
   if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
-    return make_tokenizer(config.tokenizer, corpus.text);
-  return obtain_tokenizer(config, split_text(corpus.text, config.validation_fraction)[0], Unknown::refuse);
+    return make_tokenizer(config.tokenizer, corpus.held_out ? corpus.text + *corpus.held_out : corpus.text);
+  return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
 }
 
 TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
@@ -46,7 +53,7 @@ TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::in
     : context_(context) {
   require_text(corpus, config);
   if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
-  const auto [train, validation] = split_text(corpus.text, config.validation_fraction);
+  const auto [train, validation] = split_corpus(corpus, config);
   characters_ = {count_characters(train), count_characters(validation)};
   try {
     tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};

@@ -17,8 +17,11 @@ namespace metaformer {
 // `validation_fraction` is held out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
 std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction);
 
+// The same of a corpus: its text and the held-out text, where there is one.
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const DataConfig& config);
+
 // The tokenizer of a config for a text, from its training part alone, but for characters: a model must know all that
-// there are (nanoGPT's way). Errors (exit code 3): not UTF-8.
+// there are, held-out ones too (nanoGPT's way). Errors (exit code 3): not UTF-8.
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config);
 
 class TextDataset {

@@ -12,7 +12,7 @@ TextStats measure_text(const Corpus& corpus, const DataConfig& config) {
   const TextDataset dataset(corpus, config, shortest_context, tokenizer);
   const auto unknown = tokenizer->unknown_id();
   TextStats stats{.path = corpus.path.string(),
-                  .sha256 = corpus.sha256,
+                  .source = corpus.description,
                   .vocabulary = tokenizer->vocabulary_size(),
                   .has_unknown = unknown.has_value(),
                   .splits = {}};
@@ -33,7 +33,7 @@ nlohmann::ordered_json to_json(const TextStats& stats) {
     entry = {{"characters", stats[split].characters}, {"tokens", stats[split].tokens}};
     entry["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_tokens) : nullptr;
   }
-  json["sources"] = {{"text", {{"path", stats.path}, {"sha256", stats.sha256}}}};
+  json["sources"] = {{"text", stats.source}};
   return json;
 }
 

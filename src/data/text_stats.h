@@ -16,7 +16,8 @@ struct TextSplitStats {
 };
 
 struct TextStats {
-  std::string path, sha256;
+  std::string path;
+  nlohmann::ordered_json source;  // as Corpus describes it
   std::int64_t vocabulary = 0;
   bool has_unknown = false;              // whether the tokenizer has an unknown token
   std::array<TextSplitStats, 2> splits;  // train and validation, by Split

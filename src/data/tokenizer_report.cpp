@@ -63,7 +63,7 @@ TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const ExperimentCo
 
 TokenizerReport report_text(const ExperimentConfig& config, bool offline) {
   const auto corpus = load_corpus(config.data, offline);
-  const auto [train, validation] = split_text(corpus.text, config.data.validation_fraction);
+  const auto [train, validation] = split_corpus(corpus, config.data);
   return measure(make_text_tokenizer(corpus, config.data), config, {Texts{train}, Texts{validation}});
 }
 

@@ -17,6 +17,7 @@ LanguageModelTask::LanguageModelTask(const ExperimentConfig& config, bool offlin
       codec_(std::move(codec)),
       dataset_(corpus_, config.data, config.model.context, codec_.tokenizer) {
   corpus_.text = {};  // tokens are what is needed from here on
+  corpus_.held_out.reset();
 }
 
 std::shared_ptr<SequenceModel> LanguageModelTask::make_model() const {
@@ -89,11 +90,11 @@ std::optional<double> LanguageModelTask::unknown_share(Split split) const {
 }
 
 nlohmann::ordered_json LanguageModelTask::data_description() const {
-  return {{"path", corpus_.path.string()},
-          {"sha256", corpus_.sha256},
-          {"train_tokens", dataset_.tokens(Split::train).size()},
-          {"validation_tokens", dataset_.tokens(Split::validation).size()},
-          {"vocabulary", codec_.tokenizer->vocabulary_size()}};
+  auto description = corpus_.description;
+  description["train_tokens"] = dataset_.tokens(Split::train).size();
+  description["validation_tokens"] = dataset_.tokens(Split::validation).size();
+  description["vocabulary"] = codec_.tokenizer->vocabulary_size();
+  return description;
 }
 
 std::string LanguageModelTask::data_summary() const {
