@@ -5,7 +5,7 @@
 #   scripts/gpu_bundle.sh DIR          after scripts/test.sh, on a machine with nvcc
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
 
 (($# == 1)) || die 2 "usage: scripts/gpu_bundle.sh DIR"
 folder=$1

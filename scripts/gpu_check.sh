@@ -9,7 +9,7 @@
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
 
 binaries='' dry=false output=$root/experiments/gpu/$(date -u +%Y-%m-%d).md
 while (($#)); do

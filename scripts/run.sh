@@ -3,7 +3,7 @@
 #   scripts/run.sh train --config shakespeare_metric.yaml
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
 # shellcheck source=scripts/lib/build.sh
 source "$root/scripts/lib/build.sh"
 ensure_set_up_for running

@@ -3,7 +3,7 @@
 # Safe to run again: it does what is missing, and goes on where an interrupted run stopped.
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
 
 usage() {
   cat <<'HELP'

@@ -5,7 +5,7 @@
 #   scripts/test.sh -R resume       the tests whose name matches
 set -euo pipefail
 # shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
 # shellcheck source=scripts/lib/build.sh
 source "$root/scripts/lib/build.sh"
 ensure_set_up_for tests

@@ -1,7 +1,8 @@
 # Shared by the scripts of this folder: where things are, how they speak, how many jobs fit. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the variables are for the scripts that source this file
-root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd -P)
+unset CDPATH  # with it `cd` may go elsewhere, and prints where it went
+root=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd -P)
 deps="$root/.deps"
 venv="$deps/venv"
 python="$venv/bin/python"

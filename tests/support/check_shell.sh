@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every script parses; shellcheck too where it is installed.
 set -euo pipefail
-cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
 for script in scripts/*.sh scripts/lib/*.sh tests/support/*.sh; do
   bash -n "$script"
 done

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The scripts in a copy of the tree with a stand-in for the program: they find it with CDPATH set, through links and from any
+# folder, and a program that is current starts while another build holds the lock.
+set -euo pipefail
+unset CDPATH
+scripts=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts
+tree=$(mktemp -d "${TMPDIR:-/tmp}/metaformer tree XXXXXX")
+holder=''
+trap '[[ -z $holder ]] || kill "$holder"; rm -rf "$tree"' EXIT
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+cp -r "$scripts" "$tree/scripts"
+mkdir -p "$tree/src" "$tree/cmake" "$tree/build/release" "$tree/.deps" "$tree/elsewhere/scripts" "$tree/elsewhere/lib"
+touch "$tree/CMakeLists.txt" "$tree/CMakePresets.json" "$tree/src/a.cpp" "$tree/build/release/build.ninja"
+# shellcheck disable=SC2016  # expanded by the inner shell
+bash -c 'source "$1/scripts/lib/common.sh"; printf "variant=cpu\ninputs=%s\n" "$(setup_inputs)" >"$setup_stamp"' - "$tree"
+touch "$tree/build/release/.configured"
+printf '#!/bin/sh\necho "ran $*"\n' >"$tree/build/release/metaformer"
+chmod +x "$tree/build/release/metaformer"
+touch -d '1 hour' "$tree/build/release/metaformer"
+
+(
+  exec {lock}>"$tree/build/release/.lock"
+  flock "$lock"
+  exec sleep 600
+) &
+holder=$!
+until ! flock -n "$tree/build/release/.lock" true; do sleep 0.1; done
+
+cd "$tree"
+[[ $(timeout 60 scripts/run.sh one two) == "ran one two" ]] || fail "does not start while another build runs"
+[[ $(CDPATH=$tree/elsewhere timeout 60 scripts/run.sh x) == "ran x" ]] || fail "does not start with CDPATH set"
+ln -s "$tree/scripts/run.sh" "$tree/elsewhere/metaformer"
+ln -s metaformer "$tree/elsewhere/again"
+cd elsewhere
+[[ $(timeout 60 ./again y) == "ran y" ]] || fail "does not start through links"
+
+touch -d '2 hours' "$tree/src/a.cpp"
+if timeout 5 "$tree/scripts/run.sh" z >"$tree/out" 2>"$tree/err"; then fail "starts a program that is older than its source"; fi
+grep -q "another build is running; waiting for it" "$tree/err" || fail "does not say that it waits: $(cat "$tree/err")"
+[[ ! -s $tree/out ]] || fail "has started a program that is older than its source"
