@@ -5,8 +5,9 @@
   .deps/venv/bin/python experiments/bench_sampling.py --rounds 3 --json
 
 nanoGPT's way: PyTorch, eager, float32, without a cache, so that every token encodes the whole window again. Ours with a
-metric mixer, whose cache is half as large, stands beside it. Weights are those after one step: speed does not depend on
-them. OMP_NUM_THREADS sets the threads of both sides; with more threads than idle cores, both mostly wait.
+metric mixer, whose cache is half as large, stands beside it. Both sides always see the same tokens: within the context all
+of them, and past it the last 256 (our --window slide, which has no cache either; the default, --window half, would see
+fewer). Weights are those after one step: speed does not depend on them. OMP_NUM_THREADS sets the threads of both sides; with more threads than idle cores, both mostly wait.
 """
 import argparse
 import datetime
@@ -32,6 +33,8 @@ SHAPES = {"CPU recipe": {"layers": 4, "heads": 4, "width": 128}, "GPU recipe": {
 MIXERS = ("scaled_dot_product", "metric")
 TEMPERATURE, TOP_K = 0.8, 200
 PROMPT = "\n"
+# Prompt and generated tokens of each row. The last token of the first is drawn after as many as the context holds, less one.
+CASES = {"within": {"prompt": 1, "tokens": CONTEXT - 1}, "past": {"prompt": CONTEXT, "tokens": 64}}
 
 
 class Attention(nn.Module):
@@ -111,20 +114,20 @@ def train(program, shape, mixer, run):
     return run
 
 
-def our_speed(program, run, tokens):
+def our_speed(program, run, prompt, tokens):
     """The median of a few starts: one takes some hundredths of a second only."""
     speeds = []
     for _ in range(5):
         answer = json.loads(subprocess.check_output(
-            [program, "sample", "--run", run, "--device", "cpu", "--prompt", PROMPT, "--tokens", str(tokens),
-             "--temperature", str(TEMPERATURE), "--top-k", str(TOP_K), "--json"]))
+            [program, "sample", "--run", run, "--device", "cpu", "--prompt", PROMPT * prompt, "--tokens", str(tokens),
+             "--temperature", str(TEMPERATURE), "--top-k", str(TOP_K), "--window", "slide", "--json"]))
         assert answer["tokens"] == tokens
         speeds.append(answer["tokens_per_second"])
     return statistics.median(speeds)
 
 
 def load(run, shape):
-    """The PyTorch model of a run and the id of the prompt; checked against the formulas."""
+    """The PyTorch model of a run and the id of the prompt's character; checked against the formulas."""
     checkpoint = run / "checkpoints/best"
     weights = load_file(checkpoint / "model.safetensors")
     characters = json.loads((checkpoint / "tokenizer.json").read_text())["characters"]
@@ -146,17 +149,18 @@ def python_speed(model, prompt, tokens):
     return tokens / (time.perf_counter() - start)
 
 
-def measure(program, name, runs, tokens, rounds):
-    shape = SHAPES[name]
-    model, prompt = load(runs["scaled_dot_product"], shape)
+def measure(program, name, runs, case, rounds):
+    shape, tokens = SHAPES[name], CASES[case]["tokens"]
+    model, character = load(runs["scaled_dot_product"], shape)
+    prompt = character.repeat(1, CASES[case]["prompt"])
     python_speed(model, prompt, 10)  # what the first calls of a process cost is not counted
     speeds = {"nanogpt": [], **{mixer: [] for mixer in MIXERS}}
     for _ in range(rounds):
         for mixer, run in runs.items():
-            speeds[mixer].append(our_speed(program, run, tokens))
+            speeds[mixer].append(our_speed(program, run, CASES[case]["prompt"], tokens))
         speeds["nanogpt"].append(python_speed(model, prompt, tokens))
     ratios = {mixer: [ours / theirs for ours, theirs in zip(speeds[mixer], speeds["nanogpt"])] for mixer in MIXERS}
-    return {"model": name, **shape, "context": CONTEXT,
+    return {"model": name, **shape, "context": CONTEXT, "case": case, **CASES[case],
             "tokens_per_second": {way: statistics.median(values) for way, values in speeds.items()},
             "ratio": {mixer: {"median": statistics.median(values), "least": min(values), "most": max(values)}
                       for mixer, values in ratios.items()}}
@@ -164,14 +168,15 @@ def measure(program, name, runs, tokens, rounds):
 
 def print_table(report):
     print(f"{report['cpu']}, {report['threads']} threads, PyTorch {report['torch']}, {report['date']}; "
-          f"median tokens per second of {report['rounds']} rounds, {report['tokens']} tokens each\n")
-    print("| layers/heads/width, context | nanoGPT's way | ours | ratio (least to most) | ours, metric | ratio |")
-    print("|---|---|---|---|---|---|")
+          f"median tokens per second of {report['rounds']} rounds; both sides see the same tokens\n")
+    print("| layers/heads/width | context of 256 | nanoGPT's way | ours | ratio (least to most) | ours, metric | ratio |")
+    print("|---|---|---|---|---|---|---|")
     for row in report["models"]:
         speeds = row["tokens_per_second"]
         ratios = [f"{ratio['median']:.1f} ({ratio['least']:.1f} to {ratio['most']:.1f})"
                   for ratio in (row["ratio"][mixer] for mixer in MIXERS)]
-        print(f"| {row['layers']}/{row['heads']}/{row['width']}, {row['context']} | {speeds['nanogpt']:.0f} | "
+        where = f"within: {row['tokens']} tokens" if row["case"] == "within" else f"past: {row['tokens']} tokens, sliding"
+        print(f"| {row['layers']}/{row['heads']}/{row['width']} | {where} | {speeds['nanogpt']:.0f} | "
               f"{speeds['scaled_dot_product']:.0f} | {ratios[0]} | {speeds['metric']:.0f} | {ratios[1]} |")
 
 
@@ -179,7 +184,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, default=ROOT / "scripts/run.sh", help="metaformer or its start script")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=400, help="generated in each round")
     parser.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -187,10 +191,10 @@ def main():
                        for mixer in MIXERS} for name, shape in SHAPES.items()}
         environment = json.loads(next(Path(folder).glob("*/environment.json")).read_text())
         assert environment["threads"] == torch.get_num_threads(), "both sides must use as many threads"
-        models = [measure(arguments.program, name, runs[name], arguments.tokens, arguments.rounds) for name in SHAPES]
+        models = [measure(arguments.program, name, runs[name], case, arguments.rounds) for name in SHAPES for case in CASES]
     report = {"date": datetime.date.today().isoformat(), "cpu": environment["device_name"],
               "threads": environment["threads"], "torch": torch.__version__, "commit": environment["commit"],
-              "rounds": arguments.rounds, "tokens": arguments.tokens, "models": models}
+              "rounds": arguments.rounds, "models": models}
     if arguments.json:
         print(json.dumps(report))
     else:

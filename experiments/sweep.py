@@ -13,6 +13,7 @@ import csv
 import fcntl
 import hashlib
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -69,10 +70,6 @@ SUMMARY = ("steps", "train_loss", "val_loss", "best_val_loss", "best_step", "par
 COLUMNS = ("key", "config", "overrides", "seed", *SUMMARY, "accuracy", "exact_match", "best_exact_match",
            "perfect_since", "commit", "cpu", "threads", "best_val_error", "test_accuracy", "test_f1", "test_auc",
            "test_calibration_error", "train_seconds")
-# Two-sided 95% quantiles of Student's t by degrees of freedom.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-
-
 PROGRAM = ROOT / "scripts/run.sh"
 
 
@@ -185,6 +182,27 @@ def by_seed(group, value):
     return {row["seed"]: value(row) for row in group}
 
 
+def student_probability(angle, freedom):
+    """P(|T| < t) for Student's t, where tan(angle) = t / sqrt(freedom): the finite sums of Abramowitz and Stegun, 26.7.3 f."""
+    cosine, odd = math.cos(angle), freedom % 2
+    term, total = (cosine, cosine) if odd else (1, 1)
+    if freedom == 1:
+        total = 0
+    for k in range(2 + odd, freedom, 2):
+        term *= cosine**2 * (k - 1) / k
+        total += term
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def student_quantile(freedom, probability=0.95):
+    """The t that Student's t with so many degrees of freedom stays within on both sides with that probability."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_probability(middle, freedom) < probability else (low, middle)
+    return math.tan(low) * math.sqrt(freedom)
+
+
 def test_accuracy(row):
     return 100 * float(row["test_accuracy"])
 
@@ -200,7 +218,7 @@ def difference_cell(group, reference, value, digits):
     if ours == theirs or len(differences) < 2:
         return ""
     mean = statistics.mean(differences)
-    width = STUDENT[len(differences) - 2] * statistics.stdev(differences) / len(differences) ** 0.5
+    width = student_quantile(len(differences) - 1) * statistics.stdev(differences) / len(differences) ** 0.5
     return f"{mean:+.{digits}f} ({mean - width:+.{digits}f} to {mean + width:+.{digits}f})"
 
 
