@@ -7,11 +7,12 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/unused_keys.h"
 
 namespace metaformer {
 
 bool Range::contains(double value) const {
-  if (!std::isfinite(value)) return false;
+  if (!(std::abs(value) <= largest_number)) return false;  // nor is NaN in it
   return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
 }
 
@@ -64,8 +65,10 @@ class RangeChecker {
 
   void check(const char* name, double value, const Range& range) const {
     if (range.contains(value)) return;
-    throw Error(ExitCode::usage, fmt::format("{}: {}: {} is out of range; must be {}", place(provenance_, full(name)),
-                                             full(name), value, range.str()));
+    const bool is_huge = std::abs(value) > largest_number && !std::isfinite(range.high);
+    throw Error(ExitCode::usage,
+                fmt::format("{}: {}: {} is out of range; must be {}{}", place(provenance_, full(name)), full(name),
+                            value, range.str(), is_huge ? fmt::format(" and at most {}", largest_number) : ""));
   }
 
   std::string path_;
@@ -228,11 +231,23 @@ void check_files(const ExperimentConfig& config, const Provenance& provenance) {
          fmt::format("{} means nothing where data.validation_path names what is held out", data.validation_fraction));
 }
 
+void check_corpus(const ExperimentConfig& config, const Provenance& provenance) {
+  const auto& corpus = config.data.corpus;
+  const std::vector<std::string> names(corpus_names.begin(), corpus_names.end());
+  if (std::find(names.begin(), names.end(), corpus) == names.end())
+    fail(provenance, {"data.corpus"},
+         fmt::format("unknown corpus {}; expected {}{}", in_quotes(corpus), join_alternatives(names),
+                     did_you_mean(corpus, names)));
+  if (config.task == TaskKind::language_model && corpus != DataConfig().corpus)
+    fail(provenance, {"data.corpus"}, fmt::format("'{}' is labelled: it is for task classification", corpus));
+}
+
 void check_data(const ExperimentConfig& config, const Provenance& provenance) {
   const auto& data = config.data;
   refuse_keys_of_other_tasks(config, provenance);
   check_files(config, provenance);
   check_tokenizer(config, provenance);
+  check_corpus(config, provenance);
   check_rating(data.rating, provenance);
   if (config.task == TaskKind::sort && config.model.context < 2 * data.sort.length - 1)
     fail(provenance, {"model.context", "data.sort.length"},
@@ -259,6 +274,7 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
   check_model(config.model, provenance);
   check_data(config, provenance);
   check_train(config.train, provenance);
+  if (const auto unused = find_unused_key(config)) fail(provenance, {unused->key}, unused->why);
 }
 
 }  // namespace metaformer

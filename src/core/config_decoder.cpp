@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <utility>
 
 #include "core/error.h"
+#include "core/key_suggestions.h"
 #include "core/text.h"
+#include "core/unused_keys.h"
+#include "core/whole_number.h"
 
 namespace metaformer {
 
@@ -20,8 +25,7 @@ namespace {
   fail(node, path, fmt::format("expected {}, got {}", expected, node.describe()));
 }
 
-template <class Number>
-bool parse_number(const std::string& text, Number& value) {
+bool parse_number(const std::string& text, double& value) {
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(begin, end, value);
@@ -34,7 +38,8 @@ const std::string& scalar_of(const ConfigNode& node, const std::string& path, co
 }
 
 void decode(const ConfigNode& node, const std::string& path, std::int64_t& value) {
-  if (!parse_number(scalar_of(node, path, "an integer"), value)) fail_type(node, path, "an integer");
+  if (parse_whole_number(scalar_of(node, path, "an integer"), value) != WholeNumber::valid)
+    fail_type(node, path, "an integer");
 }
 
 void decode(const ConfigNode& node, const std::string& path, double& value) {
@@ -56,7 +61,7 @@ void decode(const ConfigNode& node, const std::string& path, PoolingWindow& valu
   const auto& text = scalar_of(node, path, "a number of tokens or 'all'");
   if (text == "all") {
     value.tokens = 0;
-  } else if (!parse_number(text, value.tokens) || value.tokens < 1) {
+  } else if (parse_whole_number(text, value.tokens) != WholeNumber::valid || value.tokens < 1) {
     fail_type(node, path, "a number of tokens (at least 1) or 'all'");
   }
 }
@@ -95,7 +100,8 @@ class LayerDecoder {
     field(name, value);
   }
   template <class T>
-  void operator()(const char* name, T& value, const Range&, const char*) {
+  void operator()(const char* name, T& value, const Range& range, const char*) {
+    if constexpr (std::is_same_v<T, std::int64_t>) refuse_too_large(name, range);
     field(name, value);
   }
 
@@ -103,10 +109,10 @@ class LayerDecoder {
   void refuse_unknown_keys() const {
     for (const auto& [key, value] : section_.entries) {
       if (std::find(known_.begin(), known_.end(), key.name) == known_.end()) {
-        const auto hint = did_you_mean(key.name, known_);
+        const auto hint = suggest_key(full(key.name), known_);
         const auto all = known_.empty() ? " (no keys here)" : fmt::format(" (keys here: {})", fmt::join(known_, ", "));
-        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(), printable(full(key.name)),
-                                                 context_, hint.empty() ? all : hint));
+        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(),
+                                                 printable(full(key.name)), context_, hint.empty() ? all : hint));
       }
     }
   }
@@ -116,6 +122,15 @@ class LayerDecoder {
 
  private:
   std::string full(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+
+  // A number that no layer above could mend, since it cannot be held.
+  void refuse_too_large(const char* name, const Range& range) const {
+    const auto* node = section_.find(name);
+    std::int64_t ignored = 0;
+    if (node != nullptr && node->kind == ConfigNode::Kind::scalar &&
+        parse_whole_number(node->scalar, ignored) == WholeNumber::too_large)
+      fail(*node, full(name), fmt::format("{} is out of range; must be {}", printable(node->scalar), range.str()));
+  }
 
   template <class T>
   void field(const char* name, T& value) {
@@ -178,9 +193,44 @@ class LayerDecoder {
   std::string context_;
 };
 
+void forget_if(Provenance& provenance, const std::function<bool(std::string_view)>& is_gone) {
+  std::erase_if(provenance, [&](const auto& entry) { return is_gone(entry.first); });
+}
+
+// What the lower layers say of networks and of steps, when a layer makes the model linear.
+void drop_keys_of_networks(ExperimentConfig& config, Provenance& provenance) {
+  const auto model = std::exchange(config.model, ModelConfig{});
+  const auto train = std::exchange(config.train, TrainConfig{});
+  config.model.context = model.context;
+  config.model.linear = model.linear;
+  config.train.batch_size = train.batch_size;
+  config.train.precision = train.precision;
+  config.train.keep_checkpoints = train.keep_checkpoints;
+  config.train.selection_metric = train.selection_metric;
+  config.train.overfit_batch = train.overfit_batch;
+  config.train.seed = train.seed;
+  forget_if(provenance, [](std::string_view key) {
+    return (key.starts_with("model.") || key.starts_with("train.")) && !applies_to_linear(key);
+  });
+}
+
+// As with the kinds of other sections: a kind that differs from the lower layers' drops what these say of the other.
+void drop_keys_of_other_kind(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance) {
+  const auto* model = layer.find("model");
+  const auto* kind = model != nullptr ? model->find("kind") : nullptr;
+  if (kind == nullptr || kind->scalar == to_string(config.model.kind)) return;
+  if (kind->scalar == to_string(ModelKind::linear)) {
+    drop_keys_of_networks(config, provenance);
+  } else {
+    config.model.linear = LinearConfig{};
+    forget_if(provenance, [](std::string_view key) { return key.starts_with("model.linear."); });
+  }
+}
+
 }  // namespace
 
 void apply_layer(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance) {
+  drop_keys_of_other_kind(layer, config, provenance);
   LayerDecoder decoder(layer, "", provenance);
   decoder.know("base");  // taken out of the layer by the loader; here only so that it is suggested
   visit(decoder, config);

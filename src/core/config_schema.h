@@ -19,6 +19,9 @@
 
 namespace metaformer {
 
+// Larger numbers are refused everywhere: they come near what single precision can hold.
+constexpr double largest_number = 1e30;
+
 // The numbers a field may hold.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
@@ -26,7 +29,7 @@ struct Range {
   bool low_open = false;  // low itself is not allowed
   bool high_open = false;
   bool contains(double value) const;
-  std::string str() const;  // "at least 1", "above 0 and at most 1"
+  std::string str() const;  // "at least 1", "above 0 and at most 1"; "finite" for any number
 };
 
 constexpr Range at_least(double low) { return {.low = low}; }

@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <sstream>
 
@@ -20,10 +21,35 @@ namespace {
   throw Error(ExitCode::usage, where.str() + ": " + what);
 }
 
-// Receives yaml-cpp's events. Events rather than its node graph: they carry marks for keys, keep duplicate keys apart
-// and do not expand aliases before we can count.
 constexpr std::ptrdiff_t deepest = 32;  // levels
 
+// The text of an escaped_tag.
+std::string unescape(const std::string& escaped_text, const Location& where) {
+  std::string bytes;
+  std::string_view text = escaped_text;
+  while (!text.empty()) {
+    unsigned byte = 0;
+    const auto* end = text.data() + std::min<std::size_t>(text.size(), 4);
+    if (text[0] != '\\') {
+      bytes += text[0];
+      text.remove_prefix(1);
+    } else if (text.starts_with("\\\\")) {
+      bytes += '\\';
+      text.remove_prefix(2);
+    } else if (text.starts_with("\\x") && std::from_chars(text.data() + 2, end, byte, 16).ptr == end &&
+               text.size() >= 4) {
+      bytes += static_cast<char>(byte);
+      text.remove_prefix(4);
+    } else {
+      fail(where,
+           fmt::format("{}: only \\\\ and \\x with two digits may follow {}", in_quotes(escaped_text), escaped_tag));
+    }
+  }
+  return bytes;
+}
+
+// Receives yaml-cpp's events. Events rather than its node graph: they carry marks for keys, keep duplicate keys apart
+// and do not expand aliases before we can count.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::string source) : source_(std::move(source)) {}
@@ -38,9 +64,9 @@ class TreeBuilder : public YAML::EventHandler {
     const bool plain = tag.empty() || tag == "?";
     const bool is_null =
         plain && (value.empty() || value == "~" || value == "null" || value == "Null" || value == "NULL");
-    add(
-        ConfigNode{
-            .kind = is_null ? ConfigNode::Kind::null : ConfigNode::Kind::scalar, .scalar = value, .location = at(mark)},
+    add(ConfigNode{.kind = is_null ? ConfigNode::Kind::null : ConfigNode::Kind::scalar,
+                   .scalar = tag == escaped_tag ? unescape(value, at(mark)) : value,
+                   .location = at(mark)},
         anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -103,6 +129,8 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (expects_key()) {
       start_entry(node);
     } else if (open_.back().node.kind == ConfigNode::Kind::map) {
+      // The parser notices an empty value at whatever comes next, which may be lines later.
+      if (node.kind == ConfigNode::Kind::null) node.location = open_.back().key.location;
       open_.back().node.entries.push_back({std::move(open_.back().key), std::move(node)});
       open_.back().has_key = false;
     } else {

@@ -41,6 +41,10 @@ struct ConfigEntry {
   ConfigNode value;
 };
 
+// The tag of a scalar in which \xff stands for a byte and \\ for a backslash: a path need not be UTF-8, but YAML must
+// be.
+constexpr std::string_view escaped_tag = "!escaped";
+
 // Parses one YAML document. Errors (exit code 2) name `source`, line and column: bad syntax, a key twice, more than one
 // document, nesting deeper than 32, more than 10,000 values (aliases expanded). An empty document is an empty map.
 ConfigNode parse_yaml(const std::string& text, const std::string& source);

@@ -1,10 +1,12 @@
 #include "core/config_writer.h"
 
 #include <fmt/format.h>
+#include <utf8.h>
 
 #include <algorithm>
 #include <cctype>
 
+#include "core/config_tree.h"
 #include "core/text.h"
 
 namespace metaformer {
@@ -59,11 +61,29 @@ bool is_plain_word(const std::string& text) {
          text != "Null" && text != "NULL";
 }
 
-std::string yaml_scalar(const Json& value) {
-  if (value.is_string()) {
-    const auto text = value.get<std::string>();
-    return is_plain_word(text) ? text : value.dump();  // JSON's quoting is valid YAML
+// Bytes that are not UTF-8 as \xff, backslashes doubled.
+std::string escape_bytes(std::string_view text) {
+  std::string escaped_text;
+  while (!text.empty()) {
+    const auto valid = utf8::find_invalid(text.begin(), text.end()) - text.begin();
+    for (const char c : text.substr(0, static_cast<std::size_t>(valid)))
+      escaped_text += c == '\\' ? "\\\\" : std::string(1, c);
+    text.remove_prefix(static_cast<std::size_t>(valid));
+    if (text.empty()) break;
+    escaped_text += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    text.remove_prefix(1);
   }
+  return escaped_text;
+}
+
+std::string yaml_text(const std::string& text) {
+  if (is_plain_word(text)) return text;
+  if (utf8::is_valid(text.begin(), text.end())) return escaped(Json(text).dump());  // JSON's quoting is valid YAML
+  return fmt::format("{} {}", escaped_tag, escaped(Json(escape_bytes(text)).dump()));
+}
+
+std::string yaml_scalar(const Json& value) {
+  if (value.is_string()) return yaml_text(value.get<std::string>());
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
   if (value.is_array()) {
     std::vector<std::string> items;

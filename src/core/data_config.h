@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/config_schema.h"
 #include "core/tokenizer_options.h"
@@ -22,6 +23,9 @@ template <>
 struct EnumNames<TableHeader> {
   static constexpr std::array<std::string_view, 3> values = {"auto", "present", "absent"};
 };
+
+// The public corpora by name; data/corpus.cpp says where each is found.
+constexpr std::array<std::string_view, 2> corpus_names = {"tinyshakespeare", "imdb"};
 
 // The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
 struct SortConfig {
@@ -44,11 +48,12 @@ struct RatingConfig {
 
 template <class Visitor>
 void visit(Visitor& field, RatingConfig& c) {
-  field("positive_from", c.positive_from, "labels are numbers: 'positive' from this one on; null: labels are classes");
-  field("negative_to", c.negative_to,
+  field("positive_from", c.positive_from, Range{},
+        "labels are numbers: 'positive' from this one on; null: labels are classes");
+  field("negative_to", c.negative_to, Range{},
         "'negative' up to this one, ratings between the two are left out; null: all below positive_from");
-  field("lowest", c.lowest, "rows with a rating below this one are malformed; null: none is");
-  field("highest", c.highest, "rows with a rating above this one are malformed; null: none is");
+  field("lowest", c.lowest, Range{}, "rows with a rating below this one are malformed; null: none is");
+  field("highest", c.highest, Range{}, "rows with a rating above this one are malformed; null: none is");
 }
 
 // Which tokens of a text that is longer than model.context are kept.

@@ -1,7 +1,8 @@
 #pragma once
-// JSON from files that may be damaged or hostile.
+// JSON from files that may be damaged or hostile, and JSON as text from whatever strings (a path is any bytes).
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -25,6 +26,12 @@ Json parse_json(std::string_view text) {
   };
   auto json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
   return refused ? Json(Json::value_t::discarded) : json;
+}
+
+// What is not UTF-8 becomes U+FFFD, where dump() would throw. indent: spaces a level; -1: all on one line.
+template <class Json>
+std::string json_text(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace metaformer

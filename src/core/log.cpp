@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace metaformer::log {
 
@@ -70,9 +71,10 @@ bool stderr_is_terminal() {
   return terminal;
 }
 
-void write_info(const std::string& message) { logger().log(spdlog::level::info, message); }
-void write_warning(const std::string& message) { logger().log(spdlog::level::warn, message); }
-void write_error(const std::string& message) { logger().log(spdlog::level::err, message); }
+// File names and values of configs may hold what a terminal would act on.
+void write_info(const std::string& message) { logger().log(spdlog::level::info, escaped_lines(message)); }
+void write_warning(const std::string& message) { logger().log(spdlog::level::warn, escaped_lines(message)); }
+void write_error(const std::string& message) { logger().log(spdlog::level::err, escaped(message)); }
 
 void progress(std::string_view line) {
   if (stderr_is_terminal() && terminal().should_log(spdlog::level::info)) terminal().show_progress(line);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
+#include <limits>
 
 namespace metaformer {
 
@@ -63,7 +65,22 @@ std::int64_t block_activations(const ModelConfig& model) {
   return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);
 }
 
+// The largest number where the product is larger than that.
+std::uint64_t saturated_product(std::initializer_list<std::uint64_t> factors) {
+  std::uint64_t product = 1;
+  for (const auto factor : factors)
+    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<std::uint64_t>::max();
+  return product;
+}
+
 }  // namespace
+
+std::uint64_t MemoryEstimate::total() const {
+  std::uint64_t sum = state();  // far below 2^64 by the ranges of the config
+  for (const auto bytes : {activations, program})
+    if (__builtin_add_overflow(sum, bytes, &sum)) return std::numeric_limits<std::uint64_t>::max();
+  return sum;
+}
 
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = config.model;
@@ -98,8 +115,9 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config) {
   const auto logits = config.task == TaskKind::classification ? few_classes : 3 * estimate.vocabulary;
   // Beside what all blocks keep: the logits, and what the backward pass of one block makes.
   const auto floats = model.layers * block_activations(model) + logits + 2 * model.width + 4 * model.hidden_width();
-  estimate.activations = static_cast<std::uint64_t>(config.train.batch_size) * static_cast<std::uint64_t>(length) *
-                         static_cast<std::uint64_t>(floats) * float_bytes;
+  estimate.activations =
+      saturated_product({static_cast<std::uint64_t>(config.train.batch_size), static_cast<std::uint64_t>(length),
+                         static_cast<std::uint64_t>(floats), float_bytes});
   return estimate;
 }
 

@@ -13,7 +13,7 @@ struct MemoryEstimate {
   std::uint64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes
   std::uint64_t program = 0;                                                 // LibTorch and what is small
   std::uint64_t state() const { return weights + gradients + optimizer; }
-  std::uint64_t total() const { return weights + gradients + optimizer + activations + program; }
+  std::uint64_t total() const;
 };
 
 // The formulas of docs/architecture.md for parameters; for activations what the backward pass of composed mixers keeps,

@@ -1,6 +1,7 @@
 #include "core/text.h"
 
 #include <fmt/format.h>
+#include <utf8.h>
 
 #include <algorithm>
 #include <array>
@@ -54,19 +55,54 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return match.empty() ? "" : fmt::format("; did you mean '{}'?", match);
 }
 
-std::string printable(std::string_view word) {
-  constexpr std::size_t longest = 60;
-  std::string shown;
-  for (const char c : word.substr(0, longest)) {
-    if (c == '\n') {
-      shown += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+// Whether a terminal would act on it or hide it: C0 and C1 controls, DEL, marks of direction, separators of lines.
+static bool acts_on_terminals(char32_t point) {
+  return point < 0x20 || (point >= 0x7F && point < 0xA0) || point == 0x061C || point == 0x200E || point == 0x200F ||
+         (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
+}
+
+static std::string escape_of(char32_t point) {
+  if (point == '\n') return "\\n";
+  if (point == '\t') return "\\t";
+  if (point == '\r') return "\\r";
+  const auto number = static_cast<std::uint32_t>(point);
+  return point < 0x7F ? fmt::format("\\x{:02x}", number) : fmt::format("\\u{:04x}", number);
+}
+
+// Valid UTF-8.
+static void escape_valid(std::string_view text, std::u32string_view harmless, std::string& shown) {
+  for (auto at = text.begin(); at != text.end();) {
+    const auto start = at;
+    const char32_t point = utf8::unchecked::next(at);
+    if (acts_on_terminals(point) && harmless.find(point) == std::u32string_view::npos) {
+      shown += escape_of(point);
     } else {
-      shown += c;
+      shown.append(start, at);
     }
   }
-  return shown + (word.size() > longest ? "..." : "");
+}
+
+static std::string escape(std::string_view text, std::u32string_view harmless) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto valid = static_cast<std::size_t>(utf8::find_invalid(text.begin(), text.end()) - text.begin());
+    escape_valid(text.substr(0, valid), harmless, shown);
+    if (valid < text.size()) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[valid]));
+    text.remove_prefix(std::min(valid + 1, text.size()));
+  }
+  return shown;
+}
+
+std::string escaped(std::string_view text) { return escape(text, U""); }
+
+std::string escaped_lines(std::string_view text) { return escape(text, U"\n\t"); }
+
+std::string printable(std::string_view word) {
+  constexpr std::size_t longest = 60;
+  if (word.size() <= longest) return escaped(word);
+  auto end = longest;
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // no half character
+  return escaped(word.substr(0, end)) + "...";
 }
 
 std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }

@@ -17,7 +17,14 @@ std::string closest_match(std::string_view word, const std::vector<std::string>&
 // "; did you mean 'x'?" or "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-// A word as it may be shown inside one line: control characters escaped, cut after 60 bytes.
+// Text as it may be shown on one line of a terminal: control characters (among them ESC, line breaks, and those that
+// turn the direction of writing) and bytes that are not UTF-8 become \n, \x1b, \u009b.
+std::string escaped(std::string_view text);
+
+// The same for text of several lines: line breaks and tabs stay.
+std::string escaped_lines(std::string_view text);
+
+// The same for one word, cut after 60 bytes.
 std::string printable(std::string_view word);
 
 // The same between quotes.

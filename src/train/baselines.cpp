@@ -151,7 +151,7 @@ Json read_cached(const fs::path& file, const Json& key) {
 void write_cached(const fs::path& file, const Json& key, const Json& baselines) {
   try {
     fs::create_directories(file.parent_path());
-    write_file_atomically(file, Json({{"key", key}, {"baselines", baselines}}).dump(1) + "\n");
+    write_file_atomically(file, json_text(Json({{"key", key}, {"baselines", baselines}}), 1) + "\n");
   } catch (const std::exception& error) {
     log::warning("the baselines could not be kept for later runs: {}", error.what());
   }
@@ -160,7 +160,7 @@ void write_cached(const fs::path& file, const Json& key, const Json& baselines) 
 Json cached_baselines(const ExperimentConfig& config, const Json& description, bool offline) {
   if (!config.data.cache) return compute_baselines(config, offline);
   const auto key = key_of(config, description);
-  const auto file = corpus_cache() / "baselines" / (sha256(key.dump()) + ".json");
+  const auto file = corpus_cache() / "baselines" / (sha256(json_text(key)) + ".json");
   auto baselines = read_cached(file, key);
   if (baselines.is_null()) {
     baselines = compute_baselines(config, offline);

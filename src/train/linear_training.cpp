@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/files.h"
+#include "core/json_text.h"
 #include "core/log.h"
 #include "data/linear_classifier.h"
 #include "model/linear_model.h"
@@ -81,7 +82,7 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
                         {"peak_memory_bytes", peak_memory_bytes(device)},
                         {"train_seconds", progress.train_seconds},
                         {"run", std::filesystem::absolute(run.path()).lexically_normal().string()}};
-  write_file_atomically(run.summary_file(), summary.dump(2) + "\n");
+  write_file_atomically(run.summary_file(), json_text(summary, 2) + "\n");
   return summary;
 }
 

@@ -49,7 +49,7 @@ void write_environment(const RunDirectory& run, const TrainRequest& request, con
                             {"host", system.nodename},
                             {"command", request.command_line},
                             {"data", task.data_description()}};
-  write_file_atomically(run.environment_file(), environment.dump(2) + "\n");
+  write_file_atomically(run.environment_file(), json_text(environment, 2) + "\n");
 }
 
 // The first key whose value differs, but for those that may differ when a run goes on.
@@ -64,7 +64,7 @@ std::string first_difference(const Json& before, const Json& now, const std::str
     if (value.is_object() && earlier.is_object()) {
       if (auto inner = first_difference(earlier, value, path + "."); !inner.empty()) return inner;
     } else if (value != earlier && std::find(free.begin(), free.end(), path) == free.end()) {
-      return fmt::format("{} is {} now and was {}", path, value.dump(), earlier.dump());
+      return fmt::format("{} is {} now and was {}", path, json_text(value), json_text(earlier));
     }
   }
   return "";
@@ -170,7 +170,7 @@ void add_baselines(Json& summary, const RunDirectory& run, const TrainRequest& r
        compare_with_baselines(baselines, {{"validation", summary["validation"]}, {"test", summary["test"]}}))
     log::info("{}", line);
   summary["baselines"] = std::move(baselines);
-  write_file_atomically(run.summary_file(), summary.dump(2) + "\n");
+  write_file_atomically(run.summary_file(), json_text(summary, 2) + "\n");
 }
 
 Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,

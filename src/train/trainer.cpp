@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_text.h"
 #include "core/log.h"
 #include "core/signals.h"
 #include "train/device.h"
@@ -326,7 +327,7 @@ nlohmann::ordered_json Trainer::summary() {
       {"train_seconds", progress_.train_seconds},
       {"run", std::filesystem::absolute(run_.path()).lexically_normal().string()},
   };
-  write_file_atomically(run_.summary_file(), summary.dump(2) + "\n");
+  write_file_atomically(run_.summary_file(), json_text(summary, 2) + "\n");
   return summary;
 }
 

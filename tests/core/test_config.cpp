@@ -2,6 +2,7 @@
 #include "core/config_loader.h"
 #include "core/config_writer.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -41,10 +42,19 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"train: {steps: 0}\n",
        "a.yaml:1:16: train.steps: 0 is out of range; must be at least 1 and at most 1000000000000"},
       {"train: {steps: 99999999999999999999}\n",
-       "a.yaml:1:16: train.steps: expected an integer, got '99999999999999999999'"},
+       "a.yaml:1:16: train.steps: 99999999999999999999 is out of range; must be at least 1 and at most 1000000000000"},
+      {"train: {steps: 1e30}\n",
+       "a.yaml:1:16: train.steps: 1e30 is out of range; must be at least 1 and at most 1000000000000"},
+      {"train: {steps: 1.5e0}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5e0'"},
+      {"task: language_model\ntrain:\n\nmodel: {layers: 1}\n",
+       "a.yaml:2:1: train: expected a section of 'key: value' lines, got null"},
+      {"task: language_model\ntrain:\n", "a.yaml:2:1: train: expected a section of 'key: value' lines, got null"},
+      {"train:\n  steps:\n  seed: 1\n", "a.yaml:2:3: train.steps: expected an integer, got null"},
+      {"data: {path: !escaped 'a\\q'}\n",
+       "a.yaml:1:14: 'a\\q': only \\\\ and \\x with two digits may follow !escaped"},
       {"train: {learning_rate: -1}\n", "a.yaml:1:24: train.learning_rate: -1 is out of range; must be above 0"},
       {"train: {learning_rate: .nan}\n", "a.yaml:1:24: train.learning_rate: expected a number, got '.nan'"},
-      {"train: {learning_rate: inf}\n", "a.yaml:1:24: train.learning_rate: inf is out of range; must be above 0"},
+      {"train: {learning_rate: inf}\n", "a.yaml:1:24: train.learning_rate: inf is out of range; must be above 0 and at most 1e+30"},
       {"train: {betas: [0.9]}\n", "a.yaml:1:16: train.betas: expected a list of 2 numbers, got a list"},
       {"train: {betas: [0.9, 1.0]}\n", "a.yaml:1:16: train.betas: 1 is out of range; must be at least 0 and below 1"},
       {"train: 3\n", "a.yaml:1:8: train: expected a section of 'key: value' lines, got '3'"},
@@ -190,6 +200,20 @@ TEST_CASE("a dumped config reads back to the same config", "[config]") {
   const auto again = config_of(config_to_yaml(config));
   CHECK(config_to_json(again) == config_to_json(config));
   CHECK(config_to_yaml(again) == config_to_yaml(config));
+}
+
+TEST_CASE("a path of any bytes reads back from a dumped config", "[config]") {
+  auto config = ExperimentConfig{};
+  config.data.path = GENERATE(as<std::string>(), "/data/\xff/a b.txt", "/\\x41\xc3\xa9\xe9", "/tab\tand\x1b[31m\x7f",
+                              "/\xc2\x9b\xe2\x80\xae.txt");
+  const auto yaml = config_to_yaml(config);
+  CHECK(escaped_lines(yaml) == yaml);  // it may be shown on a terminal
+  CHECK(config_of(yaml).data.path == config.data.path);
+}
+
+TEST_CASE("whole numbers may have an exponent", "[config]") {
+  CHECK(config_of("train: {steps: 1e3}\n", {"train.batch_size=2.4e1"}).train.steps == 1000);
+  CHECK(config_of("", {"train.batch_size=2.4e1"}).train.batch_size == 24);
 }
 
 TEST_CASE("every shipped config is valid and says what it measured", "[config]") {

@@ -27,6 +27,18 @@ TEST_CASE("values in messages are short and on one line", "[text]") {
   CHECK(human_bytes(1536) == "1.5 KiB");
 }
 
+TEST_CASE("what a terminal would act on is escaped, other text is left as it is", "[text]") {
+  CHECK(escaped("a\x1b[31mb\r\n\tc\x7f") == "a\\x1b[31mb\\r\\n\\tc\\u007f");
+  CHECK(escaped("\xc2\x9b" "2J") == "\\u009b2J");           // CSI as one character
+  CHECK(escaped("\xe2\x80\xae" "evil") == "\\u202eevil");  // right to left
+  CHECK(escaped("\xff\x9b ok \xe2\x80") == "\\xff\\x9b ok \\xe2\\x80");
+  CHECK(escaped("caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x99\x82") == "caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x99\x82");
+  CHECK(escaped_lines("a\n\tb\x1b\n") == "a\n\tb\\x1b\n");
+  std::string e_acute;
+  for (int i = 0; i < 40; ++i) e_acute += "\xc3\xa9";
+  CHECK(printable("x" + e_acute) == "x" + e_acute.substr(0, 58) + "...");  // no half character
+}
+
 TEST_CASE("random numbers are a function of seed, purpose, step and index", "[random]") {
   const Rng rng(1337, RandomPurpose::batches, 5);
   CHECK(rng.bits(7) == Rng(1337, RandomPurpose::batches, 5).bits(7));

@@ -180,7 +180,7 @@ TEST_CASE("old checkpoints are removed, the targets of links never", "[training]
   const Workplace place;
   // A rate so high that the first evaluation stays the best.
   place.train("run", {"train.steps=40", "train.eval_interval=4", "train.learning_rate=0.5", "train.schedule=constant",
-                      "train.min_learning_rate=0", "train.keep_checkpoints=2"});
+                      "train.keep_checkpoints=2"});
   const auto checkpoints = place / "run/checkpoints";
   CHECK(std::filesystem::read_symlink(checkpoints / "last") == "step-40");
   CHECK(

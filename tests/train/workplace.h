@@ -19,22 +19,17 @@ inline std::string learnable_text() {
 
 class Workplace {
  public:
-  Workplace() { folder_.write("text.txt", learnable_text()); }
+  Workplace() {
+    folder_.write("text.txt", learnable_text());
+    folder_.write("default.yaml", "data: {path: '" + (folder_ / "text.txt").string() +
+                                      "'}\n"
+                                      "model: {layers: 2, heads: 2, width: 16, context: 16}\n"
+                                      "train: {batch_size: 6, steps: 12, eval_interval: 6, checkpoint_interval: 4, "
+                                      "log_interval: 3, warmup_steps: 2}\n");
+  }
 
-  Experiment experiment(std::vector<std::string> overrides) const {
-    const std::vector<std::string> small = {"data.path='" + (folder_ / "text.txt").string() + "'",
-                                            "model.layers=2",
-                                            "model.heads=2",
-                                            "model.width=16",
-                                            "model.context=16",
-                                            "train.batch_size=6",
-                                            "train.steps=12",
-                                            "train.eval_interval=6",
-                                            "train.checkpoint_interval=4",
-                                            "train.log_interval=3",
-                                            "train.warmup_steps=2"};
-    overrides.insert(overrides.begin(), small.begin(), small.end());
-    return default_experiment(overrides);
+  Experiment experiment(const std::vector<std::string>& overrides) const {
+    return load_experiment((folder_ / "default.yaml").string(), overrides);
   }
 
   nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides,
