@@ -11,6 +11,7 @@
 #include "bench/timing.h"
 #include "core/error.h"
 #include "core/memory_estimate.h"
+#include "core/signals.h"
 #include "core/text.h"
 
 namespace metaformer {
@@ -29,6 +30,7 @@ struct Candidate {
     if (y.requires_grad()) y.backward(dy);  // the mixer `none` gives a constant
   }
   void run(bool backward) const {
+    throw_if_stopped();
     const torch::AutoGradMode with_gradients(backward);
     go_back(forward());
   }

@@ -2,6 +2,7 @@
 
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
+#include "core/signals.h"
 #include "train/device.h"
 #include "train/graph_training_step.h"
 #include "train/schedule.h"
@@ -18,6 +19,7 @@ double peak_product_gflops(torch::Device device, Precision precision) {
   const auto a = torch::ones({n, n}, torch::TensorOptions().dtype(type).device(device));
   double best = 0;
   for (int round = 0; round < 8; ++round) {
+    throw_if_stopped();
     const double ms = milliseconds_of(device, [&] { torch::mm(a, a); });
     best = std::max(best, 2.0 * static_cast<double>(n * n * n) / ms * 1e-6);
   }
@@ -41,8 +43,10 @@ class Rig {
   double loss() const { return loss_.item<double>(); }
 
   void run(std::int64_t steps) {
-    for (std::int64_t i = 0; i < steps; ++i, ++done_)
+    for (std::int64_t i = 0; i < steps; ++i, ++done_) {
+      throw_if_stopped();
       loss_ = step_->run(done_, learning_rate_at(config_.train, done_ % config_.train.steps)).loss;
+    }
   }
 
   // Of one step.

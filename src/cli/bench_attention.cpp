@@ -130,22 +130,22 @@ void run_attention(const AttentionArguments& arguments) {
 void add_bench_attention_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("attention", "time, memory and accuracy of mixers, backend by backend");
   auto arguments = std::make_shared<AttentionArguments>();
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
+  const auto count = whole_number(1, std::int64_t{1} << 20);
   add_repeatable(command, "--mixer", arguments->mixers, "KIND", "which mixer; default: every kind");
   add_repeatable(command, "--backend", arguments->backends, "NAME",
                  "composed, reference or fused; default: the first two");
-  command.add_option("--batch", arguments->shape.batch, "sequences")->capture_default_str()->check(count);
-  command.add_option("--heads", arguments->shape.heads, "heads")->capture_default_str()->check(count);
+  command.add_option("--batch", arguments->shape.batch, "sequences")->capture_default_str()->transform(count);
+  command.add_option("--heads", arguments->shape.heads, "heads")->capture_default_str()->transform(count);
   command.add_option("--head-width", arguments->shape.head_width, "features of a head")
       ->capture_default_str()
-      ->check(count);
+      ->transform(count);
   command
       .add_option("--context", arguments->contexts, "tokens of a sequence; several are measured one after the other")
       ->capture_default_str()
-      ->check(count);
+      ->transform(count);
   command.add_option("--precision", arguments->precision, "fp32, bf16 or fp16")->capture_default_str();
-  command.add_option("--direction", arguments->direction, "both, or forward alone")->capture_default_str();
-  command.add_option("--rounds", arguments->rounds, "timed calls of each")->capture_default_str()->check(count);
+  command.add_option("--direction", arguments->direction, "both, or only forward")->capture_default_str();
+  command.add_option("--rounds", arguments->rounds, "timed calls of each")->capture_default_str()->transform(count);
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command.add_flag("--all-pairs", arguments->all_pairs, "without a causal mask");
   command.add_flag("--pair-table", arguments->pair_table, "the published metric algorithm too");

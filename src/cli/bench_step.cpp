@@ -65,15 +65,15 @@ void run_step(const StepArguments& arguments) {
 void add_bench_step_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("step", "time of a training step of a config, by phase");
   auto arguments = std::make_shared<StepArguments>();
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
+  const auto count = whole_number(1, std::int64_t{1} << 20);
   arguments->choice.add_to(command);
-  command.add_option("--steps", arguments->request.steps, "steps of a round")->capture_default_str()->check(count);
+  command.add_option("--steps", arguments->request.steps, "steps of a round")->capture_default_str()->transform(count);
   command.add_option("--rounds", arguments->request.rounds, "timed rounds; the median counts")
       ->capture_default_str()
-      ->check(count);
+      ->transform(count);
   command.add_option("--warmup", arguments->request.warmup, "steps before the first round")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
+      ->transform(whole_number(0, std::int64_t{1} << 20));
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");

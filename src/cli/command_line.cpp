@@ -1,14 +1,20 @@
 #include "cli/command_line.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <new>
 
+#include "cli/usage.h"
 #include "core/build_info.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "core/whole_number.h"
 #include "train/device.h"
 
 namespace metaformer {
@@ -16,7 +22,7 @@ namespace metaformer {
 namespace {
 
 int report(ExitCode code, const std::string& message) {
-  log::write_error(message);
+  log::write_error(message);  // which escapes what a terminal would act on
   return static_cast<int>(code);
 }
 
@@ -33,18 +39,10 @@ int report_torch_error(const c10::Error& error) {
 
 void set_up(CLI::App& app) {
   app.name("metaformer");
+  app.formatter(make_help_formatter());
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
   app.set_help_all_flag("--help-all", "help for every subcommand");
-  app.footer(
-      "Examples:\n"
-      "  metaformer train --config shakespeare_metric.yaml\n"
-      "  metaformer train --config shakespeare_metric.yaml --set model.mixer.kind=quadratic --out runs/quadratic\n"
-      "  metaformer evaluate --run runs/latest --json\n"
-      "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
-      "  metaformer predict --run runs/reviews < reviews.txt\n"
-      "  metaformer config explain model.mixer\n"
-      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory, 128+n stopped by signal n");
   add_train_command(app);
   add_evaluate_command(app);
   add_sample_command(app);
@@ -53,6 +51,40 @@ void set_up(CLI::App& app) {
   add_data_command(app);
   add_bench_command(app);
   add_info_command(app);
+  add_help_command(app);
+  app.footer(  // the last, because commands inherit it
+      "Examples:\n"
+      "  metaformer train --config shakespeare_metric.yaml\n"
+      "  metaformer train --config shakespeare_metric.yaml --set model.mixer.kind=quadratic --out runs/quadratic\n"
+      "  metaformer evaluate --run runs/latest --json\n"
+      "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
+      "  metaformer predict --run runs/reviews < reviews.txt\n"
+      "  metaformer config explain model.mixer\n"
+      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory, 128+n stopped by signal n");
+}
+
+// Without it LibTorch's MKL ends the process with a message of its own.
+void require_working_folder() {
+  std::error_code error;
+  std::filesystem::current_path(error);
+  if (error)
+    throw Error(ExitCode::usage,
+                fmt::format("the working folder cannot be used ({}); it may be deleted: change to another one",
+                            error.message()));
+}
+
+void parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+  } catch (const CLI::CallForAllHelp&) {
+    print(app.help("", CLI::AppFormatMode::All));
+  } catch (const CLI::CallForVersion& version) {
+    print(std::string(version.what()) + "\n");
+  } catch (const CLI::ParseError& error) {
+    throw Error(ExitCode::usage, describe_usage_error(app, error));
+  }
 }
 
 }  // namespace
@@ -63,12 +95,9 @@ int run_command_line(int argc, char** argv) {
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
   set_up(app);
   try {
-    app.parse(argc, argv);
+    require_working_folder();
+    parse_and_run(app, argc, argv);
     return static_cast<int>(ExitCode::ok);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
-      return app.exit(error);  // --help, --version
-    return report(ExitCode::usage, std::string(error.what()) + " (see metaformer --help)");
   } catch (const Error& error) {
     return report(error.code(), error.what());
   } catch (const Interrupted& interrupted) {
@@ -87,9 +116,9 @@ void print(const std::string& text) {
   if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
 }
 
-std::string to_line(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
+void print_lines(const std::string& text) { print(escaped_lines(text)); }
+
+std::string to_line(const nlohmann::ordered_json& json) { return escaped(json_text(json)); }
 
 void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
 
@@ -102,8 +131,37 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
 }
 
 void ConfigChoice::add_to(CLI::App& command) {
-  command.add_option("--config,config", config, "config file, or the name of one (see configs/)")->required();
+  command
+      .add_option("--config,config", config,
+                  "config file, or the name of one (see configs/); may stand without --config")
+      ->type_name("CONFIG")
+      ->required();
   add_repeatable(command, "--set", overrides, "KEY=VALUE", "section.key=value: overrides the config");
+}
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const auto range = between(static_cast<double>(low), static_cast<double>(high));
+  return {[low, high, range](std::string& text) -> std::string {
+            std::int64_t value = 0;
+            const auto parsed = parse_whole_number(text, value);
+            if (parsed == WholeNumber::malformed) return fmt::format("{} is not a whole number", in_quotes(text));
+            if (parsed == WholeNumber::too_large || value < low || value > high)
+              return fmt::format("{} is out of range; must be {}", printable(text), range.str());
+            text = std::to_string(value);
+            return "";
+          },
+          "", "whole number"};
+}
+
+CLI::Validator number_in(const Range& range) {
+  return {[range](std::string& text) -> std::string {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            if (text.empty() || *end != '\0') return fmt::format("{} is not a number", in_quotes(text));
+            return range.contains(value) ? ""
+                                         : fmt::format("{} is out of range; must be {}", printable(text), range.str());
+          },
+          "", "number"};
 }
 
 void RunChoice::add_to(CLI::App& command) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/config_schema.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -30,7 +31,7 @@ void add_bench_command(CLI::App& app);
 void add_bench_attention_command(CLI::App& bench);
 void add_bench_step_command(CLI::App& bench);
 
-// JSON as one line; what is not UTF-8 is replaced.
+// JSON as one line; what is not UTF-8 is replaced, and what a terminal would act on escaped.
 std::string to_line(const nlohmann::ordered_json& json);
 
 // A result for programs: one line of JSON on stdout.
@@ -38,6 +39,13 @@ void print_json(const nlohmann::ordered_json& json);
 
 // Text to stdout; throws Error when nobody can receive it (a full disk).
 void print(const std::string& text);
+
+// The same for people: what a terminal would act on is escaped, but for line breaks and tabs.
+void print_lines(const std::string& text);
+
+// For transform(): a whole number within bounds, also as 1e3; a number in a range.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
+CLI::Validator number_in(const Range& range);
 
 // An option that may be repeated; each occurrence takes one value.
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,

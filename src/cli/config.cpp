@@ -4,6 +4,7 @@
 #include "core/config_loader.h"
 #include "core/config_writer.h"
 #include "core/error.h"
+#include "core/key_suggestions.h"
 #include "core/log.h"
 #include "core/memory_estimate.h"
 #include "core/text.h"
@@ -41,10 +42,11 @@ void run_check(const ConfigArguments& arguments) {
                        {"assumed_vocabulary", memory.vocabulary},
                        {"memory_bytes", memory.total()},
                        {"machine_memory_bytes", machine}});
-  print(fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
-  print(fmt::format("  parameters  about {} (with {} kinds of tokens)\n",
-                    human_count(static_cast<double>(memory.parameters)), memory.vocabulary));
-  print(fmt::format(
+  print_lines(
+      fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
+  print_lines(fmt::format("  parameters  about {} (with {} kinds of tokens)\n",
+                          human_count(static_cast<double>(memory.parameters)), memory.vocabulary));
+  print_lines(fmt::format(
       "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this "
       "machine has {}\n",
       human_bytes(memory.total()), human_bytes(memory.weights), human_bytes(memory.gradients),
@@ -56,21 +58,33 @@ void run_check(const ConfigArguments& arguments) {
         "model.context or model.width");
 }
 
-bool is_asked_for(const FieldHelp& field, const std::string& key) {
-  return key.empty() || field.path == key || field.path.starts_with(key + ".");
+// The keys at or below `key`, which need not begin at the top: "mixer" is "model.mixer".
+std::vector<FieldHelp> fields_below(const std::string& key) {
+  auto all = explain_config();
+  if (key.empty()) return all;
+  std::vector<FieldHelp> from_top, anywhere;
+  for (auto& field : all) {
+    const auto path = "." + field.path + ".", wanted = "." + key + ".";
+    if (path.starts_with(wanted)) from_top.push_back(field);
+    if (path.find(wanted) != std::string::npos) anywhere.push_back(std::move(field));
+  }
+  return from_top.empty() ? anywhere : from_top;
+}
+
+[[noreturn]] void fail_no_key(const std::string& key) {
+  std::vector<std::string> names;
+  for (const auto& field : explain_config()) {
+    names.push_back(field.path);
+    names.push_back(field.path.substr(0, field.path.rfind('.')));
+  }
+  const auto near = did_you_mean(key, names);
+  throw Error(ExitCode::usage, fmt::format("config explain: no key {}{}", in_quotes(key),
+                                           near.empty() ? suggest_key(key, names) : near));
 }
 
 void run_explain(const ConfigArguments& arguments) {
-  std::vector<FieldHelp> fields;
-  std::vector<std::string> names;
-  for (auto& field : explain_config()) {
-    names.push_back(field.path);
-    names.push_back(field.path.substr(0, field.path.rfind('.')));
-    if (is_asked_for(field, arguments.key)) fields.push_back(std::move(field));
-  }
-  if (fields.empty())
-    throw Error(ExitCode::usage, fmt::format("config explain: no key {}{}", in_quotes(arguments.key),
-                                             did_you_mean(arguments.key, names)));
+  const auto fields = fields_below(arguments.key);
+  if (fields.empty()) fail_no_key(arguments.key);
   if (arguments.json) {
     auto list = nlohmann::ordered_json::array();
     for (const auto& field : fields)
@@ -82,13 +96,16 @@ void run_explain(const ConfigArguments& arguments) {
     return print_json(list);
   }
   for (const auto& field : fields)
-    print(fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
-                      field.applies.empty() ? "" : fmt::format("  (with {})", field.applies), field.meaning,
-                      field.expected, field.fallback));
+    print_lines(fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
+                            field.applies.empty() ? "" : fmt::format("  (with {})", field.applies), field.meaning,
+                            field.expected, field.fallback));
 }
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
-  command.add_option("--config,config", arguments.config, "config file or name; default: the built-in defaults");
+  command
+      .add_option("--config,config", arguments.config,
+                  "config file, or the name of one; default: the built-in defaults; may stand without --config")
+      ->type_name("CONFIG");
   add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "section.key=value");
   command.add_flag("--json", arguments.json, "JSON on stdout");
 }
@@ -102,16 +119,24 @@ void add_config_command(CLI::App& app) {
 
   auto& dump = *config.add_subcommand("dump", "the resolved config: every key with its value");
   add_config_options(dump, *arguments);
+  dump.footer("Examples:\n  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100 > mine.yaml");
   dump.callback([arguments] { run_dump(*arguments); });
 
   auto& check =
       *config.add_subcommand("check", "exit 0 when the config is valid, else 2 and one line that says why not");
   add_config_options(check, *arguments);
+  check.footer(
+      "Examples:\n  metaformer config check my.yaml\n  metaformer config check my.yaml --set model.width=1024");
   check.callback([arguments] { run_check(*arguments); });
 
   auto& explain = *config.add_subcommand("explain", "every key, or those under one, with range, default and meaning");
-  explain.add_option("key", arguments->key, "for example train, or model.mixer.constraint");
+  explain.add_option("key", arguments->key, "for example train, mixer, or model.mixer.constraint");
   explain.add_flag("--json", arguments->json, "JSON on stdout");
+  explain.footer(
+      "Examples:\n"
+      "  metaformer config explain train\n"
+      "  metaformer config explain mixer\n"
+      "  metaformer config explain model.mixer.constraint");
   explain.callback([arguments] { run_explain(*arguments); });
 
   config.footer(

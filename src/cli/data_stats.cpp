@@ -113,10 +113,10 @@ void run_stats(const StatsArguments& arguments) {
     throw Error(ExitCode::usage, "data stats: task sort makes its lists itself; there is no data to count");
   if (config.task == TaskKind::language_model) {
     const auto stats = measure_text(load_corpus(config.data, arguments.offline), config.data);
-    return arguments.json ? print_json(to_json(stats)) : print(describe(stats));
+    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
   }
   const auto stats = measure_labelled_texts(load_labelled_splits(config.data, arguments.offline), config);
-  arguments.json ? print_json(to_json(stats)) : print(describe(stats, config));
+  arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
 }
 
 }  // namespace

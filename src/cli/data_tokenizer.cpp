@@ -53,7 +53,7 @@ void run_tokenizer(const TokenizerArguments& arguments) {
     log::info("saved {}", arguments.out);
   }
   if (arguments.json) return print_json(json);
-  print(describe(report));
+  print_lines(describe(report));
   if (!arguments.text) return;
   for (const auto& token : json["encoded"])
     print(fmt::format("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>())));

@@ -29,11 +29,11 @@ Split parse_split(const std::string& name) {
 void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
   for (const auto& [name, value] : metrics.items()) {
     if (value.is_object()) {
-      print(fmt::format("{}{}\n", indent, name));
+      print_lines(fmt::format("{}{}\n", indent, name));
       print_metrics(value, indent + "  ");
     } else {
-      print(value.is_number_integer() ? fmt::format("{}{:<20} {}\n", indent, name, value.get<std::int64_t>())
-                                      : fmt::format("{}{:<20} {:.5f}\n", indent, name, value.get<double>()));
+      print_lines(value.is_number_integer() ? fmt::format("{}{:<20} {}\n", indent, name, value.get<std::int64_t>())
+                                            : fmt::format("{}{:<20} {:.5f}\n", indent, name, value.get<double>()));
     }
   }
 }
@@ -50,7 +50,7 @@ void print_beside_baselines(const nlohmann::ordered_json& baselines, const std::
                             const nlohmann::ordered_json& metrics) {
   if (baselines.is_null()) return;
   const auto held_out = split == to_string(Split::train) ? nlohmann::ordered_json() : metrics;
-  for (const auto& line : compare_with_baselines(baselines, {{split, held_out}})) print("  " + line + "\n");
+  for (const auto& line : compare_with_baselines(baselines, {{split, held_out}})) print_lines("  " + line + "\n");
 }
 
 struct EnsembleEvaluation {
@@ -91,11 +91,11 @@ void evaluate_together(const EvaluateArguments& arguments, Split split) {
     if (!baselines.is_null()) result["baselines"] = baselines;
     return print_json(result);
   }
-  print(fmt::format("mean of {} classifiers, {} split\n", members.size(), arguments.split));
+  print_lines(fmt::format("mean of {} classifiers, {} split\n", members.size(), arguments.split));
   print_metrics(metrics, "  ");
   for (const auto& member : members)
-    print(fmt::format("  {:<20} {:.5f}  {}\n", "accuracy alone", member["accuracy"].get<double>(),
-                      member["checkpoint"].get<std::string>()));
+    print_lines(fmt::format("  {:<20} {:.5f}  {}\n", "accuracy alone", member["accuracy"].get<double>(),
+                            member["checkpoint"].get<std::string>()));
   print_beside_baselines(baselines, arguments.split, metrics);
 }
 
@@ -119,7 +119,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
     if (!baselines.is_null()) result["baselines"] = baselines;
     return print_json(result);
   }
-  print(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
+  print_lines(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
   print_metrics(metrics, "  ");
   print_beside_baselines(baselines, arguments.split, metrics);
 }
@@ -138,7 +138,7 @@ void add_evaluate_command(CLI::App& app) {
   command
       .add_option("--random-batches", arguments->random_batches,
                   "estimate on so many random batches (as nanoGPT) instead of the whole split")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->transform(whole_number(1, std::int64_t{1} << 20))
       ->excludes(with);
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");

@@ -99,11 +99,12 @@ Json collect() {
 void print_table(const Json& info) {
   for (const auto& [name, value] : info.items()) {
     if (value.is_object()) {
-      print(fmt::format("{}:\n", name));
+      print_lines(fmt::format("{}:\n", name));
       for (const auto& [inner, detail] : value.items())
-        print(fmt::format("  {:<20} {}\n", inner, detail.is_string() ? detail.get<std::string>() : detail.dump()));
+        print_lines(
+            fmt::format("  {:<20} {}\n", inner, detail.is_string() ? detail.get<std::string>() : detail.dump()));
     } else {
-      print(fmt::format("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
+      print_lines(fmt::format("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
     }
   }
 }
@@ -121,6 +122,7 @@ void add_info_command(CLI::App& app) {
   auto& command = *app.add_subcommand("info", "versions, devices, and whether the linked libraries work");
   auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "one line of JSON on stdout");
+  command.footer("Examples:\n  metaformer info\n  metaformer info --json");
   command.callback([json] { run_info(*json); });
 }
 

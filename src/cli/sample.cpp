@@ -20,6 +20,7 @@ namespace metaformer {
 namespace {
 
 constexpr std::uintmax_t longest_prompt = 1 << 26;
+constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 
 struct SampleArguments {
   RunChoice choice;
@@ -31,6 +32,7 @@ struct SampleArguments {
   std::optional<double> temperature;
   SamplingOptions options;
   std::vector<std::string> stops;
+  std::string window = "half";
   bool uncached = false;
   bool json = false;
 };
@@ -51,6 +53,8 @@ class Sampler {
     options_ = arguments.options;
     options_.temperature = arguments.temperature.value_or(sorts_ ? 0.0 : options_.temperature);
     options_.cached = !arguments.uncached;
+    options_.window =
+        choose<WindowKind>("--window", arguments.window, {{"half", WindowKind::half}, {"slide", WindowKind::slide}});
   }
 
   void answer(const std::string& prompt) {
@@ -193,25 +197,29 @@ void run_sample(const SampleArguments& arguments) {
   sampler.answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
 }
 
-// A range lets NaN through, which is neither below nor above anything.
-CLI::Validator is_number() {
-  return {[](const std::string& text) { return text.find_first_of("nN") == std::string::npos ? "" : "not a number"; },
-          "", "number"};
-}
-
 void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
   auto& options = arguments.options;
   command
       .add_option("--temperature", arguments.temperature,
                   "below 1 safer, above 1 wilder, 0 always the likeliest token; default 0.8, for a sorter 0")
-      ->check(CLI::Range(0.0, 1e6) & is_number());
+      ->transform(number_in(between(0, 1e6)));
   command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  command.add_option("--top-p", options.top_p, "choose among the likeliest tokens that hold this share")
+      ->transform(whole_number(0, most_tokens));
+  command
+      .add_option("--top-p", options.top_p,
+                  "choose among the likeliest tokens that have this probability together; 1: all")
       ->capture_default_str()
-      ->check(CLI::Range(1e-9, 1.0) & is_number());
-  command.add_option("--seed", options.seed, "the same seed gives the same text")->capture_default_str();
+      ->transform(number_in(between(1e-9, 1)));
+  command.add_option("--seed", options.seed, "the same seed gives the same text")
+      ->type_name("INT")
+      ->capture_default_str()
+      ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
+  command
+      .add_option("--window", arguments.window,
+                  "past the model's context: half, or slide, which encodes the whole context for every token")
+      ->type_name("KIND")
+      ->capture_default_str();
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "end before this text");
   command.add_flag("--no-cache", arguments.uncached, "encode the whole window for every token (slow, for comparison)");
 }
@@ -229,14 +237,20 @@ void add_sample_command(CLI::App& app) {
       ->excludes(prompt)
       ->excludes(file);
   command.add_option("--tokens", arguments->tokens, "tokens to generate; default 500")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  command.add_option("--num-samples", arguments->samples, "texts to generate at once, each with a lot of its own")
+      ->transform(whole_number(0, most_tokens));
+  command
+      .add_option("--num-samples", arguments->samples,
+                  "texts to generate at once, each from a random stream of its own")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+      ->transform(whole_number(1, std::int64_t{1} << 16));
   add_sampling_options(command, *arguments);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
-      "Past the model's context, the last half of it is kept and encoded again.\n"
+      "A text that outgrows the model's context: --window half keeps the last half of the context when it is full, "
+      "and\n"
+      "encodes that again; --window slide keeps the last context tokens for every new one, as nanoGPT does. That\n"
+      "conditions on more, and past the context a token costs as much as encoding the whole context: with 256 tokens\n"
+      "about 40 times what it costs with the cache.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"

@@ -39,14 +39,14 @@ std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   return order_[weights_.size() - 1];
 }
 
-ContextWindow::ContextWindow(std::int64_t context) : context_(context) {
+ContextWindow::ContextWindow(std::int64_t context, WindowKind kind) : context_(context), kind_(kind) {
   tokens_.reserve(static_cast<std::size_t>(context) + 1);
 }
 
 bool ContextWindow::push(std::int32_t token) {
   tokens_.push_back(token);
   if (static_cast<std::int64_t>(tokens_.size()) <= context_) return false;
-  const auto kept = std::max<std::int64_t>(1, context_ / 2);
+  const auto kept = kind_ == WindowKind::slide ? context_ : std::max<std::int64_t>(1, context_ / 2);
   tokens_.erase(tokens_.begin(), tokens_.end() - kept);
   return true;
 }
@@ -61,7 +61,7 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       threads_now_(threads_),
       picker_(options) {
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    auto& window = windows_.emplace_back(model.config().context);
+    auto& window = windows_.emplace_back(model.config().context, options.window);
     for (const auto token : prompt) window.push(token);
   }
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
@@ -120,9 +120,20 @@ const std::vector<std::int32_t>& TextGenerator::next() {
     cut = windows_[sample].push(tokens_b_[sample]);
   }
   ++drawn_;
-  if (cut && state_) state_->clear();
-  fresh_ = cut ? static_cast<std::int64_t>(windows_.front().tokens().size()) : 1;
+  fresh_ = 1;
+  if (cut) start_window_again();
   return tokens_b_;
+}
+
+// Every token has another position now, so that what was remembered of it no longer holds.
+void TextGenerator::start_window_again() {
+  fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
+  if (options_.window == WindowKind::slide) {
+    decoder_.reset();  // it will be so for every further token
+    state_.reset();
+  } else if (state_) {
+    state_->clear();
+  }
 }
 
 std::int64_t TextGenerator::cache_bytes() const {

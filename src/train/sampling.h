@@ -15,12 +15,18 @@
 
 namespace metaformer {
 
+// What of a text that outgrows the model's context is kept: the last half of the context, when it is full (one token in
+// context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context again, as in
+// nanoGPT).
+enum class WindowKind { half, slide };
+
 struct SamplingOptions {
   double temperature = 0.8;  // 0: always the most likely token
   std::int64_t top_k = 200;  // 0: all
   double top_p = 1;          // smallest set of likeliest tokens that holds this share
   std::uint64_t seed = 1337;
   bool cached = true;  // false: encode the whole window for every token (slow; the same text)
+  WindowKind window = WindowKind::half;
 };
 
 // Picks tokens from logits, in buffers that are kept.
@@ -37,11 +43,11 @@ class TokenPicker {
   std::vector<double> weights_;
 };
 
-// What the model sees while generating: all tokens so far or, past its context, a window. When a token no longer fits,
-// the last half of the context is kept and positions start again.
+// What the model sees while generating: all tokens so far or, past its context, a window, in which positions start
+// again.
 class ContextWindow {
  public:
-  explicit ContextWindow(std::int64_t context);
+  explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half);
 
   // Returns true when the window was cut: everything in it must be encoded again.
   bool push(std::int32_t token);
@@ -49,6 +55,7 @@ class ContextWindow {
 
  private:
   std::int64_t context_;
+  WindowKind kind_;
   std::vector<std::int32_t> tokens_;
 };
 
@@ -68,7 +75,7 @@ class TextGenerator {
   // until destruction. On the CPU, with the cache and but for the first and where the window is cut, allocates nothing.
   const std::vector<std::int32_t>& next();
 
-  // Of the cache; 0 without.
+  // Of the cache; 0 without, as in a window that slides.
   std::int64_t cache_bytes() const;
 
  private:
@@ -76,6 +83,7 @@ class TextGenerator {
   void find_logits();
   void encode_windows();
   void set_threads(std::size_t tokens);
+  void start_window_again();
 
   SequenceModel& model_;
   SamplingOptions options_;

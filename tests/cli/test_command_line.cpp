@@ -12,8 +12,8 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
   folder.write("latin1.txt", std::string(500, 'x') + "\xe9" + std::string(500, 'y'));
   folder.write("full/file", "");
   const auto [arguments, code, text] = GENERATE(table<Arguments, int, std::string>({
-      {{}, 2, "subcommand"},
-      {{"tran"}, 2, ""},
+      {{}, 2, "a command is missing"},
+      {{"tran"}, 2, "did you mean 'train'?"},
       {{"train"}, 2, "--config"},
       {{"train", "--config", "nope.yaml"}, 2, "nope.yaml: no such config"},
       {{"train", "--config", "smal.yaml"}, 2, "did you mean 'small.yaml'?"},

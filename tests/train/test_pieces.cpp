@@ -207,6 +207,59 @@ TEST_CASE("past the context the last half is kept", "[sampling]") {
   }
 }
 
+TEST_CASE("a window that slides keeps the last tokens of the context", "[sampling]") {
+  const std::int64_t context = GENERATE(1, 2, 5);
+  ContextWindow window(context, WindowKind::slide);
+  std::vector<std::int32_t> all;
+  for (std::int32_t token = 0; token < 20; ++token) {
+    all.push_back(token);
+    CHECK(window.push(token) == (token >= context));
+    const auto first = all.size() > static_cast<std::size_t>(context) ? all.end() - context : all.begin();
+    CHECK(window.tokens() == std::vector<std::int32_t>(first, all.end()));
+  }
+}
+
+// What nanoGPT does: every token from the whole of the last `context` tokens, without anything remembered.
+static std::vector<std::int32_t> recompute(Gpt& model, std::vector<std::int32_t> tokens, int count) {
+  const torch::NoGradGuard no_grad;
+  TokenPicker picker({.temperature = 1});
+  std::vector<std::int32_t> generated;
+  for (int i = 0; i < count; ++i) {
+    const auto kept = std::min<std::ptrdiff_t>(std::ssize(tokens), model.config().context);
+    const std::vector<std::int64_t> window(tokens.end() - kept, tokens.end());
+    const auto logits_bcv = model.forward(Batch{.ids_bc = torch::tensor(window).unsqueeze(0)}, nullptr);
+    const auto logits_v = logits_bcv[0][kept - 1].to(torch::kDouble).contiguous();
+    const std::span<const double> values(logits_v.data_ptr<double>(), static_cast<std::size_t>(logits_v.numel()));
+    const Rng rng(1337, RandomPurpose::sampling, 0);
+    generated.push_back(picker.pick(values, rng.uniform(static_cast<std::uint64_t>(i))));
+    tokens.push_back(generated.back());
+  }
+  return generated;
+}
+
+TEST_CASE("a sliding window gives what encoding the last context tokens for every token gives", "[sampling]") {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = GENERATE(1, 7, 16);
+  config.mixer = any_mixer();
+  Gpt model(config, 11);
+  {
+    torch::manual_seed(3);
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
+  }
+  model.eval();
+  const std::vector<std::int32_t> prompt = GENERATE(std::vector<std::int32_t>{4},
+                                                    std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const auto cached = GENERATE(true, false);
+  TextGenerator generator(model, prompt, {.temperature = 1, .cached = cached, .window = WindowKind::slide}, torch::kCPU);
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 40; ++i) tokens.push_back(generator.next().at(0));
+  CHECK(tokens == recompute(model, prompt, 40));
+}
+
 TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
   ModelConfig config;
   config.layers = 2;
