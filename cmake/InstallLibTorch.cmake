@@ -1,10 +1,13 @@
-# Installs the libraries of LibTorch that the program links (460 MB) into lib/metaformer, where its RPATH finds them, so that
-# an installed program needs neither the clone nor its .deps. What the system's packages bring stays with the system.
-install(RUNTIME_DEPENDENCY_SET metaformer_libraries
-  PRE_INCLUDE_REGEXES "^lib(torch|c10|gomp|cudart|cupti|mkl|iomp|shm)"
-  PRE_EXCLUDE_REGEXES ".*"
-  DIRECTORIES "${LibTorch_ROOT}/lib"
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/metaformer")
+# Installs LibTorch's library for the CPU, with what it needs besides the system's libraries (460 MB together), into
+# lib/metaformer, where the program's RPATH finds them: an installed program needs neither the clone nor its .deps.
+install(CODE "
+  file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"${LibTorch_CPU_LIBRARY}\" \"${LibTorch_C10_LIBRARY}\"
+    RESOLVED_DEPENDENCIES_VAR needed UNRESOLVED_DEPENDENCIES_VAR missing POST_EXCLUDE_REGEXES \"^/lib\" \"^/usr/lib\")
+  if(missing)
+    message(FATAL_ERROR \"LibTorch needs libraries that are not found: \${missing}\")
+  endif()
+  file(INSTALL \"${LibTorch_CPU_LIBRARY}\" \"${LibTorch_C10_LIBRARY}\" \${needed} FOLLOW_SYMLINK_CHAIN
+    DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/metaformer\")")
 if(METAFORMER_WITH_CUDA)
   install(CODE "message(STATUS \"On the CPU the installed program is complete. On a GPU it loads the CUDA libraries of \"
     \"LibTorch from ${LibTorch_ROOT}/lib: keep that folder, or set LD_LIBRARY_PATH to another LibTorch of the same version\")")
