@@ -1,8 +1,15 @@
-# Run as a script at build time, whenever HEAD moves: writes OUTPUT with the commit in it.
+# Run as a script at build time, whenever HEAD or a source file changes: writes OUTPUT with the commit in it, and whether
+# what is built differs from that commit. An OUTPUT that would not change keeps its time.
 execute_process(COMMAND git -C "${SOURCE_DIR}" rev-parse HEAD OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE
   ERROR_QUIET)
-if(NOT COMMIT)
+set(DIRTY false)
+if(COMMIT)
+  execute_process(COMMAND git -C "${SOURCE_DIR}" --no-optional-locks status --porcelain --untracked-files=all
+      -- src cmake CMakeLists.txt CMakePresets.json OUTPUT_VARIABLE changes ERROR_QUIET)
+  if(changes)
+    set(DIRTY true)
+  endif()
+else()
   set(COMMIT unknown)
 endif()
 configure_file("${TEMPLATE}" "${OUTPUT}" @ONLY)
-file(TOUCH "${OUTPUT}")

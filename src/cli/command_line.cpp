@@ -14,6 +14,7 @@
 #include "core/json_text.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "core/standard_streams.h"
 #include "core/whole_number.h"
 #include "train/device.h"
 
@@ -90,6 +91,7 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int run_command_line(int argc, char** argv) {
+  reserve_standard_streams();
   keep_freed_memory();
   catch_signals();
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
@@ -165,7 +167,8 @@ CLI::Validator number_in(const Range& range) {
 }
 
 void RunChoice::add_to(CLI::App& command) {
-  command.add_option("--run", run, "run folder")->capture_default_str();
+  command.add_option("--run", run, "run folder; the default is the newest run started in this folder")
+      ->capture_default_str();
   command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
   command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
 }

@@ -12,6 +12,7 @@
 #include "core/config_schema.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "train/run_directory.h"
 
 namespace metaformer {
 
@@ -71,7 +72,7 @@ struct ConfigChoice {
 };
 
 struct RunChoice {
-  std::string run = "runs/latest";
+  std::string run = latest_run;
   std::string checkpoint = "best";
   std::string device = "auto";
   void add_to(CLI::App& command);

@@ -78,6 +78,7 @@ std::string metric_kernels_info() {
 Json collect() {
   Json info = {{"version", build_info().version},
                {"commit", build_info().commit},
+               {"dirty", build_info().dirty},
                {"build", build_info().build_type},
                {"compiler", build_info().compiler},
                {"torch", TORCH_VERSION},

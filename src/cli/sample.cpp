@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "train/run.h"
 #include "train/sampling.h"
+#include "train/training_sample.h"
 
 namespace metaformer {
 
@@ -141,16 +142,6 @@ class Sampler {
   std::int64_t tokens_;
   SamplingOptions options_;
 };
-
-// Without a prompt: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
-std::string default_prompt(const Tokenizer& tokenizer) {
-  try {
-    tokenizer.encode("\n");
-    return "\n";
-  } catch (const Error&) {
-    return tokenizer.decode(std::vector<std::int32_t>{0});
-  }
-}
 
 // A mistake in one prompt ends neither the conversation nor the list.
 void try_answer(Sampler& sampler, const Line& line) {

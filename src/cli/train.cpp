@@ -16,6 +16,7 @@ struct TrainArguments {
 };
 
 void run_train(TrainArguments& arguments, const std::vector<std::string>& command_line) {
+  set_stop_notice("stopping; again to quit");
   ignore_broken_pipes();  // `train 2>&1 | head` must not end a training
   log::set_quiet(arguments.quiet);
   if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
@@ -42,10 +43,11 @@ void add_train_command(CLI::App& app) {
   command.add_flag("--resume", arguments->request.resume, "go on with the run in --out from its newest checkpoint");
   command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command.add_flag("--overfit-batch", arguments->overfit_batch,
-                   "train and evaluate on the first batch alone: the loss must fall to nearly 0");
+                   "train and evaluate on the first batch only: the loss must fall to nearly 0");
   command.add_flag(
       "--profile", arguments->request.profile,
       "time by operator on the host over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
+  command.add_flag("--force", arguments->request.force, "start even when the memory will clearly not suffice");
   command.add_flag("--offline", arguments->request.offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");

@@ -8,6 +8,7 @@ namespace metaformer {
 struct BuildInfo {
   std::string_view version;
   std::string_view commit;  // of the source tree, or "unknown" outside a checkout
+  bool dirty;               // what was built differs from that commit
   std::string_view compiler;
   std::string_view build_type;
   std::string_view source_configs;  // the source tree's configs folder

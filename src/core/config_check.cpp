@@ -171,6 +171,7 @@ void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance
            {"train.token_unknown", train.token_unknown != 0, classifies},
            {"train.selection_metric", train.selection_metric != plain.train.selection_metric, classifies},
            {"train.bucketing", train.bucketing != plain.train.bucketing, classifies},
+           {"train.sample_interval", train.sample_interval != 0, config.task == TaskKind::language_model},
            {"model.tie_embeddings", model.tie_embeddings != plain.model.tie_embeddings, !classifies}})
     if (differs && !applies) fail(provenance, {key}, fmt::format("has no meaning for task {}", to_string(config.task)));
 }

@@ -3,8 +3,10 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -18,16 +20,43 @@ namespace metaformer::log {
 
 namespace {
 
-bool use_colour() { return stderr_is_terminal() && std::getenv("NO_COLOR") == nullptr; }
+// https://no-color.org: an empty NO_COLOR does not count.
+bool use_colour() {
+  const char* refusal = std::getenv("NO_COLOR");
+  return stderr_is_terminal() && (refusal == nullptr || *refusal == '\0');
+}
+
+// Asked for at every use, because a window can be resized at any time.
+std::size_t terminal_columns() {
+  constexpr std::size_t usual = 80;
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : usual;
+}
+
+// What fits into one row. The last column stays free: a character there makes some terminals begin a new row.
+std::string_view fit_to_terminal(std::string_view line) {
+  const auto is_continuation = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
+  const auto columns = std::max<std::size_t>(terminal_columns(), 2) - 1;
+  std::size_t end = 0;
+  for (std::size_t shown = 0; end < line.size(); ++end)
+    if (!is_continuation(line[end]) && ++shown > columns) break;
+  return line.substr(0, end);
+}
 
 // stderr, with one transient line at the bottom that messages push away.
 class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void show_progress(std::string_view line) {
     const std::lock_guard lock(mutex_);
+    line = fit_to_terminal(line);
     std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(line.size()), line.data());
     std::fflush(stderr);
     progress_shown_ = true;
+  }
+  void clear_progress() {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(progress_shown_, false)) std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
   }
 
  protected:
@@ -78,6 +107,17 @@ void write_error(const std::string& message) { logger().log(spdlog::level::err, 
 
 void progress(std::string_view line) {
   if (stderr_is_terminal() && terminal().should_log(spdlog::level::info)) terminal().show_progress(line);
+}
+
+void clear_progress() { terminal().clear_progress(); }
+
+void record(const std::string& message) {
+  const spdlog::details::log_msg line("metaformer", spdlog::level::info, message);
+  for (const auto& sink : logger().sinks()) {
+    if (sink.get() == &terminal()) continue;
+    sink->log(line);
+    sink->flush();
+  }
 }
 
 void add_file(const std::filesystem::path& path) {

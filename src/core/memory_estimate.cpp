@@ -102,23 +102,29 @@ std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocab
   return total;
 }
 
-MemoryEstimate estimate_memory(const ExperimentConfig& config) {
+MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {
   constexpr std::uint64_t float_bytes = 4, program_bytes = std::uint64_t{200} << 20;
-  constexpr std::int64_t few_classes = 2;
+  const auto classes = std::max<std::int64_t>(data.classes, 2);
   const auto& model = config.model;
-  MemoryEstimate estimate{.vocabulary = assumed_vocabulary(config)};
-  estimate.parameters = count_parameters(config, estimate.vocabulary, few_classes);
+  MemoryEstimate estimate{.vocabulary = data.vocabulary > 0 ? data.vocabulary : assumed_vocabulary(config)};
+  estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
   estimate.weights = estimate.gradients = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
   estimate.optimizer = 2 * estimate.weights;
   estimate.program = program_bytes;
   const auto length = config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : model.context;
-  const auto logits = config.task == TaskKind::classification ? few_classes : 3 * estimate.vocabulary;
+  const auto logits = config.task == TaskKind::classification ? classes : 3 * estimate.vocabulary;
   // Beside what all blocks keep: the logits, and what the backward pass of one block makes.
   const auto floats = model.layers * block_activations(model) + logits + 2 * model.width + 4 * model.hidden_width();
   estimate.activations =
       saturated_product({static_cast<std::uint64_t>(config.train.batch_size), static_cast<std::uint64_t>(length),
                          static_cast<std::uint64_t>(floats), float_bytes});
   return estimate;
+}
+
+bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes) {
+  constexpr double margin = 1.25;
+  return static_cast<double>(estimate.state()) + static_cast<double>(estimate.activations) >
+         margin * static_cast<double>(bytes);
 }
 
 std::uint64_t machine_memory() {

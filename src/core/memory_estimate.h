@@ -7,6 +7,11 @@
 
 namespace metaformer {
 
+// What the data decide; 0: not known yet, so that a usual number is assumed.
+struct DataSizes {
+  std::int64_t vocabulary = 0, classes = 0;
+};
+
 struct MemoryEstimate {
   std::int64_t vocabulary = 0;                                               // assumed where only the data tell
   std::int64_t parameters = 0;                                               // number of them
@@ -18,7 +23,10 @@ struct MemoryEstimate {
 
 // The formulas of docs/architecture.md for parameters; for activations what the backward pass of composed mixers keeps,
 // in float32.
-MemoryEstimate estimate_memory(const ExperimentConfig& config);
+MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
+
+// Whether state and activations exceed this many bytes by more than the estimate can be off.
+bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes);
 
 // Number of parameters of the model with this vocabulary and number of classes.
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes);

@@ -1,7 +1,11 @@
 #include "core/signals.h"
 
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <initializer_list>
 
 #include "core/error.h"
@@ -10,6 +14,29 @@ namespace metaformer {
 
 static volatile sig_atomic_t stop_received = 0;
 static volatile sig_atomic_t save_received = 0;
+static volatile sig_atomic_t stderr_is_terminal = 0;
+static std::atomic<const char*> stop_notice = nullptr;
+static_assert(std::atomic<const char*>::is_always_lock_free);  // a signal handler reads it
+
+// In a signal handler: write(2) only.
+static void write_to_stderr(const char* text) {
+  for (auto left = std::strlen(text); left > 0;) {
+    const auto written = ::write(STDERR_FILENO, text, left);
+    if (written <= 0) return;
+    text += written;
+    left -= static_cast<std::size_t>(written);
+  }
+}
+
+static void answer_stop() {
+  const char* notice = stop_notice;
+  if (notice == nullptr) return;
+  const int before = errno;
+  if (stderr_is_terminal) write_to_stderr("\r\033[K");  // over the progress line
+  write_to_stderr(notice);
+  write_to_stderr("\n");
+  errno = before;
+}
 
 static void note_stop(int signal) {
   stop_received = signal;
@@ -17,6 +44,7 @@ static void note_stop(int signal) {
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
+  answer_stop();
 }
 
 static void note_save(int) { save_received = 1; }
@@ -29,6 +57,7 @@ static void handle(int signal, void (*handler)(int)) {
 }
 
 void catch_signals() {
+  stderr_is_terminal = ::isatty(STDERR_FILENO);
   handle(SIGINT, note_stop);
   handle(SIGTERM, note_stop);
   handle(SIGUSR1, note_save);
@@ -37,6 +66,8 @@ void catch_signals() {
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup means what it says
 }
+
+void set_stop_notice(const char* line) { stop_notice = line; }
 
 void ignore_broken_pipes() { handle(SIGPIPE, SIG_IGN); }
 

@@ -1,10 +1,14 @@
 #pragma once
 // SIGINT, SIGTERM and SIGHUP ask the program to stop at the next safe point; a second one ends it at once. SIGUSR1 asks
-// it to save and go on.
+// it to save and continue.
 
 namespace metaformer {
 
 void catch_signals();
+
+// A line that the first of those signals writes to stderr at once. `line` must have static storage duration; nullptr
+// writes nothing.
+void set_stop_notice(const char* line);
 
 // A reader of standard output or error that went away must not end what goes on without it.
 void ignore_broken_pipes();

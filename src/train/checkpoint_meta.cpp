@@ -32,6 +32,10 @@ Json to_json(const Progress& progress) {
                     {"mean", progress.spikes.mean},
                     {"variance", progress.spikes.variance},
                     {"count", progress.spikes.count}};
+  json["clipped_steps"] = progress.clipped_steps;
+  json["clipped_count"] = progress.clipped_count;
+  json["wall_seconds"] = progress.wall_seconds;
+  json["evaluation_seconds"] = progress.evaluation_seconds;
   return json;
 }
 
@@ -75,6 +79,7 @@ class MetaReader {
     if (!value.is_number()) fail_at(key, "a number");
     return value.get<double>();
   }
+  double number_or_0(const std::string& key) const { return json_.contains(key) ? number(json_, key) : 0; }
   Json object_or_null(const std::string& key) const {
     auto value = json_.value(key, Json());
     if (!value.is_null() && !value.is_object()) fail_at(key, "an object");
@@ -99,7 +104,11 @@ class MetaReader {
                       .validation = object_or_null("validation"),
                       .evaluations_since_best = whole_number_or_0("evaluations_since_best"),
                       .rollbacks = whole_number_or_0("rollbacks"),
-                      .spikes = read_spikes()};
+                      .spikes = read_spikes(),
+                      .clipped_steps = whole_number_or_0("clipped_steps"),
+                      .clipped_count = whole_number_or_0("clipped_count"),
+                      .wall_seconds = number_or_0("wall_seconds"),
+                      .evaluation_seconds = number_or_0("evaluation_seconds")};
     if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
     require_possible(progress);
     return progress;

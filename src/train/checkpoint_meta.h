@@ -31,6 +31,8 @@ struct Progress {
   std::int64_t evaluations_since_best = 0;
   std::int64_t rollbacks = 0;
   SpikeState spikes;
+  std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
+  double wall_seconds = 0, evaluation_seconds = 0;    // of all processes that trained the run, as far as it was saved
 };
 
 // A checkpoint that this program is too old to read: nothing is wrong with it.

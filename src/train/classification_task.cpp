@@ -114,6 +114,10 @@ double ClassificationTask::tokens_per_step() const {
   return dataset_.mean_length() * static_cast<double>(rows_per_step());
 }
 
+double ClassificationTask::epochs_per_step() const {
+  return static_cast<double>(rows_per_step()) / static_cast<double>(dataset_.count(Split::train));
+}
+
 Batch ClassificationTask::training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const {
   const auto rows = config_.train.batch_size;
   return to_batch(

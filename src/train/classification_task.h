@@ -14,6 +14,7 @@ class ClassificationTask : public Task {
   std::shared_ptr<SequenceModel> make_model() const override;
   const Codec& codec() const override { return dataset_.codec(); }
   double tokens_per_step() const override;
+  double epochs_per_step() const override;
   void prepare(SequenceModel& model) const override;
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
   void before_evaluation(SequenceModel& model, torch::Device device) const override;

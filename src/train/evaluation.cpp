@@ -7,21 +7,24 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "train/autocast.h"
+#include "train/progress_line.h"
 
 namespace metaformer {
 
 namespace {
 
 template <class MakeBatch>
-ScoreSums score_batches(SequenceModel& model, const Task& task, std::int64_t batches, Precision precision,
-                        torch::Device device, MakeBatch make_batch) {
+ScoreSums score_batches(SequenceModel& model, const Task& task, std::string_view what, std::int64_t batches,
+                        Precision precision, torch::Device device, MakeBatch make_batch) {
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(precision, device);
   const bool was_training = model.is_training();
   model.eval();
   ScoreSums sums;
+  EvaluationLine line(what, batches);
   for (std::int64_t i = 0; i < batches; ++i) {
     throw_if_stopped();
+    line.show(i + 1);
     task.score(model, make_batch(i), sums);
   }
   model.train(was_training);
@@ -31,8 +34,8 @@ ScoreSums score_batches(SequenceModel& model, const Task& task, std::int64_t bat
 }  // namespace
 
 ScoreSums score_split(SequenceModel& model, const Task& task, Split split, Precision precision, torch::Device device) {
-  return score_batches(model, task, task.evaluation_batches(split), precision, device,
-                       [&](std::int64_t i) { return task.evaluation_batch(split, i, device); });
+  return score_batches(model, task, fmt::format("the {} split", to_string(split)), task.evaluation_batches(split),
+                       precision, device, [&](std::int64_t i) { return task.evaluation_batch(split, i, device); });
 }
 
 nlohmann::ordered_json evaluate_split(SequenceModel& model, const Task& task, Split split, Precision precision,
@@ -42,8 +45,9 @@ nlohmann::ordered_json evaluate_split(SequenceModel& model, const Task& task, Sp
 
 nlohmann::ordered_json estimate_split(SequenceModel& model, const Task& task, Split split, std::int64_t batches,
                                       Precision precision, torch::Device device) {
-  const auto sums = score_batches(model, task, batches, precision, device,
-                                  [&](std::int64_t i) { return task.random_batch(split, i, device); });
+  const auto sums =
+      score_batches(model, task, fmt::format("random batches of the {} split", to_string(split)), batches, precision,
+                    device, [&](std::int64_t i) { return task.random_batch(split, i, device); });
   return task.metrics(sums, split);
 }
 

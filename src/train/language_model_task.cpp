@@ -28,6 +28,10 @@ double LanguageModelTask::tokens_per_step() const {
   return static_cast<double>(config_.train.batch_size * config_.train.accumulate * config_.model.context);
 }
 
+double LanguageModelTask::epochs_per_step() const {
+  return tokens_per_step() / static_cast<double>(dataset_.tokens(Split::train).size());
+}
+
 Batch LanguageModelTask::training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const {
   const auto rows = config_.train.batch_size;
   const auto starts = dataset_.random_starts(Split::train, static_cast<std::uint64_t>(config_.train.seed),

@@ -13,6 +13,7 @@ class LanguageModelTask : public Task {
   std::shared_ptr<SequenceModel> make_model() const override;
   const Codec& codec() const override { return codec_; }
   double tokens_per_step() const override;
+  double epochs_per_step() const override;  // windows are drawn at random: as many tokens as the split has
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
   LossSum loss(SequenceModel& model, const Batch& batch) const override;
   std::int64_t evaluation_batches(Split split) const override;

@@ -57,6 +57,7 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   model->to(device);
   MetricsLog metrics(run, 0, /*evaluated=*/false);
+  metrics.write_config(experiment.config);
   const auto evaluate = [&](Split split) {
     auto result = evaluate_split(*model, task, split, train.precision, device);
     metrics.write(only_step, std::string(to_string(split)), result);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "core/config_writer.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_text.h"
@@ -38,17 +39,62 @@ std::string lines_up_to(const std::string& text, std::int64_t last_step, bool ev
   return kept;
 }
 
+std::int64_t last_step_of(const std::string& lines) {
+  const auto end = lines.empty() ? 0 : lines.size() - 1;  // without the last line break
+  const auto before = lines.substr(0, end).rfind('\n');
+  const auto last = parse_json(lines.substr(before == std::string::npos ? 0 : before + 1));
+  return last.is_object() ? last.value("step", std::int64_t{0}) : 0;
+}
+
+std::string read_lines(const std::filesystem::path& file) {
+  constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
+  return std::filesystem::exists(file) ? read_file(file, largest, ExitCode::failure) : std::string();
+}
+
+// {"model": {"layers": 4}} as {"model.layers": 4}.
+void flatten(const nlohmann::ordered_json& values, const std::string& prefix, nlohmann::ordered_json& flat) {
+  for (const auto& [name, value] : values.items()) {
+    if (value.is_object()) {
+      flatten(value, prefix + name + ".", flat);
+    } else if (!value.is_null()) {
+      flat[prefix + name] = value;
+    }
+  }
+}
+
+// TensorBoard renders Markdown, where indented lines stay as they are.
+std::string as_code(const std::string& text) {
+  std::istringstream stream(text);
+  std::string code;
+  for (std::string line; std::getline(stream, line);) code += "    " + line + "\n";
+  return code;
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(const RunDirectory& run, std::int64_t first_step, bool evaluated)
-    : path_(run.metrics_file()), tensorboard_(run.path()) {
-  constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
-  const auto earlier = std::filesystem::exists(path_) ? read_file(path_, largest, ExitCode::failure) : std::string();
-  write_file_atomically(path_, lines_up_to(earlier, first_step, evaluated));
+    : path_(run.metrics_file()), samples_path_(run.samples_file()), tensorboard_(run.path()) {
+  write_file_atomically(path_, lines_up_to(read_lines(path_), first_step, evaluated));
   file_.open(path_, std::ios::app | std::ios::binary);
+  if (std::filesystem::exists(samples_path_)) {
+    const auto kept = lines_up_to(read_lines(samples_path_), first_step, evaluated);
+    write_file_atomically(samples_path_, kept);
+    last_sampled_step_ = last_step_of(kept);
+  }
 }
 
-void MetricsLog::sync() const { sync_file(path_); }
+void MetricsLog::write_config(const ExperimentConfig& config) {
+  tensorboard_.add_text("config", as_code(config_to_yaml(config)), 0);
+  nlohmann::ordered_json values;
+  flatten(config_to_json(config), "", values);
+  tensorboard_.add_hyper_parameters(values);
+  tensorboard_.flush();
+}
+
+void MetricsLog::sync() const {
+  sync_file(path_);
+  if (samples_file_.is_open()) sync_file(samples_path_);
+}
 
 void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
   nlohmann::ordered_json line = {{"step", step}, {"split", split}};
@@ -56,6 +102,19 @@ void MetricsLog::write(std::int64_t step, const std::string& split, const nlohma
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
   add_scalars(split, metrics, step);
+  tensorboard_.flush();
+}
+
+void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
+  nlohmann::ordered_json line = {{"step", step}};
+  line.update(sample);
+  const auto text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (!samples_file_.is_open()) samples_file_.open(samples_path_, std::ios::app | std::ios::binary);
+  samples_file_ << text << '\n' << std::flush;
+  if (!samples_file_)
+    throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", samples_path_.string(), std::strerror(errno)));
+  last_sampled_step_ = step;
+  tensorboard_.add_text("sample", as_code(sample.at("text").get<std::string>()), step);
   tensorboard_.flush();
 }
 

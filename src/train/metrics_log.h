@@ -1,8 +1,9 @@
 #pragma once
-// The numbers of a run over its steps: metrics.jsonl, and the same for TensorBoard.
+// What a run writes over its steps: numbers into metrics.jsonl, texts into samples.jsonl, and both for TensorBoard.
 
 #include <nlohmann/json.hpp>
 
+#include "core/experiment_config.h"
 #include "train/run_directory.h"
 #include "train/tensorboard_writer.h"
 
@@ -14,18 +15,27 @@ class MetricsLog {
   // evaluation at first_step that was not finished.
   MetricsLog(const RunDirectory& run, std::int64_t first_step, bool evaluated);
 
-  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
-  // number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
+  // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter.
+  void write_config(const ExperimentConfig& config);
+
   // A checkpoint promises the lines before it: they must be on the disk first.
   void sync() const;
 
+  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
+  // number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
   void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
+
+  // One line {"step": ..., sample...} of samples.jsonl, whose "text" TensorBoard gets too. Bytes that are not UTF-8 are
+  // replaced.
+  void write_sample(std::int64_t step, const nlohmann::ordered_json& sample);
+  std::int64_t last_sampled_step() const { return last_sampled_step_; }  // 0: none so far
 
  private:
   void add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step);
 
-  std::filesystem::path path_;
-  std::ofstream file_;
+  std::filesystem::path path_, samples_path_;
+  std::ofstream file_, samples_file_;  // the second once there is a sample
+  std::int64_t last_sampled_step_ = 0;
   TensorBoardWriter tensorboard_;
 };
 

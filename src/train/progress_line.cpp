@@ -2,37 +2,84 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 
 #include "core/log.h"
 #include "core/text.h"
 
 namespace metaformer {
 
-ProgressLine::ProgressLine(std::int64_t first_step, std::int64_t last_step, double tokens_per_step)
-    : first_step_(first_step),
-      last_step_(last_step),
-      tokens_per_step_(tokens_per_step),
-      start_(Clock::now()),
-      shown_(start_) {}
+using namespace std::chrono_literals;
 
-bool ProgressLine::is_due() const {
-  using namespace std::chrono_literals;
-  return Clock::now() - shown_ >= (log::stderr_is_terminal() ? Clock::duration(100ms) : Clock::duration(5s));
+namespace {
+
+constexpr auto line_interval = 5s;  // of lines that stay
+
+void show_line(const std::string& line) { log::stderr_is_terminal() ? log::progress(line) : log::write_info(line); }
+
+}  // namespace
+
+bool LineTimer::is_due() const {
+  return has_run(log::stderr_is_terminal() ? Clock::duration(100ms) : Clock::duration(line_interval));
 }
 
-void ProgressLine::show(std::int64_t step, double loss, double learning_rate) {
-  shown_ = Clock::now();
-  const double seconds = std::chrono::duration<double>(shown_ - start_).count();
-  const double per_step = seconds / static_cast<double>(std::max<std::int64_t>(1, step - first_step_));
-  const auto line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {} tokens/s  ETA {}", step, last_step_, loss,
-                                learning_rate, human_count(tokens_per_step_ / per_step),
-                                human_duration(per_step * static_cast<double>(last_step_ - step)));
-  if (log::stderr_is_terminal()) {
-    log::progress(line);
-  } else {
-    log::info("{}", line);
+void ProgressLine::add_losses(double sum, std::int64_t count) {
+  constexpr double kept_per_step = 0.98;
+  const double kept = std::pow(kept_per_step, count);
+  loss_sum_ = kept * loss_sum_ + (1 - kept) * sum / static_cast<double>(count);
+  loss_weight_ = kept * loss_weight_ + (1 - kept);
+}
+
+void ProgressLine::add_evaluation(double seconds) {
+  evaluation_seconds_ += seconds;
+  ++evaluations_;
+}
+
+std::int64_t ProgressLine::evaluations_after(std::int64_t step) const {
+  const auto up_to = [&](std::int64_t last) { return last / config_.eval_interval; };
+  const bool ends_with_another = config_.steps % config_.eval_interval != 0;
+  return up_to(config_.steps) - up_to(step) + (step < config_.steps && ends_with_another ? 1 : 0);
+}
+
+std::string ProgressLine::text(std::int64_t step, double learning_rate, double seconds_per_step) const {
+  auto line = fmt::format("step {}/{}", step, config_.steps);
+  if (loss_weight_ > 0) line += fmt::format("  loss {:.4f}", loss_sum_ / loss_weight_);
+  line += fmt::format("  lr {:.2e}", learning_rate);
+  if (seconds_per_step <= 0) return line;
+  const double per_evaluation = evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : 0;
+  const double left = seconds_per_step * static_cast<double>(config_.steps - step) +
+                      per_evaluation * static_cast<double>(evaluations_after(step));
+  return line +
+         fmt::format("  {} tokens/s  ETA {}", human_count(tokens_per_step_ / seconds_per_step), human_duration(left));
+}
+
+void ProgressLine::show(std::int64_t step, double learning_rate, double seconds_per_step) {
+  timer_.restart();
+  show_line(text(step, learning_rate, seconds_per_step));
+  if (!log::stderr_is_terminal()) {
+    recorded_step_ = step;
+  } else if (record_timer_.has_run(line_interval)) {
+    record(step, learning_rate, seconds_per_step);
   }
+}
+
+void ProgressLine::record(std::int64_t step, double learning_rate, double seconds_per_step) {
+  if (loss_weight_ == 0 || step == recorded_step_) return;
+  recorded_step_ = step;
+  record_timer_.restart();
+  log::record(text(step, learning_rate, seconds_per_step));
+}
+
+EvaluationLine::EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
+  log::progress(fmt::format("evaluating {}", what_));
+}
+
+EvaluationLine::~EvaluationLine() { log::clear_progress(); }
+
+void EvaluationLine::show(std::int64_t batch) {
+  if (!timer_.is_due()) return;
+  timer_.restart();
+  show_line(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
 }
 
 }  // namespace metaformer

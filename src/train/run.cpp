@@ -1,13 +1,10 @@
 #include "train/run.h"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
-#include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
-#include "core/build_info.h"
 #include "core/config_writer.h"
 #include "core/error.h"
 #include "core/file_lock.h"
@@ -15,16 +12,17 @@
 #include "core/json_text.h"
 #include "core/log.h"
 #include "core/memory_estimate.h"
-#include "core/mkl_path.h"
 #include "core/signals.h"
 #include "core/text.h"
 #include "model/make_model.h"
 #include "train/baselines.h"
 #include "train/device.h"
+#include "train/environment.h"
 #include "train/evaluation.h"
 #include "train/linear_training.h"
 #include "train/matrix_products.h"
 #include "train/named_tensors.h"
+#include "train/schedule.h"
 #include "train/trainer.h"
 
 namespace metaformer {
@@ -33,24 +31,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-void write_environment(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device) {
-  utsname system{};
-  uname(&system);
-  const Json environment = {{"version", build_info().version},
-                            {"commit", build_info().commit},
-                            {"torch", TORCH_VERSION},
-                            {"compiler", build_info().compiler},
-                            {"device", device.str()},
-                            {"device_name", device_description(device)},
-                            {"threads", at::get_num_threads()},
-                            {"matrix_products", describe(mkl_path())},
-                            {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
-                            {"host", system.nodename},
-                            {"command", request.command_line},
-                            {"data", task.data_description()}};
-  write_file_atomically(run.environment_file(), json_text(environment, 2) + "\n");
-}
 
 // The first key whose value differs, but for those that may differ when a run goes on.
 std::string first_difference(const Json& before, const Json& now, const std::string& prefix = "") {
@@ -70,8 +50,7 @@ std::string first_difference(const Json& before, const Json& now, const std::str
   return "";
 }
 
-void require_same_experiment(const RunDirectory& run, const ExperimentConfig& now) {
-  const auto before = load_experiment(run.config_file().string()).config;
+void require_same_experiment(const RunDirectory& run, const ExperimentConfig& before, const ExperimentConfig& now) {
   const auto difference = first_difference(config_to_json(before), config_to_json(now));
   if (!difference.empty())
     throw Error(ExitCode::usage,
@@ -91,6 +70,23 @@ std::string describe(const ModelConfig& model) {
                      model.heads, model.width, model.context);
 }
 
+// Another number of steps stretches the schedule, so that the learning rate jumps where training continues.
+void describe_schedule(const TrainConfig& before, const TrainConfig& now, const Progress& progress) {
+  if (before.steps == now.steps) return;
+  const auto rate = [&](const TrainConfig& train, std::int64_t step) {
+    return learning_rate_at(train, step) * std::pow(train.rollback_factor, static_cast<double>(progress.rollbacks));
+  };
+  const auto next = progress.step;
+  const auto course = fmt::format(
+      "train.steps was {} and is {}; the {} schedule continues at step {} with learning rate "
+      "{:.3g}{} and ends at step {} with {:.3g}",
+      before.steps, now.steps, to_string(now.schedule), next, rate(now, next),
+      rate(now, next) == rate(before, next) ? ", as before,"
+                                            : fmt::format(", where it was {:.3g} before,", rate(before, next)),
+      now.steps, rate(now, now.steps - 1));
+  rate(now, next) == rate(before, next) ? log::write_info(course) : log::write_warning(course);
+}
+
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
   log::info("{}: {}", experiment.name, describe(experiment.config.model));
   log::info("data: {}", task.data_summary());
@@ -101,9 +97,7 @@ void describe(const Experiment& experiment, const Task& task, torch::Device devi
 }  // namespace
 
 bool has_same_data(const RunDirectory& run, const Task& task) {
-  std::error_code ignored;
-  if (!fs::exists(run.environment_file(), ignored)) return true;
-  const auto environment = read_json(run.environment_file());
+  const auto environment = read_environment(run);
   const auto before = environment.is_object() ? environment.value("data", Json()) : Json();
   return !before.is_object() || without_paths(before) == without_paths(task.data_description());
 }
@@ -113,6 +107,7 @@ namespace {
 // What a run goes on from; nothing for a new run.
 struct Earlier {
   RunDirectory run;
+  ExperimentConfig config;  // as it was trained last
   std::unique_ptr<FileLock> lock;
   std::optional<Checkpoint> checkpoint;
 };
@@ -121,9 +116,10 @@ std::optional<Earlier> find_earlier(const TrainRequest& request) {
   if (request.resume && request.out.empty())
     throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
   if (!request.resume || RunDirectory::is_free(request.out)) return std::nullopt;
-  Earlier earlier{.run = RunDirectory::open(request.out, "--out"), .lock = {}, .checkpoint = {}};
+  Earlier earlier{.run = RunDirectory::open(request.out, "--out"), .config = {}, .lock = {}, .checkpoint = {}};
   earlier.lock = std::make_unique<FileLock>(earlier.run.lock_file());
-  require_same_experiment(earlier.run, request.experiment.config);
+  earlier.config = load_experiment(earlier.run.config_file().string()).config;
+  require_same_experiment(earlier.run, earlier.config, request.experiment.config);
   earlier.checkpoint = load_newest_checkpoint(earlier.run);
   return earlier;
 }
@@ -144,16 +140,27 @@ void require_same_data(const RunDirectory& run, const Task& task) {
                                              run.path().string()));
 }
 
-// What cannot fit, activations left aside, is not begun. Estimates of activations are too rough to refuse by.
-void require_memory(const ExperimentConfig& config, torch::Device device) {
+std::string describe_memory(const MemoryEstimate& estimate) {
+  return fmt::format(
+      "training takes about {} of memory ({} for weights, gradients and optimiser state, {} for "
+      "activations), and {} are available; lower train.batch_size (and raise train.accumulate), "
+      "model.context or model.width",
+      human_bytes(estimate.total()), human_bytes(estimate.state()), human_bytes(estimate.activations),
+      human_bytes(machine_memory()));
+}
+
+// What clearly cannot fit is not begun: it would keep the machine swapping until it is killed.
+void refuse_what_cannot_fit(const MemoryEstimate& estimate) {
+  if (clearly_exceeds(estimate, machine_memory()))
+    throw Error(ExitCode::out_of_memory, describe_memory(estimate) + ", or train with --force");
+}
+
+void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force) {
   if (!device.is_cpu()) return;
-  const auto estimate = estimate_memory(config);
-  if (estimate.state() > machine_memory())
-    throw Error(ExitCode::out_of_memory,
-                fmt::format("weights, gradients and optimiser state of {} parameters need {}, and there are {}; lower "
-                            "model.width or model.layers",
-                            human_count(static_cast<double>(estimate.parameters)), human_bytes(estimate.state()),
-                            human_bytes(machine_memory())));
+  const auto estimate = estimate_memory(config, {.vocabulary = codec.tokenizer->vocabulary_size(),
+                                                 .classes = static_cast<std::int64_t>(codec.labels.size())});
+  if (!force) refuse_what_cannot_fit(estimate);
+  if (estimate.total() > machine_memory()) log::warning("{}", describe_memory(estimate));
 }
 
 void require_backend(const ModelConfig& model, torch::Device device) {
@@ -174,17 +181,19 @@ void add_baselines(Json& summary, const RunDirectory& run, const TrainRequest& r
 }
 
 Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-              const std::optional<Checkpoint>& checkpoint) {
+              const std::optional<Checkpoint>& checkpoint, const TrainConfig& before) {
   const auto& experiment = request.experiment;
   run.remove_left_overs();
   log::add_file(run.log_file());
   write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
-  write_environment(run, request, task, device);
+  write_environment(run, {request.command_line, device, checkpoint ? checkpoint->progress.step : 0},
+                    task.data_description());
   link_latest(run.path());
   describe(experiment, task, device);
   if (checkpoint) {
     mend_links(run, checkpoint->progress, experiment.config.train.keep_checkpoints);
     log::info("going on from {}", checkpoint->folder.string());
+    describe_schedule(before, experiment.config.train, checkpoint->progress);
   }
   if (experiment.config.model.kind == ModelKind::linear) {
     auto summary = train_linear(experiment, run, task, device);
@@ -205,9 +214,10 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
 
 }  // namespace
 
-torch::Device prepare_device(const ExperimentConfig& config, const std::string& name) {
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force) {
   const auto device = select_device(name);
-  require_memory(config, device);
+  // Before the data are read: with the smallest vocabulary that they can have.
+  if (device.is_cpu() && !force) refuse_what_cannot_fit(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
   require_backend(config.model, device);
   require_right_products();
   if (device.is_cuda())
@@ -227,21 +237,23 @@ Json train(TrainRequest request) {
       return *summary;
     }
   }
-  const auto device = prepare_device(config, request.device);
+  const auto device = prepare_device(config, request.device, request.force);
   // Data problems must not leave an empty run behind.
   const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
   task->check_data();
+  check_memory(config, task->codec(), device, request.force);
   if (earlier) require_same_data(earlier->run, *task);
   if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
   throw_if_stopped();  // before there is anything to save
   const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
   const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
-  return train_in(run, request, *task, device, checkpoint);
+  return train_in(run, request, *task, device, checkpoint, (earlier ? earlier->config : config).train);
 }
 
 LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, const std::string& device_name) {
   const auto device = select_device(device_name);
   auto directory = RunDirectory::open(folder);
+  if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
   auto experiment = load_experiment(directory.config_file().string());
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   if (experiment.config.task == TaskKind::classification && checkpoint.codec.labels.empty())

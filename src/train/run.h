@@ -7,8 +7,9 @@
 
 namespace metaformer {
 
-// The device of that name, once the config can be trained there. Errors: exit codes 2 and 5.
-torch::Device prepare_device(const ExperimentConfig& config, const std::string& name);
+// The device of that name, once the config can be trained there; with `force` however much memory it takes. Errors:
+// exit codes 2 and 5.
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force = false);
 
 struct TrainRequest {
   Experiment experiment;
@@ -16,6 +17,7 @@ struct TrainRequest {
   bool resume = false;
   bool offline = false;
   bool profile = false;  // time by operator
+  bool force = false;    // train even where the memory will clearly not suffice
   std::string device = "auto";
   std::vector<std::string> command_line;
 };

@@ -52,6 +52,9 @@ void RunDirectory::remove_left_overs() const {
 RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
   RunDirectory run(folder);
   std::error_code error;
+  if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
+    throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
+                                             option, folder.string(), fs::read_symlink(folder, error).string()));
   if (!fs::is_directory(folder, error))
     throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
   if (!fs::is_regular_file(run.config_file(), error))
@@ -66,16 +69,50 @@ fs::path default_run_folder(const std::string& name) {
   return folder;
 }
 
-void link_latest(const fs::path& run) {
-  const auto folder = fs::absolute(run).lexically_normal();
-  if (folder.parent_path().filename() != "runs") return;
-  const auto link = folder.parent_path() / "latest";
-  std::error_code ignored;
-  if (fs::exists(fs::symlink_status(link, ignored)) && !fs::is_symlink(fs::symlink_status(link, ignored))) {
-    log::warning("{} is not a link; it is left alone", link.string());
-    return;
+namespace {
+
+bool is_real_entry(const fs::path& link) {
+  const auto status = fs::symlink_status(link);
+  return fs::exists(status) && !fs::is_symlink(status);
+}
+
+// Relative as far as link and run lie in one folder, which may then be moved or copied; else absolute.
+fs::path target_from(const fs::path& folder, const fs::path& run) {
+  const auto relative = run.lexically_relative(folder);
+  const auto climbs = std::count(relative.begin(), relative.end(), fs::path(".."));
+  return relative.empty() || climbs > 1 ? run : relative;
+}
+
+void link_latest_in(const fs::path& folder, const fs::path& run) {
+  const auto link = folder / "latest";
+  try {
+    fs::create_directories(folder);
+    const auto target = fs::canonical(run);
+    if (is_real_entry(link)) {
+      if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
+      return;
+    }
+    replace_symlink(target_from(fs::canonical(folder), target), link);
+  } catch (const std::exception& error) {
+    log::warning("{} cannot point at this run, so name it with --run: {}", link.string(), error.what());
   }
-  replace_symlink(folder.filename(), link);
+}
+
+}  // namespace
+
+void link_latest(const fs::path& run) {
+  const auto here = fs::path(latest_run).parent_path();
+  link_latest_in(here, run);
+  const auto folder = fs::absolute(run).lexically_normal().parent_path();
+  std::error_code ignored;
+  if (folder.filename() == "runs" && !fs::equivalent(folder, here, ignored)) link_latest_in(folder, run);
+}
+
+std::string latest_run_target() {
+  std::error_code ignored;
+  const auto folder = fs::weakly_canonical(latest_run, ignored);
+  const auto relative = fs::proximate(folder, ignored);
+  return (*relative.begin() == ".." ? folder : relative).string();
 }
 
 }  // namespace metaformer

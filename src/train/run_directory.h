@@ -7,6 +7,9 @@
 
 namespace metaformer {
 
+// A link to the run that was started or resumed last from the working folder.
+constexpr const char* latest_run = "runs/latest";
+
 class RunDirectory {
  public:
   // A new run in `folder`, which must be absent or empty. Errors (exit code 2): it holds something, cannot be written.
@@ -24,6 +27,7 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config_file() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path samples_file() const { return path_ / "samples.jsonl"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
@@ -39,7 +43,11 @@ class RunDirectory {
 // runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
 std::filesystem::path default_run_folder(const std::string& name);
 
-// Points runs/latest at a run in a folder `runs`; a run elsewhere gets no link.
+// Points latest_run at the run, wherever that lies, and the same in the run's own folder when it
+// is called `runs`. A link that cannot be made is a warning.
 void link_latest(const std::filesystem::path& run);
+
+// The run that latest_run points at: relative where it lies in the working folder.
+std::string latest_run_target();
 
 }  // namespace metaformer

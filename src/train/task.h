@@ -28,6 +28,9 @@ class Task {
   virtual const Codec& codec() const = 0;
   virtual double tokens_per_step() const = 0;  // on average; padding is none
 
+  // The fraction of the training split that a step sees; 0 where epochs have no meaning.
+  virtual double epochs_per_step() const { return 0; }
+
   // What a model with its initial weights takes from the training data at once.
   virtual void prepare(SequenceModel& model) const { (void)model; }
 

@@ -33,13 +33,49 @@ void put_bytes(std::string& out, std::uint32_t field, std::string_view bytes) {
   out += bytes;
 }
 
+void put_number(std::string& out, std::uint32_t field, std::uint64_t value) {
+  put_key(out, field, varint);
+  put_varint(out, value);
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 // tensorflow/core/util/event.proto: wall_time = 1, step = 2, file_version = 3, summary = 5.
 std::string event_header() {
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   std::string event;
   put_key(event, 1, fixed64);
-  put_fixed(event, now.count());
+  put_fixed(event, seconds_now());
   return event;
+}
+
+// summary.proto, Value: tag = 1, tensor = 8, metadata = 9; SummaryMetadata.plugin_data = 1: plugin_name = 1,
+// content = 2.
+std::string tensor_value(std::string_view tag, std::string_view plugin, std::string_view content,
+                         std::string_view tensor) {
+  std::string plugin_data, metadata, value;
+  put_bytes(plugin_data, 1, plugin);
+  put_bytes(plugin_data, 2, content);
+  put_bytes(metadata, 1, plugin_data);
+  put_bytes(value, 1, tag);
+  put_bytes(value, 8, tensor);
+  put_bytes(value, 9, metadata);
+  return value;
+}
+
+// google/protobuf/struct.proto, Value: number_value = 2, string_value = 3, bool_value = 4.
+std::string protobuf_value(const nlohmann::ordered_json& value) {
+  std::string out;
+  if (value.is_boolean()) {
+    put_number(out, 4, value.get<bool>());
+  } else if (value.is_number()) {
+    put_key(out, 2, fixed64);
+    put_fixed(out, value.get<double>());
+  } else {
+    put_bytes(out, 3, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return out;
 }
 
 // Masked so that a checksum of data that holds checksums stays strong (tensorflow/core/lib/hash/crc32c.h).
@@ -72,13 +108,44 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
 }
 
 void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
-  // tensorflow/core/framework/summary.proto: Summary.value = 1; Value.tag = 1, Value.simple_value = 2.
   std::string entry;
   put_bytes(entry, 1, tag);
-  put_key(entry, 2, fixed32);
+  put_key(entry, 2, fixed32);  // Value.simple_value
   put_fixed(entry, static_cast<float>(value));
+  write_summary(entry, step);
+}
+
+void TensorBoardWriter::add_text(std::string_view tag, std::string_view markdown, std::int64_t step) {
+  std::string tensor;        // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
+  put_number(tensor, 1, 7);  // DT_STRING
+  put_bytes(tensor, 2, "");  // a scalar
+  put_bytes(tensor, 8, markdown);
+  write_summary(tensor_value(tag, "text", "", tensor), step);
+}
+
+void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& values) {
+  std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
+  for (const auto& [name, value] : values.items()) {
+    std::string entry;
+    put_bytes(entry, 1, name);
+    put_bytes(entry, 2, protobuf_value(value));
+    put_bytes(session, 1, entry);
+  }
+  put_key(session, 5, fixed64);
+  put_fixed(session, seconds_now());  // start_time_secs
+  std::string data;                   // HParamsPluginData: version = 1 (0), session_start_info = 3
+  put_bytes(data, 3, session);
+  std::string tensor;        // the plugin reads none, but TensorBoard's storage expects one
+  put_number(tensor, 1, 1);  // DT_FLOAT
+  put_bytes(tensor, 2, "");
+  put_bytes(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
+  write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), 0);
+}
+
+// tensorflow/core/framework/summary.proto: Summary.value = 1.
+void TensorBoardWriter::write_summary(const std::string& value, std::int64_t step) {
   std::string summary;
-  put_bytes(summary, 1, entry);
+  put_bytes(summary, 1, value);
   auto event = event_header();
   put_key(event, 2, varint);
   put_varint(event, static_cast<std::uint64_t>(step));

@@ -1,9 +1,10 @@
 #pragma once
-// Scalars in TensorBoard's event format: records of TensorFlow's TFRecord framing around protobuf Event messages.
+// TensorBoard's event format: records of TensorFlow's TFRecord framing around protobuf Event messages.
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -15,9 +16,17 @@ class TensorBoardWriter {
   explicit TensorBoardWriter(const std::filesystem::path& folder);
 
   void add_scalar(std::string_view tag, double value, std::int64_t step);
+
+  // Shown under TEXT, as Markdown.
+  void add_text(std::string_view tag, std::string_view markdown, std::int64_t step);
+
+  // A flat object of numbers, strings and booleans, shown under HPARAMS.
+  void add_hyper_parameters(const nlohmann::ordered_json& values);
+
   void flush() { file_.flush(); }
 
  private:
+  void write_summary(const std::string& value, std::int64_t step);
   void write_record(const std::string& event);
   std::ofstream file_;
 };

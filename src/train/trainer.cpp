@@ -20,6 +20,7 @@
 #include "train/named_tensors.h"
 #include "train/progress_line.h"
 #include "train/schedule.h"
+#include "train/training_sample.h"
 
 namespace metaformer {
 
@@ -35,6 +36,24 @@ std::int64_t batch_step(const Progress& progress) {
   return progress.step + progress.rollbacks * far;
 }
 
+// Adds the time of an evaluation, also of one that a signal cuts short.
+class EvaluationTimer {
+ public:
+  EvaluationTimer(Progress& progress, ProgressLine& line) : progress_(progress), line_(line) {}
+  EvaluationTimer(const EvaluationTimer&) = delete;
+  EvaluationTimer& operator=(const EvaluationTimer&) = delete;
+  ~EvaluationTimer() {
+    const double seconds = seconds_since(start_);
+    progress_.evaluation_seconds += seconds;
+    line_.add_evaluation(seconds);
+  }
+
+ private:
+  Progress& progress_;
+  ProgressLine& line_;
+  const Clock::time_point start_ = Clock::now();
+};
+
 }  // namespace
 
 bool is_finished(const TrainConfig& config, const Progress& progress) {
@@ -43,7 +62,12 @@ bool is_finished(const TrainConfig& config, const Progress& progress) {
 
 Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
                  const std::optional<Checkpoint>& checkpoint)
-    : config_(experiment.config), run_(run), task_(task), device_(device), model_(task.make_model()) {
+    : config_(experiment.config),
+      run_(run),
+      task_(task),
+      device_(device),
+      model_(task.make_model()),
+      line_(config_.train, task.tokens_per_step()) {
   initialise(*model_, static_cast<std::uint64_t>(config_.train.seed));
   if (!checkpoint) task.prepare(*model_);
   model_->to(device);
@@ -52,9 +76,11 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   if (config_.train.on_divergence == OnDivergence::rollback) initial_values_ = parameters_->values().clone();
   if (checkpoint) restore(checkpoint);
   first_step_ = progress_.step;
+  earlier_wall_seconds_ = progress_.wall_seconds;
   step_ = make_training_step(config_, task, *model_, *parameters_, *optimizer_, device);
   const bool evaluated = progress_.evaluated_step == first_step_;
   metrics_ = std::make_unique<MetricsLog>(run, first_step_, evaluated);
+  metrics_->write_config(config_);
 }
 
 void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), device_); }
@@ -64,13 +90,14 @@ bool Trainer::is_at(std::int64_t interval) const {
 }
 
 nlohmann::ordered_json Trainer::run() {
-  ProgressLine line(first_step_, config_.train.steps, task_.tokens_per_step());
+  set_stop_notice("stopping after this step; again to quit");
+  write_sample();  // as below
   // An evaluation that the stop of an earlier process cut short is due before the next step.
   if (progress_.step > 0 && is_at(config_.train.eval_interval) && progress_.evaluated_step != progress_.step)
     evaluate_and_save();
   while (!is_finished(config_.train, progress_)) {
     try {
-      advance(line);
+      advance();
     } catch (const Error& error) {
       if (!roll_back(error)) throw;
     }
@@ -82,15 +109,16 @@ nlohmann::ordered_json Trainer::run() {
   return summary();
 }
 
-void Trainer::advance(ProgressLine& line) {
+void Trainer::advance() {
   if (profiler_) profiler_->before_step(progress_.step - first_step_);
   train_step();
   if (profiler_) profiler_->after_step();
-  if (line.is_due()) {
+  if (line_.is_due()) {
     read_losses();
-    line.show(progress_.step, progress_.loss_sum / static_cast<double>(progress_.loss_count), learning_rate_);
+    line_.show(progress_.step, learning_rate_, seconds_per_step());
   }
   if (is_at(config_.train.log_interval)) write_training_line();
+  write_sample();
   evaluate_and_save();
 }
 
@@ -151,13 +179,20 @@ void Trainer::train_step() {
                    std::pow(config_.train.rollback_factor, static_cast<double>(progress_.rollbacks));
   const auto result = run_step();
   const auto loss = result.loss.to(torch::kDouble);
+  const auto clipped = is_clipped(result.gradient_norm);
   pending_loss_ = pending_count_ == 0 ? loss : pending_loss_ + loss;
+  pending_clipped_ = pending_count_ == 0 ? clipped : pending_clipped_ + clipped;
   last_norm_ = result.gradient_norm;
   ++pending_count_;
   ++progress_.step;
   if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   count_time(start);
   if (diagnoses) diagnose(before);
+}
+
+torch::Tensor Trainer::is_clipped(const torch::Tensor& gradient_norm) const {
+  const double limit = config_.train.clip;
+  return (limit > 0 ? gradient_norm > limit : torch::zeros_like(gradient_norm)).to(torch::kLong);
 }
 
 void Trainer::count_time(std::chrono::steady_clock::time_point start) {
@@ -207,11 +242,15 @@ void Trainer::diagnose(const torch::Tensor& before) {
 void Trainer::read_losses() {
   if (pending_count_ == 0) return;
   const auto start = Clock::now();
-  progress_.loss_sum += pending_loss_.item<double>();
-  progress_.loss_count += std::exchange(pending_count_, 0);
+  const double loss = pending_loss_.item<double>();
+  const auto count = std::exchange(pending_count_, 0), clipped = pending_clipped_.item<std::int64_t>();
+  progress_.loss_sum += loss;
+  progress_.loss_count += count;
+  progress_.clipped_count += clipped;
+  progress_.clipped_steps += clipped;
   const double norm = last_norm_.item<double>();
   if (!device_.is_cpu()) count_time(start);  // the host has waited for steps that it had only started
-  if (std::isfinite(progress_.loss_sum) && std::isfinite(norm)) return;
+  if (std::isfinite(progress_.loss_sum) && std::isfinite(norm)) return line_.add_losses(loss, count);
   throw Error(ExitCode::diverged,
               describe_divergence(std::isfinite(progress_.loss_sum) ? "gradient norm" : "training loss"));
 }
@@ -234,15 +273,48 @@ void Trainer::write_training_line() {
   read_losses();
   if (progress_.loss_count == 0) return;
   progress_.last_train_loss = progress_.loss_sum / static_cast<double>(progress_.loss_count);
-  metrics_->write(progress_.step, "train",
-                  {{"loss", progress_.last_train_loss},
-                   {"learning_rate", learning_rate_},
-                   {"gradient_norm", last_norm_.item<double>()},
-                   {"seconds", progress_.train_seconds},
-                   {"rollbacks", progress_.rollbacks},
-                   {"spikes", progress_.spikes.count}});
+  nlohmann::ordered_json line = {
+      {"loss", progress_.last_train_loss},
+      {"learning_rate", learning_rate_},
+      {"gradient_norm", last_norm_.item<double>()},
+      {"clipped_fraction", static_cast<double>(progress_.clipped_count) / static_cast<double>(progress_.loss_count)},
+      {"tokens", tokens_seen()}};
+  if (task_.epochs_per_step() > 0) line["epoch"] = epochs_seen();
+  line.update({{"seconds", progress_.train_seconds},
+               {"wall_seconds", wall_seconds()},
+               {"evaluation_seconds", progress_.evaluation_seconds},
+               {"peak_memory_bytes", peak_memory_bytes(device_)},
+               {"rollbacks", progress_.rollbacks},
+               {"spikes", progress_.spikes.count}});
+  metrics_->write(progress_.step, "train", line);
   progress_.loss_sum = 0;
-  progress_.loss_count = 0;
+  progress_.loss_count = progress_.clipped_count = 0;
+}
+
+std::int64_t Trainer::tokens_seen() const {
+  return std::llround(task_.tokens_per_step() * static_cast<double>(progress_.step));
+}
+
+double Trainer::epochs_seen() const { return task_.epochs_per_step() * static_cast<double>(progress_.step); }
+
+double Trainer::seconds_per_step() const {
+  const auto timed_steps = progress_.step - first_step_ - 1;
+  return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
+}
+
+double Trainer::wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
+
+// A stop signal or the end of an earlier process may have come between a step and its text: it is then still due.
+void Trainer::write_sample() {
+  const auto interval = config_.train.sample_interval;
+  if (interval == 0 || progress_.step == 0 || progress_.step % interval != 0) return;
+  if (metrics_->last_sampled_step() == progress_.step) return;
+  read_losses();  // weights that are not finite have nothing to write
+  const auto sample = metaformer::write_sample(*model_, *task_.codec().tokenizer, device_,
+                                               static_cast<std::uint64_t>(config_.train.seed), progress_.step);
+  if (!sample) return;
+  metrics_->write_sample(progress_.step, *sample);
+  log_sample(progress_.step, *sample);
 }
 
 void Trainer::estimate() {
@@ -260,6 +332,9 @@ void Trainer::evaluate_whole() {
 
 // Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report.
 void Trainer::evaluate() {
+  read_losses();
+  line_.record(progress_.step, learning_rate_, seconds_per_step());
+  const EvaluationTimer timer(progress_, line_);
   const bool estimates = config_.train.eval_mode == EvaluationMode::random;
   task_.before_evaluation(*model_, device_);
   if (estimates) {
@@ -286,6 +361,7 @@ void Trainer::save() {
   if (const auto name = optimizer_->first_not_finite(); !name.empty())
     throw Error(ExitCode::diverged, describe_divergence(fmt::format("moment of {}", name)));
   metrics_->sync();
+  progress_.wall_seconds = wall_seconds();
   save_checkpoint(run_, progress_, named_state(*model_), optimizer_->state(), task_.codec(),
                   config_.train.keep_checkpoints);
 }
@@ -304,8 +380,7 @@ nlohmann::ordered_json Trainer::test() {
 
 nlohmann::ordered_json Trainer::summary() {
   const auto counts = count_parameters(*model_);
-  const auto timed_steps = std::max<std::int64_t>(1, progress_.step - first_step_ - 1);
-  const double ms_per_step = session_seconds_ * 1e3 / static_cast<double>(timed_steps);
+  const double ms_per_step = seconds_per_step() * 1e3;
   nlohmann::ordered_json summary = {
       {"steps", progress_.step},
       {"train_loss", progress_.last_train_loss},
@@ -324,7 +399,12 @@ nlohmann::ordered_json Trainer::summary() {
       {"rollbacks", progress_.rollbacks},
       {"spikes", progress_.spikes.count},
       {"seed", config_.train.seed},
+      {"tokens", tokens_seen()},
+      {"epochs", task_.epochs_per_step() > 0 ? nlohmann::ordered_json(epochs_seen()) : nlohmann::ordered_json()},
+      {"clipped_fraction", static_cast<double>(progress_.clipped_steps) / static_cast<double>(progress_.step)},
       {"train_seconds", progress_.train_seconds},
+      {"evaluation_seconds", progress_.evaluation_seconds},
+      {"wall_seconds", wall_seconds()},
       {"run", std::filesystem::absolute(run_.path()).lexically_normal().string()},
   };
   write_file_atomically(run_.summary_file(), json_text(summary, 2) + "\n");

@@ -28,13 +28,19 @@ class Trainer {
   nlohmann::ordered_json run();
 
  private:
-  void advance(ProgressLine& line);  // one step and what is due after it
+  void advance();  // one step and what is due after it
   void train_step();
   void count_time(std::chrono::steady_clock::time_point start);  // since then this process has trained
   StepResult run_step();
   void diagnose(const torch::Tensor& before);  // the last step; `before`: the parameters before it
-  void read_losses();  // takes the pending losses from the device; throws when they are not finite
+  void read_losses();               // takes the pending losses from the device; throws when they are not finite
+  double seconds_per_step() const;  // of training, in this process; 0 while unknown
+  double wall_seconds() const;      // of all processes that trained the run
+  std::int64_t tokens_seen() const;
+  double epochs_seen() const;
+  torch::Tensor is_clipped(const torch::Tensor& gradient_norm) const;  // 1 or 0
   void write_training_line();
+  void write_sample();  // as far as due
   void evaluate();
   void estimate();           // on random batches
   void evaluate_whole();     // on the validation split
@@ -61,11 +67,14 @@ class Trainer {
   torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;
+  ProgressLine line_;
 
-  torch::Tensor pending_loss_, last_norm_;  // on the device
+  torch::Tensor pending_loss_, pending_clipped_, last_norm_;  // on the device
   std::int64_t pending_count_ = 0;
   double learning_rate_ = 0;
-  double session_seconds_ = 0;  // training alone, in this process, without its first step
+  double session_seconds_ = 0;  // of training only, in this process, without its first step
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double earlier_wall_seconds_ = 0;  // of earlier processes
 };
 
 }  // namespace metaformer

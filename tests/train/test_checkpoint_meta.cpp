@@ -25,7 +25,11 @@ CheckpointMeta sample() {
                    .validation = {{"loss", 2.3}, {"targets", 100}},
                    .evaluations_since_best = 1,
                    .rollbacks = 2,
-                   .spikes = {.seen = 7, .mean = 0.25, .variance = 0.5, .count = 3}};
+                   .spikes = {.seen = 7, .mean = 0.25, .variance = 0.5, .count = 3},
+                   .clipped_steps = 9,
+                   .clipped_count = 1,
+                   .wall_seconds = 8.5,
+                   .evaluation_seconds = 2.5};
   meta.digests = {{"model.safetensors", "abc"}, {"tokenizer.json", "def"}};
   return meta;
 }

@@ -17,6 +17,7 @@ inline std::string learnable_text() {
   return text;
 }
 
+// The working folder for as long as it lives, where runs/latest goes.
 class Workplace {
  public:
   Workplace() {
@@ -26,7 +27,11 @@ class Workplace {
                                       "model: {layers: 2, heads: 2, width: 16, context: 16}\n"
                                       "train: {batch_size: 6, steps: 12, eval_interval: 6, checkpoint_interval: 4, "
                                       "log_interval: 3, warmup_steps: 2}\n");
+    std::filesystem::current_path(folder_.path());
   }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  ~Workplace() { std::filesystem::current_path(working_folder_); }
 
   Experiment experiment(const std::vector<std::string>& overrides) const {
     return load_experiment((folder_ / "default.yaml").string(), overrides);
@@ -46,6 +51,7 @@ class Workplace {
   const TemporaryFolder& folder() const { return folder_; }
 
  private:
+  std::filesystem::path working_folder_ = std::filesystem::current_path();
   TemporaryFolder folder_;
 };
 
@@ -53,13 +59,13 @@ inline std::string model_bytes(const std::filesystem::path& run, const std::stri
   return read_text(run / "checkpoints" / checkpoint / "model.safetensors");
 }
 
-// metrics.jsonl without the fields that tell time.
+// metrics.jsonl without the fields that differ from run to run: times and memory.
 inline std::string metrics_without_time(const std::filesystem::path& run) {
   std::istringstream lines(read_text(run / "metrics.jsonl"));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     auto json = nlohmann::ordered_json::parse(line);
-    json.erase("seconds");
+    for (const auto* field : {"seconds", "wall_seconds", "evaluation_seconds", "peak_memory_bytes"}) json.erase(field);
     kept += json.dump() + "\n";
   }
   return kept;

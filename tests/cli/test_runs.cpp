@@ -1,0 +1,169 @@
+// Runs as a user finds them again: runs/latest, sessions, and what a start or a stop says.
+
+#include "cli/program.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+nlohmann::json read_json(const fs::path& file) { return nlohmann::json::parse(read_text(file)); }
+
+}  // namespace
+
+TEST_CASE("every new run becomes runs/latest, and who falls back to it says which run that is", "[runs]") {
+  const Program program;
+  const auto latest = program.folder() / "runs/latest";
+  program.succeed({"train", "--config", "small.yaml"});
+  const auto first = fs::canonical(latest);
+  CHECK(fs::read_symlink(latest) == first.filename());
+
+  program.succeed({"train", "--config", "small.yaml", "--out", "elsewhere/second"});
+  CHECK(fs::canonical(latest) == fs::canonical(program.folder() / "elsewhere/second"));
+  CHECK(fs::read_symlink(latest) == "../elsewhere/second");
+  for (const Arguments& command : {Arguments{"evaluate"}, {"sample", "--tokens", "3"}}) {
+    const auto result = program.run(command);
+    CHECK(result.code == 0);
+    CHECK_THAT(result.err, ContainsSubstring("runs/latest is elsewhere/second"));
+  }
+  CHECK_THAT(program.run({"evaluate", "--run", first.string()}).err, !ContainsSubstring("latest"));
+
+  const TemporaryFolder other;
+  program.succeed({"train", "--config", "small.yaml", "--out", (other / "third").string()});
+  CHECK(fs::read_symlink(latest) == fs::canonical(other / "third"));
+  CHECK_THAT(program.run({"evaluate"}).err,
+             ContainsSubstring("runs/latest is " + fs::canonical(other / "third").string()));
+
+  program.succeed({"train", "--config", "small.yaml", "--out", "runs/fourth"});
+  CHECK(fs::read_symlink(latest) == "fourth");
+}
+
+TEST_CASE("a run in another folder called runs is also the latest there", "[runs]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "project/runs/one"});
+  CHECK(fs::read_symlink(program.folder() / "project/runs/latest") == "one");
+  CHECK(fs::canonical(program.folder() / "runs/latest") == fs::canonical(program.folder() / "project/runs/one"));
+}
+
+TEST_CASE("a runs/latest that cannot be set is a warning; one that leads nowhere is named", "[runs]") {
+  const Program program;
+  program.folder().write("runs", "a file");
+  const auto trained = program.run({"train", "--config", "small.yaml", "--out", "run"});
+  CHECK(trained.code == 0);
+  CHECK_THAT(trained.err, ContainsSubstring("warning: runs/latest cannot point at this run"));
+  fs::remove(program.folder() / "runs");
+  fs::create_directory(program.folder() / "runs");
+  fs::create_symlink("gone", program.folder() / "runs/latest");
+  const auto lost = program.run({"evaluate"});
+  CHECK(lost.code == 2);
+  CHECK_THAT(lost.err, ContainsSubstring("--run runs/latest: the run that this link points at, gone, is gone"));
+}
+
+TEST_CASE("resuming with more steps says what the schedule does, and keeps every session", "[runs]") {
+  const Program program;
+  const auto resume = [&](const std::string& steps, const Arguments& more = {}) {
+    Arguments arguments = {"train", "--config", "small.yaml", "--out",
+                           "run",   "--resume", "--set",      "train.steps=" + steps};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto result = program.run(arguments);
+    CHECK(result.code == 0);
+    return result.err;
+  };
+  resume("4");
+  const auto stretched = resume("8");
+  CHECK_THAT(stretched,
+             ContainsSubstring("warning: train.steps was 4 and is 8; the cosine schedule continues at step 4 "
+                               "with learning rate 0.00055, where it was 0.0001 before, and ends at step 8"));
+  CHECK_THAT(resume("10", {"--set", "train.eval_interval=2", "--quiet"}),
+             ContainsSubstring("train.steps was 8 and is 10"));
+  CHECK_THAT(resume("10"), !ContainsSubstring("schedule"));
+
+  const auto environment = read_json(program.folder() / "run/environment.json");
+  const auto& sessions = environment.at("sessions");
+  REQUIRE(sessions.size() == 3);
+  CHECK(sessions[0]["command"].back() == "train.steps=4");
+  CHECK(sessions[1]["command"].back() == "train.steps=8");
+  CHECK(environment["command"] == sessions[2]["command"]);
+  CHECK(environment["command"].back() == "--quiet");
+  CHECK(sessions[1]["first_step"] == 4);
+  CHECK(sessions[2]["first_step"] == 8);
+  for (const auto& session : sessions)
+    for (const auto* key : {"started", "commit", "dirty", "device_name", "threads", "host"})
+      CHECK(session.contains(key));
+  CHECK(environment.at("data").contains("sha256"));
+}
+
+TEST_CASE("the sample command repeats a sample of training", "[runs]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--set", "train.sample_interval=2"});
+  const auto lines = read_text(program.folder() / "runs/latest/samples.jsonl");
+  const auto sample = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
+  CHECK(sample["step"] == 2);
+  const auto repeated =
+      nlohmann::json::parse(program.succeed({"sample", "--checkpoint", "step-2", "--tokens", "200", "--json", "--seed",
+                                             std::to_string(sample["seed"].get<std::uint64_t>())}));
+  CHECK(repeated["text"] == sample["text"]);
+}
+
+TEST_CASE("the first signal is answered at once, the second ends the program", "[runs]") {
+  const Program program;
+  const auto pid = program.start({"train", "--config", "small.yaml", "--out", "run", "--quiet", "--set",
+                                  "train.steps=100000000", "--set", "train.eval_interval=50", "--set",
+                                  "model={width: 64, layers: 8, context: 64}", "--set", "train.batch_size=4096"});
+  const auto wait_for = [&](const fs::path& file, const std::string& text) {
+    for (int i = 0; i < 600 && read_text(file).find(text) == std::string::npos; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return read_text(file).find(text) != std::string::npos;
+  };
+  REQUIRE(wait_for(program.folder() / "run/train.log", "device:"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(pid, SIGTERM);
+  CHECK(wait_for(program.folder() / "err", "stopping after this step; again to quit\n"));
+  kill(pid, SIGTERM);
+  CHECK(program.wait(pid).code == -SIGTERM);
+}
+
+TEST_CASE("standard streams that are closed take no file's place", "[runs]") {
+  const Program program;
+  program.folder().write("closed.sh", "exec \"$@\" <&- >&- 2>&-\n");
+  const auto pid = fork();
+  if (pid == 0) {
+    if (chdir(program.folder().path().c_str()) == 0)
+      execl("/bin/sh", "sh", "closed.sh", METAFORMER_PROGRAM, "train", "--config", "small.yaml", "--out", "run",
+            static_cast<char*>(nullptr));
+    _exit(126);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  for (const auto& entry : fs::recursive_directory_iterator(program.folder() / "run"))
+    if (entry.is_regular_file() && entry.path().filename() != "train.log") {
+      INFO(entry.path());
+      CHECK(read_text(entry.path()).find("device: ") == std::string::npos);
+    }
+  CHECK_THAT(read_text(program.folder() / "run/train.log"), ContainsSubstring("device: "));
+}
+
+TEST_CASE("a training that clearly cannot fit into the memory is refused unless forced", "[runs]") {
+  const Program program;
+  Arguments arguments = {
+      "train", "--config",       "small.yaml", "--out", "run", "--device", "cpu", "--set", "train.batch_size=1048576",
+      "--set", "model.layers=64"};
+  rlimit usual{}, small{};
+  REQUIRE(getrlimit(RLIMIT_AS, &usual) == 0);
+  small = {.rlim_cur = rlim_t{8} << 30, .rlim_max = usual.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &small) == 0);
+  const auto refused = program.run(arguments);
+  const bool made = fs::exists(program.folder() / "run");
+  arguments.push_back("--force");
+  const auto forced = program.run(arguments);
+  REQUIRE(setrlimit(RLIMIT_AS, &usual) == 0);
+  CHECK(refused.code == 5);
+  CHECK_THAT(refused.err, ContainsSubstring("training takes about ") &&
+                              ContainsSubstring("and 8.0 GiB are available") && ContainsSubstring("--force"));
+  CHECK(std::count(refused.err.begin(), refused.err.end(), '\n') == 1);
+  CHECK_FALSE(made);
+  CHECK(forced.code == 5);  // where memory runs out in fact
+  CHECK_THAT(forced.err,
+             ContainsSubstring("warning: training takes about ") && ContainsSubstring("step 1: out of memory"));
+}

@@ -1,0 +1,75 @@
+// What a person at a terminal sees of a training.
+
+#include "cli/terminal.h"
+
+namespace {
+
+Arguments endless(Arguments more = {}) {
+  const Arguments common = {"train",
+                            "--config",
+                            "small.yaml",
+                            "--out",
+                            "run",
+                            "--set",
+                            "train.steps=100000000",
+                            "--set",
+                            "train.eval_interval=100000000"};
+  more.insert(more.begin(), common.begin(), common.end());
+  return more;
+}
+
+std::size_t count(const std::vector<std::string>& lines, const std::string& part) {
+  return static_cast<std::size_t>(std::count_if(
+      lines.begin(), lines.end(), [&](const std::string& line) { return line.find(part) != std::string::npos; }));
+}
+
+}  // namespace
+
+TEST_CASE("the progress line stays within the terminal's width, also when that changes", "[terminal]") {
+  const Program program;
+  Terminal terminal(program, endless(), 40);
+  const auto redrawn = [&](std::size_t enough) {
+    return redrawn_lines(
+        terminal.read_until([&](const std::string& text) { return redrawn_lines(text).size() >= enough; }));
+  };
+  for (const auto& line : redrawn(5)) {
+    CHECK(line.starts_with("step "));
+    CHECK(line.size() == 39);
+  }
+  terminal.resize(20);
+  const auto drawn_before = redrawn(6).size();
+  const auto narrow = redrawn(drawn_before + 4);
+  CHECK(narrow.back().size() == 19);
+  terminal.resize(200);
+  const auto wide = redrawn(narrow.size() + 4);
+  CHECK_THAT(wide.back(), ContainsSubstring("loss ") && ContainsSubstring("tokens/s  ETA "));
+  terminal.type("\x03");
+  const auto& answered =
+      terminal.read_until([](const std::string& text) { return text.find("again to quit") != std::string::npos; });
+  CHECK_THAT(answered, ContainsSubstring("\r\033[Kstopping after this step; again to quit\r\n"));
+  CHECK(terminal.wait() == 130);
+}
+
+TEST_CASE("an evaluation says how far it is, and train.log has training losses also on a terminal", "[terminal]") {
+  const Program program;
+  const auto log = [&] { return read_text(program.folder() / "run/train.log"); };
+  const Arguments arguments = {"train", "--config", "small.yaml", "--out", "run", "--set", "train.steps=2"};
+  Terminal terminal(program, arguments, 60);
+  const auto lines = redrawn_lines(terminal.read_until([](const std::string&) { return false; }));
+  CHECK(count(lines, "evaluating the validation split") > 0);
+  CHECK(terminal.wait() == 0);
+  CHECK_THAT(log(), ContainsSubstring("info: step 2/2  loss "));
+  CHECK_THAT(log(), !ContainsSubstring("\033"));
+  CHECK_THAT(log(), !ContainsSubstring("evaluating"));
+}
+
+TEST_CASE("an empty NO_COLOR does not disable colour, any other does", "[terminal]") {
+  const auto [value, coloured] = GENERATE(table<std::string, bool>({{"", true}, {"0", false}, {"1", false}}));
+  const Program program;
+  setenv("NO_COLOR", value.c_str(), 1);
+  Terminal terminal(program, {"train", "--config", "nope.yaml"}, 100);
+  const auto& text = terminal.read_until([](const std::string&) { return false; });
+  unsetenv("NO_COLOR");
+  CHECK((text.find("\033[31merror: \033[0m") != std::string::npos) == coloured);
+  CHECK_THAT(text, ContainsSubstring("nope.yaml"));
+}
