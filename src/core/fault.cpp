@@ -34,4 +34,8 @@ void fault_point(const char* point) {
   if (fault_strikes(point)) ::raise(SIGKILL);
 }
 
+void stop_point(const char* point) {
+  if (fault_strikes(point)) ::raise(SIGTERM);
+}
+
 }  // namespace metaformer

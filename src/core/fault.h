@@ -10,4 +10,7 @@ bool fault_strikes(const char* point);
 // Dies like a machine that lost its power, on the arrival that is to fail.
 void fault_point(const char* point);
 
+// Receives SIGTERM, on the arrival that is to fail.
+void stop_point(const char* point);
+
 }  // namespace metaformer

@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/fault.h"
+#include "core/files.h"
 #include "core/log.h"
 #include "core/text.h"
 
@@ -42,8 +44,10 @@ bool is_same_file(int descriptor, const std::filesystem::path& file) {
 FileLock::FileLock(const std::filesystem::path& file) : file_(file) {
   while (true) {
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fault_strikes("full")) descriptor_ = -1, errno = ENOSPC;
     if (descriptor_ < 0)
-      throw Error(ExitCode::usage, fmt::format("cannot lock {}: {}", file.string(), std::strerror(errno)));
+      throw Error(code_of_errno(errno, ExitCode::usage),
+                  fmt::format("cannot lock {}: {}", file.string(), std::strerror(errno)));
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) {
         log::warning("{}: this file system has no locks ({}); start no second process on it", file.string(),

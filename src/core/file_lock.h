@@ -10,7 +10,7 @@ namespace metaformer {
 // says who holds it, for messages alone.
 class FileLock {
  public:
-  // Throws Error (exit code 2) naming the holder's process and host when another process holds the lock. The file of a
+  // Throws Error (exit code 2, of a full disk 1) naming the holder's process and host when another process holds the lock. The file of a
   // holder that has died is taken over.
   explicit FileLock(const std::filesystem::path& file);
   FileLock(const FileLock&) = delete;

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -40,6 +42,12 @@ class Descriptor {
       errno = ENOSPC;
       fail_with_errno("write", path_);
     }
+    std::string damaged;
+    if (fault_strikes("damage")) {
+      damaged = bytes;
+      if (!damaged.empty()) damaged[damaged.size() / 2] ^= 1;
+      bytes = damaged;
+    }
     while (!bytes.empty()) {
       const auto written = ::write(fd_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
@@ -60,11 +68,58 @@ class Descriptor {
   int fd_;
 };
 
-fs::path temporary_name(const fs::path& path) {
-  return path.parent_path() / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
-}
+constexpr std::string_view temporary_suffix = ".tmp";
 
 }  // namespace
+
+fs::path temporary_name(const fs::path& path) {
+  return path.parent_path() / fmt::format(".{}.{}{}", path.filename().string(), ::getpid(), temporary_suffix);
+}
+
+std::string target_of_temporary(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(temporary_suffix)) return "";
+  name.remove_prefix(1);
+  name.remove_suffix(std::min(name.size(), temporary_suffix.size()));
+  const auto dot = name.rfind('.');
+  if (dot == std::string_view::npos) return "";
+  const auto process = name.substr(dot + 1);
+  const bool is_number = !process.empty() && std::all_of(process.begin(), process.end(),
+                                                         [](char digit) { return digit >= '0' && digit <= '9'; });
+  return is_number ? std::string(name.substr(0, dot)) : "";
+}
+
+ExitCode code_of_errno(int error, ExitCode otherwise) {
+  return error == ENOSPC || error == EDQUOT || error == EIO ? ExitCode::failure : otherwise;
+}
+
+bool holds(const fs::path& path, std::string_view bytes) {
+  constexpr std::size_t chunk = 1 << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string read(std::min(chunk, bytes.size()), '\0');
+  while (!bytes.empty()) {
+    const auto count = std::min(chunk, bytes.size());
+    file.read(read.data(), static_cast<std::streamsize>(count));
+    if (!file || bytes.substr(0, count) != std::string_view(read).substr(0, count)) return false;
+    bytes.remove_prefix(count);
+  }
+  return file && file.peek() == std::ifstream::traits_type::eof();
+}
+
+void exchange(const fs::path& first, const fs::path& second) {
+  const bool supported = !fault_strikes("exchange");
+  if (supported && ::renameat2(AT_FDCWD, first.c_str(), AT_FDCWD, second.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (supported && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) fail_with_errno("replace", second);
+  auto replaced = second;
+  replaced += replaced_suffix;
+  if (::rename(second.c_str(), replaced.c_str()) != 0) fail_with_errno("replace", second);
+  if (::rename(first.c_str(), second.c_str()) != 0) {
+    const int error = errno;
+    ::rename(replaced.c_str(), second.c_str());
+    errno = error;
+    fail_with_errno("replace", second);
+  }
+  if (::rename(replaced.c_str(), first.c_str()) != 0) fail_with_errno("rename", replaced);
+}
 
 std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode code) {
   std::error_code ignored;

@@ -19,10 +19,28 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // Writes and syncs a new file in place, for use inside a folder that is itself renamed when complete.
 void write_file_synced(const std::filesystem::path& path, std::string_view content);
 
-// Makes renames inside `folder` durable.
+// The file that a temporary name of this program stands for: "a.json" of ".a.json.123.tmp", with the number of the
+// process that wrote it. "" for any other name.
+std::string target_of_temporary(std::string_view name);
+
+// A temporary name beside `path`, which target_of_temporary knows.
+std::filesystem::path temporary_name(const std::filesystem::path& path);
+
+// Whether the file holds these bytes.
+bool holds(const std::filesystem::path& path, std::string_view bytes);
+
+// Swaps what the two names of one folder stand for: at once, where the file system can. Where it cannot, what `second`
+// stood for is called SECOND.replaced in between. Throws Error(failure).
+void exchange(const std::filesystem::path& first, const std::filesystem::path& second);
+constexpr const char* replaced_suffix = ".replaced";
+
+// failure for an errno that says that the disk is full or broken, else `otherwise`.
+ExitCode code_of_errno(int error, ExitCode otherwise);
+
 // Makes what was written to the file last through a power cut.
 void sync_file(const std::filesystem::path& path);
 
+// Makes renames inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);
 
 // Makes `link` point to `target` (relative), replacing an earlier link by rename.

@@ -1,27 +1,34 @@
 #pragma once
 // JSON from files that may be damaged or hostile, and JSON as text from whatever strings (a path is any bytes).
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace metaformer {
 
 constexpr int deepest_json = 64;  // dumping recurses, so depth must be bounded
 
-constexpr int most_ordered_keys = 20'000;  // ordered_json looks every key up among all before it
+// ordered_json compares every key with those before it in its object: as many comparisons as 20,000 keys of one object
+// need, about a second.
+constexpr std::int64_t most_key_comparisons = 200'000'000;
 
-// A discarded value (is_discarded()) when the text is not JSON, nests deeper than `deepest_json`, or has more keys than
-// `most_ordered_keys` for ordered_json. Never throws but for lack of memory.
+// A discarded value (is_discarded()) when the text is not JSON, nests deeper than `deepest_json`, or takes ordered_json
+// more than `most_comparisons` of keys. Never throws but for lack of memory.
 template <class Json = nlohmann::json>
-Json parse_json(std::string_view text) {
+Json parse_json(std::string_view text, std::int64_t most_comparisons = most_key_comparisons) {
   constexpr bool ordered = std::is_same_v<Json, nlohmann::ordered_json>;
-  int keys = 0;
+  std::vector<std::int64_t> keys;  // of every object around the place that is read
+  std::int64_t comparisons = 0;
   bool refused = false;
   const auto watch = [&](int depth, typename Json::parse_event_t event, Json&) {
-    keys += event == Json::parse_event_t::key;
-    refused = refused || depth > deepest_json || (ordered && keys > most_ordered_keys);
+    if (event == Json::parse_event_t::object_start) keys.push_back(0);
+    if (event == Json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.empty()) comparisons += keys.back()++;
+    refused = refused || depth > deepest_json || (ordered && comparisons > most_comparisons);
     return !refused;  // what is refused is skipped, not kept
   };
   auto json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);

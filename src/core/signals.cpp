@@ -73,8 +73,13 @@ void ignore_broken_pipes() { handle(SIGPIPE, SIG_IGN); }
 
 int stop_signal() { return stop_received; }
 
+static int deferrals = 0;
+
+StopDeferral::StopDeferral() { ++deferrals; }
+StopDeferral::~StopDeferral() { --deferrals; }
+
 void throw_if_stopped() {
-  if (const int signal = stop_received) throw Interrupted(signal);
+  if (const int signal = stop_received; signal != 0 && deferrals == 0) throw Interrupted(signal);
 }
 
 bool take_save_request() {

@@ -19,6 +19,16 @@ int stop_signal();
 // Throws Interrupted once a signal has asked to stop. Long loops call it now and then.
 void throw_if_stopped();
 
+// As long as one lives, throw_if_stopped does not throw: for what must be finished before the program stops. Of the main
+// thread.
+class StopDeferral {
+ public:
+  StopDeferral();
+  StopDeferral(const StopDeferral&) = delete;
+  StopDeferral& operator=(const StopDeferral&) = delete;
+  ~StopDeferral();
+};
+
 // Whether SIGUSR1 has arrived since the last call.
 bool take_save_request();
 

@@ -9,6 +9,7 @@
 
 #include "core/config_writer.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/files.h"
 #include "core/json_text.h"
 #include "core/log.h"
@@ -27,7 +28,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 2;
+constexpr int format_version = 3;
 constexpr std::array held_out_splits = {Split::validation, Split::test};
 constexpr std::array baseline_names = {"majority", "linear"};
 
@@ -99,6 +100,7 @@ Json linear_accuracies(const LabelledSplits& splits) {
 }
 
 Json compute_baselines(const ExperimentConfig& config, bool offline) {
+  stop_point("baselines");
   log::info("baselines: reading the texts for a linear model over words");
   const auto splits = load_labelled_splits(config.data, offline);
   return {{"majority", majority_accuracies(splits)}, {"linear", linear_accuracies(splits)}};
@@ -132,6 +134,12 @@ bool are_baselines(const Json& json) {
   });
 }
 
+Json entry_of(const Json& key, const Json& baselines) {
+  Json entry = {{"key", key}, {"baselines", baselines}};
+  entry["sha256"] = sha256(entry.dump());
+  return entry;
+}
+
 // Nothing when there is no such file, or it is not what was written for this key.
 Json read_cached(const fs::path& file, const Json& key) {
   constexpr std::uintmax_t largest = 1 << 20;
@@ -139,8 +147,8 @@ Json read_cached(const fs::path& file, const Json& key) {
   if (!fs::exists(file, ignored)) return {};
   try {
     const auto json = parse_json<Json>(read_file(file, largest, ExitCode::failure));
-    if (json.is_object() && json.value("key", Json()) == key && are_baselines(json.value("baselines", Json())))
-      return json["baselines"];
+    const auto baselines = json.is_object() ? json.value("baselines", Json()) : Json();
+    if (are_baselines(baselines) && json == entry_of(key, baselines)) return baselines;
     log::warning("{}: damaged; computed anew", file.string());
   } catch (const Error& error) {
     log::warning("{}; computed anew", error.what());
@@ -151,7 +159,7 @@ Json read_cached(const fs::path& file, const Json& key) {
 void write_cached(const fs::path& file, const Json& key, const Json& baselines) {
   try {
     fs::create_directories(file.parent_path());
-    write_file_atomically(file, json_text(Json({{"key", key}, {"baselines", baselines}}), 1) + "\n");
+    write_file_atomically(file, json_text(entry_of(key, baselines), 1) + "\n");
   } catch (const std::exception& error) {
     log::warning("the baselines could not be kept for later runs: {}", error.what());
   }

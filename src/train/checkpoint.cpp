@@ -1,16 +1,16 @@
 #include "train/checkpoint.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/files.h"
 #include "core/json_text.h"
 #include "core/log.h"
+#include "core/signals.h"
 #include "core/text.h"
 #include "data/digest.h"
 
@@ -20,23 +20,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uintmax_t largest_meta = 1 << 24;  // metrics hold an entry per class
+constexpr std::uintmax_t largest_table = std::uintmax_t{1} << 32;  // an entry per pair of classes
 constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* state_file = "state.safetensors";
 constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* labels_file = "labels.json";
-constexpr const char* meta_file = "meta.json";
-
-std::string step_name(std::int64_t step) { return fmt::format("step-{}", step); }
+constexpr const char* validation_file = "validation.json";
 
 using Files = std::vector<std::pair<std::string, std::string>>;  // name, content
 
-Files checkpoint_files(const NamedTensors& model, const NamedTensors& optimizer, const Codec& codec) {
+Files checkpoint_files(const Progress& progress, const NamedTensors& model, const NamedTensors& optimizer,
+                       const Codec& codec) {
   Files files = {{model_file, to_safetensors(model)},
                  {state_file, to_safetensors(optimizer)},
                  {tokenizer_file, codec.tokenizer->to_json().dump(1) + "\n"}};
   if (!codec.labels.empty()) files.emplace_back(labels_file, nlohmann::json(codec.labels).dump(1) + "\n");
+  if (without_tables(progress.validation) != progress.validation)
+    files.emplace_back(validation_file, progress.validation.dump() + "\n");
   return files;
 }
 
@@ -51,53 +52,38 @@ void write_files(const fs::path& folder, const Files& files, const Progress& pro
   sync_folder(folder);
 }
 
-// Steps with a folder, newest first.
-std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
-  std::vector<std::int64_t> steps;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    const auto name = entry.path().filename().string();
-    std::int64_t step = 0;
-    const char* digits = name.c_str() + std::min<std::size_t>(name.size(), 5);
-    const auto [end, error] = std::from_chars(digits, name.c_str() + name.size(), step);
-    if (name == step_name(step) && error == std::errc() && *end == '\0' && !entry.is_symlink()) steps.push_back(step);
-  }
-  std::sort(steps.rbegin(), steps.rend());
-  return steps;
-}
-
-void remove_old(const fs::path& checkpoints, std::int64_t keep) {
-  std::error_code ignored;
-  const auto last = fs::read_symlink(checkpoints / "last", ignored),
-             best = fs::read_symlink(checkpoints / "best", ignored);
-  std::int64_t kept = 0;
-  for (const auto step : saved_steps(checkpoints)) {
-    const fs::path name = step_name(step);
-    if (kept++ < keep || name == last || name == best) continue;
-    fs::remove_all(checkpoints / name, ignored);
-  }
-  // What an interrupted save left behind.
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored))
-    if (entry.path().filename().string().ends_with(".tmp")) fs::remove_all(entry.path(), ignored);
-}
-
 class Loader {
  public:
   explicit Loader(fs::path folder) : folder_(std::move(folder)) {}
 
   Checkpoint load(WithOptimizer with_optimizer) {
-    meta_ = read_checkpoint_meta(read_file(folder_ / meta_file, largest_meta, ExitCode::failure), path(meta_file));
-    Checkpoint checkpoint{.folder = folder_, .progress = meta_.progress, .model = {}, .optimizer = {}, .codec = {}};
+    auto checkpoint = load_small_files();
     checkpoint.model = from_safetensors(read_checked(model_file), path(model_file));
-    checkpoint.codec.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
-    if (meta_.digests.contains(labels_file)) checkpoint.codec.labels = read_labels();
-    if (with_optimizer == WithOptimizer::yes)
-      checkpoint.optimizer = from_safetensors(read_checked(state_file), path(state_file));
+    if (with_optimizer == WithOptimizer::no) return checkpoint;
+    checkpoint.optimizer = from_safetensors(read_checked(state_file), path(state_file));
+    if (meta_.digests.contains(validation_file)) checkpoint.progress.validation = read_validation();
     return checkpoint;
+  }
+
+  // What was just written: the tensors byte by byte, all else as a later start reads it.
+  void require_written(const Files& files) {
+    for (const auto& [name, bytes] : files)
+      if (!holds(folder_ / name, bytes))
+        throw Error(ExitCode::failure, path(name.c_str()) + ": does not read back as it was written");
+    load_small_files();
+    if (meta_.digests.contains(validation_file)) read_validation();
   }
 
  private:
   std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  Checkpoint load_small_files() {
+    meta_ = read_meta_of(folder_);
+    Checkpoint checkpoint{.folder = folder_, .progress = meta_.progress, .model = {}, .optimizer = {}, .codec = {}};
+    checkpoint.codec.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
+    if (meta_.digests.contains(labels_file)) checkpoint.codec.labels = read_labels();
+    return checkpoint;
+  }
 
   std::vector<std::string> read_labels() const {
     const auto json = parse_json(read_checked(labels_file));
@@ -107,8 +93,16 @@ class Loader {
     return json.get<std::vector<std::string>>();
   }
 
-  std::string read_checked(const char* name) const {
-    auto bytes = read_file(folder_ / name, largest_tensors, ExitCode::failure);
+  nlohmann::ordered_json read_validation() const {
+    constexpr auto any_number = std::numeric_limits<std::int64_t>::max();
+    auto json = parse_json<nlohmann::ordered_json>(read_checked(validation_file, largest_table), any_number);
+    if (!json.is_object() || without_tables(json) != meta_.progress.validation)
+      throw Error(ExitCode::failure, path(validation_file) + ": damaged: not the metrics that meta.json gives");
+    return json;
+  }
+
+  std::string read_checked(const char* name, std::uintmax_t largest = largest_tensors) const {
+    auto bytes = read_file(folder_ / name, largest, ExitCode::failure);
     const auto digest = meta_.digests.find(name);
     if (digest == meta_.digests.end() || digest->second != sha256(bytes))
       throw Error(ExitCode::failure, path(name) + ": damaged: its SHA-256 is not the one in meta.json");
@@ -119,49 +113,118 @@ class Loader {
   CheckpointMeta meta_;
 };
 
-}  // namespace
+fs::path set_aside(const fs::path& folder, const char* suffix) {
+  auto aside = folder;
+  aside += suffix;
+  fs::remove_all(aside);
+  fs::rename(folder, aside);
+  return aside;
+}
 
-// A damaged folder of the same step makes room for a new one. Throws NewerFormat.
-static bool is_whole(const fs::path& folder) {
-  if (!fs::exists(folder)) return false;
+// Whether what is to be saved knows more than what is saved under the same name.
+bool supersedes(const Progress& now, const Progress& saved) {
+  const auto best_step = [](const Progress& progress) { return progress.best ? progress.best->step : -1; };
+  if (now.rollbacks != saved.rollbacks || (now.scheduled && !saved.scheduled)) return true;
+  return is_evaluated(now) && (!is_evaluated(saved) || best_step(now) != best_step(saved));
+}
+
+// A damaged folder of the same step makes way for a new one, a link to nowhere too. Throws NewerFormat.
+bool stays(const fs::path& folder, const Progress& now) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) {
+    if (fs::remove(folder, ignored)) log::warning("{} was a link to nowhere; it is removed", folder.string());
+    return false;
+  }
+  try {
+    return !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress);
+  } catch (const NewerFormat&) {
+    throw;
+  } catch (const Error& error) {
+    log::warning("{}; it is written again, the old one is now {}", error.what(),
+                 set_aside(folder, ".damaged").string());
+    return false;
+  }
+}
+
+void put_in_place(const fs::path& temporary, const fs::path& folder, const Progress& now) {
+  if (!fs::exists(fs::symlink_status(folder))) return fs::rename(temporary, folder);
+  const auto saved = read_meta_of(folder).progress;
+  exchange(temporary, folder);
+  is_abandoned(saved, now) ? remove_abandoned(temporary, folder, saved) : (void)fs::remove_all(temporary);
+}
+
+// A kill between the renames of exchange leaves the earlier folder under another name.
+void finish_replacements(const fs::path& checkpoints) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    const auto& path = entry.path();
+    if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
+    const auto folder = checkpoints / path.stem();
+    fs::exists(folder) ? (void)fs::remove_all(path) : fs::rename(path, folder);
+  }
+}
+
+bool is_whole(const fs::path& folder) {
   try {
     Loader(folder).load(WithOptimizer::yes);
     return true;
   } catch (const NewerFormat&) {
     throw;
-  } catch (const Error& error) {
-    auto aside = folder;
-    aside += ".damaged";
-    log::warning("{}; it is written again, the old one is now {}", error.what(), aside.string());
-    fs::remove_all(aside);
-    fs::rename(folder, aside);
+  } catch (const Error&) {
     return false;
   }
 }
 
-// A link that is right already is not written again.
-static void point_link(const fs::path& link, const std::string& target) {
-  std::error_code absent;
-  if (fs::read_symlink(link, absent) != target) replace_symlink(target, link);
+// `name`, last or best, is a folder where it should be a link.
+void turn_into_link(const fs::path& checkpoints, const std::string& name) {
+  const auto copy = checkpoints / name;
+  if (!fs::is_directory(fs::symlink_status(copy))) return;
+  if (!is_whole(copy)) {
+    log::warning("{} is a damaged folder where a link should be; it is now {}", copy.string(),
+                 set_aside(copy, ".damaged").string());
+    return;
+  }
+  const auto target = step_name(read_meta_of(copy).progress.step);
+  const auto folder = checkpoints / target;
+  if (is_whole(folder)) {
+    fs::rename(copy, temporary_name(copy));  // its temporary name counts as left behind
+    fs::remove_all(temporary_name(copy));
+  } else {
+    if (fs::exists(fs::symlink_status(folder))) set_aside(folder, ".damaged");
+    fs::rename(copy, folder);
+  }
+  replace_symlink(target, copy);
+  log::info("{} was a folder, as in a copy that follows links; it is a link to {} again", copy.string(), target);
 }
 
-void mend_links(const RunDirectory& run, const Progress& progress, std::int64_t keep) {
-  point_link(run.checkpoints() / "last", step_name(progress.step));
-  if (progress.best && fs::exists(run.checkpoints() / step_name(progress.best->step)))
-    point_link(run.checkpoints() / "best", step_name(progress.best->step));
-  remove_old(run.checkpoints(), keep);
+// The first of them that is whole; damaged ones are skipped with a warning.
+std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const std::vector<std::int64_t>& steps) {
+  for (const auto step : steps) {
+    try {
+      return Loader(checkpoints / step_name(step)).load(WithOptimizer::yes);
+    } catch (const NewerFormat&) {
+      throw;
+    } catch (const Error& error) {
+      log::warning("{}; trying an earlier checkpoint", error.what());
+    }
+  }
+  return std::nullopt;
 }
+
+}  // namespace
 
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep) {
-  const auto name = step_name(progress.step);
-  const auto folder = run.checkpoints() / name;
-  if (!is_whole(folder)) {
-    const auto temporary = run.checkpoints() / fmt::format(".{}.{}.tmp", name, ::getpid());
+  const StopDeferral saving;
+  const auto folder = run.checkpoints() / step_name(progress.step);
+  if (!stays(folder, progress)) {
+    const auto temporary = temporary_name(folder);
     try {
-      write_files(temporary, checkpoint_files(model, optimizer, codec), progress);
+      const auto files = checkpoint_files(progress, model, optimizer, codec);
+      write_files(temporary, files, progress);
+      Loader(temporary).require_written(files);
       fault_point("checkpoint");
-      fs::rename(temporary, folder);
+      put_in_place(temporary, folder, progress);
     } catch (const std::exception& error) {
       std::error_code ignored;
       fs::remove_all(temporary, ignored);
@@ -170,7 +233,12 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
     }
     sync_folder(run.checkpoints());
   }
-  mend_links(run, progress, keep);
+  mend_links(run.checkpoints(), progress, keep);
+}
+
+void mend_checkpoints(const RunDirectory& run) {
+  finish_replacements(run.checkpoints());
+  for (const auto* name : {"last", "best"}) turn_into_link(run.checkpoints(), name);
 }
 
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
@@ -187,19 +255,21 @@ Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, Wit
 }
 
 std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run) {
-  const auto steps = saved_steps(run.checkpoints());
-  for (const auto step : steps) {
-    try {
-      return Loader(run.checkpoints() / step_name(step)).load(WithOptimizer::yes);
-    } catch (const NewerFormat&) {
-      throw;
-    } catch (const Error& error) {
-      log::warning("{}; trying an earlier checkpoint", error.what());
-    }
-  }
-  if (!steps.empty())
+  std::vector<std::int64_t> steps;
+  for (const auto& saved : saved_progress(run.checkpoints())) steps.push_back(saved.step);
+  auto checkpoint = load_first_whole(run.checkpoints(), steps);
+  if (!checkpoint && !steps.empty())
     throw Error(ExitCode::failure, fmt::format("{}: no checkpoint is whole", run.checkpoints().string()));
-  return std::nullopt;
+  return checkpoint;
+}
+
+std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress) {
+  std::vector<std::int64_t> steps;
+  for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
+    const bool since = saved && saved->rollbacks == progress.rollbacks;
+    if (saved && saved->scheduled && (since || step < progress.rollback_step)) steps.push_back(step);
+  }
+  return load_first_whole(run.checkpoints(), steps);
 }
 
 }  // namespace metaformer

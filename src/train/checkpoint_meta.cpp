@@ -25,9 +25,11 @@ Json to_json(const Progress& progress) {
   json["last_train_loss"] = progress.last_train_loss;
   json["train_seconds"] = progress.train_seconds;
   json["evaluated_step"] = progress.evaluated_step;
-  json["validation"] = progress.validation;
+  json["validation"] = without_tables(progress.validation);
   json["evaluations_since_best"] = progress.evaluations_since_best;
   json["rollbacks"] = progress.rollbacks;
+  json["rollback_step"] = progress.rollback_step;
+  json["scheduled"] = progress.scheduled;
   json["spikes"] = {{"seen", progress.spikes.seen},
                     {"mean", progress.spikes.mean},
                     {"variance", progress.spikes.variance},
@@ -104,6 +106,8 @@ class MetaReader {
                       .validation = object_or_null("validation"),
                       .evaluations_since_best = whole_number_or_0("evaluations_since_best"),
                       .rollbacks = whole_number_or_0("rollbacks"),
+                      .rollback_step = read_rollback_step(),
+                      .scheduled = read_scheduled(),
                       .spikes = read_spikes(),
                       .clipped_steps = whole_number_or_0("clipped_steps"),
                       .clipped_count = whole_number_or_0("clipped_count"),
@@ -112,6 +116,16 @@ class MetaReader {
     if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
     require_possible(progress);
     return progress;
+  }
+
+  // Earlier versions did not say: any step may have been gone back to.
+  std::int64_t read_rollback_step() const {
+    return whole_number(json_, json_.contains("rollback_step") ? "rollback_step" : "step");
+  }
+  bool read_scheduled() const {
+    const auto scheduled = json_.value("scheduled", Json(true));
+    if (!scheduled.is_boolean()) fail_at("scheduled", "true or false");
+    return scheduled.get<bool>();
   }
 
   // Earlier versions chose by the loss.
@@ -157,6 +171,14 @@ class MetaReader {
 };
 
 }  // namespace
+
+Json without_tables(const Json& metrics) {
+  if (!metrics.is_object()) return metrics;
+  auto values = Json::object();
+  for (const auto& [name, value] : metrics.items())
+    if (!value.is_structured()) values[name] = value;
+  return values;
+}
 
 std::string to_text(const CheckpointMeta& meta) {
   auto json = to_json(meta.progress);

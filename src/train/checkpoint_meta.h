@@ -30,6 +30,8 @@ struct Progress {
   nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
   std::int64_t evaluations_since_best = 0;
   std::int64_t rollbacks = 0;
+  std::int64_t rollback_step = 0;  // the step that the last rollback went back to
+  bool scheduled = true;  // saved where the config says so, its evaluation done; false: where a signal asked for it
   SpikeState spikes;
   std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
   double wall_seconds = 0, evaluation_seconds = 0;    // of all processes that trained the run, as far as it was saved
@@ -41,12 +43,18 @@ class NewerFormat : public Error {
   using Error::Error;
 };
 
+// The evaluation that is due at the progress's step is done.
+inline bool is_evaluated(const Progress& progress) { return progress.evaluated_step == progress.step; }
+
+// Metrics without what holds more values the more classes there are: objects and lists.
+nlohmann::ordered_json without_tables(const nlohmann::ordered_json& metrics);
+
 struct CheckpointMeta {
-  Progress progress;
+  Progress progress;                           // its validation metrics without_tables
   std::map<std::string, std::string> digests;  // SHA-256 by file name
 };
 
-// The content of meta.json, which ends with its own SHA-256.
+// The content of meta.json: small, whatever the task. It ends with its own SHA-256.
 std::string to_text(const CheckpointMeta& meta);
 
 // `source` names the file in errors (exit code 1): damaged, or progress that no run can have; NewerFormat.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/signals.h"
 #include "train/autocast.h"
 #include "train/progress_line.h"
@@ -23,6 +24,7 @@ ScoreSums score_batches(SequenceModel& model, const Task& task, std::string_view
   ScoreSums sums;
   EvaluationLine line(what, batches);
   for (std::int64_t i = 0; i < batches; ++i) {
+    stop_point("evaluate");
     throw_if_stopped();
     line.show(i + 1);
     task.score(model, make_batch(i), sums);

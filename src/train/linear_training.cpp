@@ -2,8 +2,6 @@
 
 #include <chrono>
 
-#include "core/files.h"
-#include "core/json_text.h"
 #include "core/log.h"
 #include "data/linear_classifier.h"
 #include "model/linear_model.h"
@@ -56,7 +54,7 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
   fit(*model, task);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   model->to(device);
-  MetricsLog metrics(run, 0, /*evaluated=*/false);
+  MetricsLog metrics(run, LogPosition{});
   metrics.write_config(experiment.config);
   const auto evaluate = [&](Split split) {
     auto result = evaluate_split(*model, task, split, train.precision, device);
@@ -69,7 +67,7 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
   metrics.sync();
   save_checkpoint(run, progress, named_state(*model), {}, task.codec(), train.keep_checkpoints);
   const auto parameters = count_parameters(*model);
-  const Json summary = {{"steps", progress.step},
+  return {{"steps", progress.step},
                         {"train_loss", progress.last_train_loss},
                         {"val_loss", progress.best->loss},
                         {"best_val_loss", progress.best->loss},
@@ -83,8 +81,6 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
                         {"peak_memory_bytes", peak_memory_bytes(device)},
                         {"train_seconds", progress.train_seconds},
                         {"run", std::filesystem::absolute(run.path()).lexically_normal().string()}};
-  write_file_atomically(run.summary_file(), json_text(summary, 2) + "\n");
-  return summary;
 }
 
 }  // namespace metaformer

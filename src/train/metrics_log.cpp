@@ -15,26 +15,25 @@ namespace metaformer {
 
 namespace {
 
-bool belongs_to_evaluation(const nlohmann::json& line) {
+bool is_kept(const nlohmann::json& line, const LogPosition& position) {
   const auto name = line.value("split", nlohmann::json());
   const auto split = name.is_string() ? name.get<std::string>() : "";
-  return split.starts_with("validation") || split == "train_estimate";
+  const auto step = line["step"].get<std::int64_t>();
+  if (split == "rollback") return line.value("rollbacks", nlohmann::json()) <= position.rollbacks;
+  if (step > position.step || split == "test") return false;  // the test is the end's, and is made again
+  if (split == "validation" && position.past_end) return false;
+  const bool of_evaluation = split.starts_with("validation") || split == "train_estimate";
+  return step < position.step || position.evaluated || !of_evaluation;
 }
 
-// Of the end of a training that now goes on.
-bool belongs_to_end(const nlohmann::json& line) { return line.value("split", nlohmann::json()) == "test"; }
-
-// The lines whose step is not after `last_step`; a half-written last line is dropped too.
-std::string lines_up_to(const std::string& text, std::int64_t last_step, bool evaluated) {
+// A half-written last line is dropped too.
+std::string kept_lines(const std::string& text, const LogPosition& position) {
   std::string kept;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const auto json = parse_json(line);
     const bool valid = json.is_object() && json.contains("step") && json["step"].is_number_integer();
-    if (!valid) continue;
-    const auto step = json["step"].get<std::int64_t>();
-    const bool unfinished = step == last_step && !evaluated && belongs_to_evaluation(json);
-    if (step <= last_step && !unfinished && !belongs_to_end(json)) kept += line + "\n";
+    if (valid && is_kept(json, position)) kept += line + "\n";
   }
   return kept;
 }
@@ -72,12 +71,12 @@ std::string as_code(const std::string& text) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const RunDirectory& run, std::int64_t first_step, bool evaluated)
+MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
     : path_(run.metrics_file()), samples_path_(run.samples_file()), tensorboard_(run.path()) {
-  write_file_atomically(path_, lines_up_to(read_lines(path_), first_step, evaluated));
+  write_file_atomically(path_, kept_lines(read_lines(path_), position));
   file_.open(path_, std::ios::app | std::ios::binary);
   if (std::filesystem::exists(samples_path_)) {
-    const auto kept = lines_up_to(read_lines(samples_path_), first_step, evaluated);
+    const auto kept = kept_lines(read_lines(samples_path_), position);
     write_file_atomically(samples_path_, kept);
     last_sampled_step_ = last_step_of(kept);
   }

@@ -9,11 +9,17 @@
 
 namespace metaformer {
 
+// Where a run goes on, which says what holds of the lines that are there.
+struct LogPosition {
+  std::int64_t step = 0;       // lines of later steps are dropped
+  bool evaluated = false;      // false: those of an evaluation at `step` too, which was not finished
+  std::int64_t rollbacks = 0;  // lines of split rollback are kept up to this number, whatever their step
+  bool past_end = false;       // lines of an end that the run now goes beyond are dropped: the whole validation split's
+};
+
 class MetricsLog {
  public:
-  // Keeps the lines up to and including `first_step` that an interrupted run wrote, drops later ones, and those of an
-  // evaluation at first_step that was not finished.
-  MetricsLog(const RunDirectory& run, std::int64_t first_step, bool evaluated);
+  MetricsLog(const RunDirectory& run, const LogPosition& position);
 
   // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter.
   void write_config(const ExperimentConfig& config);

@@ -1,7 +1,10 @@
 #include "train/prediction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/error.h"
 #include "train/batches.h"
 
 namespace metaformer {
@@ -11,6 +14,12 @@ std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vec
   const torch::InferenceMode inference;
   const auto batch = to_batch(pad_rows({texts.begin(), texts.end()}), device, model.config().context);
   const auto share_bv = torch::softmax(model.forward(batch).to(torch::kDouble), 1).to(torch::kCPU).contiguous();
+  const auto unanswered = share_bv.isfinite().all(1).logical_not().sum().item<std::int64_t>();
+  if (unanswered > 0)
+    throw Error(ExitCode::diverged,
+                fmt::format("the probabilities of {} of {} texts are not finite: this model diverged, or its weights "
+                            "are damaged; take another checkpoint",
+                            unanswered, texts.size()));
   const auto classes = share_bv.size(1);
   std::vector<Prediction> predictions;
   for (std::int64_t row = 0; row < share_bv.size(0); ++row) {

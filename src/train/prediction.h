@@ -11,7 +11,7 @@ struct Prediction {
 };
 
 // One prediction per text, in order; its last digits depend on the texts beside it. `texts`: token ids, none empty,
-// none longer than the model's context.
+// none longer than the model's context. Errors (exit code 4): a probability is not finite.
 std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
                                 torch::Device device);
 

@@ -1,6 +1,5 @@
 #include "train/recalibration.h"
 
-#include "core/signals.h"
 #include "train/autocast.h"
 #include "train/batches.h"
 
@@ -32,7 +31,6 @@ void recalibrate(Classifier& model, const Task& task, const TrainConfig& config,
   model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights alone
   std::vector<torch::Tensor> logits, labels;
   for (std::int64_t i = 0; i * config.batch_size < texts; ++i) {
-    throw_if_stopped();
     const auto batch = task.random_batch(Split::train, i, device);
     logits.push_back(widened(model.forward(batch)).to(torch::kCPU, torch::kDouble));
     labels.push_back(batch.labels_b.cpu());

@@ -15,7 +15,7 @@ torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Ten
 
 // Shifts the model's logits so that training's loss (its smoothing, and weights_v by class unless undefined), over
 // 4,096 training texts without noise and dropout, is at its minimum in the shift. The same texts every time. A network
-// that diverged gets no shift.
+// that diverged gets no shift. Goes on when a signal asks to stop: the checkpoint that is then saved needs the shift.
 void recalibrate(Classifier& model, const Task& task, const TrainConfig& config, const torch::Tensor& weights_v,
                  torch::Device device);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/config_writer.h"
 #include "core/error.h"
@@ -16,6 +17,7 @@
 #include "core/text.h"
 #include "model/make_model.h"
 #include "train/baselines.h"
+#include "train/best_checkpoint.h"
 #include "train/device.h"
 #include "train/environment.h"
 #include "train/evaluation.h"
@@ -58,9 +60,11 @@ void require_same_experiment(const RunDirectory& run, const ExperimentConfig& be
                             run.path().string(), difference));
 }
 
+// The program's own files, however many classes their tables have.
 Json read_json(const fs::path& file) {
   constexpr std::uintmax_t largest = 1 << 26;
-  return parse_json<Json>(read_file(file, largest, ExitCode::failure));
+  constexpr auto any_number = std::numeric_limits<std::int64_t>::max();
+  return parse_json<Json>(read_file(file, largest, ExitCode::failure), any_number);
 }
 
 std::string describe(const ModelConfig& model) {
@@ -112,6 +116,14 @@ struct Earlier {
   std::optional<Checkpoint> checkpoint;
 };
 
+// What is done cannot be undone. A linear model has its one step whatever train.steps says.
+void require_reachable(const RunDirectory& run, const ExperimentConfig& config, const Progress& progress) {
+  if (config.train.steps < progress.step)
+    throw Error(ExitCode::usage, fmt::format("--resume {}: train.steps is {}, and the run has done {} steps; give at "
+                                             "least that many",
+                                             run.path().string(), config.train.steps, progress.step));
+}
+
 std::optional<Earlier> find_earlier(const TrainRequest& request) {
   if (request.resume && request.out.empty())
     throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
@@ -120,7 +132,10 @@ std::optional<Earlier> find_earlier(const TrainRequest& request) {
   earlier.lock = std::make_unique<FileLock>(earlier.run.lock_file());
   earlier.config = load_experiment(earlier.run.config_file().string()).config;
   require_same_experiment(earlier.run, earlier.config, request.experiment.config);
+  earlier.run.remove_left_overs();
+  mend_checkpoints(earlier.run);
   earlier.checkpoint = load_newest_checkpoint(earlier.run);
+  if (earlier.checkpoint) require_reachable(earlier.run, request.experiment.config, earlier.checkpoint->progress);
   return earlier;
 }
 
@@ -170,18 +185,23 @@ void require_backend(const ModelConfig& model, torch::Device device) {
                 "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
 }
 
-void add_baselines(Json& summary, const RunDirectory& run, const TrainRequest& request, const Task& task) {
+void add_baselines(Json& summary, const TrainRequest& request, const Task& task) {
   auto baselines = find_baselines(request.experiment.config, task.data_description(), request.offline);
   if (baselines.is_null()) return;
   for (const auto& line :
        compare_with_baselines(baselines, {{"validation", summary["validation"]}, {"test", summary["test"]}}))
     log::info("{}", line);
   summary["baselines"] = std::move(baselines);
+}
+
+// Written once, when all of it is there: what stops before is made up for by --resume.
+void write_summary(const RunDirectory& run, const Json& summary) {
   write_file_atomically(run.summary_file(), json_text(summary, 2) + "\n");
+  log::info("{}", run.path().string());
 }
 
 Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-              const std::optional<Checkpoint>& checkpoint, const TrainConfig& before) {
+              std::optional<Checkpoint> checkpoint, const TrainConfig& before) {
   const auto& experiment = request.experiment;
   run.remove_left_overs();
   log::add_file(run.log_file());
@@ -191,13 +211,14 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
   link_latest(run.path());
   describe(experiment, task, device);
   if (checkpoint) {
-    mend_links(run, checkpoint->progress, experiment.config.train.keep_checkpoints);
+    require_best_checkpoint(run, task, checkpoint->progress);
+    mend_links(run.checkpoints(), checkpoint->progress, experiment.config.train.keep_checkpoints);
     log::info("going on from {}", checkpoint->folder.string());
     describe_schedule(before, experiment.config.train, checkpoint->progress);
   }
   if (experiment.config.model.kind == ModelKind::linear) {
     auto summary = train_linear(experiment, run, task, device);
-    log::info("{}", run.path().string());
+    write_summary(run, summary);
     return summary;
   }
   Trainer trainer(experiment, run, task, device, checkpoint);
@@ -207,8 +228,8 @@ Json train_in(const RunDirectory& run, const TrainRequest& request, const Task& 
             headline_of(task, summary["validation"]), summary["best_val_loss"].get<double>(),
             summary["best_step"].get<std::int64_t>(), summary["ms_per_step"].get<double>(),
             human_count(summary["tokens_per_second"].get<double>()));
-  add_baselines(summary, run, request, task);
-  log::info("{}", run.path().string());
+  add_baselines(summary, request, task);
+  write_summary(run, summary);
   return summary;
 }
 
@@ -247,7 +268,15 @@ Json train(TrainRequest request) {
   throw_if_stopped();  // before there is anything to save
   const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
   const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
-  return train_in(run, request, *task, device, checkpoint, (earlier ? earlier->config : config).train);
+  return train_in(run, request, *task, device, std::move(checkpoint), (earlier ? earlier->config : config).train);
+}
+
+// No training saves such weights, and their answers would mean nothing.
+static void require_finite(const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.model)
+    if (!tensor.isfinite().all().item<bool>())
+      throw Error(ExitCode::diverged, fmt::format("{}: {} is not finite: take another checkpoint",
+                                                  (checkpoint.folder / "model.safetensors").string(), name));
 }
 
 LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, const std::string& device_name) {
@@ -260,6 +289,7 @@ LoadedRun load_run(const fs::path& folder, const std::string& checkpoint_name, c
     throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
   auto model = make_model(experiment.config, {.vocabulary = checkpoint.codec.tokenizer->vocabulary_size(),
                                               .classes = static_cast<std::int64_t>(checkpoint.codec.labels.size())});
+  require_finite(checkpoint);
   copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
   model->to(device);
   model->eval();

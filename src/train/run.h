@@ -40,7 +40,8 @@ struct LoadedRun {
   torch::Device device;
 };
 
-// A run's model from one of its checkpoints (best, last, step-N or a folder).
+// A run's model from one of its checkpoints (best, last, step-N or a folder). Errors: as load_checkpoint, and exit code 4
+// when a weight is not finite.
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint, const std::string& device);
 
 }  // namespace metaformer

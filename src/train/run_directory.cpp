@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/files.h"
 #include "core/log.h"
 
@@ -37,16 +38,17 @@ RunDirectory RunDirectory::create(const fs::path& folder) {
                                              folder.string()));
   std::error_code error;
   fs::create_directories(folder / "checkpoints", error);
+  if (fault_strikes("full")) error = std::make_error_code(std::errc::no_space_on_device);
   if (error)
-    throw Error(ExitCode::usage, fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
+    throw Error(code_of_errno(error.value(), ExitCode::usage),
+                fmt::format("--out {}: cannot be made: {}", folder.string(), error.message()));
   return RunDirectory(folder);
 }
 
 void RunDirectory::remove_left_overs() const {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(path_, ignored))
-    if (const auto name = entry.path().filename().string(); name.starts_with('.') && name.ends_with(".tmp"))
-      fs::remove_all(entry.path(), ignored);
+    if (!target_of_temporary(entry.path().filename().string()).empty()) fs::remove(entry.path(), ignored);
 }
 
 RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {

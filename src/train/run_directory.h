@@ -12,7 +12,8 @@ constexpr const char* latest_run = "runs/latest";
 
 class RunDirectory {
  public:
-  // A new run in `folder`, which must be absent or empty. Errors (exit code 2): it holds something, cannot be written.
+  // A new run in `folder`, which must be absent or empty. Errors (exit code 2): it holds something, cannot be written; when
+  // the disk is full, exit code 1.
   static RunDirectory create(const std::filesystem::path& folder);
 
   // An existing run. `folder` "runs/latest" may be a link. Errors: exit code 2.

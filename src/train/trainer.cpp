@@ -9,10 +9,9 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/files.h"
-#include "core/json_text.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "train/best_checkpoint.h"
 #include "train/device.h"
 #include "train/diagnostics.h"
 #include "train/evaluation.h"
@@ -78,8 +77,7 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   first_step_ = progress_.step;
   earlier_wall_seconds_ = progress_.wall_seconds;
   step_ = make_training_step(config_, task, *model_, *parameters_, *optimizer_, device);
-  const bool evaluated = progress_.evaluated_step == first_step_;
-  metrics_ = std::make_unique<MetricsLog>(run, first_step_, evaluated);
+  metrics_ = std::make_unique<MetricsLog>(run, log_position());
   metrics_->write_config(config_);
 }
 
@@ -89,15 +87,30 @@ bool Trainer::is_at(std::int64_t interval) const {
   return progress_.step % interval == 0 || is_finished(config_.train, progress_);
 }
 
+bool Trainer::lacks_evaluation() const {
+  return progress_.step > 0 && is_at(config_.train.eval_interval) && !is_evaluated(progress_);
+}
+
+bool Trainer::is_checkpoint_due() const {
+  const bool is_best = progress_.best && progress_.best->step == progress_.step;
+  return !lacks_evaluation() && (is_best || is_at(config_.train.checkpoint_interval));
+}
+
+// Only their end has estimates and the whole split.
+LogPosition Trainer::log_position() const {
+  const bool estimates = config_.train.eval_mode == EvaluationMode::random;
+  return {.step = progress_.step,
+          .evaluated = is_evaluated(progress_),
+          .rollbacks = progress_.rollbacks,
+          .past_end = estimates && !is_finished(config_.train, progress_)};
+}
+
 nlohmann::ordered_json Trainer::run() {
   set_stop_notice("stopping after this step; again to quit");
-  write_sample();  // as below
-  // An evaluation that the stop of an earlier process cut short is due before the next step.
-  if (progress_.step > 0 && is_at(config_.train.eval_interval) && progress_.evaluated_step != progress_.step)
-    evaluate_and_save();
-  while (!is_finished(config_.train, progress_)) {
+  write_sample();  // one that the stop of an earlier process cut short
+  while (lacks_evaluation() || !is_finished(config_.train, progress_)) {
     try {
-      advance();
+      lacks_evaluation() ? make_up_evaluation() : advance();
     } catch (const Error& error) {
       if (!roll_back(error)) throw;
     }
@@ -130,9 +143,13 @@ bool Trainer::roll_back(const Error& error) {
     log::warning("giving up after {} rollbacks (train.max_rollbacks)", train.max_rollbacks);
     return false;
   }
-  restore(load_newest_checkpoint(run_));
+  const auto earlier_rollbacks = progress_.rollbacks;
+  restore(load_rollback_checkpoint(run_, progress_));
+  require_best_checkpoint(run_, task_, progress_);
+  progress_.rollbacks = earlier_rollbacks;
+  metrics_ = std::make_unique<MetricsLog>(run_, log_position());
   progress_.rollbacks = rollbacks;
-  metrics_ = std::make_unique<MetricsLog>(run_, progress_.step, progress_.evaluated_step == progress_.step);
+  progress_.rollback_step = progress_.step;
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", rollbacks}});
   log::warning("{}", error.what());
   log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate", rollbacks,
@@ -142,6 +159,7 @@ bool Trainer::roll_back(const Error& error) {
 
 void Trainer::restore(const std::optional<Checkpoint>& checkpoint) {
   pending_count_ = 0;
+  recalibrated_step_ = -1;
   if (checkpoint) {
     copy_by_name(checkpoint->model, named_state(*model_), (checkpoint->folder / "model.safetensors").string());
     optimizer_->load_state(checkpoint->optimizer, (checkpoint->folder / "state.safetensors").string());
@@ -156,17 +174,22 @@ void Trainer::restore(const std::optional<Checkpoint>& checkpoint) {
 
 void Trainer::evaluate_and_save() {
   try {
-    if (is_at(config_.train.eval_interval)) evaluate();
+    if (lacks_evaluation()) evaluate();
     throw_if_stopped();
   } catch (const Interrupted&) {
     save();
     log::info("stopped at step {}; go on with --resume", progress_.step);
     throw;
   }
-  const bool is_best = progress_.best && progress_.best->step == progress_.step;
   const bool asked = take_save_request();
-  if (is_best || asked || is_at(config_.train.checkpoint_interval)) save();
+  if (asked || is_checkpoint_due()) save();
   if (asked) log::info("saved at step {}, as SIGUSR1 asked", progress_.step);
+}
+
+// The checkpoint that was saved without it is replaced.
+void Trainer::make_up_evaluation() {
+  evaluate_and_save();
+  if (!is_checkpoint_due()) save();
 }
 
 void Trainer::train_step() {
@@ -317,39 +340,47 @@ void Trainer::write_sample() {
   log_sample(progress_.step, *sample);
 }
 
-void Trainer::estimate() {
+void Trainer::recalibrate() {
+  if (recalibrated_step_ == progress_.step) return;
+  task_.before_evaluation(*model_, device_);
+  recalibrated_step_ = progress_.step;
+}
+
+nlohmann::ordered_json Trainer::estimate() {
   const auto& train = config_.train;
+  nlohmann::ordered_json metrics;
   for (const auto split : {Split::train, Split::validation}) {
-    progress_.validation = estimate_split(*model_, task_, split, train.eval_batches, train.precision, device_);
-    metrics_->write(progress_.step, fmt::format("{}_estimate", to_string(split)), progress_.validation);
+    metrics = estimate_split(*model_, task_, split, train.eval_batches, train.precision, device_);
+    metrics_->write(progress_.step, fmt::format("{}_estimate", to_string(split)), metrics);
   }
+  return metrics;
 }
 
-void Trainer::evaluate_whole() {
-  progress_.validation = evaluate_split(*model_, task_, Split::validation, config_.train.precision, device_);
-  metrics_->write(progress_.step, "validation", progress_.validation);
+nlohmann::ordered_json Trainer::evaluate_whole() {
+  auto metrics = evaluate_split(*model_, task_, Split::validation, config_.train.precision, device_);
+  metrics_->write(progress_.step, "validation", metrics);
+  return metrics;
 }
 
-// Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report.
+// Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report. A stop in
+// between leaves the progress as it was: not evaluated.
 void Trainer::evaluate() {
   read_losses();
   line_.record(progress_.step, learning_rate_, seconds_per_step());
   const EvaluationTimer timer(progress_, line_);
   const bool estimates = config_.train.eval_mode == EvaluationMode::random;
-  task_.before_evaluation(*model_, device_);
-  if (estimates) {
-    estimate();
-  } else {
-    evaluate_whole();
-  }
-  const double loss = progress_.validation.at("loss").get<double>();
+  recalibrate();
+  auto after = progress_;
+  after.validation = estimates ? estimate() : evaluate_whole();
+  const double loss = after.validation.at("loss").get<double>();
   if (!std::isfinite(loss)) throw Error(ExitCode::diverged, describe_divergence("validation loss"));
-  progress_.evaluated_step = progress_.step;
-  const double error = task_.selection_error(progress_.validation);
-  const bool improved = !progress_.best || error < progress_.best->error;
-  progress_.evaluations_since_best = improved ? 0 : progress_.evaluations_since_best + 1;
-  if (improved) progress_.best = BestSoFar{progress_.step, loss, error};
-  if (estimates && is_finished(config_.train, progress_)) evaluate_whole();
+  const double error = task_.selection_error(after.validation);
+  const bool improved = !after.best || error < after.best->error;
+  after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
+  if (improved) after.best = BestSoFar{after.step, loss, error};
+  after.evaluated_step = after.step;
+  if (estimates && is_finished(config_.train, after)) after.validation = evaluate_whole();
+  progress_ = std::move(after);
   log::info("step {}: validation {}{}", progress_.step, headline_of(task_, progress_.validation),
             improved ? " (best)" : "");
 }
@@ -360,8 +391,10 @@ void Trainer::save() {
     throw Error(ExitCode::diverged, describe_divergence("state"));
   if (const auto name = optimizer_->first_not_finite(); !name.empty())
     throw Error(ExitCode::diverged, describe_divergence(fmt::format("moment of {}", name)));
+  recalibrate();
   metrics_->sync();
   progress_.wall_seconds = wall_seconds();
+  progress_.scheduled = is_checkpoint_due();
   save_checkpoint(run_, progress_, named_state(*model_), optimizer_->state(), task_.codec(),
                   config_.train.keep_checkpoints);
 }
@@ -369,7 +402,7 @@ void Trainer::save() {
 // What the checkpoint that validation chose gets on the test split, which nothing before has looked at.
 nlohmann::ordered_json Trainer::test() {
   if (progress_.best->step != progress_.step) {
-    const auto best = load_checkpoint(run_, "best", WithOptimizer::no);
+    const auto best = load_checkpoint(run_, step_name(progress_.best->step), WithOptimizer::no);
     copy_by_name(best.model, named_state(*model_), (best.folder / "model.safetensors").string());
   }
   auto result = evaluate_split(*model_, task_, Split::test, config_.train.precision, device_);
@@ -381,7 +414,7 @@ nlohmann::ordered_json Trainer::test() {
 nlohmann::ordered_json Trainer::summary() {
   const auto counts = count_parameters(*model_);
   const double ms_per_step = seconds_per_step() * 1e3;
-  nlohmann::ordered_json summary = {
+  return {
       {"steps", progress_.step},
       {"train_loss", progress_.last_train_loss},
       {"val_loss", progress_.validation.at("loss")},
@@ -407,8 +440,6 @@ nlohmann::ordered_json Trainer::summary() {
       {"wall_seconds", wall_seconds()},
       {"run", std::filesystem::absolute(run_.path()).lexically_normal().string()},
   };
-  write_file_atomically(run_.summary_file(), json_text(summary, 2) + "\n");
-  return summary;
 }
 
 }  // namespace metaformer

@@ -23,7 +23,7 @@ class Trainer {
   // Records a few of the coming steps and reports time by operator.
   void profile();
 
-  // Trains to the last step and writes summary.json, which is returned. Throws Error (exit code 4) when the loss is not
+  // Trains to the last step and returns what summary.json is to hold. Throws Error (exit code 4) when the loss is not
   // finite, Interrupted after saving when a stop signal arrives.
   nlohmann::ordered_json run();
 
@@ -41,10 +41,15 @@ class Trainer {
   torch::Tensor is_clipped(const torch::Tensor& gradient_norm) const;  // 1 or 0
   void write_training_line();
   void write_sample();  // as far as due
+  bool lacks_evaluation() const;   // that is due at this step
+  bool is_checkpoint_due() const;  // at this step, once its evaluation is done
+  LogPosition log_position() const;
+  void recalibrate();  // what evaluations and checkpoints take from the training data, a function of the weights
   void evaluate();
-  void estimate();           // on random batches
-  void evaluate_whole();     // on the validation split
-  void evaluate_and_save();  // as far as due after a step; saves before it lets a stop signal through
+  nlohmann::ordered_json estimate();        // on random batches
+  nlohmann::ordered_json evaluate_whole();  // on the validation split
+  void evaluate_and_save();                 // as far as due after a step; saves before it lets a stop signal through
+  void make_up_evaluation();                // that the stop of an earlier process cut short
   void save();
   std::string describe_divergence(const std::string& what) const;
   bool roll_back(const Error& error);  // false when the error is not to be mended
@@ -64,7 +69,8 @@ class Trainer {
   std::unique_ptr<TrainingStep> step_;
   Progress progress_;
   std::int64_t first_step_ = 0;
-  torch::Tensor initial_values_;  // of the parameters, where a rollback may need them
+  std::int64_t recalibrated_step_ = -1;  // for which the model's weights are now recalibrated
+  torch::Tensor initial_values_;         // of the parameters, where a rollback may need them
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;
   ProgressLine line_;

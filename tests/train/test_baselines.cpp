@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "data/digest.h"
 #include "support/own_cache.h"
 #include "train/baselines.h"
 #include "train/workplace.h"
@@ -81,6 +82,8 @@ TEST_CASE("baselines are kept, by the content of the data", "[baselines]") {
   REQUIRE(at.cached().size() == 1);
   auto kept = Json::parse(read_text(at.cached().front()));
   kept["baselines"]["linear"]["validation"] = 0.25;  // to see that it is read
+  kept.erase("sha256");
+  kept["sha256"] = sha256(kept.dump());
   at.place.folder().write("cache/metaformer/baselines/" + at.cached().front().filename().string(), kept.dump());
   CHECK(at.find()["linear"]["validation"] == 0.25);
   CHECK(at.find({"model.width=32"})["linear"]["validation"] == 0.25);
@@ -97,12 +100,14 @@ TEST_CASE("a damaged cache is computed anew and mended", "[baselines]") {
   REQUIRE(at.cached().size() == 1);
   const auto file = at.cached().front();
   const auto good = read_text(file);
-  auto other_key = Json::parse(good), impossible = Json::parse(good), halved = Json::parse(good);
+  auto other_key = Json::parse(good), impossible = Json::parse(good), halved = Json::parse(good),
+       changed = Json::parse(good);
+  changed["baselines"]["linear"]["validation"] = 0.25;  // possible, but not what the digest is of
   other_key["key"]["format"] = 0;
   impossible["baselines"]["linear"]["validation"] = 1.5;
   halved["baselines"].erase("majority");
   for (const auto& content : {std::string(), good.substr(0, good.size() / 2), std::string("[1]"), std::string("null"),
-                              other_key.dump(), impossible.dump(), halved.dump()}) {
+                              other_key.dump(), impossible.dump(), halved.dump(), changed.dump()}) {
     INFO(content);
     std::ofstream(file, std::ios::binary | std::ios::trunc) << content;
     CHECK(at.find() == expected);

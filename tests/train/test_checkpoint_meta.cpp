@@ -25,6 +25,8 @@ CheckpointMeta sample() {
                    .validation = {{"loss", 2.3}, {"targets", 100}},
                    .evaluations_since_best = 1,
                    .rollbacks = 2,
+                   .rollback_step = 20,
+                   .scheduled = false,
                    .spikes = {.seen = 7, .mean = 0.25, .variance = 0.5, .count = 3},
                    .clipped_steps = 9,
                    .clipped_count = 1,
@@ -59,7 +61,23 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   CHECK(meta.progress.best->error == 0.125);
   CHECK(meta.progress.evaluations_since_best == 1);
   CHECK(meta.progress.spikes.variance == 0.5);
+  CHECK(meta.progress.rollback_step == 20);
+  CHECK_FALSE(meta.progress.scheduled);
   CHECK(meta.digests == sample().digests);
+}
+
+TEST_CASE("metrics of any number of classes leave meta.json small", "[meta]") {
+  auto large = sample();
+  for (int i = 0; i < 300; ++i) large.progress.validation["confusion"][std::to_string(i)] = {{"a", i}};
+  CHECK(to_text(large) == to_text(sample()));
+  CHECK(without_tables(nullptr).is_null());
+}
+
+TEST_CASE("many small objects are read, many keys of one are not", "[meta]") {
+  Json table;
+  for (int i = 0; i < 200; ++i)
+    for (int j = 0; j < 200; ++j) table[std::to_string(i)][std::to_string(j)] = 0;
+  CHECK(read_checkpoint_meta(with("confusion", table), "t").progress.step == 40);
 }
 
 TEST_CASE("a newer format is named, not guessed at", "[meta]") {
@@ -81,6 +99,8 @@ TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
                                                                {"validation", nullptr},
                                                                {"validation", {{"accuracy", 1}}},
                                                                {"rollbacks", 1001},
+                                                               {"rollback_step", -1},
+                                                               {"scheduled", 1},
                                                                {"spikes", 7},
                                                                {"spikes", {{"seen", 1}}},
                                                                {"files", {{"model.safetensors", 1}}}}));

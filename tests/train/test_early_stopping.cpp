@@ -72,13 +72,15 @@ TEST_CASE("an interrupted run ends early at the same step with the same bytes", 
 
 TEST_CASE("a run that ended early is finished; with more patience it goes on", "[patience]") {
   const Workplace place;
-  const auto summary = place.train("run", impatient("2"));
+  const auto mode = GENERATE("whole", "random");
+  const auto summary = place.train("run", impatient("2", mode));
   const auto steps = summary["steps"].get<std::int64_t>();
-  CHECK(place.train("run", impatient("2"), true) == summary);
-  const auto longer = place.train("run", impatient("6"), true);
+  CHECK(place.train("run", impatient("2", mode), true) == summary);
+  const auto longer = place.train("run", impatient("6", mode), true);
   CHECK(longer["steps"].get<std::int64_t>() > steps);
-  place.train("whole", impatient("6"));
+  place.train("whole", impatient("6", mode));
   CHECK(model_bytes(place / "run") == model_bytes(place / "whole"));
+  CHECK(metrics_without_time(place / "run") == metrics_without_time(place / "whole"));
 }
 
 TEST_CASE("the end of random-batch evaluation is judged by the whole split, also an early one", "[patience]") {
