@@ -68,19 +68,19 @@ Json train_linear(const Experiment& experiment, const RunDirectory& run, const T
   save_checkpoint(run, progress, named_state(*model), {}, task.codec(), train.keep_checkpoints);
   const auto parameters = count_parameters(*model);
   return {{"steps", progress.step},
-                        {"train_loss", progress.last_train_loss},
-                        {"val_loss", progress.best->loss},
-                        {"best_val_loss", progress.best->loss},
-                        {"best_val_error", progress.best->error},
-                        {"best_step", progress.best->step},
-                        {"validation", validation},
-                        {"test", task.has(Split::test) ? evaluate(Split::test) : Json()},
-                        {"stopped_early", false},
-                        {"parameters", parameters.all},
-                        {"mixer_parameters", parameters.mixers},
-                        {"peak_memory_bytes", peak_memory_bytes(device)},
-                        {"train_seconds", progress.train_seconds},
-                        {"run", std::filesystem::absolute(run.path()).lexically_normal().string()}};
+          {"train_loss", progress.last_train_loss},
+          {"val_loss", progress.best->loss},
+          {"best_val_loss", progress.best->loss},
+          {"best_val_error", progress.best->error},
+          {"best_step", progress.best->step},
+          {"validation", validation},
+          {"test", task.has(Split::test) ? evaluate(Split::test) : Json()},
+          {"stopped_early", false},
+          {"parameters", parameters.all},
+          {"mixer_parameters", parameters.mixers},
+          {"peak_memory_bytes", peak_memory_bytes(device)},
+          {"train_seconds", progress.train_seconds},
+          {"run", std::filesystem::absolute(run.path()).lexically_normal().string()}};
 }
 
 }  // namespace metaformer
