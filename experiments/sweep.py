@@ -23,45 +23,34 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MIXERS = ("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity")
 ATTENTION = MIXERS[:3]
-SCORE_STDS = (0.05, 0.3)  # besides 1, which the configs have
 
 
 def experiment(config, *overrides):
     return config, overrides
 
 
+def score_std_experiments(prefix):
+    """The attention mixers with equal scores at the start, level by level."""
+    return [experiment(f"{prefix}_{mixer}.yaml", f"model.mixer.score_std={std}")
+            for std in (0.05, 0.3, 1) for mixer in ATTENTION]
+
+
 SWEEPS = {
     "shakespeare_cpu": [experiment(f"shakespeare_{mixer}.yaml") for mixer in MIXERS],
     "shakespeare_subword": [experiment(f"shakespeare_subword_{mixer}.yaml") for mixer in ("scaled_dot_product", "metric")],
     "shakespeare_word": [experiment(f"shakespeare_word_{mixer}.yaml") for mixer in ("scaled_dot_product", "metric")],
-    "shakespeare_score_std": [
-        experiment(f"shakespeare_{mixer}.yaml", *overrides)
-        for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
-        for mixer in ATTENTION
-    ],
+    "shakespeare_score_std": score_std_experiments("shakespeare"),
     "sorter": [experiment(f"sorter_{mixer}.yaml") for mixer in MIXERS],
+    "sorter_score_std": score_std_experiments("sorter"),
     "sorter_hard": [
         *(experiment(f"sorter_hard_{mixer}.yaml") for mixer in ATTENTION),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd"),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=psd", "model.mixer.score=distance"),
         experiment("sorter_hard_metric.yaml", "model.mixer.constraint=diagonal"),
     ],
-    "sorter_score_std": [
-        experiment(f"sorter_{mixer}.yaml", *overrides)
-        for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
-        for mixer in ATTENTION
-    ],
-    "sorter_hard_score_std": [
-        experiment(f"sorter_hard_{mixer}.yaml", *overrides)
-        for overrides in (*((f"model.mixer.score_std={std}",) for std in SCORE_STDS), ())
-        for mixer in ATTENTION
-    ],
-    "imdb_score_std": [
-        experiment(f"imdb_{mixer}.yaml", *overrides)
-        for overrides in ((), *((f"model.mixer.score_std={std}",) for std in (*SCORE_STDS[1:], 1)))
-        for mixer in ATTENTION
-    ],
+    "sorter_hard_score_std": score_std_experiments("sorter_hard"),
     "imdb": [experiment(f"imdb_{mixer}.yaml") for mixer in MIXERS],
+    "imdb_score_std": score_std_experiments("imdb"),
     "imdb_best": [experiment("imdb_best.yaml")],
 }
 SEEDS = (1337, 1, 2)
@@ -235,6 +224,12 @@ def classifier_cells(group, reference):
             spread(validation, 2), spread([float(row["test_auc"]) for row in group], 4), f"{seconds:.0f}"]
 
 
+def in_order(name, rows):
+    """Rows by their place in the sweep, whenever they were trained; those of earlier sweeps last."""
+    places = {(config, " ".join(overrides)): place for place, (config, overrides) in enumerate(SWEEPS[name])}
+    return sorted(rows, key=lambda row: places.get((row["config"], row["overrides"]), len(places)))
+
+
 def print_table(name, rows):
     sorts, classifies = any(row["exact_match"] for row in rows), any(row.get("test_accuracy") for row in rows)
     metric = "validation loss, mean ± sd | against the first, 95%"
@@ -272,7 +267,7 @@ def main():
         results = ROOT / "experiments/results" / f"{name}.csv"
         if not arguments.table:
             run_sweep(name, arguments.seeds, results)
-        print_table(name, read_rows(results))
+        print_table(name, in_order(name, read_rows(results)))
 
 
 if __name__ == "__main__":
