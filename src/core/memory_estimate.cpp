@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <initializer_list>
 #include <limits>
 
 namespace metaformer {
@@ -65,12 +64,52 @@ std::int64_t block_activations(const ModelConfig& model) {
   return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);
 }
 
-// The largest number where the product is larger than that.
-std::uint64_t saturated_product(std::initializer_list<std::uint64_t> factors) {
-  std::uint64_t product = 1;
-  for (const auto factor : factors)
-    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<std::uint64_t>::max();
-  return product;
+constexpr std::uint64_t float_bytes = 4;
+
+// At most 2^62, which no machine has.
+std::uint64_t to_bytes(double bytes) { return static_cast<std::uint64_t>(std::min(bytes, 0x1p62)); }
+
+std::int64_t sequence_length(const ExperimentConfig& config) {
+  return config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : config.model.context;
+}
+
+// What the loss makes of the logits: their softmax and its gradient beside them.
+std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  return config.task == TaskKind::classification ? classes : 3 * vocabulary;
+}
+
+// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With bf16 part of it is half
+// as large. In double, which no config overflows.
+double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  const auto& model = config.model;
+  constexpr double of_bf16 = 0.625;
+  const auto floats =
+      static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
+      static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width + 4 * model.hidden_width());
+  return static_cast<double>(config.train.batch_size) * static_cast<double>(sequence_length(config)) * floats *
+         static_cast<double>(float_bytes) * (config.train.precision == Precision::bf16 ? of_bf16 : 1);
+}
+
+// An evaluation keeps one block at a time, but has larger batches.
+double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  constexpr std::int64_t tokens = 8192;
+  const auto& model = config.model;
+  const auto floats = logits_of_token(config, vocabulary, classes) + 3 * model.width + 2 * model.hidden_width();
+  return static_cast<double>(std::max(tokens, sequence_length(config))) * static_cast<double>(floats) *
+         static_cast<double>(float_bytes);
+}
+
+// LibTorch and what is small. For products in bf16 oneDNN compiles a kernel for every shape, and keeps up to 1024 of
+// them; texts of many lengths make many shapes.
+std::uint64_t program_bytes(const ExperimentConfig& config) {
+  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, alone = 200 * MiB, bf16_products = 100 * MiB,
+                          kernel = 650 << 10;
+  constexpr std::uint64_t most_kernels = 1024, kernels_per_block = 16, length_step = 8;
+  if (config.model.kind == ModelKind::linear || config.train.precision != Precision::bf16) return alone;
+  if (config.task != TaskKind::classification) return alone + bf16_products;
+  const auto lengths = static_cast<std::uint64_t>(config.model.context) / length_step + 1;
+  const auto kernels = kernels_per_block * static_cast<std::uint64_t>(config.model.layers) * lengths;
+  return alone + std::min(most_kernels, kernels) * kernel;
 }
 
 }  // namespace
@@ -103,21 +142,18 @@ std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocab
 }
 
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {
-  constexpr std::uint64_t float_bytes = 4, program_bytes = std::uint64_t{200} << 20;
   const auto classes = std::max<std::int64_t>(data.classes, 2);
-  const auto& model = config.model;
   MemoryEstimate estimate{.vocabulary = data.vocabulary > 0 ? data.vocabulary : assumed_vocabulary(config)};
   estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
-  estimate.weights = estimate.gradients = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
+  estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
+  estimate.program = program_bytes(config);
+  if (config.model.kind == ModelKind::linear) return estimate;  // fitted at once: no gradients, no optimiser
+  estimate.gradients = estimate.weights;
   estimate.optimizer = 2 * estimate.weights;
-  estimate.program = program_bytes;
-  const auto length = config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : model.context;
-  const auto logits = config.task == TaskKind::classification ? classes : 3 * estimate.vocabulary;
-  // Beside what all blocks keep: the logits, and what the backward pass of one block makes.
-  const auto floats = model.layers * block_activations(model) + logits + 2 * model.width + 4 * model.hidden_width();
-  estimate.activations =
-      saturated_product({static_cast<std::uint64_t>(config.train.batch_size), static_cast<std::uint64_t>(length),
-                         static_cast<std::uint64_t>(floats), float_bytes});
+  const auto checkpoint = 2 * estimate.weights;  // copies of the moments while they are written
+  estimate.activations = to_bytes(
+      std::max({training_activations(config, estimate.vocabulary, classes),
+                evaluation_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)}));
   return estimate;
 }
 

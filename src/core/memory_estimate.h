@@ -13,7 +13,7 @@ struct DataSizes {
 };
 
 struct MemoryEstimate {
-  std::int64_t vocabulary = 0;                                               // assumed where only the data tell
+  std::int64_t vocabulary = 0;                                               // assumed unless the data are known
   std::int64_t parameters = 0;                                               // number of them
   std::uint64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes
   std::uint64_t program = 0;                                                 // LibTorch and what is small
@@ -21,8 +21,9 @@ struct MemoryEstimate {
   std::uint64_t total() const;
 };
 
-// The formulas of docs/architecture.md for parameters; for activations what the backward pass of composed mixers keeps,
-// in float32.
+// The formulas of docs/architecture.md for parameters; for activations the most of what the backward pass of composed
+// mixers keeps, of what an evaluation holds and of what a checkpoint copies. On the CPU, without the data. Within a
+// fifth of the peak of most of the shipped configs.
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
 
 // Whether state and activations exceed this many bytes by more than the estimate can be off.

@@ -167,3 +167,25 @@ TEST_CASE("a training that clearly cannot fit into the memory is refused unless 
   CHECK_THAT(forced.err,
              ContainsSubstring("warning: training takes about ") && ContainsSubstring("step 1: out of memory"));
 }
+
+TEST_CASE("the memory that a config check names is about what a training takes", "[runs]") {
+  const auto change =
+      GENERATE(as<std::string>(), "train.batch_size=128",
+               "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}", "train.precision=bf16");
+  const Program program;
+  std::string words;
+  for (int i = 0; i < 9000; ++i) words += "word" + std::to_string(i) + (i % 10 == 9 ? "\n" : " ");
+  program.folder().write("text.txt", words);
+  program.folder().write("wide.yaml",
+                         "base: small.yaml\nmodel: {layers: 3, width: 128, context: 128}\n"
+                         "train: {steps: 2, batch_size: 64, eval_mode: random, eval_batches: 1}\n");
+  const Arguments more = {"--config", "wide.yaml", "--set", change, "--json"};
+  const auto with = [&](Arguments command) {
+    command.insert(command.end(), more.begin(), more.end());
+    return nlohmann::json::parse(program.succeed(command));
+  };
+  const auto expected = with({"config", "check"}).at("memory_bytes").get<double>();
+  const auto taken = with({"train", "--device", "cpu"}).at("peak_memory_bytes").get<double>();
+  CHECK(expected > 0.7 * taken);
+  CHECK(expected < 1.5 * taken);
+}
