@@ -99,7 +99,7 @@ struct Head {
                                             product + j, score_step);
   }
 
-  // -infinity where query first + row does not see the key; keys from in.tokens on do not exist.
+  // Of a query's scores those of keys that it does not see become -infinity; keys from in.tokens on do not exist.
   METAFORMER_INLINE void mask(float* score, std::int64_t query, std::int64_t end) const {
     const auto visible = in.causal ? std::min(query + 1, in.tokens) : in.tokens;
     std::fill(score + std::min(visible, end), score + end, -infinity);

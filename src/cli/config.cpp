@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/memory_estimate.h"
 #include "core/text.h"
+#include "data/text_dataset.h"
 
 namespace metaformer {
 
@@ -33,19 +34,21 @@ void run_dump(const ConfigArguments& arguments) {
 
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = load(arguments);
-  const auto memory = estimate_memory(experiment.config);
+  const auto counted = count_vocabulary(experiment.config);
+  const auto memory = estimate_memory(experiment.config, {.vocabulary = counted.value_or(0)});
   const auto machine = machine_memory();
   if (arguments.json)
     return print_json({{"valid", true},
                        {"name", experiment.name},
                        {"parameters", memory.parameters},
-                       {"assumed_vocabulary", memory.vocabulary},
+                       {counted ? "vocabulary" : "assumed_vocabulary", memory.vocabulary},
                        {"memory_bytes", memory.total()},
                        {"machine_memory_bytes", machine}});
   print_lines(
       fmt::format("{}: valid\n", arguments.config.empty() ? "the defaults" : find_config(arguments.config).string()));
-  print_lines(fmt::format("  parameters  about {} (with {} kinds of tokens)\n",
-                          human_count(static_cast<double>(memory.parameters)), memory.vocabulary));
+  print_lines(fmt::format("  parameters  about {} (with {} of {} tokens)\n",
+                          human_count(static_cast<double>(memory.parameters)),
+                          counted ? "the data's vocabulary" : "an assumed vocabulary", memory.vocabulary));
   print_lines(fmt::format(
       "  memory      about {}: weights {}, gradients {}, optimiser {}, activations {}, the program {}; this "
       "machine has {}\n",

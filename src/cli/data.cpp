@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/command_line.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "data/corpus.h"
@@ -20,8 +21,9 @@ void run_fetch(const DataArguments& arguments) {
     log::info("{} is already there", corpus.name);
     return print(found->string() + "\n");
   }
-  const auto path =
-      fetch_corpus(corpus, arguments.folder.empty() ? corpus_cache() : std::filesystem::path(arguments.folder));
+  const auto folder = arguments.folder.empty() ? corpus_cache() : std::filesystem::path(arguments.folder);
+  if (!folder) throw Error(ExitCode::usage, "there is no cache to fetch into; name a folder by --to");
+  const auto path = fetch_corpus(corpus, *folder);
   print(path.string() + "\n");
 }
 

@@ -104,6 +104,9 @@ std::string describe(const TextStats& stats) {
   table.add("unknown tokens", [&](Split split) {
     return stats.has_unknown ? share(stats[split].unknown_tokens, stats[split].tokens) : "-";
   });
+  table.add("unknown characters", [&](Split split) {
+    return stats.has_unknown ? share(stats[split].unknown_characters, stats[split].characters) : "-";
+  });
   return table.text() + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 

@@ -92,7 +92,8 @@ Json collect() {
                {"cuda", cuda_info()},
                {"metric_kernels", metric_kernels_info()}};
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());
-  info["corpus_cache"] = corpus_cache().string();
+  const auto cache = corpus_cache();
+  info["corpus_cache"] = cache ? nlohmann::ordered_json(cache->string()) : nullptr;
   for (const auto& check : checks) info["checks"][check.name] = check.works();
   return info;
 }

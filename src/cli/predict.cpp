@@ -1,16 +1,19 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "cli/command_line.h"
+#include "cli/input_file.h"
 #include "core/error.h"
 #include "core/line_reader.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "data/file_format.h"
+#include "data/gzip.h"
+#include "data/labelled_table.h"
 #include "train/prediction.h"
 #include "train/run.h"
 
@@ -21,46 +24,47 @@ namespace {
 struct PredictArguments {
   RunChoice choice;
   std::string file = "-";
+  std::string format = "auto";
   std::int64_t batch_size = 32;
   bool json = false;
 };
 
-class InputFile {
- public:
-  explicit InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
-    if (path != "-") descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) throw Error(ExitCode::data, fmt::format("{}: {}", in_quotes(path), std::strerror(errno)));
-  }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  ~InputFile() {
-    if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
-  }
-  int descriptor() const { return descriptor_; }
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-  int descriptor_ = STDIN_FILENO;
-};
+TableFormat parse_format(const std::string& name) {
+  return choose<TableFormat>("--format", name,
+                             {{"auto", TableFormat::automatic},
+                              {"text", TableFormat::text},
+                              {"csv", TableFormat::csv},
+                              {"tsv", TableFormat::tsv},
+                              {"jsonl", TableFormat::jsonl}});
+}
 
 constexpr std::size_t longest_line = 1 << 20;
 
-// Answers lines in their order, a batch at a time.
-class LinePredictor {
+// Answers texts in their order, a batch at a time.
+class TextPredictor {
  public:
-  LinePredictor(const PredictArguments& arguments, const LoadedRun& run, std::string source)
+  TextPredictor(const PredictArguments& arguments, const LoadedRun& run, std::string source)
       : arguments_(arguments), run_(run), source_(std::move(source)) {}
 
   void add(const Line& line) {
-    Answer answer{.line = line.number, .problem = {}, .text = texts_.size(), .cut = false};
+    if (line.too_long) return refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
+    add(line.text, line.number);
+  }
+
+  // The text of a line, or of a table's row that starts there.
+  void add(const std::string& text, std::int64_t line) {
+    bool cut = false;
     try {
-      texts_.push_back(encode(line, answer.cut));
-      longest_ = std::max(longest_, texts_.back().size());
+      texts_.push_back(encode(text, cut));
     } catch (const Error& error) {
-      answer.problem = error.what();
+      return refuse(line, error.what());
     }
-    answers_.push_back(std::move(answer));
+    longest_ = std::max(longest_, texts_.back().size());
+    answers_.push_back({.line = line, .problem = {}, .text = texts_.size() - 1, .cut = cut});
+  }
+
+  void refuse(std::int64_t line, const std::string& problem) {
+    answers_.push_back({.line = line, .problem = problem, .text = 0, .cut = false});
   }
 
   // Whatever the batch size, long texts must not fill the memory.
@@ -71,7 +75,9 @@ class LinePredictor {
   }
 
   void flush() {
-    const auto predictions = texts_.empty() ? std::vector<Prediction>{} : predict(*run_.model, texts_, run_.device);
+    const auto predictions = texts_.empty()
+                                 ? std::vector<Prediction>{}
+                                 : predict(*run_.model, texts_, run_.experiment.config.train.precision, run_.device);
     std::string shown;
     for (const auto& answer : answers_) {
       if (!answer.problem.empty()) {
@@ -105,9 +111,8 @@ class LinePredictor {
     bool cut;
   };
 
-  std::vector<std::int32_t> encode(const Line& line, bool& cut) const {
-    if (line.too_long) throw Error(ExitCode::data, fmt::format("the line is longer than {} bytes", longest_line));
-    auto ids = run_.codec.tokenizer->encode(line.text);
+  std::vector<std::int32_t> encode(const std::string& text, bool& cut) const {
+    auto ids = run_.codec.tokenizer->encode(text);
     if (ids.empty()) throw Error(ExitCode::data, "the line is blank");
     cut = truncate(ids, run_.model->config().context, run_.experiment.config.data.truncation);
     return ids;
@@ -145,18 +150,65 @@ class LinePredictor {
   std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0;
 };
 
+void predict_lines(int file, const std::string& name, TextPredictor& predictor) {
+  LineReader reader(file, name, longest_line);
+  while (const auto line = reader.next()) {
+    predictor.add(*line);
+    // A slow writer gets its answers line by line, a fast one in batches.
+    if (predictor.is_full() || !reader.is_ready()) predictor.flush();
+  }
+}
+
+void predict_lines(const InputFile& input, TextPredictor& predictor) {
+  log::info("{}: plain lines, a text on every line", input.name());
+  std::string start(2, '\0');
+  const bool is_packed = ::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start);
+  if (!is_packed) return predict_lines(input.descriptor(), input.name(), predictor);  // a pipe too
+  constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 30;
+  const InputFile unpacked(input.name(), unpack_gzip(input.read_to_end(), most_bytes, input.name()));
+  predict_lines(unpacked.descriptor(), unpacked.name(), predictor);
+}
+
+// By the fields that the run was trained on.
+void predict_table(const InputFile& input, DataConfig config, TextPredictor& predictor) {
+  const bool is_json = config.format == TableFormat::jsonl;
+  if (is_json) config.header = TableHeader::automatic;  // the training table may have been another format's
+  const auto table = read_text_table(input.read_to_end(), input.name(), config);
+  const auto field = in_quotes(config.text_field);
+  log::info("{}: {}", input.name(),
+            is_json ? fmt::format("JSON lines; the texts are member {}", field)
+            : table.has_guessed_columns
+                ? fmt::format("{} without a header; the texts are column 1", to_string(config.format))
+                : fmt::format("{} {} a header; the texts are column {}", to_string(config.format),
+                              table.has_header ? "with" : "without", field));
+  auto malformed = table.malformed.begin();
+  const auto refuse_before = [&](std::int64_t line) {
+    for (; malformed != table.malformed.end() && malformed->line < line; ++malformed)
+      predictor.refuse(malformed->line, malformed->why);
+  };
+  for (const auto& row : table.rows) {
+    refuse_before(row.line);
+    predictor.add(row.text, row.line);
+    if (predictor.is_full()) predictor.flush();
+  }
+  refuse_before(std::numeric_limits<std::int64_t>::max());
+}
+
 void run_predict(const PredictArguments& arguments) {
+  auto format = parse_format(arguments.format);
   const InputFile input(arguments.file);
   const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
   if (run.experiment.config.task != TaskKind::classification)
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is {}; predict needs a classifier",
                                              run.directory.path().string(), to_string(run.experiment.config.task)));
-  LineReader reader(input.descriptor(), input.name(), longest_line);
-  LinePredictor predictor(arguments, run, input.name());
-  while (const auto line = reader.next()) {
-    predictor.add(*line);
-    // A slow writer gets its answers line by line, a fast one in batches.
-    if (predictor.is_full() || !reader.is_ready()) predictor.flush();
+  if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
+  TextPredictor predictor(arguments, run, input.name());
+  if (format == TableFormat::text) {
+    predict_lines(input, predictor);
+  } else {
+    auto config = run.experiment.config.data;
+    config.format = format;
+    predict_table(input, std::move(config), predictor);
   }
   predictor.flush();
   predictor.finish();
@@ -165,20 +217,32 @@ void run_predict(const PredictArguments& arguments) {
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("predict", "classes of texts, one a line, from a classifier");
+  auto& command = *app.add_subcommand("predict", "classes of texts from a classifier: of plain lines, or of a table");
   auto arguments = std::make_shared<PredictArguments>();
   arguments->choice.add_to(command);
-  command.add_option("file", arguments->file, "texts, one a line; - or nothing: standard input")->capture_default_str();
+  command
+      .add_option("file", arguments->file, "lines of text, or a table (csv, tsv, jsonl); - or nothing: standard input")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--format", arguments->format,
+          "text (plain lines), csv, tsv, jsonl; auto: by the file's name, else text. Of tables it takes the column "
+          "or member that the run's data.text_field names")
+      ->capture_default_str();
   command.add_option("--batch-size", arguments->batch_size, "lines per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
   command.add_flag("--json", arguments->json, "one line of JSON per text, with the probability of every class");
   command.footer(
-      "Prints label, tab, probability for every line, in order and as soon as they come. A line that cannot be read\n"
-      "(not UTF-8, blank, over 1 MiB) is named on stderr and gets empty fields; the exit code is then 3. Texts longer\n"
-      "than the model's context are cut off.\n"
+      "Prints label, tab, probability for every line or row, in order and, for plain lines, as soon as they come. "
+      "What\n"
+      "cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets empty "
+      "fields;\n"
+      "the exit code is then 3. Texts longer than the model's context are cut off. stderr says what was read, and "
+      "how.\n"
       "Examples:\n"
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
+      "  metaformer predict --run runs/reviews new.csv --json\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
   command.callback([arguments] { run_predict(*arguments); });
 }

@@ -139,8 +139,10 @@ std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode cod
   return content;
 }
 
-void write_file_synced(const fs::path& path, std::string_view content) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, "create");
+namespace {
+
+void write_synced(const fs::path& path, std::string_view content, int flags) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, "create");
   fault_point("write");
   file.write_all(content);
   fault_point("sync");
@@ -148,10 +150,15 @@ void write_file_synced(const fs::path& path, std::string_view content) {
   file.close();
 }
 
+}  // namespace
+
+void write_file_synced(const fs::path& path, std::string_view content) { write_synced(path, content, O_TRUNC); }
+
 void write_file_atomically(const fs::path& path, std::string_view content) {
   const auto temporary = temporary_name(path);
+  ::unlink(temporary.c_str());  // what an earlier process of this number left
   try {
-    write_file_synced(temporary, content);
+    write_synced(temporary, content, O_EXCL);  // never through a link or into a file that another has put there
     fault_point("rename");
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail_with_errno("rename to", path);
   } catch (...) {

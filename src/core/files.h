@@ -16,7 +16,7 @@ std::string read_file(const std::filesystem::path& path, std::uintmax_t largest,
 // Writes to a temporary name beside `path`, syncs, renames. Throws Error(failure) and leaves `path` as it was.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Writes and syncs a new file in place, for use inside a folder that is itself renamed when complete.
+// Writes and syncs a file in place, but not through a link, for use inside a folder that is itself renamed when complete.
 void write_file_synced(const std::filesystem::path& path, std::string_view content);
 
 // The file that a temporary name of this program stands for: "a.json" of ".a.json.123.tmp", with the number of the

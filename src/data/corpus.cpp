@@ -1,8 +1,11 @@
 #include "data/corpus.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -25,6 +28,36 @@ void check_digest(const PublicCorpus& corpus, const std::string& where, std::str
   if (digest != expected)
     throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where, corpus.name,
                                             by_md5 ? "MD5" : "SHA-256", digest, expected));
+}
+
+// An absolute path, as the XDG Base Directory Specification asks.
+std::optional<fs::path> folder_of_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || !fs::path(value).is_absolute()) return std::nullopt;
+  return fs::path(value);
+}
+
+std::optional<fs::path> cache_in_home() {
+  if (const auto cache = folder_of_environment("XDG_CACHE_HOME")) return *cache / "metaformer";
+  if (const auto home = folder_of_environment("HOME")) return *home / ".cache" / "metaformer";
+  return std::nullopt;
+}
+
+// Why others may have put something into the folder, or "". A folder above may be the system's.
+std::string distrust(const fs::path& folder, bool must_be_own) {
+  struct stat status;
+  if (::stat(folder.c_str(), &status) != 0) return "";
+  const auto user = ::geteuid();
+  if (status.st_uid != user && (must_be_own || status.st_uid != 0))
+    return fmt::format("belongs to user {}, not to user {}, who runs this", status.st_uid, user);
+  const bool is_sticky = (status.st_mode & S_ISVTX) != 0;
+  if ((status.st_mode & S_IWOTH) != 0 && (must_be_own || !is_sticky)) return "everybody may write to it";
+  return "";
+}
+
+void warn_once(const std::string& message) {
+  static std::set<std::string> said;
+  if (said.insert(message).second) log::warning("{}", message);
 }
 
 // The corpus in a folder, under its own name or another that counts.
@@ -94,10 +127,18 @@ const PublicCorpus& find_public_corpus(const std::string& name) {
                                            in_quotes(name), fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
-fs::path corpus_cache() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return fs::path(cache) / "metaformer";
-  const char* home = std::getenv("HOME");
-  return fs::path(home && *home ? home : "/tmp") / ".cache" / "metaformer";
+std::optional<fs::path> corpus_cache() {
+  const auto folder = cache_in_home();
+  if (!folder) {
+    warn_once("neither HOME nor XDG_CACHE_HOME names a folder: nothing is kept between runs, and no cache is read");
+    return std::nullopt;
+  }
+  for (const auto& path : {*folder, folder->parent_path()})
+    if (const auto why = distrust(path, path == *folder); !why.empty()) {
+      warn_once(fmt::format("{}: {}: nothing is kept there, and nothing there is used", path.string(), why));
+      return std::nullopt;
+    }
+  return folder;
 }
 
 std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
@@ -107,16 +148,23 @@ std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
       throw Error(ExitCode::data, fmt::format("METAFORMER_DATA={}: no such folder", folder));
     if (auto path = find_in(folder, corpus)) return path;
   }
-  return find_in(corpus_cache(), corpus);
+  const auto cache = corpus_cache();
+  return cache ? find_in(*cache, corpus) : std::nullopt;
 }
 
 fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
   if (const auto found = locate_corpus(corpus)) return *found;
+  const auto cache = corpus_cache();
+  if (!cache)
+    throw Error(ExitCode::data,
+                fmt::format("corpus {} is not in METAFORMER_DATA, and there is no cache to fetch it into; "
+                            "set HOME, or put {} into a folder and name that folder in METAFORMER_DATA",
+                            corpus.name, corpus.file));
   if (offline)
     throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
                                             "fetching it; {}",
-                                            corpus.name, corpus_cache().string(), help_without_network(corpus)));
-  return fetch_corpus(corpus, corpus_cache());
+                                            corpus.name, cache->string(), help_without_network(corpus)));
+  return fetch_corpus(corpus, *cache);
 }
 
 fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {

@@ -31,7 +31,10 @@ const PublicCorpus& find_public_corpus(const std::string& name);
 // Where the file is: in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer).
 std::optional<std::filesystem::path> locate_corpus(const PublicCorpus& corpus);
 
-std::filesystem::path corpus_cache();
+// Where corpora, tokens and tokenizers are kept between runs. Nothing, after a warning, without an absolute HOME or
+// XDG_CACHE_HOME, or where others could have put something there: the folder belongs to another user, or everybody may
+// write to it.
+std::optional<std::filesystem::path> corpus_cache();
 
 // The same; fetched into the cache when it is nowhere. Errors (exit code 3): nowhere and `offline`.
 std::filesystem::path obtain_corpus(const PublicCorpus& corpus, bool offline);

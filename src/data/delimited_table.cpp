@@ -37,10 +37,23 @@ bool has_default_columns(const DataConfig& config) {
   return config.text_field == defaults.text_field && config.label_field == defaults.label_field;
 }
 
+constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
+    {{';', "';'"}, {'\t', "a tab"}, {',', "','"}, {'|', "'|'"}}};
+
+// Whether a row of one column is a header with that name, separated by another character.
+bool has_name(std::string_view row, const std::string& name) {
+  for (const auto& [delimiter, shown] : delimiters)
+    for (auto rest = row; rest.find(delimiter) != std::string_view::npos || rest.size() < row.size();) {
+      const auto end = std::min(rest.find(delimiter), rest.size());
+      if (trim(rest.substr(0, end)) == name) return true;
+      if (end == rest.size()) break;
+      rest.remove_prefix(end + 1);
+    }
+  return false;
+}
+
 // What to do about a row of one column that another character seems to separate; else "".
 std::string delimiter_hint(std::string_view row) {
-  static constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
-      {{';', "';'"}, {'\t', "a tab"}, {',', "','"}, {'|', "'|'"}}};
   for (const auto& [delimiter, name] : delimiters)
     if (row.find(delimiter) != std::string_view::npos)
       return fmt::format(
@@ -91,8 +104,10 @@ void TableReader::check_first_row(const DelimitedRow& first) const {
   if (!first.defect.empty()) fail(first.defect + "; the first row must tell the columns");
   for (const auto& field : first.fields)
     if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
-  if (builder_.needs_labels() && first.fields.size() == 1)
-    fail("one column only, where text and label need two" + delimiter_hint(first.fields[0]));
+  if (first.fields.size() > 1) return;
+  const auto& row = first.fields[0];
+  if (builder_.needs_labels()) fail("one column only, where text and label need two" + delimiter_hint(row));
+  if (has_name(row, config_.text_field)) fail("one column only" + delimiter_hint(row));
 }
 
 // The index that a column's name or number stands for; nothing where the header has no such name.

@@ -25,7 +25,7 @@ namespace {
 constexpr int format_version = 3;  // to be raised when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
-fs::path path_of(const std::string& key) { return corpus_cache() / "tokens" / (key + ".bin"); }
+fs::path path_of(const fs::path& cache, const std::string& key) { return cache / "tokens" / (key + ".bin"); }
 
 // Where a source lies does not matter; its own name may say its format.
 Json digests_of(const Sources& sources) {
@@ -58,8 +58,7 @@ bool is_same(const Codec& a, const Codec& b) {
 }
 
 // Nothing, after a warning, where the file is there and cannot be used.
-std::optional<EncodedSplits> read(const std::string& key) {
-  const auto path = path_of(key);
+std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
   try {
@@ -97,8 +96,7 @@ void remove_least_recently_used(const fs::path& kept) {
   }
 }
 
-void write(const EncodedSplits& splits, const std::string& key) {
-  const auto path = path_of(key);
+void write(const EncodedSplits& splits, const fs::path& path, const std::string& key) {
   std::error_code ignored;  // what cannot be made cannot be written to, and that is reported
   fs::create_directories(path.parent_path(), ignored);
   try {
@@ -119,9 +117,10 @@ void report(const std::string& path, const Json& source) {
   source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
 }
 
-std::optional<EncodedSplits> find(const Sources& sources, const std::vector<std::string>& keys, const Codec& codec) {
+std::optional<EncodedSplits> find(const fs::path& cache, const Sources& sources, const std::vector<std::string>& keys,
+                                  const Codec& codec) {
   for (const auto& key : keys) {
-    auto splits = read(key);
+    auto splits = read(path_of(cache, key), key);
     if (!splits || (codec.tokenizer && !is_same(splits->codec, codec))) continue;
     for (const auto& [name, path] : sources) {
       splits->description[name]["path"] = path.string();
@@ -135,16 +134,17 @@ std::optional<EncodedSplits> find(const Sources& sources, const std::vector<std:
 }  // namespace
 
 EncodedSplits load_encoded_splits(const DataConfig& config, bool offline, Codec codec) {
-  if (!config.cache) return encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
+  const auto cache = config.cache ? corpus_cache() : std::nullopt;
+  if (!cache) return encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const auto sources = labelled_sources(config, offline);
   const auto digests = digests_of(sources);
   // A given codec is most often the one that training made of the same texts.
   std::vector<std::string> keys = {key_of(config, digests)};
   if (codec.tokenizer) keys.push_back(key_of(config, digests, codec));
-  if (auto splits = find(sources, keys, codec)) return std::move(*splits);
+  if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const bool unchanged = digests_of(sources) == digests;  // while they were read
-  if (unchanged) write(splits, keys.back());
+  if (unchanged) write(splits, path_of(*cache, keys.back()), keys.back());
   return splits;
 }
 

@@ -128,6 +128,7 @@ std::string pack_encoded_splits(const EncodedSplits& splits, std::string_view ke
   writer.add_string(tokenizer);
   writer.add_number(splits.codec.labels.size());
   for (const auto& label : splits.codec.labels) writer.add_string(label);
+  for (const auto& digest : splits.text_digests) writer.add_string(digest);
   for (const auto split : every_split) {
     writer.add_number(splits[split].size());
     for (const auto& text : splits[split]) {
@@ -147,6 +148,7 @@ EncodedSplits unpack_encoded_splits(std::string_view bytes, std::string_view key
   splits.codec.tokenizer = load_tokenizer(reader.string(), source);
   for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
     splits.codec.labels.push_back(reader.string());
+  for (auto& digest : splits.text_digests) digest = reader.string();
   for (const auto split : every_split) {
     const auto count = reader.count(numbers_of_text);
     splits[split].reserve(count);

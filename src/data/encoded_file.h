@@ -4,6 +4,7 @@
 //   "metaformer tokens\n", key              the key is a SHA-256 in 64 hexadecimal digits: of what the tokens come from
 //   description, tokenizer                  strings of JSON, as environment.json and tokenizer.json have them
 //   labels                                  their count, then strings
+//   digests of the splits' texts            three strings
 //   training, validation, test texts        their count, then of each: label, count of ids, ids, text (a string)
 //   SHA-256 of all bytes before it          64 hexadecimal digits
 //

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "core/text.h"
+#include "data/digest.h"
 #include "data/tokenizer_cache.h"
 
 namespace metaformer {
@@ -60,7 +61,7 @@ double sampling_of(const TokenizerOptions& options) {
 }
 
 EncodedSplits encode_splits(LabelledSplits splits, const DataConfig& config, Codec codec) {
-  EncodedSplits encoded{.codec = std::move(codec), .texts = {}, .description = std::move(splits.description)};
+  EncodedSplits encoded{.codec = std::move(codec), .texts = {}, .description = std::move(splits.description), .text_digests = {}};
   const auto& training = splits[Split::train];
   if (!encoded.codec.tokenizer) encoded.codec = make_codec(training, config);
   if (encoded.codec.labels.size() < 2)
@@ -68,8 +69,10 @@ EncodedSplits encode_splits(LabelledSplits splits, const DataConfig& config, Cod
                                             training.front().place, in_quotes(training.front().label)));
   for (const auto split : every_split) {
     const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
+    auto& digest = encoded.text_digests[static_cast<std::size_t>(split)];
     for (auto& text : splits[split]) {
       throw_if_stopped();
+      digest = sha256(digest + sha256(text.text));
       encoded[split].push_back(encode(std::move(text), encoded.codec, keep_texts));
     }
   }

@@ -21,6 +21,7 @@ struct EncodedSplits {
   Codec codec;
   std::array<std::vector<EncodedText>, 3> texts;  // by Split
   nlohmann::ordered_json description;             // of their source
+  std::array<std::string, 3> text_digests;        // by Split: SHA-256 over the texts in the order of the source
 
   std::vector<EncodedText>& operator[](Split split) { return texts[static_cast<std::size_t>(split)]; }
   const std::vector<EncodedText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }

@@ -30,6 +30,9 @@ class LabelledDataset {
   const Codec& codec() const { return splits_.codec; }
   const nlohmann::ordered_json& description() const { return splits_.description; }
   const std::vector<EncodedText>& texts(Split split) const { return splits_[split]; }
+  const std::string& text_digest(Split split) const {
+    return splits_.text_digests[static_cast<std::size_t>(split)];
+  }
   std::int64_t count(Split split) const { return static_cast<std::int64_t>(texts(split).size()); }
   std::int64_t cut_count() const { return cut_count_; }  // texts that are longer than the context
   double mean_length() const;                            // tokens that a training text has in a batch

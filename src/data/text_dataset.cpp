@@ -48,6 +48,18 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataC
   return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
 }
 
+std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config) {
+  const bool is_counted = config.task == TaskKind::language_model &&
+                          std::holds_alternative<CharacterTokenizerOptions>(config.data.tokenizer);
+  if (!is_counted) return std::nullopt;
+  try {
+    constexpr bool offline = true;
+    return make_text_tokenizer(load_corpus(config.data, offline), config.data)->vocabulary_size();
+  } catch (const Error&) {  // training reports it
+    return std::nullopt;
+  }
+}
+
 TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
                          std::unique_ptr<Tokenizer>& tokenizer)
     : context_(context) {
@@ -61,6 +73,8 @@ TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::in
     throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                           corpus.path.string(), error.what()));
   }
+  for (std::size_t split = 0; split < tokens_.size(); ++split)
+    unknown_characters_[split] = count_unknown_characters(*tokenizer, tokens_[split], characters_[split]);
   for (const auto split : {Split::train, Split::validation}) {
     const auto count = static_cast<std::int64_t>(tokens(split).size());
     if (count < context + 1)
@@ -77,6 +91,10 @@ const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
 
 std::int64_t TextDataset::characters(Split split) const {
   return split == Split::test ? 0 : characters_[static_cast<std::size_t>(split)];
+}
+
+std::int64_t TextDataset::unknown_characters(Split split) const {
+  return split == Split::test ? 0 : unknown_characters_[static_cast<std::size_t>(split)];
 }
 
 TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,

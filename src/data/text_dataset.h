@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const DataCon
 // there are, held-out ones too (nanoGPT's way). Errors (exit code 3): not UTF-8.
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config);
 
+// The number of characters that tokenize the text of a config, where it is a language model's over characters and the
+// text is on this machine, readable and without defects; else nothing.
+std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config);
+
 class TextDataset {
  public:
   // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
@@ -33,6 +38,9 @@ class TextDataset {
 
   const std::vector<std::int32_t>& tokens(Split split) const;
   std::int64_t characters(Split split) const;
+
+  // Those that unknown tokens stand for.
+  std::int64_t unknown_characters(Split split) const;
 
   // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step,
   // row).
@@ -52,7 +60,7 @@ class TextDataset {
 
   std::int64_t context_;
   std::array<std::vector<std::int32_t>, 2> tokens_;  // by Split
-  std::array<std::int64_t, 2> characters_{};
+  std::array<std::int64_t, 2> characters_{}, unknown_characters_{};
 };
 
 }  // namespace metaformer

@@ -21,7 +21,8 @@ TextStats measure_text(const Corpus& corpus, const DataConfig& config) {
     stats.splits[static_cast<std::size_t>(split)] = {
         .characters = dataset.characters(split),
         .tokens = static_cast<std::int64_t>(tokens.size()),
-        .unknown_tokens = unknown ? std::count(tokens.begin(), tokens.end(), *unknown) : 0};
+        .unknown_tokens = unknown ? std::count(tokens.begin(), tokens.end(), *unknown) : 0,
+        .unknown_characters = dataset.unknown_characters(split)};
   }
   return stats;
 }
@@ -32,6 +33,7 @@ nlohmann::ordered_json to_json(const TextStats& stats) {
     auto& entry = json["splits"][std::string(to_string(split))];
     entry = {{"characters", stats[split].characters}, {"tokens", stats[split].tokens}};
     entry["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_tokens) : nullptr;
+    entry["unknown_characters"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_characters) : nullptr;
   }
   json["sources"] = {{"text", stats.source}};
   return json;

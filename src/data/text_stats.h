@@ -12,7 +12,7 @@
 namespace metaformer {
 
 struct TextSplitStats {
-  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0;
+  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0, unknown_characters = 0;
 };
 
 struct TextStats {

@@ -15,6 +15,7 @@
 #include "data/number_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
 #include "data/sentencepiece_training.h"
+#include "data/utf8.h"
 #include "data/word_tokenizer.h"
 
 namespace metaformer {
@@ -121,6 +122,18 @@ constexpr std::array loaders = {
 
 std::vector<std::int32_t> Tokenizer::encode_sampled(std::string_view text, double, const Rng&) const {
   return encode(text);
+}
+
+std::int64_t count_unknown_characters(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                      std::int64_t characters) {
+  const auto unknown = tokenizer.unknown_id();
+  if (!unknown || std::find(ids.begin(), ids.end(), *unknown) == ids.end()) return 0;
+  std::vector<std::int64_t> lengths;  // by id
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    lengths.push_back(count_characters(tokenizer.decode(std::vector{id})));
+  for (const auto id : ids)
+    if (id != *unknown) characters -= lengths[static_cast<std::size_t>(id)];
+  return characters;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text, Unknown unknown) {

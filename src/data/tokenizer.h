@@ -42,6 +42,11 @@ class Tokenizer {
   virtual nlohmann::ordered_json to_json() const = 0;
 };
 
+// The characters of a text that its known tokens `ids` do not stand for, of `characters` in all. Of tokenizers that give
+// known text back (white space kept, and characters and bytes).
+std::int64_t count_unknown_characters(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                      std::int64_t characters);
+
 // What becomes of characters that the vocabulary does not hold: an Error, or the unknown token. Words always have an
 // unknown token, bytes never need one.
 enum class Unknown { refuse, map };

@@ -68,22 +68,23 @@ void write(const fs::path& path, const Tokenizer& tokenizer) {
 
 fs::path cached_tokenizer_path(const TokenizerOptions& options, std::string_view training_text) {
   const auto recipe = std::visit(Recipe(), options);
-  if (recipe.empty()) return {};
-  return corpus_cache() / "tokenizers" / (sha256(recipe + "\n" + sha256(training_text)) + ".json");
+  const auto cache = recipe.empty() ? std::nullopt : corpus_cache();
+  if (!cache) return {};
+  return *cache / "tokenizers" / (sha256(recipe + "\n" + sha256(training_text)) + ".json");
 }
 
 std::unique_ptr<Tokenizer> obtain_tokenizer(const DataConfig& config, std::string_view training_text, Unknown unknown) {
-  const auto path = cached_tokenizer_path(config.tokenizer, training_text);
-  if (path.empty()) return make_tokenizer(config.tokenizer, training_text, unknown);
+  if (std::visit(Recipe(), config.tokenizer).empty()) return make_tokenizer(config.tokenizer, training_text, unknown);
+  const auto path = config.cache ? cached_tokenizer_path(config.tokenizer, training_text) : fs::path();
   std::error_code ignored;
-  if (config.cache && fs::exists(path, ignored))
+  if (!path.empty() && fs::exists(path, ignored))
     if (auto tokenizer = read(path)) return tokenizer;
   const auto start = std::chrono::steady_clock::now();
   log::info("learning a {} tokenizer from {} of text", kind_of(config.tokenizer), human_bytes(training_text.size()));
   auto tokenizer = make_tokenizer(config.tokenizer, training_text, unknown);
   log::info("learned {} pieces in {}", tokenizer->vocabulary_size(),
             human_duration(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
-  if (config.cache) write(path, *tokenizer);
+  if (!path.empty()) write(path, *tokenizer);
   return tokenizer;
 }
 

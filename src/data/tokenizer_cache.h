@@ -19,7 +19,7 @@ namespace metaformer {
 // anew; one that cannot be written is a warning too. Errors: exit code 3.
 std::unique_ptr<Tokenizer> obtain_tokenizer(const DataConfig& config, std::string_view training_text, Unknown unknown);
 
-// The file that a tokenizer has or would have; "" for kinds that are made at once.
+// The file that a tokenizer has or would have; "" for kinds that are made at once, and without a cache.
 std::filesystem::path cached_tokenizer_path(const TokenizerOptions& options, std::string_view training_text);
 
 }  // namespace metaformer

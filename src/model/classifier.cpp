@@ -52,10 +52,11 @@ torch::Tensor Classifier::logits_of(const Batch& batch) {
     case ClassifierHead::first_token:
       break;
   }
-  return head_(transformer_->forward(with_class_token(batch), nullptr).select(1, 0));
+  return head_(transformer_->forward(embedded(batch), nullptr).select(1, 0));
 }
 
-Batch Classifier::with_class_token(const Batch& batch) const {
+Batch Classifier::embedded(const Batch& batch) const {
+  if (config_.head != ClassifierHead::first_token) return batch;
   TORCH_CHECK(!batch.positions_bc.defined(), "a class token has no position of its own among given ones");
   Batch longer = batch;
   const auto before = batch.ids_bc.narrow(1, 0, 1);

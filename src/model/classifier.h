@@ -17,12 +17,14 @@ class Classifier : public SequenceModel {
 
   Transformer& transformer() { return transformer_; }
 
+  // The batch as the transformer sees it: with the class token in front where the head reads one (id: the vocabulary).
+  Batch embedded(const Batch& batch) const;
+
   // From now on adds shift_v to the logits that are told, not to those trained on. For models that recalibrate alone.
   void set_logit_shift(const torch::Tensor& shift_v);
 
  private:
   torch::Tensor logits_of(const Batch& batch);
-  Batch with_class_token(const Batch& batch) const;
 
   ModelConfig config_;
   std::int64_t class_token_;

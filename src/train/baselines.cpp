@@ -166,9 +166,10 @@ void write_cached(const fs::path& file, const Json& key, const Json& baselines) 
 }
 
 Json cached_baselines(const ExperimentConfig& config, const Json& description, bool offline) {
-  if (!config.data.cache) return compute_baselines(config, offline);
+  const auto cache = config.data.cache ? corpus_cache() : std::nullopt;
+  if (!cache) return compute_baselines(config, offline);
   const auto key = key_of(config, description);
-  const auto file = corpus_cache() / "baselines" / (sha256(json_text(key)) + ".json");
+  const auto file = *cache / "baselines" / (sha256(json_text(key)) + ".json");
   auto baselines = read_cached(file, key);
   if (baselines.is_null()) {
     baselines = compute_baselines(config, offline);

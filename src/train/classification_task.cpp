@@ -210,7 +210,7 @@ nlohmann::ordered_json ClassificationTask::metrics_of(const ClassProbabilities& 
 }
 
 std::string ClassificationTask::data_summary() const {
-  return fmt::format("{} ({} + {} + {} texts, {} classes, {} kinds of tokens, {:.0f} tokens a text)",
+  return fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
                      data_description().at("train").at("path").get<std::string>(), dataset_.count(Split::train),
                      dataset_.count(Split::validation), dataset_.count(Split::test), class_count(),
                      codec().tokenizer->vocabulary_size(), dataset_.mean_length());

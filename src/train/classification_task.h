@@ -32,6 +32,9 @@ class ClassificationTask : public Task {
   // The same of probabilities from elsewhere (an ensemble), with their mean loss.
   nlohmann::ordered_json metrics_of(const ClassProbabilities& probabilities, double loss) const;
 
+  // A digest of the texts of a split, in the order of the source.
+  const std::string& text_digest(Split split) const { return dataset_.text_digest(split); }
+
   // What `score` gathered over all of evaluation_batch, with the texts in the order of the source.
   ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
 

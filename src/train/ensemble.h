@@ -9,8 +9,8 @@ namespace metaformer {
 
 class Ensemble {
  public:
-  // Adds what a classifier says of a split. Errors (exit code 2), naming the member as `name`: its classes, or the
-  // labels of its texts, are not those of the first member.
+  // Adds what a classifier says of a split. Errors (exit code 2), naming the member as `name`: its classes, or its
+  // texts and their labels, are not those of the first member.
   void add(const std::string& name, const ClassificationTask& task, const ScoreSums& sums, Split split);
 
   // Mean over the members, texts in the order of the source.
@@ -18,6 +18,7 @@ class Ensemble {
 
  private:
   std::vector<std::string> classes_;
+  std::string text_digest_;
   ClassProbabilities sum_;
   double members_ = 0;
 };

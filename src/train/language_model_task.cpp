@@ -82,8 +82,16 @@ nlohmann::ordered_json LanguageModelTask::metrics(const ScoreSums& sums, Split s
                                     {"bits_per_character", loss / std::numbers::ln2 * tokens_per_character},
                                     {"accuracy", sums.item("correct") / sums.weight},
                                     {"tokens", static_cast<std::int64_t>(sums.weight)}};
-  if (const auto share = unknown_share(split)) metrics["unknown_share"] = *share;
+  // Unknown tokens are cheap to predict, so bits per character count what they stand for hardly at all.
+  if (const auto share = unknown_share(split)) {
+    metrics["unknown_share"] = *share;
+    metrics["unknown_character_fraction"] = unknown_character_fraction(split);
+  }
   return metrics;
+}
+
+double LanguageModelTask::unknown_character_fraction(Split split) const {
+  return static_cast<double>(dataset_.unknown_characters(split)) / static_cast<double>(dataset_.characters(split));
 }
 
 std::optional<double> LanguageModelTask::unknown_share(Split split) const {
@@ -103,9 +111,12 @@ nlohmann::ordered_json LanguageModelTask::data_description() const {
 
 std::string LanguageModelTask::data_summary() const {
   const auto share = unknown_share(Split::validation);
-  return fmt::format("{} ({} + {} tokens, {} kinds{})", corpus_.path.string(), dataset_.tokens(Split::train).size(),
-                     dataset_.tokens(Split::validation).size(), codec_.tokenizer->vocabulary_size(),
-                     share ? fmt::format("; {:.2f}% unknown in validation", 100 * *share) : "");
+  return fmt::format("{} ({} + {} tokens, vocabulary of {} tokens{})", corpus_.path.string(),
+                     dataset_.tokens(Split::train).size(), dataset_.tokens(Split::validation).size(),
+                     codec_.tokenizer->vocabulary_size(),
+                     share ? fmt::format("; unknown in validation: {:.2f}% of tokens, {:.2f}% of characters",
+                                         100 * *share, 100 * unknown_character_fraction(Split::validation))
+                           : "");
 }
 
 }  // namespace metaformer

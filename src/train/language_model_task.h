@@ -29,6 +29,7 @@ class LanguageModelTask : public Task {
 
   // Nothing where the tokenizer has no unknown token. The unknown is easily predicted: the metrics tell how much it is.
   std::optional<double> unknown_share(Split split) const;
+  double unknown_character_fraction(Split split) const;
 
   ExperimentConfig config_;
   Corpus corpus_;

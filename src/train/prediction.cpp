@@ -5,15 +5,18 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "train/autocast.h"
 #include "train/batches.h"
 
 namespace metaformer {
 
 std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
-                                torch::Device device) {
-  const torch::InferenceMode inference;
+                                Precision precision, torch::Device device) {
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(precision, device);
   const auto batch = to_batch(pad_rows({texts.begin(), texts.end()}), device, model.config().context);
-  const auto share_bv = torch::softmax(model.forward(batch).to(torch::kDouble), 1).to(torch::kCPU).contiguous();
+  const auto share_bv =
+      torch::softmax(widened(model.forward(batch)).to(torch::kDouble), 1).to(torch::kCPU).contiguous();
   const auto unanswered = share_bv.isfinite().all(1).logical_not().sum().item<std::int64_t>();
   if (unanswered > 0)
     throw Error(ExitCode::diverged,

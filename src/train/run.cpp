@@ -67,11 +67,15 @@ Json read_json(const fs::path& file) {
   return parse_json<Json>(read_file(file, largest, ExitCode::failure), any_number);
 }
 
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string describe(const ModelConfig& model) {
   if (model.kind == ModelKind::linear)
     return fmt::format("linear, 1- to {}-grams in {} buckets", model.linear.ngrams, model.linear.buckets);
-  return fmt::format("mixer {}, {} layers, {} heads, width {}, context {}", kind_of(model.mixer), model.layers,
-                     model.heads, model.width, model.context);
+  return fmt::format("mixer {}, {}, {}, width {}, context {}", kind_of(model.mixer), counted(model.layers, "layer"),
+                     counted(model.heads, "head"), model.width, model.context);
 }
 
 // Another number of steps stretches the schedule, so that the learning rate jumps where training continues.

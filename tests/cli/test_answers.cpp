@@ -172,6 +172,15 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   CHECK(together.at("texts") == labels.size());
   CHECK(together.at("members").size() == 2);
 
+  std::string renamed = tests;
+  for (auto& c : renamed)
+    if (c == 'j') c = 'k';
+  program.folder().write("renamed.csv", renamed);
+  train_classifier(program, {"data.test_path=renamed.csv", "train.steps=2"}, "renamed");
+  const auto same_labels = program.run({"evaluate", "--run", "words", "--with", "renamed", "--split", "test"});
+  CHECK(same_labels.code == 2);
+  CHECK_THAT(same_labels.err, ContainsSubstring("renamed: its test split has other texts than the first run's"));
+
   const auto other_texts = program.run({"evaluate", "--run", "words", "--with", "other"});
   CHECK(other_texts.code == 2);
   CHECK_THAT(other_texts.err, ContainsSubstring("--run other: no such run"));
@@ -179,6 +188,66 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   const auto split = program.run({"evaluate", "--run", "words", "--with", "split"});
   CHECK(split.code == 2);
   CHECK_THAT(split.err, ContainsSubstring("split: its validation split has other texts than the first run's"));
+}
+
+TEST_CASE("predict and evaluate compute in the run's precision: the same loss and accuracy", "[cli]") {
+  const Program program;
+  std::string table = "text,label\n";
+  for (int i = 0; i < 24; ++i) table += "w" + std::to_string(i % 9) + (i % 2 == 0 ? " marker,yes\n" : " other,no\n");
+  program.folder().write("tests.csv", table);
+  train_classifier(program, {"data.test_path=tests.csv", "train.steps=3", "train.precision=bf16"});
+  const auto metrics =
+      nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--split", "test", "--json"}));
+  std::istringstream answers(program.succeed({"predict", "--run", "run", "tests.csv", "--json"}));
+  double loss = 0, correct = 0;
+  int texts = 0;
+  for (std::string line; std::getline(answers, line); ++texts) {
+    const auto answer = nlohmann::json::parse(line);
+    const std::string label = texts % 2 == 0 ? "yes" : "no";
+    loss -= std::log(answer.at("probabilities").at(label).get<double>()) / 24;
+    correct += answer.at("label") == label;
+  }
+  CHECK(texts == 24);
+  CHECK(correct / 24 == metrics.at("accuracy").get<double>());
+  CHECK(loss == Approx(metrics.at("loss").get<double>()).epsilon(1e-6));
+}
+
+TEST_CASE("predict reads what train reads, and says how", "[cli]") {
+  const Program program;
+  train_classifier(program);
+  const auto labels_of = [](const std::string& out) {
+    std::string labels;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) labels += line.substr(0, line.find('\t')) + " ";
+    return labels;
+  };
+  const auto predict = [&](const std::string& name, const std::string& content, const Arguments& more = {}) {
+    program.folder().write(name, content);
+    Arguments arguments = {"predict", "--run", "run", name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return program.run(arguments);
+  };
+  const auto table = predict("new.csv", "id,text\n1,\"w1,\nmarker\"\n2,w2 other\n");
+  CHECK(labels_of(table.out) == "yes no ");
+  CHECK_THAT(table.err, ContainsSubstring("new.csv: csv with a header; the texts are column 'text'"));
+  const auto labelled = predict("old.tsv", "label\ttext\nno\tw1 marker\n");
+  CHECK(labels_of(labelled.out) == "yes ");
+  const auto bare = predict("bare.tsv", "w1 marker\nw2 other\n");
+  CHECK(labels_of(bare.out) == "yes no ");
+  CHECK_THAT(bare.err, ContainsSubstring("bare.tsv: tsv without a header; the texts are column 1"));
+  const auto lines = predict("new.jsonl", "{\"text\": \"w1 marker\"}\n[]\n{\"text\": \"w2 other\"}\n");
+  CHECK(lines.code == 3);
+  CHECK(labels_of(lines.out) == "yes  no ");
+  CHECK_THAT(lines.err, ContainsSubstring("JSON lines; the texts are member 'text'") &&
+                            ContainsSubstring("new.jsonl:2: no prediction: array, not an object"));
+  const auto plain = predict("new.txt", "text\nw1 marker\n");
+  CHECK(labels_of(plain.out) == "no yes ");
+  CHECK_THAT(plain.err, ContainsSubstring("new.txt: plain lines, a text on every line"));
+  CHECK(labels_of(predict("table.dat", "id,text\n1,w1 marker\n", {"--format", "csv"}).out) == "yes ");
+  const auto no_column = predict("wrong.csv", "id,body,label\n1,w1 marker,yes\n");
+  CHECK(no_column.code == 3);
+  CHECK_THAT(no_column.err, ContainsSubstring("wrong.csv: no column 'text' in the first row, which has 'id', 'body', 'label'"));
+  CHECK(predict("new.txt", "x\n", {"--format", "xml"}).code == 2);
 }
 
 TEST_CASE("predict answers a slow writer line by line, and a signal ends it cleanly", "[cli]") {

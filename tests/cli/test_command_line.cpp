@@ -1,5 +1,7 @@
 // The executable as scripts see it: exit codes, what goes to stdout, one line on stderr when something is wrong.
 
+#include <set>
+
 #include "cli/program.h"
 
 TEST_CASE("mistakes end with one line on stderr and the documented exit code", "[cli]") {
@@ -49,6 +51,23 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
        "data.test_path: has no meaning for task language_model"},
+      {{"train", "--config", "small.yaml", "--set", "data.format=csv"}, 2, "a language model reads text or jsonl, not csv"},
+      {{"train", "--config", "small.yaml", "--set", "data.document_separator=x"},
+       2,
+       "data.document_separator: means nothing for text.txt, which is one document"},
+      {{"train", "--config", "small.yaml", "--set", "data.validation_path=text.txt", "data.validation_fraction=0.2"},
+       2,
+       "data.validation_fraction: 0.2 means nothing where data.validation_path names what is held out"},
+      {{"train", "--config", "small.yaml", "--set",
+        "data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}"},
+       2,
+       "data.tokenizer.sampling: 0.2 has no effect on a language model"},
+      {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.format=text"},
+       2,
+       "classification reads csv, tsv or jsonl"},
+      {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.document_separator=x"},
+       2,
+       "data.document_separator: has no meaning for task classification"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.whitespace: a language"},
       {{"train", "--config", "small.yaml", "--set", "data.rating.highest=5"}, 2,
        "data.rating.highest: means nothing without data.rating.positive_from"},
@@ -313,6 +332,22 @@ TEST_CASE("MKL may be left to decide for itself", "[cli]") {
   CHECK_FALSE(std::filesystem::exists(program.folder() / "run"));
   const auto usual = choice("");
   if (usual.find("widest") != std::string::npos) CHECK_THAT(choice("own"), ContainsSubstring("decides for itself"));
+}
+
+TEST_CASE("the vocabulary is counted where the data are at hand, and one layer is one layer", "[cli]") {
+  const Program program;
+  const auto text = small_text();
+  const auto characters = std::to_string(std::set<char>(text.begin(), text.end()).size());
+  const auto result = program.run({"train", "--config", "small.yaml", "--set", "train.steps=1", "--out", "run"});
+  CHECK(result.code == 0);
+  CHECK_THAT(result.err, ContainsSubstring("1 layer, 2 heads") &&
+                             ContainsSubstring("vocabulary of " + characters + " tokens"));
+  const auto counted = program.succeed({"config", "check", "small.yaml"});
+  CHECK_THAT(counted, ContainsSubstring("with the data's vocabulary of " + characters + " tokens"));
+  const auto json = nlohmann::json::parse(program.succeed({"config", "check", "small.yaml", "--json"}));
+  CHECK(json.at("vocabulary") == std::stoi(characters));
+  const auto assumed = program.succeed({"config", "check", "small.yaml", "--set", "data.path=nowhere.txt"});
+  CHECK_THAT(assumed, ContainsSubstring("with an assumed vocabulary of 128 tokens"));
 }
 
 TEST_CASE("training with the fused backend on the CPU is refused before a run is made", "[cli]") {

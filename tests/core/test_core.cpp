@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,6 +69,19 @@ TEST_CASE("random numbers are uniform", "[random]") {
     CHECK(chi_square < 63 + 4 * 11.2);
     CHECK(sum / draws == Approx(0.5).margin(0.005));
   }
+}
+
+TEST_CASE("no file is written through a link that another has put in its place", "[files]") {
+  const TemporaryFolder folder;
+  const auto victim = folder.write("victim", "precious");
+  const auto temporary = folder / fmt::format(".a.txt.{}.tmp", ::getpid());
+  std::filesystem::create_symlink(victim, temporary);
+  write_file_atomically(folder / "a.txt", "new");
+  CHECK(read_text(folder / "a.txt") == "new");
+  CHECK(read_text(victim) == "precious");
+  std::filesystem::create_symlink(victim, folder / "b.txt");
+  CHECK_THROWS_AS(write_file_synced(folder / "b.txt", "new"), Error);
+  CHECK(read_text(victim) == "precious");
 }
 
 TEST_CASE("a file is replaced whole or not at all", "[files]") {

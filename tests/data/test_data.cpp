@@ -1,10 +1,14 @@
+#include <unistd.h>
+
 #include <cstdlib>
 #include <map>
+#include <optional>
 
 #include "data/byte_tokenizer.h"
 #include "data/character_tokenizer.h"
 #include "data/corpus.h"
 #include "data/digest.h"
+#include "data/download.h"
 #include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -144,6 +148,77 @@ TEST_CASE("an archive by another name counts as the corpus, the official one fir
   CHECK(code == ExitCode::usage);
   CHECK_THAT(message, ContainsSubstring("for task classification"));
   setenv("METAFORMER_DATA", before.c_str(), 1);
+}
+
+namespace {
+
+// An environment variable as it was, once the test is over.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+TEST_CASE("there is no cache without a home, and none that others can write to", "[corpus]") {
+  const TemporaryFolder home;
+  const Variable no_data("METAFORMER_DATA", nullptr), no_xdg("XDG_CACHE_HOME", nullptr);
+  {
+    const Variable path("HOME", home.path().c_str());
+    CHECK(corpus_cache() == home / ".cache" / "metaformer");
+    const auto cache = home.write(".cache/metaformer/tinyshakespeare.txt", "planted").parent_path();
+    CHECK(corpus_cache() == cache);
+    std::filesystem::permissions(cache, std::filesystem::perms::all);
+    CHECK_FALSE(corpus_cache());
+    CHECK_FALSE(locate_corpus(find_public_corpus("tinyshakespeare")));
+    std::filesystem::permissions(cache, std::filesystem::perms::owner_all);
+    CHECK(corpus_cache() == cache);
+    if (::geteuid() == 0) {
+      REQUIRE(::chown(cache.c_str(), 65534, 65534) == 0);
+      CHECK_FALSE(corpus_cache());
+    }
+  }
+  for (const auto* value : {static_cast<const char*>(nullptr), "", "relative"}) {
+    const Variable none("HOME", value);
+    CHECK_FALSE(corpus_cache());
+    const auto [code, message] = failure([] { load_corpus(DataConfig{}, false); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("there is no cache to fetch it into"));
+  }
+}
+
+TEST_CASE("nothing is downloaded but by https", "[corpus]") {
+  const TemporaryFolder folder;
+  const auto file = "file://" + folder.write("a", "content").string();
+  for (const auto& url : {file, std::string("http://127.0.0.1:9/a"), std::string("ftp://127.0.0.1:9/a")}) {
+    const auto [code, message] = failure([&] { download(url, 100); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("not supported"));
+  }
+}
+
+TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
+  DataConfig config;
+  config.tokenizer = WordTokenizerOptions{.min_count = 2, .whitespace = Whitespace::kept};
+  config.validation_fraction = 0.5;
+  const std::string train = "aa bb aa bb aa bb .", validation = "aa strange bb, odd";
+  Corpus corpus{.path = "memory.txt", .text = train, .sha256 = {}};
+  corpus.held_out = validation;
+  std::unique_ptr<Tokenizer> tokenizer;
+  const TextDataset dataset(corpus, config, 1, tokenizer);
+  CHECK(dataset.unknown_characters(Split::validation) == 7 + 1 + 3);  // strange , odd
+  CHECK(dataset.unknown_characters(Split::train) == 1);
+  CHECK(dataset_of(sample_text, 1).unknown_characters(Split::validation) == 0);
 }
 
 TEST_CASE("MD5 has the values of RFC 1321", "[corpus]") {

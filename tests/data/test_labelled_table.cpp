@@ -129,6 +129,38 @@ TEST_CASE("a column that is not there is named, with those that are", "[table]")
   CHECK(failure([&] { read_labelled_table(path, columns("2", "2")); }).first == ExitCode::usage);
 }
 
+TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
+  const auto [name, content, delimiter] = GENERATE(table<std::string, std::string, std::string>({
+      {"t.csv", "text;label\na;b\n", "';'"},
+      {"t.csv", "good film;1\nbad film;0\n", "';'"},
+      {"t.csv", "text\tlabel\na\tb\n", "a tab"},
+      {"t.tsv", "text,label\na,b\n", "','"},
+      {"t.tsv", "text|label\na|b\n", "'|'"},
+  }));
+  const auto message = refusal(name, content);
+  CHECK_THAT(message, ContainsSubstring(":1: one column only, where text and label need two; " + delimiter +
+                                        " looks like its delimiter"));
+  CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
+}
+
+TEST_CASE("texts to classify may have one column, but no header with another delimiter", "[table]") {
+  CHECK(rows_of(read_text_table("a film; good\n", "t.csv", {})) == Texts{"1  a film; good"});
+  CHECK(rows_of(read_text_table("text\na\n", "t.csv", {})) == Texts{"2  a"});
+  for (const std::string content : {"text;label\na;b\n", "id;text\n1;b\n", "a|text|b\n"}) {
+    const auto [code, message] = failure([&] { read_text_table(content, "t.csv", {}); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("t.csv:1: one column only; ") && ContainsSubstring("looks like its delimiter"));
+  }
+}
+
+TEST_CASE("two columns of one name are an error where that name is asked for", "[table]") {
+  const std::string content = "text,label,text,note,note\na,b,c,d,e\n";
+  CHECK_THAT(refusal("t.csv", content), ContainsSubstring(":1: columns 1 and 3 are both called 'text'"));
+  DataConfig config;
+  config.text_field = "3";
+  CHECK(rows_of(read_text("t.csv", content, config)) == Texts{"2 b c"});
+}
+
 TEST_CASE("every malformed row is reported with its line and reason, and the others are kept", "[table]") {
   const std::string content =
       "text,label,note\n"                  // 1

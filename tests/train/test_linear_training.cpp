@@ -87,11 +87,11 @@ TEST_CASE("a linear prediction does not depend on its neighbours", "[linear]") {
   const auto run = load_run(place / "run", "best", "cpu");
   const auto good = run.codec.tokenizer->encode("word1 not bad"),
              poor = run.codec.tokenizer->encode("bad not end3 word2");
-  const auto together = predict(*run.model, {good, poor}, torch::kCPU);
+  const auto together = predict(*run.model, {good, poor}, Precision::fp32, torch::kCPU);
   CHECK(run.codec.labels[together[0].label] == "good");
   CHECK(run.codec.labels[together[1].label] == "poor");
-  CHECK(predict(*run.model, {good}, torch::kCPU)[0].probabilities == together[0].probabilities);
-  CHECK(predict(*run.model, {poor}, torch::kCPU)[0].probabilities == together[1].probabilities);
+  CHECK(predict(*run.model, {good}, Precision::fp32, torch::kCPU)[0].probabilities == together[0].probabilities);
+  CHECK(predict(*run.model, {poor}, Precision::fp32, torch::kCPU)[0].probabilities == together[1].probabilities);
 }
 
 TEST_CASE("linear training gives the same bytes every time", "[linear]") {

@@ -124,11 +124,11 @@ TEST_CASE("predictions are those of a text alone, by the labels of the checkpoin
   std::vector<std::vector<std::int32_t>> texts;
   for (const auto* text : {"word1 word2", "word3 marker word4 word5 never-seen", "word7"})
     texts.push_back(run.codec.tokenizer->encode(text));
-  const auto together = predict(*run.model, texts, torch::kCPU);
+  const auto together = predict(*run.model, texts, Precision::fp32, torch::kCPU);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     CHECK(together[i].label == (i == 1 ? 1 : 0));
     CHECK(together[i].probabilities[0] + together[i].probabilities[1] == Approx(1));
-    const auto alone = predict(*run.model, {texts[i]}, torch::kCPU).front();
+    const auto alone = predict(*run.model, {texts[i]}, Precision::fp32, torch::kCPU).front();
     CHECK(alone.probabilities[0] == Approx(together[i].probabilities[0]).margin(1e-6));
   }
 }
@@ -154,6 +154,7 @@ TEST_CASE("classifiers and sorters resume to the byte", "[classification][sort]"
 TEST_CASE("embeddings are scaled by how unequally the classes' texts have them", "[classification]") {
   const Workplace place;
   const std::int64_t classes = GENERATE(2, 3), buckets = 64;
+  const std::string head = GENERATE("mean_pooled", "first_token");
   // A word in every text, one of a class alone, one twice in a text; the longest text is cut to 4 tokens.
   std::vector<std::pair<std::string, int>> texts = {{"the red red", 0}, {"the red blue", 0},  {"the blue grey", 1},
                                                     {"the grey", 1},    {"the grey blue", 1}, {"the a b c d e", 0}};
@@ -164,16 +165,19 @@ TEST_CASE("embeddings are scaled by how unequally the classes' texts have them",
   place.folder().write("validation.tsv", "text\tlabel\nthe green\tclass0\nthe blue red\tclass1\n");
   place.train("run", {"task=classification", "data.path='" + (place / "train.tsv").string() + "'",
                       "data.validation_path='" + (place / "validation.tsv").string() + "'", "data.tokenizer.kind=word",
-                      "model.context=4", "model.embedding_scale=log_count_ratio",
+                      "model.context=4", "model.head=" + head, "model.embedding_scale=log_count_ratio",
                       "model.ngram_embedding={order: 2, buckets: 64}", "train.steps=1", "train.token_removal=0.5"});
   const auto run = load_run(place / "run", "last", "cpu");
   const auto buffers = run.model->named_buffers();
 
+  // A class token, whose id is the vocabulary, stands before the text, and so before the first pair.
+  const auto class_token = static_cast<std::int32_t>(run.codec.tokenizer->vocabulary_size());
   std::vector<std::set<std::int64_t>> features;  // token ids, and buckets as negative numbers
   std::set<std::int64_t> all;
   for (const auto& [text, label] : texts) {
     auto ids = run.codec.tokenizer->encode(text);
     ids.resize(std::min<std::size_t>(ids.size(), 4));
+    if (head == "first_token") ids.insert(ids.begin(), class_token);
     auto& of_text = features.emplace_back(ids.begin(), ids.end());
     const auto ids_bc = torch::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
     const auto buckets_bc = ngram_buckets(ids_bc, 2, buckets);
@@ -196,8 +200,8 @@ TEST_CASE("embeddings are scaled by how unequally the classes' texts have them",
   const auto check = [&](const torch::Tensor& scale_v1, std::int64_t sign) {
     for (std::int64_t i = 0; i < scale_v1.size(0); ++i) {
       const auto feature = sign > 0 ? i : -1 - i;
-      double expected = 0;
-      for (int label = 0; all.contains(feature) && label < classes; ++label)
+      double expected = feature == class_token ? 1 : 0;  // whose embedding is not scaled
+      for (int label = 0; all.contains(feature) && feature != class_token && label < classes; ++label)
         expected = std::max(expected, std::abs(ratio(feature, label)));
       INFO(feature);
       CHECK(scale_v1[i].item<double>() == Approx(expected).margin(1e-6));
