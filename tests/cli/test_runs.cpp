@@ -147,11 +147,11 @@ TEST_CASE("standard streams that are closed take no file's place", "[runs]") {
 TEST_CASE("a training that clearly cannot fit into the memory is refused unless forced", "[runs]") {
   const Program program;
   Arguments arguments = {
-      "train", "--config",       "small.yaml", "--out", "run", "--device", "cpu", "--set", "train.batch_size=1048576",
+      "train", "--config",       "small.yaml", "--out", "run", "--device", "cpu", "--set", "train.batch_size=524288",
       "--set", "model.layers=64"};
   rlimit usual{}, small{};
   REQUIRE(getrlimit(RLIMIT_AS, &usual) == 0);
-  small = {.rlim_cur = rlim_t{8} << 30, .rlim_max = usual.rlim_max};
+  small = {.rlim_cur = rlim_t{4} << 30, .rlim_max = usual.rlim_max};
   REQUIRE(setrlimit(RLIMIT_AS, &small) == 0);
   const auto refused = program.run(arguments);
   const bool made = fs::exists(program.folder() / "run");
@@ -160,7 +160,7 @@ TEST_CASE("a training that clearly cannot fit into the memory is refused unless 
   REQUIRE(setrlimit(RLIMIT_AS, &usual) == 0);
   CHECK(refused.code == 5);
   CHECK_THAT(refused.err, ContainsSubstring("training takes about ") &&
-                              ContainsSubstring("and 8.0 GiB are available") && ContainsSubstring("--force"));
+                              ContainsSubstring("and 4.0 GiB are available") && ContainsSubstring("--force"));
   CHECK(std::count(refused.err.begin(), refused.err.end(), '\n') == 1);
   CHECK_FALSE(made);
   CHECK(forced.code == 5);  // where memory runs out in fact

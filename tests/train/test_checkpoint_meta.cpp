@@ -81,7 +81,8 @@ TEST_CASE("many small objects are read, many keys of one are not", "[meta]") {
 }
 
 TEST_CASE("a newer format is named, not guessed at", "[meta]") {
-  CHECK_THAT(refusal(with("format_version", 3)), ContainsSubstring("a/meta.json: written by a newer metaformer (format 3"));
+  CHECK_THAT(refusal(with("format_version", 3)),
+             ContainsSubstring("a/meta.json: written by a newer metaformer (format 3"));
 }
 
 TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
