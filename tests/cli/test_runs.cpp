@@ -174,7 +174,7 @@ TEST_CASE("the memory that a config check names is about what a training takes",
                "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}", "train.precision=bf16");
   const Program program;
   std::string words;
-  for (int i = 0; i < 9000; ++i) words += "word" + std::to_string(i) + (i % 10 == 9 ? "\n" : " ");
+  for (int i = 0; i < 90000; ++i) words += "word" + std::to_string(i % 9000) + (i % 10 == 9 ? "\n" : " ");
   program.folder().write("text.txt", words);
   program.folder().write("wide.yaml",
                          "base: small.yaml\nmodel: {layers: 3, width: 128, context: 128}\n"
