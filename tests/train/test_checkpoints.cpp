@@ -224,7 +224,7 @@ TEST_CASE("a model that is not finite answers nothing", "[checkpoint]") {
   fill_weights(folder, 1e30);
   auto run = load_run(place / "run", "last", "cpu");
   const auto text = run.codec.tokenizer->encode("word1 n2");
-  const auto [code, message] = failure([&] { predict(*run.model, {text, text}, torch::kCPU); });
+  const auto [code, message] = failure([&] { predict(*run.model, {text, text}, Precision::fp32, torch::kCPU); });
   CHECK(code == ExitCode::diverged);
   CHECK_THAT(message, ContainsSubstring("the probabilities of 2 of 2 texts are not finite"));
   fill_weights(folder, std::nan(""));
