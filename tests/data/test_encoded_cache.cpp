@@ -162,7 +162,7 @@ TEST_CASE("a limit that the data break is an error, cached tokens or not", "[enc
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("1 of 61 rows are malformed"));
   place.config.text_field = "te\xff";
-  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no column 'te\xff'"));
+  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no column 'te\\xff'"));
   fs::remove(*place.config.path);
   CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no such file"));
 }
