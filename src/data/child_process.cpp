@@ -63,6 +63,7 @@ std::string answer_of(const std::function<std::string()>& compute) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::atexit([] { ::_exit(EXIT_FAILURE); });  // a library's exit() must not run what the parent registered
   ::dup2(messages.writing(), STDERR_FILENO);
+  for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fatal, SIG_DFL);  // not the parent's
   try {
     const auto bytes = answer_of(compute);
     for (std::string_view rest = bytes; !rest.empty();) {

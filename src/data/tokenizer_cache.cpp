@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int format_version = 1;  // to be raised when the same options and text give another tokenizer
+constexpr int format_version = 2;  // to be raised when the same options and text give another tokenizer
 constexpr std::uintmax_t largest_file = 1 << 28;
 
 // What the tokenizer is made of, but for the text; "" for kinds that are made at once. Sampling changes no tokenizer.

@@ -240,7 +240,7 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   CHECK(labels_of(lines.out) == "yes  no ");
   CHECK_THAT(lines.err, ContainsSubstring("JSON lines; the texts are member 'text'") &&
                             ContainsSubstring("new.jsonl:2: no prediction: array, not an object"));
-  const auto plain = predict("new.txt", "text\nw1 marker\n");
+  const auto plain = predict("new.txt", "w2 other\nw1 marker\n");
   CHECK(labels_of(plain.out) == "no yes ");
   CHECK_THAT(plain.err, ContainsSubstring("new.txt: plain lines, a text on every line"));
   CHECK(labels_of(predict("table.dat", "id,text\n1,w1 marker\n", {"--format", "csv"}).out) == "yes ");
