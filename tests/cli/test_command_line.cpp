@@ -54,7 +54,7 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "small.yaml", "--set", "data.format=csv"}, 2, "a language model reads text or jsonl, not csv"},
       {{"train", "--config", "small.yaml", "--set", "data.document_separator=x"},
        2,
-       "data.document_separator: means nothing for text.txt, which is one document"},
+       "text.txt, which is one document; JSON lines and folders have several"},
       {{"train", "--config", "small.yaml", "--set", "data.validation_path=text.txt", "data.validation_fraction=0.2"},
        2,
        "data.validation_fraction: 0.2 means nothing where data.validation_path names what is held out"},
