@@ -99,8 +99,8 @@ std::vector<fs::path> TextReader::list_folder() const {
                             "jsonl takes files of any name",
                             path_.string(), endings));
   if (passed_over > 0)
-    log::warning("{}: {} files are passed over, which are hidden or do not end with {}; the first found is {}",
-                 path_.string(), passed_over, endings, first);
+    log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
+                 path_.string(), passed_over, passed_over + files.size(), endings, first);
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
   return files;
 }
