@@ -5,10 +5,10 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <new>
 
 #include "cli/usage.h"
+#include "cli/working_folder.h"
 #include "core/build_info.h"
 #include "core/error.h"
 #include "core/json_text.h"
@@ -64,14 +64,8 @@ void set_up(CLI::App& app) {
       "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory, 128+n stopped by signal n");
 }
 
-// Without it LibTorch's MKL ends the process with a message of its own.
 void require_working_folder() {
-  std::error_code error;
-  std::filesystem::current_path(error);
-  if (error)
-    throw Error(ExitCode::usage,
-                fmt::format("the working folder cannot be used ({}); it may be deleted: change to another one",
-                            error.message()));
+  if (working_folder_is_gone()) throw Error(ExitCode::usage, "the working folder was deleted; change to another one");
 }
 
 void parse_and_run(CLI::App& app, int argc, char** argv) {

@@ -73,7 +73,7 @@ TEST_CASE("control characters in names, labels and values do not reach the termi
     CHECK(is_harmless(result.out));
     CHECK(is_harmless(result.err));
   }
-  const auto missing = program.run({"train", "--config", "small.yaml", "--set", "data.path=" + red + "no\nsuch"});
+  const auto missing = program.run({"train", "--config", "small.yaml", "--set", "data.path=\"\\e[31mno\\nsuch\""});
   CHECK(missing.code == 3);
   CHECK_THAT(missing.err, ContainsSubstring(shown + "no\\nsuch"));
   CHECK(is_harmless(missing.err));

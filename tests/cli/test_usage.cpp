@@ -131,7 +131,7 @@ TEST_CASE("a working folder that was deleted is named as the mistake", "[cli]") 
   const auto line = "mkdir '" + gone.string() + "' && cd '" + gone.string() + "' && rmdir '" + gone.string() + "' && " +
                     METAFORMER_PROGRAM + " train --config shakespeare_metric.yaml 2> '" + err.string() + "'";
   CHECK(WEXITSTATUS(std::system(line.c_str())) == 2);
-  CHECK_THAT(read_text(err), ContainsSubstring("error: the working folder cannot be used"));
+  CHECK_THAT(read_text(err), ContainsSubstring("error: the working folder was deleted"));
   const auto message = read_text(err);
   CHECK(std::count(message.begin(), message.end(), '\n') == 1);
 }
