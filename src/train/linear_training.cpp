@@ -29,8 +29,7 @@ NamedTensors to_tensors(LinearWeights& weights) {
 void fit(SequenceModel& model, const Task& task) {
   const auto& config = model.config().linear;
   const auto texts = training_features(task, [&](const Batch& batch) { return row_features(batch, config); });
-  log::info("fitting the linear model to {} texts at once: keys of networks and of steps mean nothing for it",
-            texts.size());
+  log::info("fitting the linear model to {} texts at once", texts.size());
   auto weights = fit_linear_classifier(texts, static_cast<std::int64_t>(task.codec().labels.size()), config);
   copy_by_name(to_tensors(weights), named_state(model), "the linear model");
 }
