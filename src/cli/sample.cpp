@@ -241,7 +241,7 @@ void add_sample_command(CLI::App& app) {
       "and\n"
       "encodes that again; --window slide keeps the last context tokens for every new one, as nanoGPT does. That\n"
       "conditions on more, and past the context a token costs as much as encoding the whole context: with 256 tokens\n"
-      "about 40 times what it costs with the cache.\n"
+      "15 to 50 times what it costs with the cache.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"

@@ -15,7 +15,7 @@ cd /
 "$prefix/bin/metaformer" config check --config shakespeare_metric.yaml | grep -F "$prefix/share/metaformer/configs/shakespeare_metric.yaml"
 "$prefix/bin/metaformer" info >/dev/null
 
-outside=$(ldd "$prefix/bin/metaformer" | awk '$3 ~ /torch|c10|cupti|cudart|gomp/ {$1 = $2 = ""; print}' | grep -vF "$prefix/lib" || true)
+outside=$(ldd "$prefix/bin/metaformer" | grep -E '^\s*lib(torch|c10|cupti|cudart|gomp)' | grep -vF "$prefix/" || true)
 [[ -z $outside ]] || fail "libraries of LibTorch from outside the installation: $outside"
 
 find "$prefix/share/doc" -name '*.md' | while read -r document; do
