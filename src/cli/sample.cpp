@@ -237,11 +237,10 @@ void add_sample_command(CLI::App& app) {
   add_sampling_options(command, *arguments);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
-      "A text that outgrows the model's context: --window half keeps the last half of the context when it is full, "
-      "and\n"
-      "encodes that again; --window slide keeps the last context tokens for every new one, as nanoGPT does. That\n"
-      "conditions on more, and past the context a token costs as much as encoding the whole context: with 256 tokens\n"
-      "15 to 50 times what it costs with the cache.\n"
+      "A text that outgrows the model's context: --window half keeps the last half of the context when it is full,\n"
+      "and encodes that again; --window slide keeps the last context tokens for every new one, as nanoGPT does. That\n"
+      "conditions on more, but past the context a token then costs as much as encoding the whole context: with 256\n"
+      "tokens 15 to 50 times what it costs with the cache.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"
