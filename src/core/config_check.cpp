@@ -227,9 +227,6 @@ void check_files(const ExperimentConfig& config, const Provenance& provenance) {
                      to_string(data.format)));
   if (config.task == TaskKind::classification && data.format == TableFormat::text)
     fail(provenance, {"data.format", "task"}, "'text' has no labels: classification reads csv, tsv or jsonl");
-  if (data.validation_path && data.validation_fraction != DataConfig().validation_fraction)
-    fail(provenance, {"data.validation_fraction", "data.validation_path"},
-         fmt::format("{} means nothing where data.validation_path names what is held out", data.validation_fraction));
 }
 
 void check_corpus(const ExperimentConfig& config, const Provenance& provenance) {

@@ -41,9 +41,10 @@ std::string story(const fs::path& run) {
   std::istringstream lines(read_text(run / "metrics.jsonl"));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
-    auto json = Json::parse(line);
-    for (const auto* key : {"seconds", "wall_seconds", "memory_bytes"}) json.erase(key);
-    kept += json.dump() + "\n";
+    Json lasting;
+    for (const auto& [key, value] : Json::parse(line).items())
+      if (key.find("seconds") == std::string::npos && key.find("memory") == std::string::npos) lasting[key] = value;
+    kept += lasting.dump() + "\n";
   }
   const auto summary = Json::parse(read_text(run / "summary.json"));
   for (const auto* key : {"val_loss", "best_step", "best_val_loss", "best_val_error", "validation", "test"})

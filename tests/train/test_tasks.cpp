@@ -347,7 +347,7 @@ TEST_CASE("the metric that chooses a classifier's best checkpoint is the config'
 
 TEST_CASE("AUC cannot choose by validation texts of one class, which is said before there is a run", "[classification]") {
   const Workplace place;
-  auto overrides = classifier(place, {"train.steps=2", "data.validation_fraction=0.1", "data.validation_path='" + (place / "good.tsv").string() + "'"});
+  auto overrides = classifier(place, {"train.steps=2", "data.validation_path='" + (place / "good.tsv").string() + "'"});
   place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nmarker word2\tgood\n");
   place.train("by_accuracy", overrides);
   overrides.emplace_back("train.selection_metric=auc");
