@@ -41,8 +41,9 @@ std::string story(const fs::path& run) {
   std::istringstream lines(read_text(run / "metrics.jsonl"));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
+    const auto json = Json::parse(line);
     Json lasting;
-    for (const auto& [key, value] : Json::parse(line).items())
+    for (const auto& [key, value] : json.items())
       if (key.find("seconds") == std::string::npos && key.find("memory") == std::string::npos) lasting[key] = value;
     kept += lasting.dump() + "\n";
   }

@@ -34,8 +34,9 @@ std::vector<std::string> classifier(const Workplace& place, int classes, std::ve
 
 // meta.json without what differs from run to run: times, and its own digest.
 Json meta_without_time(const fs::path& checkpoint) {
+  const auto meta = read_meta(checkpoint);
   Json kept;
-  for (const auto& [key, value] : read_meta(checkpoint).items())
+  for (const auto& [key, value] : meta.items())
     if (key.find("seconds") == std::string::npos && key != "sha256") kept[key] = value;
   return kept;
 }
