@@ -218,10 +218,9 @@ def reference_of(rows, overrides):
 
 
 def classifier_cells(group, reference):
-    seconds = statistics.median(float(row["train_seconds"]) for row in group)
     validation = [100 - 100 * float(row["best_val_error"]) for row in group]
     return [spread([test_accuracy(row) for row in group], 2), difference_cell(group, reference, test_accuracy, 2),
-            spread(validation, 2), spread([float(row["test_auc"]) for row in group], 4), f"{seconds:.0f}"]
+            spread(validation, 2), spread([float(row["test_auc"]) for row in group], 4)]
 
 
 def in_order(name, rows):
@@ -236,7 +235,7 @@ def print_table(name, rows):
     if sorts:
         metric = "exact match %, mean ± sd | worst | perfect since step"
     elif classifies:
-        metric = "test accuracy %, mean ± sd | against the first, 95% | validation score % | test AUC | training, s"
+        metric = "test accuracy %, mean ± sd | against the first, 95% | validation score % | test AUC"
     columns = f"config | seeds | {metric} | parameters | in mixers"
     print(f"{name}\n\n| {columns} |")
     print("|---" * (columns.count("|") + 1) + "|")
