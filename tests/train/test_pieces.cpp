@@ -237,20 +237,27 @@ static std::vector<std::int32_t> recompute(Gpt& model, std::vector<std::int32_t>
   return generated;
 }
 
-TEST_CASE("a sliding window gives what encoding the last context tokens for every token gives", "[sampling]") {
+// One with every mixer and several contexts, in evaluation mode, its weights drawn from N(0, 0.3).
+static std::shared_ptr<Gpt> any_small_gpt() {
   ModelConfig config;
   config.layers = 2;
   config.heads = 2;
   config.width = 8;
   config.context = GENERATE(1, 7, 16);
   config.mixer = any_mixer();
-  Gpt model(config, 11);
+  const auto model = std::make_shared<Gpt>(config, 11);
   {
     torch::manual_seed(3);
     const torch::NoGradGuard no_grad;
-    for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
+    for (auto& parameter : model->parameters()) parameter.normal_(0, 0.3);
   }
-  model.eval();
+  model->eval();
+  return model;
+}
+
+TEST_CASE("a sliding window gives what encoding the last context tokens for every token gives", "[sampling]") {
+  const auto small = any_small_gpt();
+  auto& model = *small;
   const std::vector<std::int32_t> prompt = GENERATE(std::vector<std::int32_t>{4},
                                                     std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
   const auto cached = GENERATE(true, false);
@@ -261,19 +268,8 @@ TEST_CASE("a sliding window gives what encoding the last context tokens for ever
 }
 
 TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
-  ModelConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = GENERATE(1, 7, 16);
-  config.mixer = any_mixer();
-  Gpt model(config, 11);
-  {
-    torch::manual_seed(3);
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
-  }
-  model.eval();
+  const auto small = any_small_gpt();
+  auto& model = *small;
   const auto generate = [&](bool cached, std::uint64_t seed) {
     TextGenerator generator(model, {1, 2, 3}, {.temperature = 1, .seed = seed, .cached = cached}, torch::kCPU);
     std::vector<std::int32_t> tokens;
