@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <initializer_list>
 
 #include "core/error.h"
@@ -18,23 +17,21 @@ static volatile sig_atomic_t stderr_is_terminal = 0;
 static std::atomic<const char*> stop_notice = nullptr;
 static_assert(std::atomic<const char*>::is_always_lock_free);  // a signal handler reads it
 
-// In a signal handler: write(2) only.
-static void write_to_stderr(const char* text) {
-  for (auto left = std::strlen(text); left > 0;) {
-    const auto written = ::write(STDERR_FILENO, text, left);
-    if (written <= 0) return;
-    text += written;
-    left -= static_cast<std::size_t>(written);
-  }
-}
-
+// Runs in a signal handler, so it only copies bytes and calls write(2). One write: another thread that redraws the progress
+// line cannot come between.
 static void answer_stop() {
   const char* notice = stop_notice;
   if (notice == nullptr) return;
+  char line[128];
+  std::size_t size = 0;
+  const auto append = [&](const char* text) {
+    for (; *text != '\0' && size < sizeof line; ++text) line[size++] = *text;
+  };
+  if (stderr_is_terminal) append("\r\033[K");  // over the progress line
+  append(notice);
+  append("\n");
   const int before = errno;
-  if (stderr_is_terminal) write_to_stderr("\r\033[K");  // over the progress line
-  write_to_stderr(notice);
-  write_to_stderr("\n");
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, size);
   errno = before;
 }
 

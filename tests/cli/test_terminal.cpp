@@ -44,9 +44,10 @@ TEST_CASE("the progress line stays within the terminal's width, also when that c
   const auto wide = redrawn(narrow.size() + 4);
   CHECK_THAT(wide.back(), ContainsSubstring("loss ") && ContainsSubstring("tokens/s  ETA "));
   terminal.type("\x03");
+  const std::string answer = "\r\033[Kstopping after this step; again to quit\r\n";
   const auto& answered =
-      terminal.read_until([](const std::string& text) { return text.find("again to quit") != std::string::npos; });
-  CHECK_THAT(answered, ContainsSubstring("\r\033[Kstopping after this step; again to quit\r\n"));
+      terminal.read_until([&](const std::string& text) { return text.find(answer) != std::string::npos; });
+  CHECK_THAT(answered, ContainsSubstring(answer));
   CHECK(terminal.wait() == 130);
 }
 
