@@ -33,9 +33,9 @@ build() {
     safetensors)
       local torch
       torch=$(compgen -G "$venv/lib/python3*/site-packages/torch")
-      more=("$root/src/train/safetensors.cpp" -idirafter "$torch/include" -idirafter "$torch/include/torch/csrc/api/include"
+      more=("$root/src/run/safetensors.cpp" -idirafter "$torch/include" -idirafter "$torch/include/torch/csrc/api/include"
         -L"$torch/lib" "-Wl,-rpath,$torch/lib" "-Wl,--allow-shlib-undefined" -ltorch_cpu -lc10) ;;
-    meta) more=("$root"/src/train/checkpoint_meta.cpp "$root/src/data/digest.cpp" -lcrypto) ;;
+    meta) more=("$root"/src/run/checkpoint_meta.cpp "$root/src/base/digest.cpp" -lcrypto) ;;
     *) die 2 "unknown target '$target'; there are config, tokenizer, table, json_lines, safetensors and meta" ;;
   esac
   say "building fuzz target $target"

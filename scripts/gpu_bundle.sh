@@ -16,8 +16,8 @@ cmake --build "$build" --target metaformer test_kernels_cuda wrapper_probes_cuda
 mkdir -p "$folder/lib"
 cp "$build/libmetaformer_cuda_graph.so" "$folder/"
 strip "$folder/libmetaformer_cuda_graph.so"
-programs=("$build/metaformer" "$build/tests/wrapper_probes" "$build/tests/kernels/device/test_kernels_cuda"
-  "$build/tests/kernels/device/wrapper_probes_cuda")
+programs=("$build/metaformer" "$build/tests/wrapper_probes" "$build/tests/cuda/device/test_kernels_cuda"
+  "$build/tests/cuda/device/wrapper_probes_cuda")
 for program in "${programs[@]}"; do
   cp "$program" "$folder/"
   strip "$folder/$(basename "$program")"

@@ -37,8 +37,8 @@ prepare() {
     return
   fi
   local build=$root/build/release
-  program=$build/metaformer probes=$build/tests/wrapper_probes suite=$build/tests/kernels/device/test_kernels_cuda
-  probes_cuda=$build/tests/kernels/device/wrapper_probes_cuda
+  program=$build/metaformer probes=$build/tests/wrapper_probes suite=$build/tests/cuda/device/test_kernels_cuda
+  probes_cuda=$build/tests/cuda/device/wrapper_probes_cuda
   [[ -f $build/build.ninja ]] || die 2 "build first: scripts/test.sh"
   cmake --build "$build" --target metaformer wrapper_probes test_kernels_cuda wrapper_probes_cuda >"$work/build.log" ||
     { tail -n 20 "$work/build.log" >&2; die 1 "the build failed"; }

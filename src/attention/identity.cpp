@@ -66,8 +66,6 @@ std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
   return std::make_shared<Identity>(shape.width);
 }
 
-std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
-  return std::make_shared<None>(shape.width);
-}
+std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) { return std::make_shared<None>(shape.width); }
 
 }  // namespace metaformer

@@ -5,12 +5,12 @@
 #include <optional>
 #include <utility>
 
-#include "attention/fused_metric.h"
-#include "attention/heads.h"
 #include "attention/metric_tensor.h"
 #include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
+#include "ops/fused_metric.h"
+#include "ops/heads.h"
 
 namespace metaformer {
 

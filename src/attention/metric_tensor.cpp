@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "attention/heads.h"
+#include "ops/heads.h"
 
 namespace metaformer {
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/mixer_options.h"
+#include "config/mixer_options.h"
 
 namespace metaformer {
 
@@ -36,8 +36,8 @@ class MetricTensor {
   // M as [n, k, k].
   torch::Tensor dense_nkk() const;
 
-  // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`. A
-  // diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
+  // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`.
+  // A diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
   void scale_to_norm(double norm);
 
   // The Frobenius norm of the identity.
@@ -50,8 +50,8 @@ class MetricTensor {
   MetricConstraint constraint_;
   bool non_negative_;
   std::int64_t heads_, k_;
-  torch::Tensor parameter_;       // undefined for identity
-  mutable torch::Tensor index_;   // of a packed parameter: symmetric_index, on the parameter's device
+  torch::Tensor parameter_;      // undefined for identity
+  mutable torch::Tensor index_;  // of a packed parameter: symmetric_index, on the parameter's device
 };
 
 }  // namespace metaformer

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "attention/visibility.h"
-#include "core/mixer_options.h"
+#include "config/mixer_options.h"
+#include "ops/visibility.h"
 
 namespace metaformer {
 
@@ -88,11 +88,5 @@ class Mixer : public torch::nn::Module {
   // (forms) drawn from N(0, 1), and normalised inputs whose projections have the variance `projection_variance`.
   virtual void scale_initial_scores(double projection_variance) { (void)projection_variance; }
 };
-
-// The mixer that the options describe, not yet initialised (see initialise in model/sequence_model.h).
-std::shared_ptr<Mixer> make_mixer(const MixerOptions& options, const MixerShape& shape);
-
-// One of each kind with its defaults, and every meaningful combination of their options: what "for every mixer" means.
-std::vector<MixerOptions> every_mixer();
 
 }  // namespace metaformer

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attention/parallel.h"
+#include "ops/parallel.h"
 
 namespace metaformer {
 

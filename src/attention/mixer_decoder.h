@@ -7,8 +7,8 @@
 
 #include <memory>
 
-#include "attention/decoding_kernel.h"
 #include "attention/mixer.h"
+#include "ops/decoding_kernel.h"
 
 namespace metaformer {
 

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <utility>
 
-#include "attention/fused_metric.h"
-#include "attention/heads.h"
 #include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
+#include "ops/fused_metric.h"
+#include "ops/heads.h"
 
 namespace metaformer {
 

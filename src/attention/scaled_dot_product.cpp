@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "attention/heads.h"
 #include "attention/mixer_decoder.h"
 #include "attention/mixers.h"
 #include "attention/score_attention.h"
+#include "ops/heads.h"
 
 namespace metaformer {
 

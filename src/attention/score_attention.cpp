@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "attention/dropout.h"
-#include "attention/host_attention.h"
+#include "ops/dropout.h"
+#include "ops/host_attention.h"
 
 namespace metaformer {
 

@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "attention/visibility.h"
+#include "ops/visibility.h"
 
 namespace metaformer {
 

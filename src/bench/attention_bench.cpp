@@ -4,15 +4,15 @@
 
 #include <cmath>
 
-#include "attention/mixer.h"
+#include "attention/make_mixer.h"
 #include "attention/score_attention.h"
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/text.h"
 #include "bench/memory_meter.h"
 #include "bench/pair_table.h"
 #include "bench/timing.h"
-#include "core/error.h"
-#include "core/memory_estimate.h"
-#include "core/signals.h"
-#include "core/text.h"
+#include "model/memory_estimate.h"
 
 namespace metaformer {
 

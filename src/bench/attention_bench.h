@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/mixer_options.h"
+#include "config/mixer_options.h"
 
 namespace metaformer {
 

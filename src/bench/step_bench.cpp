@@ -1,9 +1,9 @@
 #include "bench/step_bench.h"
 
+#include "base/signals.h"
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
-#include "core/signals.h"
-#include "train/device.h"
+#include "ops/device.h"
 #include "train/graph_training_step.h"
 #include "train/schedule.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/task.h"
+#include "tasks/task.h"
 
 namespace metaformer {
 

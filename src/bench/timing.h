@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "train/device.h"
+#include "ops/device.h"
 
 namespace metaformer {
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "bench/attention_bench.h"
 #include "cli/command_line.h"
-#include "core/log.h"
-#include "train/device.h"
+#include "ops/device.h"
 
 namespace metaformer {
 

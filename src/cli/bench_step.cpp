@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "bench/step_bench.h"
 #include "cli/command_line.h"
-#include "core/config_loader.h"
-#include "core/log.h"
-#include "train/device.h"
+#include "config/loader.h"
+#include "ops/device.h"
+#include "tasks/make_task.h"
 #include "train/run.h"
 
 namespace metaformer {

@@ -3,20 +3,18 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <new>
 
+#include "base/build_info.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/standard_streams.h"
+#include "base/whole_number.h"
 #include "cli/usage.h"
 #include "cli/working_folder.h"
-#include "core/build_info.h"
-#include "core/error.h"
-#include "core/json_text.h"
-#include "core/log.h"
-#include "core/signals.h"
-#include "core/standard_streams.h"
-#include "core/whole_number.h"
-#include "train/device.h"
+#include "ops/device.h"
 
 namespace metaformer {
 
@@ -106,17 +104,6 @@ int run_command_line(int argc, char** argv) {
     return report(ExitCode::failure, error.what());
   }
 }
-
-void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written) throw Error(ExitCode::failure, "cannot write to standard output");
-}
-
-void print_lines(const std::string& text) { print(escaped_lines(text)); }
-
-std::string to_line(const nlohmann::ordered_json& json) { return escaped(json_text(json)); }
-
-void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"); }
 
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& value_name, const std::string& help) {

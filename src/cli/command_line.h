@@ -4,15 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/config_schema.h"
-#include "core/error.h"
-#include "core/text.h"
-#include "train/run_directory.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "config/schema.h"
+#include "run/run_directory.h"
 
 namespace metaformer {
 
@@ -31,18 +31,6 @@ void add_info_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_attention_command(CLI::App& bench);
 void add_bench_step_command(CLI::App& bench);
-
-// JSON as one line; what is not UTF-8 is replaced, and what a terminal would act on escaped.
-std::string to_line(const nlohmann::ordered_json& json);
-
-// A result for programs: one line of JSON on stdout.
-void print_json(const nlohmann::ordered_json& json);
-
-// Text to stdout; throws Error when nobody can receive it (a full disk).
-void print(const std::string& text);
-
-// The same for people: what a terminal would act on is escaped, but for line breaks and tabs.
-void print_lines(const std::string& text);
 
 // For transform(): a whole number within bounds, also as 1e3; a number in a range.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "cli/command_line.h"
-#include "core/config_loader.h"
-#include "core/config_writer.h"
-#include "core/error.h"
-#include "core/key_suggestions.h"
-#include "core/log.h"
-#include "core/memory_estimate.h"
-#include "core/text.h"
-#include "data/text_dataset.h"
+#include "config/key_suggestions.h"
+#include "config/loader.h"
+#include "config/writer.h"
+#include "data/datasets/text_dataset.h"
+#include "model/memory_estimate.h"
 
 namespace metaformer {
 

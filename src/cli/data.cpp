@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include "base/cache_folder.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "cli/command_line.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/corpus.h"
+#include "data/sources/corpus.h"
 
 namespace metaformer {
 
@@ -21,7 +22,7 @@ void run_fetch(const DataArguments& arguments) {
     log::info("{} is already there", corpus.name);
     return print(found->string() + "\n");
   }
-  const auto folder = arguments.folder.empty() ? corpus_cache() : std::filesystem::path(arguments.folder);
+  const auto folder = arguments.folder.empty() ? cache_folder() : std::filesystem::path(arguments.folder);
   if (!folder) throw Error(ExitCode::usage, "there is no cache to fetch into; name a folder by --to");
   const auto path = fetch_corpus(corpus, *folder);
   print(path.string() + "\n");

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "cli/command_line.h"
-#include "core/config_loader.h"
-#include "core/error.h"
-#include "data/labelled_stats.h"
-#include "data/text_stats.h"
+#include "config/loader.h"
+#include "report/labelled_stats.h"
+#include "report/text_stats.h"
 
 namespace metaformer {
 

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "cli/command_line.h"
-#include "core/config_loader.h"
-#include "core/files.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/tokenizer_report.h"
+#include "config/loader.h"
+#include "report/tokenizer_report.h"
 
 namespace metaformer {
 

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/log.h"
+#include "baselines/baselines.h"
 #include "cli/command_line.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "train/baselines.h"
-#include "train/ensemble.h"
-#include "train/evaluation.h"
+#include "infer/ensemble.h"
+#include "infer/evaluation.h"
+#include "tasks/make_task.h"
 #include "train/run.h"
 
 namespace metaformer {

@@ -3,21 +3,22 @@
 #include <torch/torch.h>
 #include <torch/version.h>
 
+#include "base/build_info.h"
+#include "base/cache_folder.h"
+#include "base/digest.h"
+#include "base/download.h"
+#include "base/error.h"
+#include "base/mkl_path.h"
+#include "base/text.h"
 #include "cli/command_line.h"
-#include "core/build_info.h"
-#include "core/config_loader.h"
-#include "core/config_tree.h"
-#include "core/error.h"
-#include "core/mkl_path.h"
-#include "core/text.h"
+#include "config/loader.h"
+#include "config/tree.h"
 #include "cuda/devices.h"
 #include "cuda/metric_attention.h"
-#include "data/corpus.h"
-#include "data/digest.h"
-#include "data/download.h"
-#include "train/device.h"
-#include "train/matrix_products.h"
-#include "train/safetensors.h"
+#include "data/sources/corpus.h"
+#include "ops/device.h"
+#include "ops/matrix_products.h"
+#include "run/safetensors.h"
 
 namespace metaformer {
 
@@ -92,7 +93,7 @@ Json collect() {
                {"cuda", cuda_info()},
                {"metric_kernels", metric_kernels_info()}};
   for (const auto& folder : config_folders()) info["config_folders"].push_back(folder.string());
-  const auto cache = corpus_cache();
+  const auto cache = cache_folder();
   info["corpus_cache"] = cache ? nlohmann::ordered_json(cache->string()) : nullptr;
   for (const auto& check : checks) info["checks"][check.name] = check.works();
   return info;

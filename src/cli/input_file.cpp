@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
-#include "core/signals.h"
-#include "core/text.h"
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/text.h"
 
 namespace metaformer {
 

@@ -5,16 +5,16 @@
 #include <limits>
 #include <utility>
 
+#include "base/error.h"
+#include "base/gzip.h"
+#include "base/line_reader.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
-#include "core/error.h"
-#include "core/line_reader.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/file_format.h"
-#include "data/gzip.h"
-#include "data/labelled_table.h"
-#include "train/prediction.h"
+#include "data/sources/file_format.h"
+#include "data/sources/labelled_table.h"
+#include "infer/prediction.h"
 #include "train/run.h"
 
 namespace metaformer {

@@ -5,15 +5,15 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/error.h"
+#include "base/files.h"
+#include "base/line_reader.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/text.h"
 #include "cli/command_line.h"
-#include "core/error.h"
-#include "core/files.h"
-#include "core/line_reader.h"
-#include "core/log.h"
-#include "core/signals.h"
-#include "core/text.h"
+#include "infer/sampling.h"
 #include "train/run.h"
-#include "train/sampling.h"
 #include "train/training_sample.h"
 
 namespace metaformer {

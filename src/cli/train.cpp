@@ -1,6 +1,6 @@
+#include "base/log.h"
+#include "base/signals.h"
 #include "cli/command_line.h"
-#include "core/log.h"
-#include "core/signals.h"
 #include "train/run.h"
 
 namespace metaformer {

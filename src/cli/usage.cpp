@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/command_line.h"
-#include "core/error.h"
-#include "core/key_suggestions.h"
-#include "core/text.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "config/key_suggestions.h"
 
 namespace metaformer {
 

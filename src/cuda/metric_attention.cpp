@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "cuda/metric_launch.h"
 
 namespace metaformer::cuda {
@@ -21,7 +21,8 @@ void require_possible(const MetricInputs& in) {
   require(in.width % 8 == 0 && in.width >= 8 && in.width <= 128,
           "head width " + std::to_string(in.width) + " is not a multiple of 8 up to 128");
   require(in.scale > 0, "the scale is not above 0");
-  require((in.metric == nullptr) == (in.form == MetricForm::identity), "a metric goes with every form but the identity");
+  require((in.metric == nullptr) == (in.form == MetricForm::identity),
+          "a metric goes with every form but the identity");
   // The smallest tiles have 64 rows; blocks are counted in 31 bits.
   constexpr std::int64_t rows = 64, most = std::numeric_limits<std::int32_t>::max();
   const auto tiles = (in.tokens + rows - 1) / rows;

@@ -1,5 +1,5 @@
 // Compiled where CUDA is not.
-#include "core/error.h"
+#include "base/error.h"
 #include "cuda/metric_attention.h"
 
 namespace metaformer::cuda {

@@ -134,9 +134,8 @@ class RowBlock {
                                                             place_, key);
   }
 
-  GPU_DEVICE void add_keys(std::int64_t key, Left (&q)[1][steps], Left (&dt)[1][steps],
-                           const float (&delta)[2], const float (&log2_sum)[2], float (&score_sum)[2],
-                           Sum (&dq)[1][Width / 8]) {
+  GPU_DEVICE void add_keys(std::int64_t key, Left (&q)[1][steps], Left (&dt)[1][steps], const float (&delta)[2],
+                           const float (&log2_sum)[2], float (&score_sum)[2], Sum (&dq)[1][Width / 8]) {
     const int first = buffer_row<Shape::streamed>(key);
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
@@ -279,8 +278,7 @@ class ColumnBlock {
     }
   }
 
-  GPU_DEVICE void add_queries(std::int64_t query, Left (&p)[1][steps], float (&score_sum)[2],
-                              Sum (&dp)[1][Width / 8]) {
+  GPU_DEVICE void add_queries(std::int64_t query, Left (&p)[1][steps], float (&score_sum)[2], Sum (&dp)[1][Width / 8]) {
     const int first = buffer_row<Shape::streamed>(query), dt = 2 * Shape::streamed + first;
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);

@@ -15,10 +15,10 @@ struct ForwardShape {
   static constexpr int row_blocks = narrow && Width <= 64 ? 2 : 1;
   static constexpr int warps = narrow && Width > 64 ? 8 : 4;
   static constexpr int threads = warps * gpu::warp_size;
-  static constexpr int rows = warps * row_blocks * 16;            // queries of a block
+  static constexpr int rows = warps * row_blocks * 16;                                  // queries of a block
   static constexpr int keys = narrow || Width <= 32 ? 64 : is_split<Format> ? 16 : 32;  // of a tile
   static constexpr int ld = padded_row<Format, Width>;
-  static constexpr int key_rows = Width > 2 * keys ? Width : 2 * keys;       // two key tiles, or the metric
+  static constexpr int key_rows = Width > 2 * keys ? Width : 2 * keys;  // two key tiles, or the metric
   static constexpr int tile_bytes = (rows + key_rows) * ld * static_cast<int>(sizeof(Element));
   static constexpr int shared_bytes = tile_bytes + 2 * keys * 8;  // segments and biases of two key tiles
 };
@@ -144,8 +144,8 @@ class ForwardBlock {
   }
 
   GPU_DEVICE void add_bias_and_mask(Sum (&score)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
-    const bool whole = key + Shape::keys <= in_.tokens && in_.segments == nullptr &&
-                       (!in_.causal || key + Shape::keys <= first + 1);
+    const bool whole =
+        key + Shape::keys <= in_.tokens && in_.segments == nullptr && (!in_.causal || key + Shape::keys <= first + 1);
     if (whole && !in_.distance) return;
     const auto query = first + lane_index() / 4;
     const std::int32_t segment[2] = {segment_of(in_, place_.batch, query), segment_of(in_, place_.batch, query + 8)};
@@ -191,7 +191,8 @@ class ForwardBlock {
 };
 
 template <class Format, int Width>
-GPU_KERNEL((ForwardShape<Format, Width>::threads)) metric_forward_kernel(const MetricForward forward) {
+GPU_KERNEL((ForwardShape<Format, Width>::threads))
+metric_forward_kernel(const MetricForward forward) {
   GPU_SHARED_MEMORY(memory);
   ForwardBlock<Format, Width>(forward, memory).run();
 }
@@ -205,7 +206,8 @@ struct BiasShape {
 };
 
 template <class Format, int Width>
-GPU_KERNEL((BiasShape<Format, Width>::threads)) metric_bias_kernel(const MetricForward forward) {
+GPU_KERNEL((BiasShape<Format, Width>::threads))
+metric_bias_kernel(const MetricForward forward) {
   using Shape = BiasShape<Format, Width>;
   using Element = typename Format::Element;
   GPU_SHARED_MEMORY(memory);

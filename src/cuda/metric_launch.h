@@ -1,7 +1,7 @@
 #pragma once
 // One function per element and direction, each in a file of its own: they take long to compile.
 
-#include "cuda/metric_attention.h"
+#include "cuda/metric_arguments.h"
 
 namespace metaformer::cuda {
 

@@ -2,7 +2,7 @@
 // What the metric kernels share: which part of the work a block does, tiles of tokens in shared memory, who sees whom.
 
 #include "cuda/fragments.h"
-#include "cuda/metric_attention.h"
+#include "cuda/metric_arguments.h"
 
 namespace metaformer::cuda {
 

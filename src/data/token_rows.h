@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/data_config.h"
+#include "config/data_config.h"
 
 namespace metaformer {
 

@@ -1,6 +1,7 @@
 #include "model/block.h"
 
-#include "attention/dropout.h"
+#include "attention/make_mixer.h"
+#include "ops/dropout.h"
 
 namespace metaformer {
 

@@ -1,6 +1,6 @@
 #include "model/classifier.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace metaformer {
 

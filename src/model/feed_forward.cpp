@@ -1,6 +1,6 @@
 #include "model/feed_forward.h"
 
-#include "model/gelu.h"
+#include "ops/gelu.h"
 
 namespace metaformer {
 
@@ -9,7 +9,8 @@ FeedForwardImpl::FeedForwardImpl(const ModelConfig& config)
       up_(register_module(
           "up", torch::nn::Linear(torch::nn::LinearOptions(config.width, config.hidden_width()).bias(config.bias)))),
       down_(register_module(
-          "down", torch::nn::Linear(torch::nn::LinearOptions(config.hidden_width(), config.width).bias(config.bias)))) {}
+          "down", torch::nn::Linear(torch::nn::LinearOptions(config.hidden_width(), config.width).bias(config.bias)))) {
+}
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto hidden = up_(x_bcd);

@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "core/model_config.h"
+#include "config/model_config.h"
 
 namespace metaformer {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/decoder.h"
+#include "model/transformer_decoder.h"
 
 namespace metaformer {
 
@@ -22,7 +22,7 @@ std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
   const bool known = std::all_of(weights.begin(), weights.end(), [](const torch::Tensor& weight) {
     return weight.is_cpu() && weight.scalar_type() == torch::kFloat && weight.is_contiguous();
   });
-  return known ? std::make_unique<Decoder>(*transformer_, head_vd(), config_.context, batch) : nullptr;
+  return known ? std::make_unique<TransformerDecoder>(*transformer_, head_vd(), config_.context, batch) : nullptr;
 }
 
 }  // namespace metaformer

@@ -1,7 +1,7 @@
 #include "model/linear_model.h"
 
-#include "core/error.h"
-#include "core/ngram_features.h"
+#include "base/error.h"
+#include "text/ngram_features.h"
 
 namespace metaformer {
 

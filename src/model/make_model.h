@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/experiment_config.h"
+#include "config/experiment_config.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {

@@ -7,12 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
-#include "model/decoder.h"
+#include "base/random.h"
 
 namespace metaformer {
-
-std::unique_ptr<Decoder> SequenceModel::decoder(std::int64_t) const { return nullptr; }
 
 ParameterCounts count_parameters(const torch::nn::Module& model) {
   ParameterCounts counts;

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "attention/mixer.h"
-#include "core/model_config.h"
+#include "config/model_config.h"
 #include "model/batch.h"
+#include "model/decoder.h"
 
 namespace metaformer {
 
@@ -27,8 +28,6 @@ struct ModelState {
   }
 };
 
-class Decoder;
-
 class SequenceModel : public torch::nn::Module {
  public:
   // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state, ids are the tokens that follow
@@ -39,7 +38,7 @@ class SequenceModel : public torch::nn::Module {
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/decoder.h). Nothing where there is no
   // such thing for this model or for where its weights are.
-  virtual std::unique_ptr<Decoder> decoder(std::int64_t batch) const;
+  virtual std::unique_ptr<Decoder> decoder(std::int64_t batch) const { return (void)batch, nullptr; }
 };
 
 struct ParameterCounts {

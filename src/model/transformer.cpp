@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "attention/dropout.h"
-#include "core/error.h"
+#include "base/error.h"
+#include "ops/dropout.h"
 
 namespace metaformer {
 

@@ -1,6 +1,6 @@
 #include "train/best_checkpoint.h"
 
-#include "core/log.h"
+#include "base/log.h"
 
 namespace metaformer {
 

@@ -1,8 +1,8 @@
 #pragma once
 // The checkpoint that validation chose, where it is no longer there.
 
-#include "train/checkpoint.h"
-#include "train/task.h"
+#include "run/checkpoint.h"
+#include "tasks/task.h"
 
 namespace metaformer {
 

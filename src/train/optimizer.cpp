@@ -1,6 +1,6 @@
 #include "train/optimizer.h"
 
-#include "train/named_tensors.h"
+#include "run/named_tensors.h"
 
 namespace metaformer {
 

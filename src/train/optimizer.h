@@ -1,9 +1,9 @@
 #pragma once
 // AdamW (Loshchilov and Hutter 2019) over a flat parameter buffer, through LibTorch's fused operator.
 
-#include "core/train_config.h"
+#include "config/train_config.h"
 #include "model/parameter_buffer.h"
-#include "train/safetensors.h"
+#include "run/safetensors.h"
 
 namespace metaformer {
 

@@ -4,24 +4,14 @@
 
 #include <cmath>
 
-#include "core/log.h"
-#include "core/text.h"
+#include "base/log.h"
+#include "base/text.h"
 
 namespace metaformer {
 
 using namespace std::chrono_literals;
 
-namespace {
-
-constexpr auto line_interval = 5s;  // of lines that stay
-
-void show_line(const std::string& line) { log::stderr_is_terminal() ? log::progress(line) : log::write_info(line); }
-
-}  // namespace
-
-bool LineTimer::is_due() const {
-  return has_run(log::stderr_is_terminal() ? Clock::duration(100ms) : Clock::duration(line_interval));
-}
+static constexpr auto line_interval = 5s;  // of lines of train.log
 
 void ProgressLine::add_losses(double sum, std::int64_t count) {
   constexpr double kept_per_step = 0.98;
@@ -55,7 +45,7 @@ std::string ProgressLine::text(std::int64_t step, double learning_rate, double s
 
 void ProgressLine::show(std::int64_t step, double learning_rate, double seconds_per_step) {
   timer_.restart();
-  show_line(text(step, learning_rate, seconds_per_step));
+  show_progress(text(step, learning_rate, seconds_per_step));
   if (!log::stderr_is_terminal()) {
     recorded_step_ = step;
   } else if (record_timer_.has_run(line_interval)) {
@@ -68,18 +58,6 @@ void ProgressLine::record(std::int64_t step, double learning_rate, double second
   recorded_step_ = step;
   record_timer_.restart();
   log::record(text(step, learning_rate, seconds_per_step));
-}
-
-EvaluationLine::EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
-  log::progress(fmt::format("evaluating {}", what_));
-}
-
-EvaluationLine::~EvaluationLine() { log::clear_progress(); }
-
-void EvaluationLine::show(std::int64_t batch) {
-  if (!timer_.is_due()) return;
-  timer_.restart();
-  show_line(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
 }
 
 }  // namespace metaformer

@@ -1,26 +1,13 @@
 #pragma once
-// Lines that tell how training goes: redrawn on a terminal, now and then a plain line elsewhere.
+// A line that tells how training goes.
 
-#include <chrono>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
-#include "core/train_config.h"
+#include "base/line_timer.h"
+#include "config/train_config.h"
 
 namespace metaformer {
-
-// When the next line is due: often on a terminal, where it is redrawn, and rarely where it stays.
-class LineTimer {
- public:
-  using Clock = std::chrono::steady_clock;
-  bool is_due() const;
-  void restart() { start_ = Clock::now(); }
-  bool has_run(Clock::duration time) const { return Clock::now() - start_ >= time; }
-
- private:
-  Clock::time_point start_ = Clock::now();
-};
 
 class ProgressLine {
  public:
@@ -54,21 +41,6 @@ class ProgressLine {
   double loss_sum_ = 0, loss_weight_ = 0;
   double evaluation_seconds_ = 0;
   std::int64_t evaluations_ = 0;
-};
-
-// "evaluating the validation split: batch 3 of 40", for as long as it lives.
-class EvaluationLine {
- public:
-  EvaluationLine(std::string_view what, std::int64_t batches);
-  EvaluationLine(const EvaluationLine&) = delete;
-  EvaluationLine& operator=(const EvaluationLine&) = delete;
-  ~EvaluationLine();
-  void show(std::int64_t batch);  // 1, 2, ...
-
- private:
-  std::string what_;
-  std::int64_t batches_;
-  LineTimer timer_;
 };
 
 }  // namespace metaformer

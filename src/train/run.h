@@ -1,9 +1,9 @@
 #pragma once
 // Starting, continuing and reading runs: what the subcommands share.
 
-#include "core/config_loader.h"
-#include "train/checkpoint.h"
-#include "train/task.h"
+#include "config/loader.h"
+#include "run/checkpoint.h"
+#include "tasks/task.h"
 
 namespace metaformer {
 
@@ -40,8 +40,8 @@ struct LoadedRun {
   torch::Device device;
 };
 
-// A run's model from one of its checkpoints (best, last, step-N or a folder). Errors: as load_checkpoint, and exit code 4
-// when a weight is not finite.
+// A run's model from one of its checkpoints (best, last, step-N or a folder). Errors: as load_checkpoint, and exit code
+// 4 when a weight is not finite.
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint, const std::string& device);
 
 }  // namespace metaformer

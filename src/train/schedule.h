@@ -1,7 +1,7 @@
 #pragma once
 // The course of the learning rate.
 
-#include "core/train_config.h"
+#include "config/train_config.h"
 
 namespace metaformer {
 

@@ -1,17 +1,9 @@
 #pragma once
 // Gradient norms that stand out: a sign of trouble before it shows in the loss.
 
-#include <cstdint>
+#include "run/progress.h"
 
 namespace metaformer {
-
-// Running mean and variance of the logarithm of the norm. Part of a checkpoint.
-struct SpikeState {
-  std::int64_t seen = 0;
-  double mean = 0;
-  double variance = 0;
-  std::int64_t count = 0;  // spikes so far
-};
 
 // Takes the gradient norm of one step. True for a spike: log(norm) lies more than `threshold` standard deviations above
 // its running mean. The first steps (20) only teach what is usual; spikes and what is not finite teach nothing.

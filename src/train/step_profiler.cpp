@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "core/log.h"
+#include "base/log.h"
 
 namespace metaformer {
 

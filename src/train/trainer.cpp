@@ -8,15 +8,15 @@
 #include <new>
 #include <tuple>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "core/signals.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "infer/evaluation.h"
+#include "ops/device.h"
+#include "run/named_tensors.h"
 #include "train/best_checkpoint.h"
-#include "train/device.h"
 #include "train/diagnostics.h"
-#include "train/evaluation.h"
 #include "train/graph_training_step.h"
-#include "train/named_tensors.h"
 #include "train/progress_line.h"
 #include "train/schedule.h"
 #include "train/training_sample.h"

@@ -1,10 +1,10 @@
 #pragma once
 // The training loop: steps, evaluations, checkpoints, logs. Knows tasks and steps, not models.
 
-#include "core/config_loader.h"
-#include "core/error.h"
-#include "train/checkpoint.h"
-#include "train/metrics_log.h"
+#include "base/error.h"
+#include "config/loader.h"
+#include "run/checkpoint.h"
+#include "run/metrics_log.h"
 #include "train/progress_line.h"
 #include "train/step_profiler.h"
 #include "train/training_step.h"
@@ -40,7 +40,7 @@ class Trainer {
   double epochs_seen() const;
   torch::Tensor is_clipped(const torch::Tensor& gradient_norm) const;  // 1 or 0
   void write_training_line();
-  void write_sample();  // as far as due
+  void write_sample();             // as far as due
   bool lacks_evaluation() const;   // that is due at this step
   bool is_checkpoint_due() const;  // at this step, once its evaluation is done
   LogPosition log_position() const;

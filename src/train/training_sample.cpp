@@ -3,11 +3,11 @@
 #include <sstream>
 #include <vector>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "core/random.h"
-#include "core/signals.h"
-#include "train/sampling.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/signals.h"
+#include "infer/sampling.h"
 
 namespace metaformer {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "data/tokenizer.h"
 #include "model/sequence_model.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
 

@@ -3,10 +3,10 @@
 #include <limits>
 #include <numeric>
 
-#include "core/fault.h"
-#include "core/random.h"
-#include "train/autocast.h"
-#include "train/device.h"
+#include "base/fault.h"
+#include "base/random.h"
+#include "ops/autocast.h"
+#include "ops/device.h"
 
 namespace metaformer {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "model/parameter_buffer.h"
+#include "tasks/task.h"
 #include "train/optimizer.h"
-#include "train/task.h"
 
 namespace metaformer {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "attention/mixer.h"
-#include "core/config_writer.h"
+#include "attention/make_mixer.h"
+#include "config/writer.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -1,5 +1,6 @@
 // Every mixer against its formula, written out here in float64 from the definitions and independent of src/.
 
+#include "attention/make_mixer.h"
 #include "attention/mixer_support.h"
 
 namespace metaformer {

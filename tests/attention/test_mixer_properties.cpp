@@ -1,5 +1,6 @@
 // What every mixer must have, looped over all of them.
 
+#include "attention/make_mixer.h"
 #include "attention/mixer_support.h"
 #include "support/any_mixer.h"
 

@@ -34,7 +34,8 @@ TEST_CASE("the pair table gives p M p", "[bench]") {
 TEST_CASE("operations are those of the products that a layer makes", "[bench]") {
   const AttentionShape shape{.batch = 2, .heads = 3, .context = 10, .head_width = 4};
   const double b = 2, n = 3, c = 10, k = 4, d = 12;
-  CHECK(forward_operations(ScaledDotProductOptions{}, shape, false) == 4 * 2 * b * c * d * d + 2 * 2 * b * n * c * c * k);
+  CHECK(forward_operations(ScaledDotProductOptions{}, shape, false) ==
+        4 * 2 * b * c * d * d + 2 * 2 * b * n * c * c * k);
   CHECK(forward_operations(MetricOptions{}, shape, false) ==
         2 * 2 * b * c * d * d + 2 * b * n * c * k * k + 2 * 2 * b * n * c * c * k);
   CHECK(forward_operations(QuadraticOptions{.form = QuadraticForm::full}, shape, false) ==

@@ -123,9 +123,9 @@ TEST_CASE("a label that hardly any training text has is warned of, a rare class 
     for (int i = 0; i < texts; ++i) table += "more " + std::to_string(i) + "," + label + "\n";
     program.folder().write("table.csv", table);
     program.folder().write("held_out.csv", "text,label\none,1\ntwo,0\n");
-    const auto result = program.run({"train", "--config", "text_classifier.yaml", "--out", "run" + std::to_string(texts),
-                                     "--set", "data.path=table.csv", "data.validation_path=held_out.csv",
-                                     "train.steps=1", "train.baselines=false"});
+    const auto result = program.run({"train", "--config", "text_classifier.yaml", "--out",
+                                     "run" + std::to_string(texts), "--set", "data.path=table.csv",
+                                     "data.validation_path=held_out.csv", "train.steps=1", "train.baselines=false"});
     CHECK(result.code == 0);
     return result.err;
   };
@@ -246,7 +246,8 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   CHECK(labels_of(predict("table.dat", "id,text\n1,w1 marker\n", {"--format", "csv"}).out) == "yes ");
   const auto no_column = predict("wrong.csv", "id,body,label\n1,w1 marker,yes\n");
   CHECK(no_column.code == 3);
-  CHECK_THAT(no_column.err, ContainsSubstring("wrong.csv: no column 'text' in the first row, which has 'id', 'body', 'label'"));
+  CHECK_THAT(no_column.err,
+             ContainsSubstring("wrong.csv: no column 'text' in the first row, which has 'id', 'body', 'label'"));
   CHECK(predict("new.txt", "x\n", {"--format", "xml"}).code == 2);
 }
 

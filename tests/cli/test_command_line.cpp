@@ -51,12 +51,13 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
        "data.test_path: has no meaning for task language_model"},
-      {{"train", "--config", "small.yaml", "--set", "data.format=csv"}, 2, "a language model reads text or jsonl, not csv"},
+      {{"train", "--config", "small.yaml", "--set", "data.format=csv"},
+       2,
+       "a language model reads text or jsonl, not csv"},
       {{"train", "--config", "small.yaml", "--set", "data.document_separator=x"},
        2,
        "text.txt, which is one document; JSON lines and folders have several"},
-      {{"train", "--config", "small.yaml", "--set",
-        "data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}"},
        2,
        "data.tokenizer.sampling: 0.2 has no effect on a language model"},
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.format=text"},
@@ -65,14 +66,20 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.document_separator=x"},
        2,
        "data.document_separator: has no meaning for task classification"},
-      {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"}, 2, "data.tokenizer.whitespace: a language"},
-      {{"train", "--config", "small.yaml", "--set", "data.rating.highest=5"}, 2,
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"},
+       2,
+       "data.tokenizer.whitespace: a language"},
+      {{"train", "--config", "small.yaml", "--set", "data.rating.highest=5"},
+       2,
        "data.rating.highest: means nothing without data.rating.positive_from"},
-      {{"train", "--config", "reviews_amazon.yaml", "--set", "data.rating.highest=3"}, 2,
+      {{"train", "--config", "reviews_amazon.yaml", "--set", "data.rating.highest=3"},
+       2,
        "data.rating.highest: 3 is below data.rating.positive_from 4"},
-      {{"train", "--config", "reviews_amazon.yaml", "--set", "data.rating.lowest=4"}, 2,
+      {{"train", "--config", "reviews_amazon.yaml", "--set", "data.rating.lowest=4"},
+       2,
        "data.rating.lowest: 4 is not below data.rating.positive_from 4"},
-      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, joiners: '-x'}"}, 2,
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, joiners: '-x'}"},
+       2,
        "data.tokenizer.joiners: '-x' is not a list of ASCII marks"},
       {{"predict", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
       {{"predict", "missing.txt"}, 3, "'missing.txt': No such file"},
@@ -292,24 +299,27 @@ TEST_CASE("bench attention measures every mixer, and says what is wrong with a r
   CHECK_THAT(complaint({"--backend", "fast"}), ContainsSubstring("expected composed, reference or fused"));
   CHECK_THAT(complaint({"--mixer", "metric", "--backend", "fused", "--device", "cpu"}),
              ContainsSubstring("they run on CUDA devices") || ContainsSubstring("built without CUDA"));
-  CHECK_THAT(complaint({"--mixer", "identity", "--backend", "fused"}), ContainsSubstring("fused is of metric and quadratic"));
+  CHECK_THAT(complaint({"--mixer", "identity", "--backend", "fused"}),
+             ContainsSubstring("fused is of metric and quadratic"));
   CHECK_THAT(complaint({"--precision", "fp8"}), ContainsSubstring("expected fp32, bf16 or fp16"));
 }
 
 TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]") {
   const Program program;
-  const auto json = nlohmann::json::parse(program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "2",
-                                                           "--rounds", "2", "--warmup", "0", "--device", "cpu", "--json"}));
+  const auto json =
+      nlohmann::json::parse(program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "2", "--rounds", "2",
+                                             "--warmup", "0", "--device", "cpu", "--json"}));
   const double ms = json.at("ms_per_step").get<double>();
   CHECK(ms > 0);
   for (const auto* phase : {"batch", "forward", "backward", "clip", "update"}) CHECK(json.at("phases").at(phase) >= 0);
   CHECK(json.at("tokens_per_second").get<double>() > 0);
-  CHECK(json.at("share_of_peak").get<double>() ==
-        Approx(json.at("operations_per_step").get<double>() / ms * 1e-6 / json.at("product_peak_gflops").get<double>()));
+  CHECK(json.at("share_of_peak").get<double>() == Approx(json.at("operations_per_step").get<double>() / ms * 1e-6 /
+                                                         json.at("product_peak_gflops").get<double>()));
   CHECK(json.at("peak_memory_bytes").get<double>() > 1e6);
   CHECK_FALSE(std::filesystem::exists(program.folder() / "runs"));
-  CHECK_THAT(program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "1", "--rounds", "1", "--device", "cpu"}),
-             ContainsSubstring("backward"));
+  CHECK_THAT(
+      program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "1", "--rounds", "1", "--device", "cpu"}),
+      ContainsSubstring("backward"));
   CHECK(program.run({"bench", "step", "--config", "small.yaml", "--steps", "0"}).code == 2);
 }
 
@@ -337,8 +347,8 @@ TEST_CASE("the vocabulary is counted where the data are at hand, and one layer i
   const auto characters = std::to_string(std::set<char>(text.begin(), text.end()).size());
   const auto result = program.run({"train", "--config", "small.yaml", "--set", "train.steps=1", "--out", "run"});
   CHECK(result.code == 0);
-  CHECK_THAT(result.err, ContainsSubstring("1 layer, 2 heads") &&
-                             ContainsSubstring("vocabulary of " + characters + " tokens"));
+  CHECK_THAT(result.err,
+             ContainsSubstring("1 layer, 2 heads") && ContainsSubstring("vocabulary of " + characters + " tokens"));
   const auto counted = program.succeed({"config", "check", "small.yaml"});
   CHECK_THAT(counted, ContainsSubstring("with the data's vocabulary of " + characters + " tokens"));
   const auto json = nlohmann::json::parse(program.succeed({"config", "check", "small.yaml", "--json"}));

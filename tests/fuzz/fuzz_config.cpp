@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
-#include "core/config_decoder.h"
-#include "core/config_loader.h"
-#include "core/error.h"
-#include "core/files.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "config/decoder.h"
+#include "config/loader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace metaformer;

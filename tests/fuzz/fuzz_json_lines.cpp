@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/error.h"
-#include "data/json_lines.h"
-#include "data/utf8.h"
+#include "base/error.h"
+#include "data/sources/json_lines.h"
+#include "text/utf8.h"
 
 namespace {
 

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/json_text.h"
-#include "data/digest.h"
-#include "train/checkpoint_meta.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/json_text.h"
+#include "run/checkpoint_meta.h"
 
 namespace {
 

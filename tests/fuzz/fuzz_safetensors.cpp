@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "core/error.h"
-#include "train/safetensors.h"
+#include "base/error.h"
+#include "run/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace metaformer;

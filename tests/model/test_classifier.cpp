@@ -1,7 +1,8 @@
-#include "core/error.h"
-#include "core/memory_estimate.h"
+#include "attention/make_mixer.h"
+#include "base/error.h"
 #include "model/classifier.h"
 #include "model/make_model.h"
+#include "model/memory_estimate.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/config_writer.h"
-#include "core/error.h"
+#include "base/error.h"
+#include "config/writer.h"
 #include "model/decoder.h"
 #include "model/gpt.h"
 #include "support/any_mixer.h"

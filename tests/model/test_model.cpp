@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "model/gpt.h"
 #include "model/parameter_buffer.h"
 #include "support/any_mixer.h"

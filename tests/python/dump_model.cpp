@@ -7,11 +7,11 @@
 
 #include <iostream>
 
-#include "core/config_loader.h"
-#include "core/config_writer.h"
-#include "core/files.h"
+#include "base/files.h"
+#include "config/loader.h"
+#include "config/writer.h"
 #include "model/make_model.h"
-#include "train/named_tensors.h"
+#include "run/named_tensors.h"
 
 namespace metaformer {
 

@@ -8,10 +8,11 @@
 
 #include <iostream>
 
-#include "core/config_loader.h"
-#include "core/config_writer.h"
-#include "core/files.h"
-#include "train/named_tensors.h"
+#include "base/files.h"
+#include "config/loader.h"
+#include "config/writer.h"
+#include "run/named_tensors.h"
+#include "tasks/make_task.h"
 #include "train/schedule.h"
 #include "train/training_step.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Tests that hold for every mixer.
 
-#include "attention/mixer.h"
+#include "attention/make_mixer.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

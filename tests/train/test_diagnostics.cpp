@@ -1,11 +1,11 @@
 #include <cmath>
 
-#include "attention/mixer.h"
+#include "attention/make_mixer.h"
+#include "infer/evaluation.h"
 #include "support/any_mixer.h"
+#include "support/workplace.h"
 #include "train/diagnostics.h"
-#include "train/evaluation.h"
 #include "train/step_profiler.h"
-#include "train/workplace.h"
 
 namespace metaformer {
 

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <limits>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "support/failure.h"
+#include "support/workplace.h"
 #include "train/spike_detector.h"
-#include "train/workplace.h"
 
 namespace metaformer {
 
@@ -216,8 +216,9 @@ TEST_CASE("a checkpoint of a newer program is refused and left alone", "[checkpo
 
 TEST_CASE("what cannot fit into memory is refused before anything is made", "[memory]") {
   const Workplace place;
-  const auto [code, message] = failure(
-      [&] { place.train("run", {"model.width=65536", "model.heads=8", "model.layers=1024"}); });
+  const auto [code, message] = failure([&] {
+    place.train("run", {"model.width=65536", "model.heads=8", "model.layers=1024"});
+  });
   CHECK(code == ExitCode::out_of_memory);
   CHECK_THAT(message, ContainsSubstring("model.context or model.width, or train with --force"));
   CHECK_FALSE(std::filesystem::exists(place / "run"));

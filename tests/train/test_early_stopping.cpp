@@ -1,8 +1,8 @@
 // train.patience ends a run whose validation loss no longer falls, and ends it alike however often it was interrupted.
 
 #include "support/failure.h"
+#include "support/workplace.h"
 #include "train/trainer.h"
-#include "train/workplace.h"
 
 namespace metaformer {
 
@@ -10,8 +10,14 @@ namespace {
 
 // Evaluated after every step, with a step so large that the loss soon stops falling.
 std::vector<std::string> impatient(const std::string& patience, const std::string& mode = "whole") {
-  return {"train.steps=400",         "train.eval_interval=2", "train.checkpoint_interval=3", "train.patience=" + patience,
-          "train.learning_rate=0.3", "train.schedule=constant", "train.eval_mode=" + mode, "model.dropout=0.1",
+  return {"train.steps=400",
+          "train.eval_interval=2",
+          "train.checkpoint_interval=3",
+          "train.patience=" + patience,
+          "train.learning_rate=0.3",
+          "train.schedule=constant",
+          "train.eval_mode=" + mode,
+          "model.dropout=0.1",
           mode == "random" ? "train.eval_batches=2" : "train.log_interval=3"};
 }
 

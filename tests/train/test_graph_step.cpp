@@ -1,9 +1,9 @@
 // A step that is replayed as a graph does what an eager one does. The graph here runs its work by hand.
 
-#include "data/text_dataset.h"
-#include "train/batches.h"
+#include "data/datasets/text_dataset.h"
+#include "support/workplace.h"
+#include "tasks/batches.h"
 #include "train/graph_training_step.h"
-#include "train/workplace.h"
 
 namespace metaformer {
 

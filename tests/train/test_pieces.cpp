@@ -4,18 +4,18 @@
 #include <limits>
 #include <numbers>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "infer/sampling.h"
 #include "model/gpt.h"
+#include "run/named_tensors.h"
+#include "run/safetensors.h"
+#include "run/tensorboard_writer.h"
 #include "support/any_mixer.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
-#include "train/batches.h"
-#include "train/named_tensors.h"
+#include "tasks/batches.h"
 #include "train/optimizer.h"
-#include "train/safetensors.h"
-#include "train/sampling.h"
 #include "train/schedule.h"
-#include "train/tensorboard_writer.h"
 
 namespace metaformer {
 
@@ -170,7 +170,8 @@ TEST_CASE("picking follows the softmax with temperature", "[sampling]") {
   double total = 0;
   for (std::size_t i = 0; i < 4; ++i) total += expected[i] = std::exp(logits[i] / temperature);
   constexpr int draws = 10'000;
-  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(TokenPicker(options).pick(logits, (i + 0.5) / draws))];
+  for (int i = 0; i < draws; ++i)
+    ++counts[static_cast<std::size_t>(TokenPicker(options).pick(logits, (i + 0.5) / draws))];
   for (std::size_t i = 0; i < 4; ++i) CHECK(counts[i] / draws == Approx(expected[i] / total).margin(2e-4));
 }
 
@@ -258,10 +259,11 @@ static std::shared_ptr<Gpt> any_small_gpt() {
 TEST_CASE("a sliding window gives what encoding the last context tokens for every token gives", "[sampling]") {
   const auto small = any_small_gpt();
   auto& model = *small;
-  const std::vector<std::int32_t> prompt = GENERATE(std::vector<std::int32_t>{4},
-                                                    std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const std::vector<std::int32_t> prompt =
+      GENERATE(std::vector<std::int32_t>{4}, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
   const auto cached = GENERATE(true, false);
-  TextGenerator generator(model, prompt, {.temperature = 1, .cached = cached, .window = WindowKind::slide}, torch::kCPU);
+  TextGenerator generator(model, prompt, {.temperature = 1, .cached = cached, .window = WindowKind::slide},
+                          torch::kCPU);
   std::vector<std::int32_t> tokens;
   for (int i = 0; i < 40; ++i) tokens.push_back(generator.next().at(0));
   CHECK(tokens == recompute(model, prompt, 40));

@@ -1,6 +1,6 @@
 // Where a run that diverges goes back to, and what is left of the course that it gives up.
 
-#include "train/checkpoint_surgery.h"
+#include "run/checkpoint_surgery.h"
 
 namespace metaformer {
 

@@ -1,9 +1,9 @@
 // What a run writes about itself beside losses and weights: amounts, times, sessions, samples.
 
-#include "core/error.h"
+#include "base/error.h"
 #include "support/failure.h"
+#include "support/workplace.h"
 #include "train/progress_line.h"
-#include "train/workplace.h"
 
 namespace metaformer {
 

@@ -3,9 +3,9 @@
 #include <map>
 #include <sstream>
 
-#include "core/error.h"
-#include "train/evaluation.h"
-#include "train/workplace.h"
+#include "base/error.h"
+#include "infer/evaluation.h"
+#include "support/workplace.h"
 
 namespace metaformer {
 

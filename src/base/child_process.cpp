@@ -1,0 +1,137 @@
+#include "base/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/text.h"
+
+namespace metaformer {
+
+namespace {
+
+class Pipe {
+ public:
+  Pipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw Error(ExitCode::failure, "no pipe to a child process");
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+  int reading() const { return ends_[0]; }
+  int writing() const { return ends_[1]; }
+  void close_end(std::size_t end) {
+    if (ends_[end] >= 0) ::close(ends_[end]);
+    ends_[end] = -1;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+// What a child sends: this letter, then the result or the error's exit code and message.
+constexpr char result_mark = 'r', error_mark = 'e';
+
+std::string answer_of(const std::function<std::string()>& compute) {
+  try {
+    return result_mark + compute();
+  } catch (const Error& error) {
+    return error_mark + std::string(1, static_cast<char>(error.code())) + error.what();
+  } catch (const std::bad_alloc&) {
+    return error_mark + std::string(1, static_cast<char>(ExitCode::out_of_memory)) + "out of memory";
+  }
+}
+
+[[noreturn]] void be_child(const std::function<std::string()>& compute, const Pipe& answer, const Pipe& messages) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::atexit([] { ::_exit(EXIT_FAILURE); });  // a library's exit() must not run what the parent registered
+  ::dup2(messages.writing(), STDERR_FILENO);
+  for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fatal, SIG_DFL);  // not the parent's
+  try {
+    const auto bytes = answer_of(compute);
+    for (std::string_view rest = bytes; !rest.empty();) {
+      const auto written = ::write(answer.writing(), rest.data(), rest.size());
+      if (written < 0 && errno != EINTR) ::_exit(EXIT_FAILURE);
+      if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+    ::_exit(EXIT_SUCCESS);
+  } catch (...) {  // Interrupted: the parent has the signal too
+    ::_exit(EXIT_FAILURE);
+  }
+}
+
+// Appends what there is to read; false at the end.
+bool read_some(int file, std::string& text) {
+  std::array<char, 1 << 16> piece;
+  const auto count = ::read(file, piece.data(), piece.size());
+  if (count > 0) text.append(piece.data(), static_cast<std::size_t>(count));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+// Until the child has closed both; false when a signal asks to stop.
+bool read_both(int answer, std::string& answer_text, int messages, std::string& messages_text) {
+  constexpr int patience = 100;  // milliseconds between looks at the signal
+  std::array<pollfd, 2> files = {pollfd{.fd = answer, .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = messages, .events = POLLIN, .revents = 0}};
+  while (files[0].fd >= 0 || files[1].fd >= 0) {
+    if (stop_signal() != 0) return false;
+    if (::poll(files.data(), files.size(), patience) <= 0) continue;
+    if (files[0].revents != 0 && !read_some(answer, answer_text)) files[0].fd = -1;
+    if (files[1].revents != 0 && !read_some(messages, messages_text)) files[1].fd = -1;
+  }
+  return true;
+}
+
+// What a process that ended in an error said last, in one line.
+std::string last_message(std::string_view messages) {
+  constexpr std::string_view closing = "Program terminated with an unrecoverable error.";
+  std::string last;
+  while (!messages.empty()) {
+    const auto line = messages.substr(0, messages.find('\n'));
+    messages.remove_prefix(std::min(messages.size(), line.size() + 1));
+    if (!line.empty() && line != closing) last = in_quotes(line);
+  }
+  return last.empty() ? "no reason given" : last;
+}
+
+}  // namespace
+
+std::string compute_in_child(const std::function<std::string()>& compute, const std::string& failure) {
+  Pipe answer, messages;
+  std::fflush(nullptr);
+  const auto child = ::fork();
+  if (child < 0) return compute();
+  if (child == 0) be_child(compute, answer, messages);
+  answer.close_end(1);
+  messages.close_end(1);
+  std::string answer_text, messages_text;
+  if (!read_both(answer.reading(), answer_text, messages.reading(), messages_text)) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  throw_if_stopped();
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+    throw Error(ExitCode::out_of_memory, failure + ": its process was killed, as happens when memory runs out");
+  const bool is_answer = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS && !answer_text.empty();
+  if (!is_answer) throw Error(ExitCode::data, fmt::format("{}: {}", failure, last_message(messages_text)));
+  if (answer_text[0] == error_mark) throw Error(static_cast<ExitCode>(answer_text[1]), answer_text.substr(2));
+  return answer_text.substr(1);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,190 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/fault.h"
+#include "base/text.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail_with_errno(const std::string& action, const fs::path& path) {
+  throw Error(ExitCode::failure, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
+}
+
+// Owns a file descriptor; close errors matter for written files, so they are reported by close().
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags, const char* action)
+      : path_(path), fd_(::open(path.c_str(), flags, 0666)) {
+    if (fd_ < 0) fail_with_errno(action, path);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  void write_all(std::string_view bytes) {
+    if (fault_strikes("full")) {
+      errno = ENOSPC;
+      fail_with_errno("write", path_);
+    }
+    std::string damaged;
+    if (fault_strikes("damage")) {
+      damaged = bytes;
+      if (!damaged.empty()) damaged[damaged.size() / 2] ^= 1;
+      bytes = damaged;
+    }
+    while (!bytes.empty()) {
+      const auto written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_with_errno("write", path_);
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  void sync() {
+    if (::fsync(fd_) != 0) fail_with_errno("sync", path_);
+  }
+  void close() {
+    const int fd = std::exchange(fd_, -1);
+    if (::close(fd) != 0) fail_with_errno("close", path_);
+  }
+
+ private:
+  fs::path path_;
+  int fd_;
+};
+
+constexpr std::string_view temporary_suffix = ".tmp";
+
+}  // namespace
+
+fs::path temporary_name(const fs::path& path) {
+  return path.parent_path() / fmt::format(".{}.{}{}", path.filename().string(), ::getpid(), temporary_suffix);
+}
+
+std::string target_of_temporary(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(temporary_suffix)) return "";
+  name.remove_prefix(1);
+  name.remove_suffix(std::min(name.size(), temporary_suffix.size()));
+  const auto dot = name.rfind('.');
+  if (dot == std::string_view::npos) return "";
+  const auto process = name.substr(dot + 1);
+  const bool is_number = !process.empty() && std::all_of(process.begin(), process.end(),
+                                                         [](char digit) { return digit >= '0' && digit <= '9'; });
+  return is_number ? std::string(name.substr(0, dot)) : "";
+}
+
+ExitCode code_of_errno(int error, ExitCode otherwise) {
+  return error == ENOSPC || error == EDQUOT || error == EIO ? ExitCode::failure : otherwise;
+}
+
+bool holds(const fs::path& path, std::string_view bytes) {
+  constexpr std::size_t chunk = 1 << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string read(std::min(chunk, bytes.size()), '\0');
+  while (!bytes.empty()) {
+    const auto count = std::min(chunk, bytes.size());
+    file.read(read.data(), static_cast<std::streamsize>(count));
+    if (!file || bytes.substr(0, count) != std::string_view(read).substr(0, count)) return false;
+    bytes.remove_prefix(count);
+  }
+  return file && file.peek() == std::ifstream::traits_type::eof();
+}
+
+void exchange(const fs::path& first, const fs::path& second) {
+  const bool supported = !fault_strikes("exchange");
+  if (supported && ::renameat2(AT_FDCWD, first.c_str(), AT_FDCWD, second.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (supported && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) fail_with_errno("replace", second);
+  auto replaced = second;
+  replaced += replaced_suffix;
+  if (::rename(second.c_str(), replaced.c_str()) != 0) fail_with_errno("replace", second);
+  if (::rename(first.c_str(), second.c_str()) != 0) {
+    const int error = errno;
+    ::rename(replaced.c_str(), second.c_str());
+    errno = error;
+    fail_with_errno("replace", second);
+  }
+  if (::rename(replaced.c_str(), first.c_str()) != 0) fail_with_errno("rename", replaced);
+}
+
+std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode code) {
+  std::error_code ignored;
+  const auto status = fs::status(path, ignored);
+  if (!fs::exists(status)) throw Error(code, fmt::format("{}: no such file", path.string()));
+  if (!fs::is_regular_file(status)) throw Error(code, fmt::format("{}: not a regular file", path.string()));
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw Error(code, fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+  const auto size = fs::file_size(path, ignored);
+  if (size > largest)
+    throw Error(code, fmt::format("{}: {} is larger than the {} allowed", path.string(), human_bytes(size),
+                                  human_bytes(largest)));
+  std::string content(size, '\0');
+  stream.read(content.data(), static_cast<std::streamsize>(size));
+  if (stream.gcount() != static_cast<std::streamsize>(size))
+    throw Error(code, fmt::format("{}: could not be read to its end", path.string()));
+  return content;
+}
+
+namespace {
+
+void write_synced(const fs::path& path, std::string_view content, int flags) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, "create");
+  fault_point("write");
+  file.write_all(content);
+  fault_point("sync");
+  file.sync();
+  file.close();
+}
+
+}  // namespace
+
+void write_file_synced(const fs::path& path, std::string_view content) { write_synced(path, content, O_TRUNC); }
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  const auto temporary = temporary_name(path);
+  ::unlink(temporary.c_str());  // what an earlier process of this number left
+  try {
+    write_synced(temporary, content, O_EXCL);  // never through a link or into a file that another has put there
+    fault_point("rename");
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail_with_errno("rename to", path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(path.parent_path().empty() ? fs::path(".") : path.parent_path());
+}
+
+void sync_file(const fs::path& path) {
+  Descriptor file(path, O_RDONLY | O_CLOEXEC, "open");
+  file.sync();
+}
+
+void sync_folder(const fs::path& folder) {
+  Descriptor handle(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, "open");
+  handle.sync();
+}
+
+void replace_symlink(const fs::path& target, const fs::path& link) {
+  const auto temporary = temporary_name(link);
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) fail_with_errno("make the link", temporary);
+  fault_point("link");
+  if (::rename(temporary.c_str(), link.c_str()) != 0) fail_with_errno("replace the link", link);
+  sync_folder(link.parent_path());
+}
+
+}  // namespace metaformer

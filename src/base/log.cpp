@@ -1,0 +1,136 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace metaformer::log {
+
+namespace {
+
+// https://no-color.org: an empty NO_COLOR does not count.
+bool use_colour() {
+  const char* refusal = std::getenv("NO_COLOR");
+  return stderr_is_terminal() && (refusal == nullptr || *refusal == '\0');
+}
+
+// Asked for at every use, because a window can be resized at any time.
+std::size_t terminal_columns() {
+  constexpr std::size_t usual = 80;
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : usual;
+}
+
+// What fits into one row. The last column stays free: a character there makes some terminals begin a new row.
+std::string_view fit_to_terminal(std::string_view line) {
+  const auto is_continuation = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
+  const auto columns = std::max<std::size_t>(terminal_columns(), 2) - 1;
+  std::size_t end = 0;
+  for (std::size_t shown = 0; end < line.size(); ++end)
+    if (!is_continuation(line[end]) && ++shown > columns) break;
+  return line.substr(0, end);
+}
+
+// stderr, with one transient line at the bottom that messages push away.
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void show_progress(std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    line = fit_to_terminal(line);
+    std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(line.size()), line.data());
+    std::fflush(stderr);
+    progress_shown_ = true;
+  }
+  void clear_progress() {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(progress_shown_, false)) std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (std::exchange(progress_shown_, false)) std::fputs("\r\033[K", stderr);
+    const auto level = message.level;
+    const char* word = level >= spdlog::level::err ? "error: " : level == spdlog::level::warn ? "warning: " : "";
+    const char* colour = level >= spdlog::level::err ? "\033[31m" : "\033[33m";
+    if (*word && use_colour()) {
+      std::fprintf(stderr, "%s%s\033[0m", colour, word);
+    } else {
+      std::fputs(word, stderr);
+    }
+    std::fwrite(message.payload.data(), 1, message.payload.size(), stderr);
+    std::fputc('\n', stderr);
+  }
+  void flush_() override { std::fflush(stderr); }
+
+ private:
+  bool progress_shown_ = false;
+};
+
+TerminalSink& terminal() {
+  static const auto sink = std::make_shared<TerminalSink>();
+  return *sink;
+}
+
+spdlog::logger& logger() {
+  static spdlog::logger instance = [] {
+    spdlog::logger made("metaformer", spdlog::sink_ptr(&terminal(), [](auto*) {}));
+    made.set_error_handler([](const std::string&) {});  // a full disk is reported by what else is written to it
+    return made;
+  }();
+  return instance;
+}
+
+}  // namespace
+
+bool stderr_is_terminal() {
+  static const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  return terminal;
+}
+
+// File names and values of configs may hold what a terminal would act on.
+void write_info(const std::string& message) { logger().log(spdlog::level::info, escaped_lines(message)); }
+void write_warning(const std::string& message) { logger().log(spdlog::level::warn, escaped_lines(message)); }
+void write_error(const std::string& message) { logger().log(spdlog::level::err, escaped(message)); }
+
+void progress(std::string_view line) {
+  if (stderr_is_terminal() && terminal().should_log(spdlog::level::info)) terminal().show_progress(line);
+}
+
+void clear_progress() { terminal().clear_progress(); }
+
+void record(const std::string& message) {
+  const spdlog::details::log_msg line("metaformer", spdlog::level::info, message);
+  for (const auto& sink : logger().sinks()) {
+    if (sink.get() == &terminal()) continue;
+    sink->log(line);
+    sink->flush();
+  }
+}
+
+void add_file(const std::filesystem::path& path) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string(), false);
+    sink->set_pattern("%Y-%m-%d %H:%M:%S %l: %v");
+    logger().sinks().push_back(std::move(sink));
+    logger().flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error(ExitCode::failure, error.what());
+  }
+}
+
+void set_quiet(bool quiet) { terminal().set_level(quiet ? spdlog::level::warn : spdlog::level::info); }
+
+}  // namespace metaformer::log

@@ -1,0 +1,88 @@
+#include "base/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <initializer_list>
+
+#include "base/error.h"
+
+namespace metaformer {
+
+static volatile sig_atomic_t stop_received = 0;
+static volatile sig_atomic_t save_received = 0;
+static volatile sig_atomic_t stderr_is_terminal = 0;
+static std::atomic<const char*> stop_notice = nullptr;
+static_assert(std::atomic<const char*>::is_always_lock_free);  // a signal handler reads it
+
+// Runs in a signal handler, so it only copies bytes and calls write(2). One write: another thread that redraws the
+// progress line cannot come between.
+static void answer_stop() {
+  const char* notice = stop_notice;
+  if (notice == nullptr) return;
+  char line[128];
+  std::size_t size = 0;
+  const auto append = [&](const char* text) {
+    for (; *text != '\0' && size < sizeof line; ++text) line[size++] = *text;
+  };
+  if (stderr_is_terminal) append("\r\033[K");  // over the progress line
+  append(notice);
+  append("\n");
+  const int before = errno;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, size);
+  errno = before;
+}
+
+static void note_stop(int signal) {
+  stop_received = signal;
+  // The next one takes the default action: a user who insists is not kept waiting.
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
+  answer_stop();
+}
+
+static void note_save(int) { save_received = 1; }
+
+static void handle(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+
+void catch_signals() {
+  stderr_is_terminal = ::isatty(STDERR_FILENO);
+  handle(SIGINT, note_stop);
+  handle(SIGTERM, note_stop);
+  handle(SIGUSR1, note_save);
+  handle(SIGXFSZ, SIG_IGN);  // a file over its limit is then an error of the write, as a full disk is
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup means what it says
+}
+
+void set_stop_notice(const char* line) { stop_notice = line; }
+
+void ignore_broken_pipes() { handle(SIGPIPE, SIG_IGN); }
+
+int stop_signal() { return stop_received; }
+
+static int deferrals = 0;
+
+StopDeferral::StopDeferral() { ++deferrals; }
+StopDeferral::~StopDeferral() { --deferrals; }
+
+void throw_if_stopped() {
+  if (const int signal = stop_received; signal != 0 && deferrals == 0) throw Interrupted(signal);
+}
+
+bool take_save_request() {
+  if (!save_received) return false;
+  save_received = 0;
+  return true;
+}
+
+}  // namespace metaformer

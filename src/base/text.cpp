@@ -1,0 +1,131 @@
+#include "base/text.h"
+
+#include <fmt/format.h>
+#include <utf8.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace metaformer {
+
+std::string join_alternatives(const std::vector<std::string>& words) {
+  std::string joined;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) joined += i + 1 == words.size() ? " or " : ", ";
+    joined += words[i];
+  }
+  return joined;
+}
+
+// Levenshtein distance where two neighbours exchanged count once (optimal string alignment).
+static std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const bool same = a[i - 1] == b[j - 1];
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (same ? 0 : 1)});
+      const bool exchanged = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (exchanged) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+std::string closest_match(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t longest_sensible = 100;  // the distance is quadratic in the length
+  if (word.size() > longest_sensible) return "";
+  std::string best;
+  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+  for (const auto& candidate : candidates) {
+    if (candidate.size() > longest_sensible) continue;
+    const auto distance = edit_distance(word, candidate);
+    if (distance < best_distance) std::tie(best_distance, best) = std::pair(distance, candidate);
+  }
+  const auto tolerated = std::max<std::size_t>(1, std::max(word.size(), best.size()) / 3);
+  return best_distance <= tolerated ? best : "";
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const auto match = closest_match(word, candidates);
+  return match.empty() ? "" : fmt::format("; did you mean '{}'?", match);
+}
+
+// Whether a terminal would act on it or hide it: C0 and C1 controls, DEL, marks of direction, separators of lines.
+static bool acts_on_terminals(char32_t point) {
+  return point < 0x20 || (point >= 0x7F && point < 0xA0) || point == 0x061C || point == 0x200E || point == 0x200F ||
+         (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
+}
+
+static std::string escape_of(char32_t point) {
+  if (point == '\n') return "\\n";
+  if (point == '\t') return "\\t";
+  if (point == '\r') return "\\r";
+  const auto number = static_cast<std::uint32_t>(point);
+  return point < 0x7F ? fmt::format("\\x{:02x}", number) : fmt::format("\\u{:04x}", number);
+}
+
+// Valid UTF-8.
+static void escape_valid(std::string_view text, std::u32string_view harmless, std::string& shown) {
+  for (auto at = text.begin(); at != text.end();) {
+    const auto start = at;
+    const char32_t point = utf8::unchecked::next(at);
+    if (acts_on_terminals(point) && harmless.find(point) == std::u32string_view::npos) {
+      shown += escape_of(point);
+    } else {
+      shown.append(start, at);
+    }
+  }
+}
+
+static std::string escape(std::string_view text, std::u32string_view harmless) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto valid = static_cast<std::size_t>(utf8::find_invalid(text.begin(), text.end()) - text.begin());
+    escape_valid(text.substr(0, valid), harmless, shown);
+    if (valid < text.size()) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[valid]));
+    text.remove_prefix(std::min(valid + 1, text.size()));
+  }
+  return shown;
+}
+
+std::string escaped(std::string_view text) { return escape(text, U""); }
+
+std::string escaped_lines(std::string_view text) { return escape(text, U"\n\t"); }
+
+std::string printable(std::string_view word) {
+  constexpr std::size_t longest = 60;
+  if (word.size() <= longest) return escaped(word);
+  auto end = longest;
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // no half character
+  return escaped(word.substr(0, end)) + "...";
+}
+
+std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::string human_count(double count) {
+  if (count < 1e3) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.1f}k", count / 1e3);
+  return fmt::format("{:.2f}M", count / 1e6);
+}
+
+std::string human_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
+  if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+  if (whole >= 60) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,167 @@
+#include "config/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/check.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t longest_base_chain = 32;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool is_bare_name(const std::string& name) { return !name.empty() && name.find('/') == std::string::npos; }
+
+// `name`, or `name.yaml` when that is what exists.
+fs::path with_ending(const fs::path& path) {
+  if (is_file(path)) return path;
+  const fs::path longer = path.string() + ".yaml";
+  return is_file(longer) ? longer : fs::path{};
+}
+
+std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const auto& folder : folders) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
+      if (entry.path().extension() == ".yaml") names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+[[noreturn]] void fail_not_found(const std::string& prefix, const std::string& name) {
+  if (!is_bare_name(name)) {
+    const auto folder = fs::path(name).parent_path();
+    std::error_code ignored;
+    if (fs::exists(name, ignored))
+      throw Error(ExitCode::usage, fmt::format("{}{}: not a file; a config is a YAML file", prefix, name));
+    throw Error(ExitCode::usage, fmt::format("{}{}: no such config file{}", prefix, name,
+                                             did_you_mean(fs::path(name).filename().string(), config_names({folder}))));
+  }
+  auto folders = config_folders();
+  folders.insert(folders.begin(), fs::path("."));
+  std::vector<std::string> shown;
+  for (const auto& folder : folders) shown.push_back(folder == "." ? "the working folder" : folder.string());
+  throw Error(ExitCode::usage, fmt::format("{}{}: no such config; looked in {}{}", prefix, name, fmt::join(shown, ", "),
+                                           did_you_mean(name, config_names(folders))));
+}
+
+fs::path look_up(const std::string& name) {
+  if (auto found = with_ending(name); !found.empty()) return found;
+  if (!is_bare_name(name)) return {};
+  for (const auto& folder : config_folders())
+    if (auto found = with_ending(folder / name); !found.empty()) return found;
+  return {};
+}
+
+// Beside the file that names it, then as a name like any other.
+fs::path find_base(const ConfigNode& base, const fs::path& from) {
+  if (base.kind != ConfigNode::Kind::scalar)
+    throw Error(ExitCode::usage,
+                fmt::format("{}: base: expected the name of a config, got {}", base.location.str(), base.describe()));
+  const fs::path named = base.scalar;
+  if (named.is_relative())
+    if (auto found = with_ending(from.parent_path() / named); !found.empty()) return found;
+  auto found = look_up(base.scalar);
+  if (found.empty()) fail_not_found(base.location.str() + ": base: ", base.scalar);
+  return found;
+}
+
+// The file's layers, lowest first.
+void collect_layers(const fs::path& path, std::vector<fs::path> chain, std::vector<ConfigNode>& layers) {
+  auto layer = read_yaml_file(path);
+  chain.push_back(fs::weakly_canonical(path));
+  const auto base = std::find_if(layer.entries.begin(), layer.entries.end(),
+                                 [](const auto& entry) { return entry.key.name == "base"; });
+  if (base != layer.entries.end()) {
+    const auto& where = base->value.location;
+    const auto base_path = find_base(base->value, path);
+    if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(base_path)) != chain.end())
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: base: {} extends itself (a loop)", where.str(), base_path.string()));
+    if (chain.size() >= longest_base_chain)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: base: more than {} files extend one another", where.str(), longest_base_chain));
+    collect_layers(base_path, chain, layers);
+    layer.entries.erase(base);
+  }
+  layers.push_back(std::move(layer));
+}
+
+ConfigNode read_overrides(const std::vector<std::string>& overrides) {
+  auto layer = tree_from_overrides(overrides);
+  if (const auto* base = layer.find("base"))
+    throw Error(ExitCode::usage, base->location.str() + ": base: belongs into a config file; give that with --config");
+  return layer;
+}
+
+// What a section starts from depends on the task, and the task on all layers.
+ExperimentConfig defaults_of_task(const std::vector<ConfigNode>& layers) {
+  ExperimentConfig config;
+  std::string task;
+  for (const auto& layer : layers)
+    if (const auto* node = layer.find("task"); node != nullptr) task = node->scalar;
+  if (task == to_string(TaskKind::classification)) config.data.tokenizer = WordTokenizerOptions{};
+  return config;
+}
+
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers) {
+  Experiment experiment{.name = name, .config = defaults_of_task(layers), .provenance = {}};
+  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance);
+  check_config(experiment.config, experiment.provenance);
+  auto& data = experiment.config.data;
+  for (auto* path : {&data.path, &data.validation_path, &data.test_path})
+    if (*path) *path = fs::absolute(**path).lexically_normal().string();
+  return experiment;
+}
+
+}  // namespace
+
+std::vector<fs::path> config_folders() {
+  std::vector<fs::path> folders;
+  if (const char* listed = std::getenv("METAFORMER_CONFIG_PATH")) {
+    std::istringstream stream(listed);
+    for (std::string folder; std::getline(stream, folder, ':');)
+      if (!folder.empty()) folders.emplace_back(folder);
+  }
+  std::error_code error;
+  const auto program = fs::read_symlink("/proc/self/exe", error);
+  const auto installed = program.parent_path().parent_path() / "share/metaformer/configs";
+  folders.push_back(!error && fs::is_directory(installed, error) ? installed : fs::path(build_info().source_configs));
+  return folders;
+}
+
+fs::path find_config(const std::string& name) {
+  auto found = look_up(name);
+  if (found.empty()) fail_not_found("", name);
+  return found;
+}
+
+Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
+  const auto path = find_config(name);
+  std::vector<ConfigNode> layers;
+  collect_layers(path, {}, layers);
+  layers.push_back(read_overrides(overrides));
+  return resolve(path.stem().string(), layers);
+}
+
+Experiment default_experiment(const std::vector<std::string>& overrides) {
+  return resolve("default", {read_overrides(overrides)});
+}
+
+}  // namespace metaformer

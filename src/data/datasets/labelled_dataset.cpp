@@ -1,0 +1,177 @@
+#include "data/datasets/labelled_dataset.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace metaformer {
+
+namespace {
+
+// Random streams of a purpose, apart from those of epochs and places.
+constexpr auto beyond_epochs = std::uint64_t{1} << 63;
+
+template <class T>
+void shuffle(std::vector<T>& values, const Rng& rng) {
+  for (auto left = values.size(); left > 1; --left) std::swap(values[left - 1], values[rng.below(left, left)]);
+}
+
+void sort_by_falling_length(std::vector<EncodedText>& texts, std::vector<std::size_t>& order) {
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return texts[a].ids.size() > texts[b].ids.size(); });
+  std::vector<EncodedText> sorted;
+  for (const auto place : order) sorted.push_back(std::move(texts[place]));
+  texts = std::move(sorted);
+}
+
+}  // namespace
+
+BatchOptions BatchOptions::of(const ExperimentConfig& config) {
+  return {.context = config.model.context,
+          .truncation = config.data.truncation,
+          .sampling = sampling_of(config.data.tokenizer),
+          .token_removal = config.train.token_removal,
+          .token_unknown = config.train.token_unknown,
+          .bucketing = config.train.bucketing};
+}
+
+LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& options)
+    : splits_(std::move(splits)), options_(options) {
+  if (options.token_unknown > 0 && !codec().tokenizer->unknown_id())
+    throw Error(ExitCode::usage, "train.token_unknown: this tokenizer has no unknown token; set it to 0");
+  const auto context = static_cast<std::size_t>(options.context);
+  for (const auto split : every_split) {
+    auto& texts = splits_[split];
+    cut_count_ +=
+        std::count_if(texts.begin(), texts.end(), [&](const auto& text) { return text.ids.size() > context; });
+    auto& order = source_order_[static_cast<std::size_t>(split)];
+    order.resize(texts.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (split != Split::train) sort_by_falling_length(texts, order);
+  }
+}
+
+double LabelledDataset::expected_length(const EncodedText& text) const {
+  return std::min(static_cast<double>(text.ids.size()) * (1 - options_.token_removal),
+                  static_cast<double>(options_.context));
+}
+
+double LabelledDataset::mean_length() const {
+  const auto& training = texts(Split::train);
+  const auto tokens = std::accumulate(training.begin(), training.end(), 0.0,
+                                      [&](double sum, const auto& text) { return sum + expected_length(text); });
+  return tokens / static_cast<double>(training.size());
+}
+
+const std::vector<std::size_t>& LabelledDataset::epoch_order(std::uint64_t seed, std::int64_t epoch) const {
+  if (const auto key = std::pair(seed, epoch); order_key_ != key) {
+    order_key_ = key;
+    order_.resize(texts(Split::train).size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    shuffle(order_, Rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(epoch)));
+  }
+  return order_;
+}
+
+// Which training text stands at a place of the endless row of epochs.
+std::size_t LabelledDataset::text_at(std::uint64_t seed, std::int64_t place) const {
+  const auto size = count(Split::train);
+  return epoch_order(seed, place / size)[static_cast<std::size_t>(place % size)];
+}
+
+// The places that the steps of a group see, in the order of the steps.
+const std::vector<std::int64_t>& LabelledDataset::group_order(std::uint64_t seed, std::int64_t group,
+                                                              std::int64_t rows_per_step) const {
+  if (const auto key = std::tuple(seed, group, rows_per_step); group_key_ != key) {
+    group_key_ = key;
+    std::vector<std::int64_t> places(static_cast<std::size_t>(options_.bucketing * rows_per_step));
+    std::iota(places.begin(), places.end(), group * options_.bucketing * rows_per_step);
+    std::vector<std::pair<double, std::int64_t>> by_length;
+    for (const auto place : places)
+      by_length.emplace_back(expected_length(texts(Split::train)[text_at(seed, place)]), place);
+    std::stable_sort(by_length.begin(), by_length.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::int64_t> steps(static_cast<std::size_t>(options_.bucketing));
+    std::iota(steps.begin(), steps.end(), std::int64_t{0});
+    shuffle(steps, Rng(seed, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(group)));
+    group_.clear();
+    for (const auto step : steps)
+      for (auto row = step * rows_per_step; row < (step + 1) * rows_per_step; ++row)
+        group_.push_back(by_length[static_cast<std::size_t>(row)].second);
+  }
+  return group_;
+}
+
+std::vector<std::int32_t> LabelledDataset::noisy_ids(const EncodedText& text, std::uint64_t seed,
+                                                     std::int64_t place) const {
+  const auto stream = static_cast<std::uint64_t>(place);
+  auto ids = options_.sampling == 0
+                 ? text.ids
+                 : codec().tokenizer->encode_sampled(text.text, options_.sampling,
+                                                     Rng(seed, RandomPurpose::noise, beyond_epochs + stream));
+  const double removal = options_.token_removal, either = removal + options_.token_unknown;
+  if (either == 0) return ids;
+  const Rng rng(seed, RandomPurpose::noise, stream);
+  const auto unknown = codec().tokenizer->unknown_id().value_or(0);
+  const auto first = ids.front();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const double draw = rng.uniform(i);
+    if (draw < removal) continue;
+    ids[kept++] = draw < either ? unknown : ids[i];
+  }
+  ids.resize(kept);
+  if (ids.empty()) ids.push_back(first);
+  return ids;
+}
+
+LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
+                                            std::int64_t first, std::int64_t rows) const {
+  std::vector<std::vector<std::int32_t>> ids;
+  std::vector<std::int64_t> labels;
+  for (auto row = first; row < first + rows; ++row) {
+    auto place = step * rows_per_step + row;
+    if (options_.bucketing > 1) {
+      const auto within = step % options_.bucketing * rows_per_step + row;
+      place = group_order(seed, step / options_.bucketing, rows_per_step)[static_cast<std::size_t>(within)];
+    }
+    const auto& text = texts(Split::train)[text_at(seed, place)];
+    ids.push_back(noisy_ids(text, seed, place));
+    truncate(ids.back(), options_.context, options_.truncation);
+    labels.push_back(text.label);
+  }
+  auto batch = pad_rows({ids.begin(), ids.end()});
+  batch.labels = std::move(labels);
+  return batch;
+}
+
+LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
+  const auto last = std::min(first + rows, count(split));
+  std::vector<const EncodedText*> chosen;
+  for (auto row = first; row < last; ++row) chosen.push_back(&texts(split)[static_cast<std::size_t>(row)]);
+  return batch_of(chosen);
+}
+
+LabelledRows LabelledDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index,
+                                          std::int64_t rows) const {
+  const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+  std::vector<const EncodedText*> chosen;
+  for (std::int64_t row = 0; row < rows; ++row)
+    chosen.push_back(&texts(split)[rng.below(static_cast<std::uint64_t>(row), texts(split).size())]);
+  return batch_of(chosen);
+}
+
+LabelledRows LabelledDataset::batch_of(const std::vector<const EncodedText*>& texts) const {
+  std::vector<std::vector<std::int32_t>> ids;
+  for (const auto* text : texts) {
+    ids.push_back(text->ids);
+    truncate(ids.back(), options_.context, options_.truncation);
+  }
+  auto batch = pad_rows({ids.begin(), ids.end()});
+  for (const auto* text : texts) batch.labels.push_back(text->label);
+  return batch;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,77 @@
+#pragma once
+// The padded batches that a classifier sees of labelled texts.
+
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "config/experiment_config.h"
+#include "data/datasets/encoded_splits.h"
+#include "data/token_rows.h"
+
+namespace metaformer {
+
+// How texts become batches.
+struct BatchOptions {
+  std::int64_t context = 0;  // longest row, in tokens
+  Truncation truncation = Truncation::head;
+  double sampling = 0;                          // subword regularisation of training texts (data.tokenizer.sampling)
+  double token_removal = 0, token_unknown = 0;  // probabilities, of training texts' tokens
+  std::int64_t bucketing = 1;
+
+  static BatchOptions of(const ExperimentConfig& config);
+};
+
+class LabelledDataset {
+ public:
+  // Errors (exit code 2): token_unknown with a tokenizer that has no unknown token.
+  LabelledDataset(EncodedSplits splits, const BatchOptions& options);
+
+  const Codec& codec() const { return splits_.codec; }
+  const nlohmann::ordered_json& description() const { return splits_.description; }
+  const std::vector<EncodedText>& texts(Split split) const { return splits_[split]; }
+  const std::string& text_digest(Split split) const { return splits_.text_digests[static_cast<std::size_t>(split)]; }
+  std::int64_t count(Split split) const { return static_cast<std::int64_t>(texts(split).size()); }
+  std::int64_t cut_count() const { return cut_count_; }  // texts that are longer than the context
+  double mean_length() const;                            // tokens that a training text has in a batch
+
+  // Rows first ... first + rows of step's global order; a step has `rows_per_step`. Every epoch is a permutation of the
+  // training texts of its own: a function of (seed, epoch). With bucketing the rows of so many steps are sorted by
+  // length, and the steps then take their turns in random order. What noise and resampling do to a text is a function
+  // of (seed, its place in the stream of epochs).
+  LabelledRows training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t first,
+                             std::int64_t rows) const;
+
+  // A split by falling length: little is padded, and what a batch frees is large enough for the next one.
+  LabelledRows rows(Split split, std::int64_t first, std::int64_t rows) const;
+
+  // Which text of its split, in the order of the source, stands at each place of texts(split).
+  const std::vector<std::size_t>& source_order(Split split) const {
+    return source_order_[static_cast<std::size_t>(split)];
+  }
+
+  // Rows drawn at random: a function of (seed, index).
+  LabelledRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
+
+ private:
+  const std::vector<std::size_t>& epoch_order(std::uint64_t seed, std::int64_t epoch) const;
+  std::size_t text_at(std::uint64_t seed, std::int64_t place) const;
+  const std::vector<std::int64_t>& group_order(std::uint64_t seed, std::int64_t group,
+                                               std::int64_t rows_per_step) const;
+  std::vector<std::int32_t> noisy_ids(const EncodedText& text, std::uint64_t seed, std::int64_t place) const;
+  double expected_length(const EncodedText& text) const;
+  LabelledRows batch_of(const std::vector<const EncodedText*>& texts) const;
+
+  EncodedSplits splits_;  // validation and test by falling length
+  std::array<std::vector<std::size_t>, 3> source_order_;
+  BatchOptions options_;
+  std::int64_t cut_count_ = 0;
+
+  // What was asked for last.
+  mutable std::vector<std::size_t> order_;
+  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> order_key_;
+  mutable std::vector<std::int64_t> group_;
+  mutable std::optional<std::tuple<std::uint64_t, std::int64_t, std::int64_t>> group_key_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,46 @@
+#pragma once
+// The array sorter (minGPT's exercise): a list of numbers followed by the same list in order, as one sequence
+// that a causal model learns to continue.
+
+#include "config/data_config.h"
+#include "data/token_rows.h"
+
+namespace metaformer {
+
+class SortDataset {
+ public:
+  // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. Where there are at
+  // most 2^20 lists all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once. Errors
+  // (exit code 2): so few lists that a split is empty.
+  explicit SortDataset(const SortConfig& config);
+
+  // Rows first ... first + rows of step's global order, drawn from the lists that are not held out: a function of
+  // (seed, step, row).
+  TokenRows random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const;
+
+  // The lists to evaluate on, in a fixed order. Validation and test are the same lists: those held out.
+  std::int64_t list_count(Split split) const;
+  TokenRows rows(Split split, std::int64_t first, std::int64_t rows) const;
+
+  // Lists of a split drawn at random: a function of (seed, index).
+  TokenRows random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
+
+  bool is_exhaustive() const { return exhaustive_; }
+
+  static bool is_held_out(const std::vector<std::int64_t>& list);
+
+ private:
+  using List = std::vector<std::int64_t>;
+
+  void enumerate(std::int64_t count);
+  void draw_evaluation_lists();
+  List random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const;
+  const std::vector<List>& lists(Split split) const { return split == Split::train ? train_ : held_out_; }
+  void append(TokenRows& batch, List list) const;
+
+  SortConfig config_;
+  bool exhaustive_ = false;
+  std::vector<List> train_, held_out_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,146 @@
+#include "data/datasets/text_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/make_tokenizer.h"
+#include "text/tokenizer_cache.h"
+#include "text/utf8.h"
+
+namespace metaformer {
+
+namespace {
+
+// Byte offset of the n-th character.
+std::size_t byte_offset(std::string_view text, std::int64_t character) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool starts = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (starts && character-- == 0) return i;
+  }
+  return text.size();
+}
+
+// What every tokenizer but that of bytes needs.
+void require_text(const Corpus& corpus, const DataConfig& config) {
+  if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
+  require_utf8(corpus.text, corpus.path.string());
+  if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
+}
+
+}  // namespace
+
+std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction) {
+  const auto train = static_cast<std::int64_t>(static_cast<double>(count_characters(text)) * (1 - validation_fraction));
+  const auto cut = byte_offset(text, train);
+  return {text.substr(0, cut), text.substr(cut)};
+}
+
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const DataConfig& config) {
+  if (corpus.held_out) return {corpus.text, *corpus.held_out};
+  return split_text(corpus.text, config.validation_fraction);
+}
+
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config) {
+  require_text(corpus, config);
+  if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
+    return make_tokenizer(config.tokenizer, corpus.held_out ? corpus.text + *corpus.held_out : corpus.text);
+  return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
+}
+
+std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config) {
+  const bool is_counted = config.task == TaskKind::language_model &&
+                          std::holds_alternative<CharacterTokenizerOptions>(config.data.tokenizer);
+  if (!is_counted) return std::nullopt;
+  try {
+    constexpr bool offline = true;
+    return make_text_tokenizer(load_corpus(config.data, offline), config.data)->vocabulary_size();
+  } catch (const Error&) {  // training reports it
+    return std::nullopt;
+  }
+}
+
+TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
+                         std::unique_ptr<Tokenizer>& tokenizer)
+    : context_(context) {
+  require_text(corpus, config);
+  if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
+  const auto [train, validation] = split_corpus(corpus, config);
+  characters_ = {count_characters(train), count_characters(validation)};
+  try {
+    tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
+                                          corpus.path.string(), error.what()));
+  }
+  for (std::size_t split = 0; split < tokens_.size(); ++split)
+    unknown_characters_[split] = count_unknown_characters(*tokenizer, tokens_[split], characters_[split]);
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto count = static_cast<std::int64_t>(tokens(split).size());
+    if (count < context + 1)
+      throw Error(ExitCode::data, fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
+                                              corpus.path.string(), to_string(split), count, context, context + 1));
+  }
+}
+
+const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
+  if (split == Split::test)
+    throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
+  return tokens_[static_cast<std::size_t>(split)];
+}
+
+std::int64_t TextDataset::characters(Split split) const {
+  return split == Split::test ? 0 : characters_[static_cast<std::size_t>(split)];
+}
+
+std::int64_t TextDataset::unknown_characters(Split split) const {
+  return split == Split::test ? 0 : unknown_characters_[static_cast<std::size_t>(split)];
+}
+
+TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                                      std::int64_t first, std::int64_t rows) const {
+  return windows(split, random_starts(split, seed, purpose, step, first, rows));
+}
+
+std::vector<std::int64_t> TextDataset::random_starts(Split split, std::uint64_t seed, RandomPurpose purpose,
+                                                     std::int64_t step, std::int64_t first, std::int64_t rows) const {
+  const Rng rng(seed, purpose, static_cast<std::uint64_t>(step));
+  const auto places = tokens(split).size() - static_cast<std::size_t>(context_);
+  std::vector<std::int64_t> starts(static_cast<std::size_t>(rows));
+  for (std::int64_t row = 0; row < rows; ++row)
+    starts[static_cast<std::size_t>(row)] =
+        static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(first + row), places));
+  return starts;
+}
+
+std::int64_t TextDataset::consecutive_window_count(Split split) const {
+  const auto targets = static_cast<std::int64_t>(tokens(split).size()) - 1;
+  return (targets + context_ - 1) / context_;
+}
+
+TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const {
+  const auto last = std::min(first + rows, consecutive_window_count(split));
+  std::vector<std::int64_t> starts;
+  for (auto window = first; window < last; ++window) starts.push_back(window * context_);
+  return windows(split, starts);
+}
+
+TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& starts) const {
+  const auto& source = tokens(split);
+  const auto size = static_cast<std::int64_t>(source.size());
+  TokenRows batch{.rows = static_cast<std::int64_t>(starts.size()), .length = context_, .ids = {}, .targets = {}};
+  batch.ids.reserve(starts.size() * static_cast<std::size_t>(context_));
+  batch.targets.reserve(batch.ids.capacity());
+  for (const auto start : starts) {
+    for (auto at = start; at < start + context_; ++at) {
+      const bool inside = at + 1 < size;
+      batch.ids.push_back(inside ? source[static_cast<std::size_t>(at)] : 0);
+      batch.targets.push_back(inside ? source[static_cast<std::size_t>(at + 1)] : -1);
+      batch.target_count += inside;
+    }
+  }
+  return batch;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,240 @@
+#include "data/sources/imdb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+#include <unordered_set>
+
+#include "base/archive.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "data/sources/group_split.h"
+#include "data/sources/imdb_files.h"
+#include "data/sources/imdb_films.h"
+#include "text/utf8.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t block_of_ids = 125;
+
+struct Review {
+  ReviewName name;
+  LabelledText text;
+};
+
+// Why it cannot be used, or "".
+std::string defect_of(const ReviewName& name, const std::string& text) {
+  if (text.find('\0') != std::string::npos) return "the review has NUL bytes";
+  if (auto defect = utf8_defect(text); !defect.empty()) return "the review is " + defect;
+  if (is_blank(text)) return "the review is empty";
+  const auto lowest = name.is_positive ? 7 : 1, highest = name.is_positive ? 10 : 4;
+  if (name.rating < lowest || name.rating > highest)
+    return fmt::format("a rating of {} is not {} ({} to {})", name.rating, name.is_positive ? "positive" : "negative",
+                       lowest, highest);
+  return "";
+}
+
+// The corpus writes line breaks as <br />, which as words would be 6% of its tokens.
+void make_line_breaks(std::string& text) {
+  constexpr std::string_view markup = "<br />";
+  std::size_t kept = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool breaks = std::string_view(text).substr(at).starts_with(markup);
+    text[kept++] = breaks ? '\n' : text[at];
+    at += breaks ? markup.size() : 1;
+  }
+  text.resize(kept);
+}
+
+class Reader {
+ public:
+  Reader(const fs::path& path, double malformed_limit) : path_(path), malformed_limit_(malformed_limit) {}
+
+  std::vector<Review> read() {
+    is_folder(path_) ? read_folder() : read_archive();
+    report_malformed();
+    if (reviews_.empty())
+      throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
+                                              "aclImdb_v1.tar.gz",
+                                              path_.string()));
+    std::sort(reviews_.begin(), reviews_.end(), [](const Review& a, const Review& b) {
+      return std::tuple(a.name.is_test, a.name.is_positive, a.name.id, a.text.place) <
+             std::tuple(b.name.is_test, b.name.is_positive, b.name.id, b.text.place);
+    });
+    return std::move(reviews_);
+  }
+  std::size_t malformed() const { return malformed_; }
+  const FilmLists& films() const { return films_; }
+
+  // The counts of reviews, malformed ones too, where they are not those of the whole corpus; else "".
+  std::string counts_of_part() const {
+    constexpr std::size_t whole = 12'500;
+    if (counts_ == Counts{{{whole, whole}, {whole, whole}}}) return "";
+    return fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
+                       counts_[0][0], counts_[0][1], counts_[1][0], counts_[1][1], whole);
+  }
+
+ private:
+  using Counts = std::array<std::array<std::size_t, 2>, 2>;  // by half and class
+
+  void read_archive() {
+    for_each_archive_entry(path_, largest_imdb_file, is_imdb_file,
+                           [&](std::string_view name, std::string&& text) { add(name, std::move(text), ""); });
+  }
+
+  void read_folder() {
+    for_each_imdb_file(path_, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+      add(file.string(), std::move(text), defect);
+    });
+  }
+
+  void add(std::string_view path, std::string&& text, std::string defect) {
+    throw_if_stopped();
+    if (FilmLists::is_list(path)) {
+      if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
+      return films_.add(std::string(path), text);
+    }
+    const auto name = *parse_review_name(path);
+    ++counts_[name.is_test][name.is_positive];
+    make_line_breaks(text);
+    if (defect.empty()) defect = defect_of(name, text);
+    if (!defect.empty()) {
+      if (malformed_++ == 0) first_defect_ = fmt::format("{}: {}", path, defect);
+      return;
+    }
+    reviews_.push_back({name, {std::move(text), name.is_positive ? "pos" : "neg", std::string(path)}});
+  }
+
+  void report_malformed() const {
+    if (malformed_ == 0) return;
+    const auto all = malformed_ + reviews_.size();
+    const auto what = fmt::format("{} of {} reviews cannot be used; the first is {}", malformed_, all, first_defect_);
+    if (static_cast<double>(malformed_) > malformed_limit_ * static_cast<double>(all))
+      throw Error(ExitCode::data, fmt::format("{}: {}; data.malformed_limit tolerates a share of {}", path_.string(),
+                                              what, malformed_limit_));
+    log::warning("{}: {}", path_.string(), what);
+  }
+
+  fs::path path_;
+  double malformed_limit_;
+  std::vector<Review> reviews_;
+  FilmLists films_;
+  Counts counts_{};
+  std::size_t malformed_ = 0;
+  std::string first_defect_;
+};
+
+// What stays on one side of the validation split: the reviews of a film, else those of a block of neighbouring ids.
+std::vector<std::string> groups_of(const std::vector<Review>& reviews, const FilmLists& films) {
+  std::vector<std::string> groups;
+  for (const auto& [name, text] : reviews) {
+    if (name.is_test) continue;
+    groups.push_back(films.has("train") ? films.film("train", name.is_positive, name.id)
+                                        : fmt::format("imdb block {}", name.id / block_of_ids));
+  }
+  return groups;
+}
+
+// Films that have reviews in both halves; nothing where a half has no lists.
+std::optional<std::int64_t> count_films_in_both(const std::vector<Review>& reviews, const FilmLists& films) {
+  if (!films.has("train") || !films.has("test")) return std::nullopt;
+  std::unordered_set<std::string_view> train, both;
+  for (const auto& [name, text] : reviews)
+    if (!name.is_test) train.insert(films.film("train", name.is_positive, name.id));
+  for (const auto& [name, text] : reviews)
+    if (name.is_test && train.contains(films.film("test", name.is_positive, name.id)))
+      both.insert(films.film("test", name.is_positive, name.id));
+  return static_cast<std::int64_t>(both.size());
+}
+
+// Texts that stand more than once, and texts of the test half that the training half has.
+nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
+  std::unordered_set<std::string_view> train, test;
+  std::int64_t copies_in_train = 0, copies_in_test = 0, leaked = 0;
+  for (const auto& [name, text] : reviews)
+    if (!name.is_test && !train.insert(text.text).second) ++copies_in_train;
+  for (const auto& [name, text] : reviews) {
+    if (!name.is_test) continue;
+    if (!test.insert(text.text).second) ++copies_in_test;
+    if (train.contains(text.text)) ++leaked;
+  }
+  return {{"copies_in_train", copies_in_train}, {"copies_in_test", copies_in_test}, {"test_texts_in_train", leaked}};
+}
+
+// A corpus by name is the whole one; what data.path names may be a part of it.
+void require_whole(const Reader& reader, const fs::path& path, bool is_by_name) {
+  const auto counts = reader.counts_of_part();
+  if (counts.empty()) return;
+  if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
+  throw Error(ExitCode::data, fmt::format("{}: {}; replace it by the whole archive (metaformer data list names its "
+                                          "source), or name a part of it by data.path",
+                                          path.string(), counts));
+}
+
+std::string digest_of(const fs::path& path) {
+  return is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path);
+}
+
+nlohmann::ordered_json describe(const fs::path& path, const std::vector<Review>& reviews, const Reader& reader) {
+  nlohmann::ordered_json description = {{"path", path.string()},
+                                        {"sha256", digest_of(path)},
+                                        {"rows", reviews.size()},
+                                        {"malformed", reader.malformed()}};
+  description.update(count_copies(reviews));
+  description["validation_split"] = reader.films().has("train") ? "films" : "blocks of ids";
+  if (const auto both = count_films_in_both(reviews, reader.films())) description["test_films_in_train"] = *both;
+  return description;
+}
+
+void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
+  const auto& facts = splits.description.at("train");
+  const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
+      "reviews stand in the training half too",
+      train, validation, splits[Split::test].size(), facts.at("copies_in_train").get<std::int64_t>(),
+      facts.at("copies_in_test").get<std::int64_t>(), facts.at("test_texts_in_train").get<std::int64_t>());
+  const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
+  const auto percent = 100 * static_cast<double>(validation) / static_cast<double>(train + validation);
+  if (facts.at("validation_split") == "films")
+    log::info("IMDb: {:.2f}% of the training half is for validation, by whole films of {} in all", percent,
+              distinct.size());
+  else
+    log::info(
+        "IMDb: {:.2f}% of the training half is for validation, by blocks of {} neighbouring ids: without the lists "
+        "train/urls_pos.txt and train/urls_neg.txt a film can have reviews on both sides",
+        percent, block_of_ids);
+}
+
+}  // namespace
+
+LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
+  Reader reader(path, config.malformed_limit);
+  auto reviews = reader.read();
+  require_whole(reader, path, !config.path);
+  LabelledSplits splits;
+  splits.description["train"] = describe(path, reviews, reader);
+  const auto groups = groups_of(reviews, reader.films());
+  const auto held_out = hold_out_groups(groups, config.validation_fraction);
+  for (std::size_t i = 0; i < reviews.size(); ++i) {  // the training half comes first
+    auto& [name, text] = reviews[i];
+    splits[name.is_test ? Split::test : held_out[i] ? Split::validation : Split::train].push_back(std::move(text));
+  }
+  if (splits[Split::train].empty() || splits[Split::validation].empty())
+    throw Error(ExitCode::data, fmt::format("{}: too few reviews for data.validation_fraction {} to leave some on "
+                                            "either side",
+                                            path.string(), config.validation_fraction));
+  report(splits, groups);
+  return splits;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,35 @@
+#pragma once
+// Texts with labels for classification, from a CSV, TSV or JSON-lines file, gzipped or not.
+
+#include <filesystem>
+#include <string>
+
+#include "config/data_config.h"
+#include "data/sources/table_builder.h"
+
+namespace metaformer {
+
+// The format is data.format, or else what the name says once .gz is taken off: .csv; .jsonl, .json or .ndjson; else
+// tab-separated. Whether the file is gzipped is told by its first bytes.
+//
+// Columns are named by data.text_field and data.label_field. Unless data.header says otherwise, two numbers mean that
+// there is no header; a name must stand in the first row, which is the header then. The default names may both be
+// missing: then there is no header, column 1 is the text and column 2 the label. In JSON lines
+// (data/sources/json_lines.h) they name members.
+//
+// A row is malformed when it has fewer columns than needed or more than the first row, an empty text or label, bytes
+// there that are not UTF-8 or are NUL, a stray quote, with data.rating a label that is no finite number, or is no such
+// line of JSON as data/sources/json_lines.h wants. Blank lines and a byte order mark are skipped.
+//
+// Errors (exit code 3): unreadable, cut off or damaged gzip, more than 16 GiB (unpacked), no such column or member, no
+// rows, a share of malformed rows above data.malformed_limit. A first row that looks like a header but was not named is
+// an error too, unless data.header is set. Errors (exit code 2): column 0, both fields in one column, data.header for
+// JSON lines.
+LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config);
+
+// The texts of a table without looking at its labels, out of `content`, gzipped or not, which messages call `path`. Of
+// the columns only that of the texts is needed; without a header that has the default name it is column 1. Malformed
+// rows are no error, whatever their number, and a table may have no rows. Other errors as above.
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const DataConfig& config);
+
+}  // namespace metaformer

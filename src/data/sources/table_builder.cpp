@@ -1,0 +1,88 @@
+#include "data/sources/table_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "text/utf8.h"
+
+namespace metaformer {
+
+namespace {
+
+// Why `field` cannot be used, or "".
+std::string defect_of(const char* name, std::string_view field) {
+  if (trim(field).empty()) return fmt::format("the {} is empty", name);
+  if (!utf8::is_valid(field.begin(), field.end())) return fmt::format("the {} is not valid UTF-8", name);
+  if (field.find('\0') != std::string_view::npos) return fmt::format("the {} has NUL bytes", name);
+  if (is_blank(field)) return fmt::format("the {} is empty", name);
+  return "";
+}
+
+std::optional<double> as_rating(std::string_view label) {
+  double rating = 0;
+  const auto* end = label.data() + label.size();
+  const auto [at, error] = std::from_chars(label.data(), end, rating);
+  if (error != std::errc{} || at != end || !std::isfinite(rating)) return {};
+  return rating;
+}
+
+}  // namespace
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view white_space = " \t\n\v\f\r";
+  const auto first = std::min(text.find_first_not_of(white_space), text.size());
+  return text.substr(first, text.find_last_not_of(white_space) + 1 - first);
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  constexpr std::size_t most_shown = 10;
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(names.size(), most_shown); ++i) shown.push_back(in_quotes(names[i]));
+  if (names.size() > most_shown) shown.push_back(fmt::format("... ({} in all)", names.size()));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", "));
+}
+
+void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t line) {
+  label = trim(label);
+  auto why = defect_of("text", text);
+  if (why.empty() && needs_labels()) why = defect_of("label", label);
+  if (!why.empty()) return refuse(line, std::move(why));
+  if (needs_labels() && config_.rating.positive_from) {
+    const auto rating = as_rating(label);
+    if (!rating)
+      return refuse(line, fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label)));
+    if (auto why = range_defect(*rating); !why.empty()) return refuse(line, std::move(why));
+    label = class_of(*rating);
+    if (label.empty()) {
+      ++table_.left_out;
+      return;
+    }
+  }
+  table_.rows.push_back({.text = std::move(text), .label = std::string(label), .line = line});
+}
+
+void TableBuilder::refuse(std::int64_t line, std::string why) {
+  table_.malformed.push_back({.line = line, .why = std::move(why)});
+}
+
+std::string TableBuilder::range_defect(double rating) const {
+  const auto &lowest = config_.rating.lowest, &highest = config_.rating.highest;
+  if (lowest && rating < *lowest) return fmt::format("the rating {} is below data.rating.lowest {}", rating, *lowest);
+  if (highest && rating > *highest)
+    return fmt::format("the rating {} is above data.rating.highest {}", rating, *highest);
+  return "";
+}
+
+std::string_view TableBuilder::class_of(double rating) const {
+  if (rating >= *config_.rating.positive_from) return "positive";
+  if (!config_.rating.negative_to || rating <= *config_.rating.negative_to) return "negative";
+  return "";
+}
+
+}  // namespace metaformer

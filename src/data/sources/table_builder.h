@@ -1,0 +1,73 @@
+#pragma once
+// Rows as the readers of formats find them, checked and turned into those of a LabelledTable.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/data_config.h"
+
+namespace metaformer {
+
+struct LabelledRow {
+  std::string text;   // as it stands in the file
+  std::string label;  // without white space around it; with data.rating "positive" or "negative"
+  std::int64_t line;  // where the row starts, counted from 1
+};
+
+struct MalformedRow {
+  std::int64_t line;
+  std::string why;
+};
+
+struct LabelledTable {
+  std::filesystem::path path;
+  std::string sha256;  // of the whole file, as it lies there
+  std::vector<LabelledRow> rows;
+  std::vector<MalformedRow> malformed;
+  std::size_t left_out = 0;  // rows whose rating lies between data.rating.negative_to and positive_from
+  bool has_header = false;
+  bool has_guessed_columns = false;  // neither named nor numbered by the config
+
+  std::size_t all_rows() const { return rows.size() + malformed.size() + left_out; }
+};
+
+// Whether the rows of a table need labels, or texts only, which are to be classified.
+enum class Labels { needed, none };
+
+class TableBuilder {
+ public:
+  // Both must outlive the builder. Labels::none: rows have texts only.
+  TableBuilder(LabelledTable& table, const DataConfig& config, Labels labels = Labels::needed)
+      : table_(table), config_(config), labels_(labels) {}
+
+  bool needs_labels() const { return labels_ == Labels::needed; }
+
+  // A row; malformed when its text or label is empty, not UTF-8, or has NUL bytes, or when data.rating is set and the
+  // label is no finite number. White space around the label is left out.
+  void add(std::string&& text, std::string_view label, std::int64_t line);
+
+  // A row that its format cannot tell apart, and why.
+  void refuse(std::int64_t line, std::string why);
+
+ private:
+  // Why there is no such rating, or "".
+  std::string range_defect(double rating) const;
+
+  // "positive", "negative", or "" for a rating between the two.
+  std::string_view class_of(double rating) const;
+
+  LabelledTable& table_;
+  const DataConfig& config_;
+  Labels labels_;
+};
+
+// Without ASCII white space on both sides.
+std::string_view trim(std::string_view text);
+
+// Names in quotes for a message; the first ten and their number where there are more.
+std::string quoted_list(const std::vector<std::string>& names);
+
+}  // namespace metaformer

@@ -1,0 +1,178 @@
+#include "model/memory_estimate.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+namespace metaformer {
+
+namespace {
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+std::int64_t metric_form_size(MetricConstraint constraint, std::int64_t k) {
+  switch (constraint) {
+    case MetricConstraint::symmetric:
+    case MetricConstraint::psd:
+      return k * (k + 1) / 2;
+    case MetricConstraint::diagonal:
+      return k;
+    case MetricConstraint::identity:
+      break;
+  }
+  return 0;
+}
+
+std::int64_t mixer_parameters(const ModelConfig& model) {
+  const auto d = model.width, n = model.heads, k = model.head_width(), bias = model.bias ? d : 0;
+  const auto projected = [&](std::int64_t form) { return 2 * (d * d + bias) + n * form; };
+  return std::visit(
+      Overloaded{[&](const ScaledDotProductOptions&) { return 4 * (d * d + bias); },
+                 [&](const QuadraticOptions& o) { return projected(o.form == QuadraticForm::full ? d * d : k * k); },
+                 [&](const MetricOptions& o) { return projected(metric_form_size(o.constraint, k)); },
+                 [](const auto&) { return std::int64_t{0}; }},
+      model.mixer);
+}
+
+std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
+  if (config.task == TaskKind::sort) return config.data.sort.digits;
+  return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
+                               [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
+                               [](const auto& o) { return o.vocabulary; }},
+                    config.data.tokenizer);
+}
+
+// Floats that one token of one block leaves for the backward pass.
+std::int64_t block_activations(const ModelConfig& model) {
+  const auto d = model.width, h = model.hidden_width();
+  const auto mixer = std::visit(
+      Overloaded{[&](const ScaledDotProductOptions&) { return 5 * d; }, [&](const QuadraticOptions&) { return 5 * d; },
+                 [&](const MetricOptions&) { return 5 * d; }, [&](const auto&) { return d; }},
+      model.mixer);
+  const bool attends = mixer > d, drops = model.dropout > 0;
+  // The reference backend alone keeps scores, weights, mask and dropped weights of all pairs.
+  const bool keeps_scores = attends && backend_of(model.mixer) == Backend::reference;
+  const auto scores = keeps_scores ? 4 * model.heads * model.context : 0;
+  return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);
+}
+
+constexpr std::uint64_t float_bytes = 4;
+
+// At most 2^62, which no machine has.
+std::uint64_t to_bytes(double bytes) { return static_cast<std::uint64_t>(std::min(bytes, 0x1p62)); }
+
+std::int64_t sequence_length(const ExperimentConfig& config) {
+  return config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : config.model.context;
+}
+
+// What the loss makes of the logits: their softmax and its gradient beside them.
+std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  return config.task == TaskKind::classification ? classes : 3 * vocabulary;
+}
+
+// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With bf16 part of it is half
+// as large. In double, which no config overflows.
+double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  const auto& model = config.model;
+  constexpr double of_bf16 = 0.625;
+  const auto floats =
+      static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
+      static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width + 4 * model.hidden_width());
+  return static_cast<double>(config.train.batch_size) * static_cast<double>(sequence_length(config)) * floats *
+         static_cast<double>(float_bytes) * (config.train.precision == Precision::bf16 ? of_bf16 : 1);
+}
+
+// An evaluation keeps one block at a time, but has larger batches.
+double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  constexpr std::int64_t tokens = 8192;
+  const auto& model = config.model;
+  const auto floats = logits_of_token(config, vocabulary, classes) + 3 * model.width + 2 * model.hidden_width();
+  return static_cast<double>(std::max(tokens, sequence_length(config))) * static_cast<double>(floats) *
+         static_cast<double>(float_bytes);
+}
+
+// LibTorch and what is small. For products in bf16 oneDNN compiles a kernel for every shape, and keeps up to 1024 of
+// them; texts of many lengths make many shapes.
+std::uint64_t program_bytes(const ExperimentConfig& config) {
+  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, alone = 200 * MiB, bf16_products = 100 * MiB,
+                          kernel = 650 << 10;
+  constexpr std::uint64_t most_kernels = 1024, kernels_per_block = 16, length_step = 8;
+  if (config.model.kind == ModelKind::linear || config.train.precision != Precision::bf16) return alone;
+  if (config.task != TaskKind::classification) return alone + bf16_products;
+  const auto lengths = static_cast<std::uint64_t>(config.model.context) / length_step + 1;
+  const auto kernels = kernels_per_block * static_cast<std::uint64_t>(config.model.layers) * lengths;
+  return alone + std::min(most_kernels, kernels) * kernel;
+}
+
+}  // namespace
+
+std::uint64_t MemoryEstimate::total() const {
+  std::uint64_t sum = state();  // far below 2^64 by the ranges of the config
+  for (const auto bytes : {activations, program})
+    if (__builtin_add_overflow(sum, bytes, &sum)) return std::numeric_limits<std::uint64_t>::max();
+  return sum;
+}
+
+std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  const auto& model = config.model;
+  if (model.kind == ModelKind::linear) return (model.linear.buckets + 1) * classes;
+  const auto d = model.width, h = model.hidden_width(), bias = std::int64_t{model.bias};
+  const bool classifies = config.task == TaskKind::classification;
+  const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};
+  const auto norm = d * (1 + bias);
+  const auto block = mixer_parameters(model) + 2 * d * h + bias * (h + d) + 2 * norm;
+  auto total = (vocabulary + class_token) * d + model.layers * block;
+  if (model.positions == PositionKind::learned) total += (model.context + class_token) * d;
+  if (model.ngram_embedding.order > 1) total += model.ngram_embedding.buckets * d;
+  if (model.norm.position == NormPosition::pre && model.norm.final) total += norm;
+  if (classifies) {
+    total += classes * (d + 1) + (model.head == ClassifierHead::mean_pooled ? norm : 0);
+  } else if (!model.tie_embeddings) {
+    total += vocabulary * d;
+  }
+  return total;
+}
+
+MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {
+  const auto classes = std::max<std::int64_t>(data.classes, 2);
+  MemoryEstimate estimate{.vocabulary = data.vocabulary > 0 ? data.vocabulary : assumed_vocabulary(config)};
+  estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
+  estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
+  estimate.program = program_bytes(config);
+  if (config.model.kind == ModelKind::linear) return estimate;  // fitted at once: no gradients, no optimiser
+  estimate.gradients = estimate.weights;
+  estimate.optimizer = 2 * estimate.weights;
+  const auto checkpoint = 2 * estimate.weights;  // copies of the moments while they are written
+  estimate.activations = to_bytes(
+      std::max({training_activations(config, estimate.vocabulary, classes),
+                evaluation_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)}));
+  return estimate;
+}
+
+bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes) {
+  constexpr double margin = 1.25;
+  return static_cast<double>(estimate.state()) + static_cast<double>(estimate.activations) >
+         margin * static_cast<double>(bytes);
+}
+
+std::uint64_t machine_memory() {
+  const auto physical =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t allowed = physical;
+  std::ifstream limit("/sys/fs/cgroup/memory.max");  // holds "max" without a limit
+  if (std::uint64_t bytes = 0; limit >> bytes) allowed = std::min(allowed, bytes);
+  rlimit space{};
+  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    allowed = std::min<std::uint64_t>(allowed, space.rlim_cur);
+  return allowed;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,38 @@
+#pragma once
+// How much memory a training will take, from its config alone: to know before hours are lost, not to the byte.
+
+#include <cstdint>
+
+#include "config/experiment_config.h"
+
+namespace metaformer {
+
+// What the data decide; 0: not known yet, so that a usual number is assumed.
+struct DataSizes {
+  std::int64_t vocabulary = 0, classes = 0;
+};
+
+struct MemoryEstimate {
+  std::int64_t vocabulary = 0;                                               // assumed unless the data are known
+  std::int64_t parameters = 0;                                               // number of them
+  std::uint64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes
+  std::uint64_t program = 0;                                                 // LibTorch and what is small
+  std::uint64_t state() const { return weights + gradients + optimizer; }
+  std::uint64_t total() const;
+};
+
+// The formulas of docs/architecture.md for parameters; for activations the most of what the backward pass of composed
+// mixers keeps, of what an evaluation holds and of what a checkpoint copies. On the CPU, without the data. Within a
+// fifth of the peak of most of the shipped configs.
+MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
+
+// Whether state and activations exceed this many bytes by more than the estimate can be off.
+bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes);
+
+// Number of parameters of the model with this vocabulary and number of classes.
+std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes);
+
+// What this machine has, or the control group or a limit on address space (ulimit -v) allows this process.
+std::uint64_t machine_memory();
+
+}  // namespace metaformer

@@ -1,0 +1,33 @@
+#pragma once
+// Metric attention by the kernels of cuda/metric_attention.h, with gradients.
+
+#include <torch/torch.h>
+
+#include <string>
+
+#include "ops/visibility.h"
+
+namespace metaformer {
+
+struct FusedMetricOptions {
+  bool distance = false;
+  double scale = 1;
+};
+
+// Why the kernels cannot do this, in a few words, or "". `metric`: [n, k, k], [n, k] (diagonal), or undefined
+// (identity).
+std::string fused_metric_obstacle(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& metric,
+                                  const Visibility& visibility, double dropout);
+
+// Once per mixer, before its first launch: a form that is not finite would only show as a loss that is not. Waits for
+// the device. Throws Error (exit code 4).
+void require_finite_form(const torch::Tensor& metric);
+
+// t_bnck for tokens that look at themselves, in p's type; distance needs a symmetric metric. Keeps p, q = p M, t and
+// one number per token and head for backward, nothing of size c^2; runs on the current stream and never waits for it. A
+// gradient of the metric of a distance is only right once it is symmetrised, as it is for a symmetric parameter. Equal
+// inputs give equal bits. Throws Error (exit code 2) naming the obstacle.
+torch::Tensor fused_metric_attention(const torch::Tensor& p_bnck, const torch::Tensor& metric,
+                                     const Visibility& visibility, const FusedMetricOptions& options);
+
+}  // namespace metaformer

@@ -1,0 +1,34 @@
+#pragma once
+// What a text is like for a language model.
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "data/sources/corpus.h"
+#include "data/token_rows.h"
+
+namespace metaformer {
+
+struct TextSplitStats {
+  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0, unknown_characters = 0;
+};
+
+struct TextStats {
+  std::string path;
+  nlohmann::ordered_json source;  // as Corpus describes it
+  std::int64_t vocabulary = 0;
+  bool has_unknown = false;              // whether the tokenizer has an unknown token
+  std::array<TextSplitStats, 2> splits;  // train and validation, by Split
+
+  const TextSplitStats& operator[](Split split) const { return splits[static_cast<std::size_t>(split)]; }
+};
+
+// Tokens are those of the tokenizer that training with this config would make. Errors (exit code 3): not UTF-8, a split
+// without two tokens.
+TextStats measure_text(const Corpus& corpus, const DataConfig& config);
+
+nlohmann::ordered_json to_json(const TextStats& stats);
+
+}  // namespace metaformer

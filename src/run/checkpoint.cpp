@@ -1,0 +1,276 @@
+#include "run/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/files.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "text/make_tokenizer.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t largest_table = std::uintmax_t{1} << 32;  // an entry per pair of classes
+constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
+constexpr const char* model_file = "model.safetensors";
+constexpr const char* state_file = "state.safetensors";
+constexpr const char* tokenizer_file = "tokenizer.json";
+constexpr const char* labels_file = "labels.json";
+constexpr const char* validation_file = "validation.json";
+
+using Files = std::vector<std::pair<std::string, std::string>>;  // name, content
+
+Files checkpoint_files(const Progress& progress, const NamedTensors& model, const NamedTensors& optimizer,
+                       const Codec& codec) {
+  Files files = {{model_file, to_safetensors(model)},
+                 {state_file, to_safetensors(optimizer)},
+                 {tokenizer_file, codec.tokenizer->to_json().dump(1) + "\n"}};
+  if (!codec.labels.empty()) files.emplace_back(labels_file, nlohmann::json(codec.labels).dump(1) + "\n");
+  if (without_tables(progress.validation) != progress.validation)
+    files.emplace_back(validation_file, progress.validation.dump() + "\n");
+  return files;
+}
+
+void write_files(const fs::path& folder, const Files& files, const Progress& progress) {
+  fs::create_directories(folder);
+  CheckpointMeta meta{.progress = progress, .digests = {}};
+  for (const auto& [name, bytes] : files) {
+    write_file_synced(folder / name, bytes);
+    meta.digests[name] = sha256(bytes);
+  }
+  write_file_synced(folder / meta_file, to_text(meta));
+  sync_folder(folder);
+}
+
+class Loader {
+ public:
+  explicit Loader(fs::path folder) : folder_(std::move(folder)) {}
+
+  Checkpoint load(WithOptimizer with_optimizer) {
+    auto checkpoint = load_small_files();
+    checkpoint.model = from_safetensors(read_checked(model_file), path(model_file));
+    if (with_optimizer == WithOptimizer::no) return checkpoint;
+    checkpoint.optimizer = from_safetensors(read_checked(state_file), path(state_file));
+    if (meta_.digests.contains(validation_file)) checkpoint.progress.validation = read_validation();
+    return checkpoint;
+  }
+
+  // What was just written: the tensors byte by byte, all else as a later start reads it.
+  void require_written(const Files& files) {
+    for (const auto& [name, bytes] : files)
+      if (!holds(folder_ / name, bytes))
+        throw Error(ExitCode::failure, path(name.c_str()) + ": does not read back as it was written");
+    load_small_files();
+    if (meta_.digests.contains(validation_file)) read_validation();
+  }
+
+ private:
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  Checkpoint load_small_files() {
+    meta_ = read_meta_of(folder_);
+    Checkpoint checkpoint{.folder = folder_, .progress = meta_.progress, .model = {}, .optimizer = {}, .codec = {}};
+    checkpoint.codec.tokenizer = load_tokenizer(read_checked(tokenizer_file), path(tokenizer_file));
+    if (meta_.digests.contains(labels_file)) checkpoint.codec.labels = read_labels();
+    return checkpoint;
+  }
+
+  std::vector<std::string> read_labels() const {
+    const auto json = parse_json(read_checked(labels_file));
+    const bool texts =
+        json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& entry) { return entry.is_string(); });
+    if (!texts) throw Error(ExitCode::failure, path(labels_file) + ": damaged: not a list of texts");
+    return json.get<std::vector<std::string>>();
+  }
+
+  nlohmann::ordered_json read_validation() const {
+    constexpr auto any_number = std::numeric_limits<std::int64_t>::max();
+    auto json = parse_json<nlohmann::ordered_json>(read_checked(validation_file, largest_table), any_number);
+    if (!json.is_object() || without_tables(json) != meta_.progress.validation)
+      throw Error(ExitCode::failure, path(validation_file) + ": damaged: not the metrics that meta.json gives");
+    return json;
+  }
+
+  std::string read_checked(const char* name, std::uintmax_t largest = largest_tensors) const {
+    auto bytes = read_file(folder_ / name, largest, ExitCode::failure);
+    const auto digest = meta_.digests.find(name);
+    if (digest == meta_.digests.end() || digest->second != sha256(bytes))
+      throw Error(ExitCode::failure, path(name) + ": damaged: its SHA-256 is not the one in meta.json");
+    return bytes;
+  }
+
+  fs::path folder_;
+  CheckpointMeta meta_;
+};
+
+fs::path set_aside(const fs::path& folder, const char* suffix) {
+  auto aside = folder;
+  aside += suffix;
+  fs::remove_all(aside);
+  fs::rename(folder, aside);
+  return aside;
+}
+
+// Whether what is to be saved knows more than what is saved under the same name.
+bool supersedes(const Progress& now, const Progress& saved) {
+  const auto best_step = [](const Progress& progress) { return progress.best ? progress.best->step : -1; };
+  if (now.rollbacks != saved.rollbacks || (now.scheduled && !saved.scheduled)) return true;
+  return is_evaluated(now) && (!is_evaluated(saved) || best_step(now) != best_step(saved));
+}
+
+// A damaged folder of the same step makes way for a new one, a link to nowhere too. Throws NewerFormat.
+bool stays(const fs::path& folder, const Progress& now) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) {
+    if (fs::remove(folder, ignored)) log::warning("{} was a link to nowhere; it is removed", folder.string());
+    return false;
+  }
+  try {
+    return !supersedes(now, Loader(folder).load(WithOptimizer::yes).progress);
+  } catch (const NewerFormat&) {
+    throw;
+  } catch (const Error& error) {
+    log::warning("{}; it is written again, the old one is now {}", error.what(),
+                 set_aside(folder, ".damaged").string());
+    return false;
+  }
+}
+
+void put_in_place(const fs::path& temporary, const fs::path& folder, const Progress& now) {
+  if (!fs::exists(fs::symlink_status(folder))) return fs::rename(temporary, folder);
+  const auto saved = read_meta_of(folder).progress;
+  exchange(temporary, folder);
+  is_abandoned(saved, now) ? remove_abandoned(temporary, folder, saved) : (void)fs::remove_all(temporary);
+}
+
+// A kill between the renames of exchange leaves the earlier folder under another name.
+void finish_replacements(const fs::path& checkpoints) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    const auto& path = entry.path();
+    if (path.extension() != replaced_suffix || !path.filename().string().starts_with("step-")) continue;
+    const auto folder = checkpoints / path.stem();
+    fs::exists(folder) ? (void)fs::remove_all(path) : fs::rename(path, folder);
+  }
+}
+
+bool is_whole(const fs::path& folder) {
+  try {
+    Loader(folder).load(WithOptimizer::yes);
+    return true;
+  } catch (const NewerFormat&) {
+    throw;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// `name`, last or best, is a folder where it should be a link.
+void turn_into_link(const fs::path& checkpoints, const std::string& name) {
+  const auto copy = checkpoints / name;
+  if (!fs::is_directory(fs::symlink_status(copy))) return;
+  if (!is_whole(copy)) {
+    log::warning("{} is a damaged folder where a link should be; it is now {}", copy.string(),
+                 set_aside(copy, ".damaged").string());
+    return;
+  }
+  const auto target = step_name(read_meta_of(copy).progress.step);
+  const auto folder = checkpoints / target;
+  if (is_whole(folder)) {
+    fs::rename(copy, temporary_name(copy));  // its temporary name counts as left behind
+    fs::remove_all(temporary_name(copy));
+  } else {
+    if (fs::exists(fs::symlink_status(folder))) set_aside(folder, ".damaged");
+    fs::rename(copy, folder);
+  }
+  replace_symlink(target, copy);
+  log::info("{} was a folder, as in a copy that follows links; it is a link to {} again", copy.string(), target);
+}
+
+// The first of them that is whole; damaged ones are skipped with a warning.
+std::optional<Checkpoint> load_first_whole(const fs::path& checkpoints, const std::vector<std::int64_t>& steps) {
+  for (const auto step : steps) {
+    try {
+      return Loader(checkpoints / step_name(step)).load(WithOptimizer::yes);
+    } catch (const NewerFormat&) {
+      throw;
+    } catch (const Error& error) {
+      log::warning("{}; trying an earlier checkpoint", error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
+                     const NamedTensors& optimizer, const Codec& codec, std::int64_t keep) {
+  const StopDeferral saving;
+  const auto folder = run.checkpoints() / step_name(progress.step);
+  if (!stays(folder, progress)) {
+    const auto temporary = temporary_name(folder);
+    try {
+      const auto files = checkpoint_files(progress, model, optimizer, codec);
+      write_files(temporary, files, progress);
+      Loader(temporary).require_written(files);
+      fault_point("checkpoint");
+      put_in_place(temporary, folder, progress);
+    } catch (const std::exception& error) {
+      std::error_code ignored;
+      fs::remove_all(temporary, ignored);
+      throw Error(ExitCode::failure, fmt::format("checkpoint {} could not be saved: {}; earlier checkpoints are intact",
+                                                 folder.string(), error.what()));
+    }
+    sync_folder(run.checkpoints());
+  }
+  mend_links(run.checkpoints(), progress, keep);
+}
+
+void mend_checkpoints(const RunDirectory& run) {
+  finish_replacements(run.checkpoints());
+  for (const auto* name : {"last", "best"}) turn_into_link(run.checkpoints(), name);
+}
+
+Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
+  auto folder = run.checkpoints() / name;
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored) && name.find('/') != std::string::npos) folder = name;
+  if (name.empty() || !fs::is_regular_file(folder / meta_file, ignored)) {
+    std::vector<std::string> names;
+    for (const auto step : saved_steps(run.checkpoints())) names.push_back(step_name(step));
+    throw Error(ExitCode::usage, fmt::format("--checkpoint {}: {} has no such checkpoint; it has {}", name,
+                                             run.path().string(), names.empty() ? "none" : join_alternatives(names)));
+  }
+  return Loader(folder).load(with_optimizer);
+}
+
+std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run) {
+  std::vector<std::int64_t> steps;
+  for (const auto& saved : saved_progress(run.checkpoints())) steps.push_back(saved.step);
+  auto checkpoint = load_first_whole(run.checkpoints(), steps);
+  if (!checkpoint && !steps.empty())
+    throw Error(ExitCode::failure, fmt::format("{}: no checkpoint is whole", run.checkpoints().string()));
+  return checkpoint;
+}
+
+std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress) {
+  std::vector<std::int64_t> steps;
+  for (const auto& [step, saved] : saved_progress(run.checkpoints())) {
+    const bool since = saved && saved->rollbacks == progress.rollbacks;
+    if (saved && saved->scheduled && (since || step < progress.rollback_step)) steps.push_back(step);
+  }
+  return load_first_whole(run.checkpoints(), steps);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,49 @@
+#pragma once
+// Checkpoints: folders checkpoints/step-N. One that has its name never changes, but for one case: what was saved
+// without the evaluation of its step is replaced, at once, when that evaluation is done.
+
+#include <optional>
+
+#include "run/checkpoint_folder.h"
+#include "run/run_directory.h"
+#include "run/safetensors.h"
+#include "text/codec.h"
+
+namespace metaformer {
+
+struct Checkpoint {
+  std::filesystem::path folder;
+  Progress progress;
+  NamedTensors model;
+  NamedTensors optimizer;  // only when asked for
+  Codec codec;
+};
+
+// Writes step-N under a temporary name, syncs, reads it back, and renames it. A whole step-N stays, unless this one
+// knows more: its evaluation, or another course after a rollback. Then mend_links. Throws Error (exit code 1) when the
+// disk is full or the files do not read back; earlier checkpoints are then as before.
+void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
+                     const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
+
+// What only the holder of the run's lock may do before it goes on: finishes a replacement that was cut short, and turns
+// folders called `last` and `best`, which a copy that follows links leaves, into links.
+void mend_checkpoints(const RunDirectory& run);
+
+enum class WithOptimizer { no, yes };
+
+// `name`: best, last, step-N, or a folder. Every file that is read is checked against the digests in meta.json: all of
+// them with the optimizer, without it neither its state nor the tables of validation metrics. Errors: exit code 2 when
+// there is no such checkpoint, 1 when it is damaged.
+Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer);
+
+// The checkpoint to go on from: the newest that is whole, after the most rollbacks. Damaged ones are skipped with a
+// warning. Nothing when there is none at all; an Error (exit code 1) when all are damaged, or when a newer program
+// wrote one.
+std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
+
+// Where a run that diverged at `progress` goes back to: the newest scheduled checkpoint since its last rollback; when
+// there is none, the newest from before the step that this one went back to. Nothing when there is none left: the
+// start.
+std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress);
+
+}  // namespace metaformer

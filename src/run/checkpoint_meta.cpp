@@ -1,0 +1,194 @@
+#include "run/checkpoint_meta.h"
+
+#include <fmt/format.h>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/json_text.h"
+
+namespace metaformer {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::int64_t format_version = 2;  // 1 had no digest of meta.json itself
+
+Json to_json(const Progress& progress) {
+  Json json = {{"format_version", format_version}, {"step", progress.step}};
+  json["best"] =
+      progress.best
+          ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}, {"error", progress.best->error}}
+          : Json(nullptr);
+  json["loss_sum"] = progress.loss_sum;
+  json["loss_count"] = progress.loss_count;
+  json["last_train_loss"] = progress.last_train_loss;
+  json["train_seconds"] = progress.train_seconds;
+  json["evaluated_step"] = progress.evaluated_step;
+  json["validation"] = without_tables(progress.validation);
+  json["evaluations_since_best"] = progress.evaluations_since_best;
+  json["rollbacks"] = progress.rollbacks;
+  json["rollback_step"] = progress.rollback_step;
+  json["scheduled"] = progress.scheduled;
+  json["spikes"] = {{"seen", progress.spikes.seen},
+                    {"mean", progress.spikes.mean},
+                    {"variance", progress.spikes.variance},
+                    {"count", progress.spikes.count}};
+  json["clipped_steps"] = progress.clipped_steps;
+  json["clipped_count"] = progress.clipped_count;
+  json["wall_seconds"] = progress.wall_seconds;
+  json["evaluation_seconds"] = progress.evaluation_seconds;
+  return json;
+}
+
+class MetaReader {
+ public:
+  MetaReader(const std::string& text, const std::string& source) : source_(source), json_(parse_json<Json>(text)) {}
+
+  CheckpointMeta read() {
+    if (!json_.is_object()) fail("damaged: not a JSON object");
+    const auto version = whole_number(json_, "format_version");
+    if (version == 0) fail_at("format_version", "above 0");
+    if (version > format_version)
+      throw NewerFormat(ExitCode::failure,
+                        fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})", source_,
+                                    version, format_version));
+    if (version >= 2) check_own_digest();
+    return {.progress = read_progress(), .digests = read_digests()};
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ExitCode::failure, fmt::format("{}: {}", source_, what));
+  }
+  [[noreturn]] void fail_at(const std::string& key, const std::string& expected) const {
+    fail(fmt::format("damaged: {} is not {}", key, expected));
+  }
+
+  // Counts and steps: all of them are at least 0.
+  std::int64_t whole_number(const Json& object, const std::string& key) const {
+    constexpr std::uint64_t largest = std::uint64_t{1} << 53;
+    const auto value = object.value(key, Json());
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) fail_at(key, "a whole number from 0");
+    return value.get<std::int64_t>();
+  }
+  // Absent in checkpoints of earlier versions.
+  std::int64_t whole_number_or_0(const std::string& key) const {
+    return json_.contains(key) ? whole_number(json_, key) : 0;
+  }
+  double number(const Json& object, const std::string& key) const {
+    const auto value = object.value(key, Json());
+    if (!value.is_number()) fail_at(key, "a number");
+    return value.get<double>();
+  }
+  double number_or_0(const std::string& key) const { return json_.contains(key) ? number(json_, key) : 0; }
+  Json object_or_null(const std::string& key) const {
+    auto value = json_.value(key, Json());
+    if (!value.is_null() && !value.is_object()) fail_at(key, "an object");
+    return value;
+  }
+
+  void check_own_digest() {
+    const auto given = json_.value("sha256", Json());
+    json_.erase("sha256");
+    if (!given.is_string() || given.get<std::string>() != sha256(json_.dump()))
+      fail("damaged: its SHA-256 is not the one it gives");
+  }
+
+  Progress read_progress() const {
+    Progress progress{.step = whole_number(json_, "step"),
+                      .best = std::nullopt,
+                      .loss_sum = number(json_, "loss_sum"),
+                      .loss_count = whole_number(json_, "loss_count"),
+                      .last_train_loss = number(json_, "last_train_loss"),
+                      .train_seconds = number(json_, "train_seconds"),
+                      .evaluated_step = whole_number(json_, "evaluated_step"),
+                      .validation = object_or_null("validation"),
+                      .evaluations_since_best = whole_number_or_0("evaluations_since_best"),
+                      .rollbacks = whole_number_or_0("rollbacks"),
+                      .rollback_step = read_rollback_step(),
+                      .scheduled = read_scheduled(),
+                      .spikes = read_spikes(),
+                      .clipped_steps = whole_number_or_0("clipped_steps"),
+                      .clipped_count = whole_number_or_0("clipped_count"),
+                      .wall_seconds = number_or_0("wall_seconds"),
+                      .evaluation_seconds = number_or_0("evaluation_seconds")};
+    if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
+    require_possible(progress);
+    return progress;
+  }
+
+  // Earlier versions did not say: any step may have been gone back to.
+  std::int64_t read_rollback_step() const {
+    return whole_number(json_, json_.contains("rollback_step") ? "rollback_step" : "step");
+  }
+  bool read_scheduled() const {
+    const auto scheduled = json_.value("scheduled", Json(true));
+    if (!scheduled.is_boolean()) fail_at("scheduled", "true or false");
+    return scheduled.get<bool>();
+  }
+
+  // Earlier versions chose by the loss.
+  BestSoFar read_best(const Json& best) const {
+    return {.step = whole_number(best, "step"),
+            .loss = number(best, "loss"),
+            .error = number(best, best.contains("error") ? "error" : "loss")};
+  }
+
+  SpikeState read_spikes() const {
+    const auto spikes = object_or_null("spikes");
+    if (spikes.is_null()) return {};  // an earlier version
+    return {.seen = whole_number(spikes, "seen"),
+            .mean = number(spikes, "mean"),
+            .variance = number(spikes, "variance"),
+            .count = whole_number(spikes, "count")};
+  }
+
+  // What the trainer relies on.
+  void require_possible(const Progress& progress) const {
+    constexpr std::int64_t most_rollbacks = 1000;
+    if (progress.rollbacks > most_rollbacks) fail_at("rollbacks", fmt::format("at most {}", most_rollbacks));
+    if (progress.evaluated_step > progress.step) fail_at("evaluated_step", "a step that was reached");
+    if (progress.best && progress.best->step > progress.evaluated_step) fail_at("best", "of an evaluated step");
+    if (progress.evaluated_step == 0) return;
+    if (!progress.best) fail_at("best", "there, though an evaluation was");
+    if (!progress.validation.is_object()) fail_at("validation", "there, though an evaluation was");
+    number(progress.validation, "loss");
+  }
+
+  std::map<std::string, std::string> read_digests() const {
+    std::map<std::string, std::string> digests;
+    const auto files = object_or_null("files");
+    for (const auto& [name, digest] : files.items()) {
+      if (!digest.is_string()) fail_at("files", "file names with digests");
+      digests[name] = digest.get<std::string>();
+    }
+    return digests;
+  }
+
+  const std::string& source_;
+  Json json_;
+};
+
+}  // namespace
+
+Json without_tables(const Json& metrics) {
+  if (!metrics.is_object()) return metrics;
+  auto values = Json::object();
+  for (const auto& [name, value] : metrics.items())
+    if (!value.is_structured()) values[name] = value;
+  return values;
+}
+
+std::string to_text(const CheckpointMeta& meta) {
+  auto json = to_json(meta.progress);
+  for (const auto& [name, digest] : meta.digests) json["files"][name] = digest;
+  json["sha256"] = sha256(json.dump());
+  return json.dump(2) + "\n";
+}
+
+CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source) {
+  return MetaReader(text, source).read();
+}
+
+}  // namespace metaformer

@@ -1,0 +1,127 @@
+#include "run/metrics_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json_text.h"
+#include "config/writer.h"
+
+namespace metaformer {
+
+namespace {
+
+bool is_kept(const nlohmann::json& line, const LogPosition& position) {
+  const auto name = line.value("split", nlohmann::json());
+  const auto split = name.is_string() ? name.get<std::string>() : "";
+  const auto step = line["step"].get<std::int64_t>();
+  if (split == "rollback") return line.value("rollbacks", nlohmann::json()) <= position.rollbacks;
+  if (step > position.step || split == "test") return false;  // the test is the end's, and is made again
+  if (split == "validation" && position.past_end) return false;
+  const bool of_evaluation = split.starts_with("validation") || split == "train_estimate";
+  return step < position.step || position.evaluated || !of_evaluation;
+}
+
+// A half-written last line is dropped too.
+std::string kept_lines(const std::string& text, const LogPosition& position) {
+  std::string kept;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    const auto json = parse_json(line);
+    const bool valid = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (valid && is_kept(json, position)) kept += line + "\n";
+  }
+  return kept;
+}
+
+std::int64_t last_step_of(const std::string& lines) {
+  const auto end = lines.empty() ? 0 : lines.size() - 1;  // without the last line break
+  const auto before = lines.substr(0, end).rfind('\n');
+  const auto last = parse_json(lines.substr(before == std::string::npos ? 0 : before + 1));
+  return last.is_object() ? last.value("step", std::int64_t{0}) : 0;
+}
+
+std::string read_lines(const std::filesystem::path& file) {
+  constexpr std::uintmax_t largest = std::uintmax_t{4} << 30;
+  return std::filesystem::exists(file) ? read_file(file, largest, ExitCode::failure) : std::string();
+}
+
+// {"model": {"layers": 4}} as {"model.layers": 4}.
+void flatten(const nlohmann::ordered_json& values, const std::string& prefix, nlohmann::ordered_json& flat) {
+  for (const auto& [name, value] : values.items()) {
+    if (value.is_object()) {
+      flatten(value, prefix + name + ".", flat);
+    } else if (!value.is_null()) {
+      flat[prefix + name] = value;
+    }
+  }
+}
+
+// TensorBoard renders Markdown, where indented lines stay as they are.
+std::string as_code(const std::string& text) {
+  std::istringstream stream(text);
+  std::string code;
+  for (std::string line; std::getline(stream, line);) code += "    " + line + "\n";
+  return code;
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
+    : path_(run.metrics_file()), samples_path_(run.samples_file()), tensorboard_(run.path()) {
+  write_file_atomically(path_, kept_lines(read_lines(path_), position));
+  file_.open(path_, std::ios::app | std::ios::binary);
+  if (std::filesystem::exists(samples_path_)) {
+    const auto kept = kept_lines(read_lines(samples_path_), position);
+    write_file_atomically(samples_path_, kept);
+    last_sampled_step_ = last_step_of(kept);
+  }
+}
+
+void MetricsLog::write_config(const ExperimentConfig& config) {
+  tensorboard_.add_text("config", as_code(config_to_yaml(config)), 0);
+  nlohmann::ordered_json values;
+  flatten(config_to_json(config), "", values);
+  tensorboard_.add_hyper_parameters(values);
+  tensorboard_.flush();
+}
+
+void MetricsLog::sync() const {
+  sync_file(path_);
+  if (samples_file_.is_open()) sync_file(samples_path_);
+}
+
+void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
+  nlohmann::ordered_json line = {{"step", step}, {"split", split}};
+  line.update(metrics);
+  file_ << line.dump() << '\n' << std::flush;
+  if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  add_scalars(split, metrics, step);
+  tensorboard_.flush();
+}
+
+void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
+  nlohmann::ordered_json line = {{"step", step}};
+  line.update(sample);
+  const auto text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (!samples_file_.is_open()) samples_file_.open(samples_path_, std::ios::app | std::ios::binary);
+  samples_file_ << text << '\n' << std::flush;
+  if (!samples_file_)
+    throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", samples_path_.string(), std::strerror(errno)));
+  last_sampled_step_ = step;
+  tensorboard_.add_text("sample", as_code(sample.at("text").get<std::string>()), step);
+  tensorboard_.flush();
+}
+
+void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step) {
+  for (const auto& [name, value] : metrics.items()) {
+    if (value.is_number()) tensorboard_.add_scalar(prefix + "/" + name, value.get<double>(), step);
+    if (value.is_object()) add_scalars(prefix + "/" + name, value, step);
+  }
+}
+
+}  // namespace metaformer

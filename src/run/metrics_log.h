@@ -1,0 +1,48 @@
+#pragma once
+// What a run writes over its steps: numbers into metrics.jsonl, texts into samples.jsonl, and both for TensorBoard.
+
+#include <nlohmann/json.hpp>
+
+#include "config/experiment_config.h"
+#include "run/run_directory.h"
+#include "run/tensorboard_writer.h"
+
+namespace metaformer {
+
+// Where a run goes on, which says what holds of the lines that are there.
+struct LogPosition {
+  std::int64_t step = 0;       // lines of later steps are dropped
+  bool evaluated = false;      // false: those of an evaluation at `step` too, which was not finished
+  std::int64_t rollbacks = 0;  // lines of split rollback are kept up to this number, whatever their step
+  bool past_end = false;       // lines of an end that the run now goes beyond are dropped: the whole validation split's
+};
+
+class MetricsLog {
+ public:
+  MetricsLog(const RunDirectory& run, const LogPosition& position);
+
+  // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter.
+  void write_config(const ExperimentConfig& config);
+
+  // A checkpoint promises the lines before it: they must be on the disk first.
+  void sync() const;
+
+  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
+  // number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
+  void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
+
+  // One line {"step": ..., sample...} of samples.jsonl, whose "text" TensorBoard gets too. Bytes that are not UTF-8 are
+  // replaced.
+  void write_sample(std::int64_t step, const nlohmann::ordered_json& sample);
+  std::int64_t last_sampled_step() const { return last_sampled_step_; }  // 0: none so far
+
+ private:
+  void add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step);
+
+  std::filesystem::path path_, samples_path_;
+  std::ofstream file_, samples_file_;  // the second once there is a sample
+  std::int64_t last_sampled_step_ = 0;
+  TensorBoardWriter tensorboard_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,15 @@
+#pragma once
+// Loading saved tensors into live ones.
+
+#include "run/safetensors.h"
+
+namespace metaformer {
+
+// Copies each saved tensor into the target of the same name. Errors (exit code 2) when the two sets of names, or a
+// shape, differ: the file belongs to another architecture. `source` names the file.
+void copy_by_name(const NamedTensors& saved, const NamedTensors& targets, const std::string& source);
+
+// All parameters and buffers of a model by name, aliasing them: what a checkpoint keeps of it.
+NamedTensors named_state(const torch::nn::Module& model);
+
+}  // namespace metaformer

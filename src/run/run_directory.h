@@ -1,0 +1,54 @@
+#pragma once
+// The folder of one run. Format: docs/run_directory.md.
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace metaformer {
+
+// A link to the run that was started or resumed last from the working folder.
+constexpr const char* latest_run = "runs/latest";
+
+class RunDirectory {
+ public:
+  // A new run in `folder`, which must be absent or empty. Errors (exit code 2): it holds something, cannot be written;
+  // when the disk is full, exit code 1.
+  static RunDirectory create(const std::filesystem::path& folder);
+
+  // An existing run. `folder` "runs/latest" may be a link. Errors: exit code 2.
+  static RunDirectory open(const std::filesystem::path& folder, const char* option = "--run");
+
+  // True when there is nothing at `folder`, an empty folder, or one where a run ended before it had begun.
+  static bool is_free(const std::filesystem::path& folder);
+
+  // Half-written files of processes that died. Only for the holder of the run's lock.
+  void remove_left_overs() const;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path config_file() const { return path_ / "config.yaml"; }
+  std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path samples_file() const { return path_ / "samples.jsonl"; }
+  std::filesystem::path log_file() const { return path_ / "train.log"; }
+  std::filesystem::path summary_file() const { return path_ / "summary.json"; }
+  std::filesystem::path profile_file() const { return path_ / "profile.json"; }
+  std::filesystem::path environment_file() const { return path_ / "environment.json"; }
+  std::filesystem::path lock_file() const { return path_ / "lock"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+
+ private:
+  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+// runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
+std::filesystem::path default_run_folder(const std::string& name);
+
+// Points latest_run at the run, wherever that lies, and the same in the run's own folder when it
+// is called `runs`. A link that cannot be made is a warning.
+void link_latest(const std::filesystem::path& run);
+
+// The run that latest_run points at: relative where it lies in the working folder.
+std::string latest_run_target();
+
+}  // namespace metaformer

@@ -1,0 +1,166 @@
+#include "run/tensorboard_writer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+
+namespace metaformer {
+
+namespace {
+
+// Protobuf wire format (https://protobuf.dev/programming-guides/encoding): a key of field number and wire type, a
+// value.
+enum WireType : std::uint32_t { varint = 0, fixed64 = 1, length_delimited = 2, fixed32 = 5 };
+
+void put_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+template <class T>
+void put_fixed(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void put_key(std::string& out, std::uint32_t field, WireType type) { put_varint(out, field << 3 | type); }
+
+void put_bytes(std::string& out, std::uint32_t field, std::string_view bytes) {
+  put_key(out, field, length_delimited);
+  put_varint(out, bytes.size());
+  out += bytes;
+}
+
+void put_number(std::string& out, std::uint32_t field, std::uint64_t value) {
+  put_key(out, field, varint);
+  put_varint(out, value);
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// tensorflow/core/util/event.proto: wall_time = 1, step = 2, file_version = 3, summary = 5.
+std::string event_header() {
+  std::string event;
+  put_key(event, 1, fixed64);
+  put_fixed(event, seconds_now());
+  return event;
+}
+
+// summary.proto, Value: tag = 1, tensor = 8, metadata = 9; SummaryMetadata.plugin_data = 1: plugin_name = 1,
+// content = 2.
+std::string tensor_value(std::string_view tag, std::string_view plugin, std::string_view content,
+                         std::string_view tensor) {
+  std::string plugin_data, metadata, value;
+  put_bytes(plugin_data, 1, plugin);
+  put_bytes(plugin_data, 2, content);
+  put_bytes(metadata, 1, plugin_data);
+  put_bytes(value, 1, tag);
+  put_bytes(value, 8, tensor);
+  put_bytes(value, 9, metadata);
+  return value;
+}
+
+// google/protobuf/struct.proto, Value: number_value = 2, string_value = 3, bool_value = 4.
+std::string protobuf_value(const nlohmann::ordered_json& value) {
+  std::string out;
+  if (value.is_boolean()) {
+    put_number(out, 4, value.get<bool>());
+  } else if (value.is_number()) {
+    put_key(out, 2, fixed64);
+    put_fixed(out, value.get<double>());
+  } else {
+    put_bytes(out, 3, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return out;
+}
+
+// Masked so that a checksum of data that holds checksums stays strong (tensorflow/core/lib/hash/crc32c.h).
+std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8U; }
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static const auto table = [] {
+    std::array<std::uint32_t, 256> entries{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      entries[i] = i;
+      for (int bit = 0; bit < 8; ++bit) entries[i] = entries[i] >> 1 ^ (entries[i] & 1 ? 0x82f63b78U : 0);
+    }
+    return entries;
+  }();
+  std::uint32_t crc = ~0U;
+  for (const char byte : bytes) crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
+  return ~crc;
+}
+
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const auto seconds = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
+  file_.open(folder / fmt::format("events.out.tfevents.{}.{}.{}", seconds, host.data(), ::getpid()), std::ios::binary);
+  auto event = event_header();
+  put_bytes(event, 3, "brain.Event:2");
+  write_record(event);
+}
+
+void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
+  std::string entry;
+  put_bytes(entry, 1, tag);
+  put_key(entry, 2, fixed32);  // Value.simple_value
+  put_fixed(entry, static_cast<float>(value));
+  write_summary(entry, step);
+}
+
+void TensorBoardWriter::add_text(std::string_view tag, std::string_view markdown, std::int64_t step) {
+  std::string tensor;        // tensorflow/core/framework/tensor.proto: dtype = 1, tensor_shape = 2, string_val = 8
+  put_number(tensor, 1, 7);  // DT_STRING
+  put_bytes(tensor, 2, "");  // a scalar
+  put_bytes(tensor, 8, markdown);
+  write_summary(tensor_value(tag, "text", "", tensor), step);
+}
+
+void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& values) {
+  std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
+  for (const auto& [name, value] : values.items()) {
+    std::string entry;
+    put_bytes(entry, 1, name);
+    put_bytes(entry, 2, protobuf_value(value));
+    put_bytes(session, 1, entry);
+  }
+  put_key(session, 5, fixed64);
+  put_fixed(session, seconds_now());  // start_time_secs
+  std::string data;                   // HParamsPluginData: version = 1 (0), session_start_info = 3
+  put_bytes(data, 3, session);
+  std::string tensor;        // the plugin reads none, but TensorBoard's storage expects one
+  put_number(tensor, 1, 1);  // DT_FLOAT
+  put_bytes(tensor, 2, "");
+  put_bytes(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
+  write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), 0);
+}
+
+// tensorflow/core/framework/summary.proto: Summary.value = 1.
+void TensorBoardWriter::write_summary(const std::string& value, std::int64_t step) {
+  std::string summary;
+  put_bytes(summary, 1, value);
+  auto event = event_header();
+  put_key(event, 2, varint);
+  put_varint(event, static_cast<std::uint64_t>(step));
+  put_bytes(event, 5, summary);
+  write_record(event);
+}
+
+void TensorBoardWriter::write_record(const std::string& event) {
+  std::string length;
+  put_fixed(length, static_cast<std::uint64_t>(event.size()));
+  std::string record = length;
+  put_fixed(record, masked_crc(length));
+  record += event;
+  put_fixed(record, masked_crc(event));
+  file_.write(record.data(), static_cast<std::streamsize>(record.size()));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,68 @@
+#include "tasks/batches.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device) {
+  const auto columns = static_cast<std::int64_t>(values.size()) / rows;
+  return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).view({rows, columns}).to(device);
+}
+
+Batch to_batch(const TokenRows& rows, torch::Device device) {
+  Batch batch;
+  batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
+  batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
+  batch.weight = static_cast<double>(rows.target_count);
+  return batch;
+}
+
+Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context) {
+  Batch batch;
+  batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
+  if (!rows.segments.empty()) {
+    constexpr std::int64_t step = 8;
+    const auto length = std::min((rows.length + step - 1) / step * step, context);
+    const auto further = std::max<std::int64_t>(0, length - rows.length);
+    batch.ids_bc = torch::constant_pad_nd(batch.ids_bc, {0, further}, 0);
+    batch.segments_bc = torch::constant_pad_nd(to_tensor(rows.segments, rows.rows, device), {0, further}, -1);
+  }
+  if (!rows.labels.empty()) batch.labels_b = to_tensor(rows.labels, rows.rows, device).squeeze(1);
+  batch.weight = static_cast<double>(rows.rows);
+  return batch;
+}
+
+Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length) {
+  const auto rows = static_cast<std::int64_t>(starts.size());
+  const auto starts_b1 = torch::tensor(at::ArrayRef<std::int64_t>(starts)).to(tokens_t.device(), /*non_blocking=*/true);
+  const auto place = starts_b1.unsqueeze(1) + torch::arange(length + 1, starts_b1.options());
+  const auto window = tokens_t.index_select(0, place.flatten()).to(torch::kLong).view({rows, length + 1});
+  Batch batch;
+  batch.ids_bc = window.narrow(1, 0, length).contiguous();
+  batch.targets_bc = window.narrow(1, 1, length).contiguous();
+  batch.weight = static_cast<double>(rows * length);
+  return batch;
+}
+
+torch::Tensor widened(const torch::Tensor& logits) {
+  const bool narrow = logits.scalar_type() == torch::kBFloat16 || logits.scalar_type() == torch::kHalf;
+  return narrow ? logits.to(torch::kFloat) : logits;
+}
+
+torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc) {
+  return at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), targets_bc.flatten(), {}, at::Reduction::Sum,
+                                /*ignore_index=*/-1);
+}
+
+void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) {
+  sums.add("loss", token_loss(logits_bcv, batch.targets_bc));
+  sums.add("correct", (logits_bcv.argmax(2) == batch.targets_bc).sum());
+  sums.weight += batch.weight;
+}
+
+std::int64_t evaluation_rows(std::int64_t row_length) {
+  constexpr std::int64_t tokens = 8192;
+  return std::max<std::int64_t>(1, tokens / row_length);
+}
+
+}  // namespace metaformer

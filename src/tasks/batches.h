@@ -1,0 +1,35 @@
+#pragma once
+// Batches on the device, and the losses over them that tasks share.
+
+#include "data/token_rows.h"
+#include "model/batch.h"
+#include "tasks/score_sums.h"
+
+namespace metaformer {
+
+Batch to_batch(const TokenRows& rows, torch::Device device);
+
+// What has padding gets more of it, up to a multiple of 8 tokens or to `context`: batches then have few shapes, and
+// libraries that compile a kernel for a shape find it again.
+Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context);
+
+// The `length` tokens from each start on, and the token after each of them, cut from tokens_t (int) on its device: a
+// batch costs a copy of its starts. Every window must lie within tokens_t.
+Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length);
+
+// [rows, columns] long, copied to the device.
+torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device);
+
+// Logits as they go into a cross-entropy: float32 at least.
+torch::Tensor widened(const torch::Tensor& logits);
+
+// Cross-entropy summed over the targets that are not -1.
+torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc);
+
+// Adds "loss" and "correct" (tokens whose likeliest prediction is right), and the weight.
+void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums);
+
+// Rows of an evaluation batch: about 8,192 tokens, large enough to be efficient, small enough for any memory.
+std::int64_t evaluation_rows(std::int64_t row_length);
+
+}  // namespace metaformer

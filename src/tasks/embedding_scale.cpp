@@ -1,0 +1,71 @@
+#include "tasks/embedding_scale.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tasks/training_features.h"
+
+namespace metaformer {
+
+namespace {
+
+// Features are token ids, a class token's too, and behind these the buckets of n-grams: what the model looks up.
+class TextFeatures {
+ public:
+  TextFeatures(const Classifier& model, std::int64_t vocabulary)
+      : model_(model),
+        ngrams_(model.config().ngram_embedding),
+        tokens_(vocabulary + (model.config().head == ClassifierHead::first_token ? 1 : 0)) {}
+
+  std::int64_t buckets() const { return ngrams_.order > 1 ? ngrams_.buckets : 0; }
+  std::int64_t first_bucket() const { return tokens_; }
+
+  std::vector<std::vector<std::uint32_t>> operator()(const Batch& given) const {
+    const auto batch = model_.embedded(given);
+    std::vector<torch::Tensor> kinds = {batch.ids_bc};
+    for (std::int64_t n = 2; n <= ngrams_.order; ++n)
+      kinds.push_back(ngram_buckets(batch.ids_bc, n, ngrams_.buckets) + first_bucket());
+    std::vector<std::vector<std::uint32_t>> rows(static_cast<std::size_t>(batch.ids_bc.size(0)));
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      auto& features = rows[row];
+      for (const auto& kind_bc : kinds) append_row(kind_bc, batch, static_cast<std::int64_t>(row), features);
+      std::sort(features.begin(), features.end());
+      features.erase(std::unique(features.begin(), features.end()), features.end());
+    }
+    return rows;
+  }
+
+ private:
+  static void append_row(const torch::Tensor& kind_bc, const Batch& batch, std::int64_t row,
+                         std::vector<std::uint32_t>& features) {
+    const auto kind_c = kind_bc[row];
+    const auto real_c =
+        batch.segments_bc.defined() ? kind_c.masked_select(batch.segments_bc[row] >= 0) : kind_c.contiguous();
+    const auto* values = real_c.data_ptr<std::int64_t>();
+    features.insert(features.end(), values, values + real_c.numel());
+  }
+
+  const Classifier& model_;
+  NgramEmbeddingConfig ngrams_;
+  std::int64_t tokens_;
+};
+
+}  // namespace
+
+void scale_by_log_count_ratios(Classifier& model, const Task& task, std::int64_t classes) {
+  const auto vocabulary = task.codec().tokenizer->vocabulary_size();
+  const TextFeatures features(model, vocabulary);
+  const auto texts = training_features(task, features);
+  std::vector<float> scale(static_cast<std::size_t>(features.first_bucket() + features.buckets()));
+  for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
+    const auto ratios = log_count_ratios(texts, label, scale.size());
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      scale[i] = std::max(scale[i], static_cast<float>(std::abs(ratios[i])));
+  }
+  const auto all = torch::tensor(scale);
+  // A class token stands in every text: it says nothing of a class, and keeps its embedding.
+  model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary),
+                                        all.narrow(0, features.first_bucket(), features.buckets()));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,17 @@
+#pragma once
+// model.embedding_scale: log_count_ratio. Naive Bayes tells which features of a text say anything about its class; a
+// network that takes their embeddings in that proportion learns less from the rest (Wang and Manning 2012, "Baselines
+// and bigrams").
+
+#include "model/classifier.h"
+#include "tasks/task.h"
+
+namespace metaformer {
+
+// Multiplies the embedding of each token and n-gram bucket by |r|, r its log-count ratio
+// (baselines/linear_classifier.h) between the training texts of a class and all others, as evaluation sees these texts:
+// cut, without noise. Of more than two classes the largest |r|; 0 for what no training text has. Throws Interrupted
+// when a signal asks to stop.
+void scale_by_log_count_ratios(Classifier& model, const Task& task, std::int64_t classes);
+
+}  // namespace metaformer

@@ -1,0 +1,12 @@
+#pragma once
+// The task that a config asks for.
+
+#include "tasks/task.h"
+
+namespace metaformer {
+
+// Builds the task of a config: reads its data (fetching a public corpus unless `offline`), builds or takes the codec.
+// Errors: exit codes 2 and 3.
+std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline, Codec codec = {});
+
+}  // namespace metaformer

@@ -1,0 +1,167 @@
+#include "text/sentencepiece_tokenizer.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "text/base64.h"
+#include "text/sentencepiece_words.h"
+#include "text/utf8.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::size_t most_words = 1 << 19;       // of a memo: about 80 MB
+constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
+constexpr std::size_t longest_sampled_word = 64;  // bytes
+constexpr char unspelt = '\xFF';                  // in no piece, since it is in no UTF-8
+constexpr std::string_view replacement_character = "\uFFFD";
+
+// "<0x0A>", by which the library names a byte.
+std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
+
+// The text of a piece: spaces for their marks, the byte for its name.
+std::string spoken(const sentencepiece::SentencePieceProcessor& processor, int id) {
+  std::string text = processor.IdToPiece(id);
+  if (processor.IsUnknown(id)) return std::string(replacement_character);
+  if (processor.IsByte(id)) return {static_cast<char>(std::stoi(text.substr(3, 2), nullptr, 16))};
+  for (std::size_t at = 0; (at = text.find(space_mark, at)) != std::string::npos; ++at)
+    text.replace(at, space_mark.size(), " ");
+  return text;
+}
+
+}  // namespace
+
+SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
+                                               const std::string& source)
+    : kind_(std::move(kind)),
+      whitespace_(whitespace),
+      model_(std::move(model)),
+      processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
+      memos_(most_words),
+      lattice_memos_(most_lattices) {
+  try {
+    const auto status = processor_->LoadFromSerializedProto(model_);
+    if (!status.ok()) throw Error(ExitCode::data, status.error_message());
+    read_pieces();
+  } catch (const std::exception& error) {  // the library throws where its own checks fail
+    throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
+  }
+}
+
+SentencePieceTokenizer::~SentencePieceTokenizer() = default;
+
+void SentencePieceTokenizer::read_pieces() {
+  const auto require = [&](bool valid, const std::string& what) {
+    if (!valid) throw Error(ExitCode::data, what);
+  };
+  unknown_ = processor_->unk_id();
+  const auto size = processor_->GetPieceSize();
+  require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
+  for (int id = 0; id < size; ++id) {
+    require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
+    require(!processor_->IsControl(id) && !processor_->IsUnused(id), fmt::format("piece {} spells nothing", id));
+    pieces_.push_back(spoken(*processor_, id));
+    if (processor_->IsUnknown(id) || processor_->IsByte(id)) continue;
+    const auto& piece = processor_->IdToPiece(id);
+    require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
+    ids_[piece] = id;
+    longest_piece_ = std::max(longest_piece_, piece.size());
+  }
+  const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
+  const bool has_bytes = any_byte == byte_piece('\0');
+  require(has_bytes == (whitespace_ == Whitespace::kept),
+          fmt::format("it is not one that has white space {}", to_string(whitespace_)));
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
+  Ids ids;
+  if (word == space_mark) {  // met only where white space is kept
+    for (const char byte : word) ids.push_back(processor_->PieceToId(byte_piece(byte)));
+    return ids;
+  }
+  if (const auto status = processor_->Encode(word, &ids); !status.ok())
+    throw Error(ExitCode::failure, fmt::format("sentencepiece: {}", status.error_message()));
+  return ids;
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  require_utf8(text);
+  Ids ids;
+  memos_.borrow([&](WordMemo<Ids>& memo) {
+    for_each_word(text, whitespace_, [&](std::string_view word) {
+      const auto& found = memo.get(word, [&] { return cut(word); });
+      ids.insert(ids.end(), found.begin(), found.end());
+    });
+  });
+  return ids;
+}
+
+SubwordLattice SentencePieceTokenizer::all_cuts(std::string_view word) const {
+  const auto likeliest = cut(word);
+  // The word as the library normalises it, by nodes between characters. What no piece spells has one way only.
+  std::string text;
+  std::vector<std::size_t> nodes = {0};
+  std::vector<SubwordLattice::Edge> edges;
+  SubwordLattice lattice;
+  for (const auto id : likeliest) {
+    const bool spelt = !processor_->IsUnknown(id) && !processor_->IsByte(id);
+    if (!spelt || word.size() > longest_sampled_word) {
+      text += unspelt;
+      lattice.add_node({{.id = id, .begin = static_cast<std::int32_t>(nodes.size()) - 1, .score = 0}});
+      nodes.push_back(text.size());
+      continue;
+    }
+    const auto& piece = processor_->IdToPiece(id);
+    for (auto at = piece.begin(); at != piece.end();) {
+      const auto start = at;
+      utf8::unchecked::next(at);
+      text.append(start, at);
+      edges.clear();
+      for (auto begin = nodes.size(); begin-- > 0 && text.size() - nodes[begin] <= longest_piece_;)
+        if (const auto known = ids_.find(std::string_view(text).substr(nodes[begin])); known != ids_.end())
+          edges.push_back({.id = known->second,
+                           .begin = static_cast<std::int32_t>(begin),
+                           .score = processor_->GetScore(known->second)});
+      lattice.add_node(edges);
+      nodes.push_back(text.size());
+    }
+  }
+  return lattice;
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode_sampled(std::string_view text, double alpha,
+                                                                 const Rng& rng) const {
+  if (kind_ != UnigramTokenizerOptions::kind) return encode(text);
+  require_utf8(text);
+  Ids ids;
+  std::uint64_t index = 0;
+  lattice_memos_.borrow([&](WordMemo<SubwordLattice>& memo) {
+    for_each_word(text, whitespace_, [&](std::string_view word) {
+      memo.get(word, [&] { return all_cuts(word); }).draw(alpha, rng.uniform(index++), ids);
+    });
+  });
+  return ids;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const auto id : ids) text += pieces_.at(static_cast<std::size_t>(id));
+  if (whitespace_ == Whitespace::dropped && text.starts_with(' ')) text.erase(0, 1);
+  return text;
+}
+
+nlohmann::ordered_json SentencePieceTokenizer::to_json() const {
+  return {{"kind", kind_},
+          {"whitespace", to_string(whitespace_)},
+          {"sha256", sha256(model_)},
+          {"model", to_base64(model_)}};
+}
+
+}  // namespace metaformer

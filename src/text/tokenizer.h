@@ -1,0 +1,54 @@
+#pragma once
+// Text to token ids and back. Ids are 0 ... vocabulary_size() - 1.
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "config/tokenizer_options.h"
+
+namespace metaformer {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual std::int64_t vocabulary_size() const = 0;
+
+  // Errors (exit code 3) name the first byte offset that is not valid UTF-8, or what is not in the vocabulary.
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  // What stands for everything that the vocabulary does not hold, where there is such a token.
+  virtual std::optional<std::int32_t> unknown_id() const { return std::nullopt; }
+
+  // Subword regularisation (Kudo 2018): one of the ways to cut `text`, drawn with probabilities to the power `alpha`:
+  // a function of (text, alpha, rng): the i-th word takes rng.uniform(i). Tokenizers that know one way only encode.
+  virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const;
+
+  // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers come back in a
+  // normal form that encodes to the same ids, unknown ones apart. Ids must be valid.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+
+  // What stands between two tokens that are decoded one by one.
+  virtual std::string token_separator() const { return ""; }
+
+  // What tokenizer.json holds; `load_tokenizer` reads it.
+  virtual nlohmann::ordered_json to_json() const = 0;
+};
+
+// The characters of a text that its known tokens `ids` do not stand for, of `characters` in all. Of tokenizers that
+// give known text back (white space kept, and characters and bytes).
+std::int64_t count_unknown_characters(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                      std::int64_t characters);
+
+// What becomes of characters that the vocabulary does not hold: an Error, or the unknown token. Words always have an
+// unknown token, bytes never need one.
+enum class Unknown { refuse, map };
+
+}  // namespace metaformer

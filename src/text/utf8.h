@@ -1,0 +1,75 @@
+#pragma once
+// UTF-8 by code points, on the utf8cpp library.
+
+#include <fmt/format.h>
+#include <utf8.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/signals.h"
+
+namespace metaformer {
+
+// "not valid UTF-8: byte 0xe9 at offset 17", or "" for valid text.
+inline std::string utf8_defect(std::string_view text) {
+  const auto bad = utf8::find_invalid(text.begin(), text.end());
+  if (bad == text.end()) return "";
+  return fmt::format("not valid UTF-8: byte 0x{:02x} at offset {}", static_cast<unsigned char>(*bad),
+                     bad - text.begin());
+}
+
+// Throws Error (exit code 3) naming the first invalid byte.
+inline void require_utf8(std::string_view text) {
+  if (const auto defect = utf8_defect(text); !defect.empty()) throw Error(ExitCode::data, defect);
+}
+
+// The same for the content of the file `source`, with the line, and what to do.
+inline void require_utf8(std::string_view text, const std::string& source) {
+  const auto defect = utf8_defect(text);
+  if (defect.empty()) return;
+  const auto bad = utf8::find_invalid(text.begin(), text.end());
+  throw Error(ExitCode::data, fmt::format("{}: {} (line {}); convert it, or set data.tokenizer.kind to byte", source,
+                                          defect, 1 + std::count(text.begin(), bad, '\n')));
+}
+
+// Calls `use(code point)` in order. Throws Error (exit code 3) before the first call when the text is not valid, and
+// Interrupted when a signal asks to stop.
+template <class Use>
+void for_each_code_point(std::string_view text, Use use) {
+  constexpr std::ptrdiff_t piece = 1 << 20;
+  require_utf8(text);
+  for (auto at = text.begin(); at != text.end();) {
+    throw_if_stopped();
+    const auto end = text.end() - at > piece ? at + piece : text.end();
+    while (at < end) use(utf8::unchecked::next(at));
+  }
+}
+
+inline std::string to_utf8(std::uint32_t point) {
+  std::string text;
+  utf8::append(static_cast<char32_t>(point), std::back_inserter(text));
+  return text;
+}
+
+// Whether valid UTF-8 holds nothing that can be seen: only white space, control characters and spaces without width.
+inline bool is_blank(std::string_view text) {
+  const auto is_unseen = [](char32_t point) {
+    return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 ||
+           (point >= 0x2000 && point <= 0x200B) || point == 0x2028 || point == 0x2029 || point == 0x202F ||
+           point == 0x205F || point == 0x3000 || point == 0xFEFF;
+  };
+  for (auto at = text.begin(); at != text.end();)
+    if (!is_unseen(utf8::unchecked::next(at))) return false;
+  return true;
+}
+
+// Bytes that start a character. Equals the number of code points where the text is valid.
+inline std::int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+}  // namespace metaformer

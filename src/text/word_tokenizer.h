@@ -1,0 +1,49 @@
+#pragma once
+// Words and punctuation marks as tokens, the most frequent first; id 0 stands for every other one.
+//
+// A word is a run of ASCII letters, ASCII digits and characters beyond ASCII, with single joiners inside it (the
+// apostrophe of don't). Every other ASCII character is a token of its own, and ASCII white space separates.
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace metaformer {
+
+// How a text is cut.
+struct WordRules {
+  bool lowercase = true;
+  std::string joiners = WordTokenizerOptions().joiners;
+  Whitespace whitespace = Whitespace::dropped;
+};
+
+class WordTokenizer : public Tokenizer {
+ public:
+  // Orders by falling count, then by bytes; drops what is rarer than `min_count` or beyond `vocabulary`. Kept white
+  // space: the space comes first, whatever its count.
+  static WordTokenizer from_text(const WordTokenizerOptions& options, std::string_view text);
+
+  // `words` get the ids 1, 2, ...: each one token by the rules above, none twice; errors (exit code 3) name `source`.
+  WordTokenizer(std::vector<std::string> words, WordRules rules, const std::string& source);
+
+  std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(words_.size()) + 1; }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::optional<std::int32_t> unknown_id() const override { return 0; }
+
+  // Unknown tokens are "<unk>". White space kept: the inverse of `encode` but for them and for letters in lower case.
+  // Dropped: tokens are joined with single spaces.
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::string token_separator() const override { return rules_.whitespace == Whitespace::dropped ? " " : ""; }
+  nlohmann::ordered_json to_json() const override;
+
+ private:
+  std::int32_t id(const std::string& token) const;
+
+  std::vector<std::string> words_;  // by id - 1
+  WordRules rules_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+};
+
+}  // namespace metaformer

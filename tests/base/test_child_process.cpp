@@ -1,0 +1,53 @@
+// A computation in a child process: whatever becomes of the child, this process goes on.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/child_process.h"
+#include "support/catch.h"
+#include "support/failure.h"
+
+namespace metaformer {
+
+TEST_CASE("a child's result arrives whole", "[child_process]") {
+  const auto size = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{10} << 20);
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7);
+  const auto parent = ::getpid();
+  CHECK(compute_in_child([&] { return bytes; }, "failed") == bytes);
+  CHECK(compute_in_child([&] { return std::to_string(::getpid() == parent); }, "failed") == "0");
+}
+
+TEST_CASE("a child that ends its process is an error with its last words", "[child_process]") {
+  const auto [code, message] = failure([] {
+    compute_in_child(
+        []() -> std::string {
+          std::fputs("trainer.cc(77) [!pieces.empty()]\nProgram terminated with an unrecoverable error.\n", stderr);
+          std::exit(255);
+        },
+        "it cannot be learned");
+  });
+  CHECK(code == ExitCode::data);
+  CHECK(message == "it cannot be learned: 'trainer.cc(77) [!pieces.empty()]'");
+  CHECK(failure([] { compute_in_child([]() -> std::string { std::abort(); }, "it failed"); }) ==
+        std::pair(ExitCode::data, std::string("it failed: no reason given")));
+  CHECK(failure([] {
+          compute_in_child(
+              []() -> std::string {
+                ::raise(SIGKILL);
+                return "";
+              },
+              "it failed");
+        }).first == ExitCode::out_of_memory);
+}
+
+TEST_CASE("an error of a child is one of the parent", "[child_process]") {
+  const auto raised = failure(
+      [] { compute_in_child([]() -> std::string { throw Error(ExitCode::usage, "a key is wrong"); }, "it failed"); });
+  CHECK(raised == std::pair(ExitCode::usage, std::string("a key is wrong")));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,128 @@
+// model.kind: linear as a run like every other.
+
+#include "base/error.h"
+#include "infer/evaluation.h"
+#include "infer/prediction.h"
+#include "support/failure.h"
+#include "support/workplace.h"
+#include "tasks/make_task.h"
+
+namespace metaformer {
+
+namespace {
+
+// A text is good when "not" stands right before "bad": no word tells, pairs do.
+std::string pair_table(int rows) {
+  const Rng rng(5, RandomPurpose::batches);
+  std::string table = "text\tlabel\n";
+  std::uint64_t drawn = 0;
+  for (int i = 0; i < rows; ++i) {
+    const bool good = rng.below(drawn++, 2) == 0;
+    for (auto filler = rng.below(drawn++, 6); filler > 0; --filler)
+      table += "word" + std::to_string(rng.below(drawn++, 30)) + " ";
+    table += std::string(good ? "not bad" : "bad not") + " end" + std::to_string(i) + (good ? "\tgood\n" : "\tpoor\n");
+  }
+  return table;
+}
+
+std::vector<std::string> linear(const Workplace& place, std::vector<std::string> more = {}) {
+  place.folder().write("table.tsv", pair_table(400));
+  place.folder().write("test.tsv", pair_table(60));
+  const std::vector<std::string> small = {"task=classification",
+                                          "data.path='" + (place / "table.tsv").string() + "'",
+                                          "data.test_path='" + (place / "test.tsv").string() + "'",
+                                          "data.validation_fraction=0.3",
+                                          "data.tokenizer.kind=word",
+                                          "model.context=64",
+                                          "model.kind=linear",
+                                          "model.linear.buckets=4096"};
+  more.insert(more.begin(), small.begin(), small.end());
+  return more;
+}
+
+std::string line_of(const std::filesystem::path& run, const std::string& split) {
+  std::istringstream lines(read_text(run / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (nlohmann::json::parse(line).at("split") == split) return line;
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a linear run learns pairs of words and leaves a run like any other", "[linear]") {
+  const Workplace place;
+  const auto summary = place.train("run", linear(place));
+  const auto folder = place / "run";
+  CHECK(summary["steps"] == 1);
+  CHECK(summary["parameters"] == (4096 + 1) * 2);
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+  CHECK(summary["test"]["accuracy"] == 1.0);
+  CHECK(summary["test"]["texts"] == 60);
+  CHECK(nlohmann::ordered_json::parse(read_text(folder / "summary.json")) == summary);
+  for (const auto* file : {"config.yaml", "environment.json", "train.log", "checkpoints/step-1/model.safetensors"})
+    CHECK(std::filesystem::is_regular_file(folder / file));
+  for (const auto* link : {"last", "best"})
+    CHECK(std::filesystem::read_symlink(folder / "checkpoints" / link) == "step-1");
+  for (const auto* split : {"train", "validation", "test"}) CHECK_FALSE(line_of(folder, split).empty());
+}
+
+TEST_CASE("single words do not tell pairs", "[linear]") {
+  const Workplace place;
+  const auto summary = place.train("run", linear(place, {"model.linear.ngrams=1"}));
+  CHECK(summary["validation"]["accuracy"] < 0.8);
+}
+
+TEST_CASE("a linear run is evaluated and asked like a network", "[linear]") {
+  const Workplace place;
+  const auto summary = place.train("run", linear(place));
+  auto run = load_run(place / "run", "best", "cpu");
+  const auto task = make_task(run.experiment.config, true, std::move(run.codec));
+  const auto metrics = evaluate_split(*run.model, *task, Split::validation, Precision::fp32, torch::kCPU);
+  CHECK(metrics == summary["validation"]);
+  CHECK(metrics["loss"] < 0.3);
+}
+
+TEST_CASE("a linear prediction does not depend on its neighbours", "[linear]") {
+  const Workplace place;
+  place.train("run", linear(place));
+  const auto run = load_run(place / "run", "best", "cpu");
+  const auto good = run.codec.tokenizer->encode("word1 not bad"),
+             poor = run.codec.tokenizer->encode("bad not end3 word2");
+  const auto together = predict(*run.model, {good, poor}, Precision::fp32, torch::kCPU);
+  CHECK(run.codec.labels[together[0].label] == "good");
+  CHECK(run.codec.labels[together[1].label] == "poor");
+  CHECK(predict(*run.model, {good}, Precision::fp32, torch::kCPU)[0].probabilities == together[0].probabilities);
+  CHECK(predict(*run.model, {poor}, Precision::fp32, torch::kCPU)[0].probabilities == together[1].probabilities);
+}
+
+TEST_CASE("linear training gives the same bytes every time", "[linear]") {
+  const Workplace place;
+  place.train("one", linear(place));
+  place.train("two", linear(place));
+  CHECK(model_bytes(place / "one") == model_bytes(place / "two"));
+  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
+}
+
+TEST_CASE("a linear run that is finished is not trained again", "[linear]") {
+  const Workplace place;
+  const auto options = linear(place);
+  const auto first = place.train("run", options);
+  const auto written = std::filesystem::last_write_time(place / "run" / "checkpoints" / "step-1" / "meta.json");
+  CHECK(place.train("run", options, /*resume=*/true) == first);
+  std::filesystem::remove(place / "run" / "summary.json");  // as if the process had died before it
+  const auto again = place.train("run", options, /*resume=*/true);
+  CHECK(again["validation"] == first["validation"]);
+  CHECK(std::filesystem::last_write_time(place / "run" / "checkpoints" / "step-1" / "meta.json") == written);
+}
+
+TEST_CASE("a damaged linear checkpoint is refused, not loaded", "[linear]") {
+  const Workplace place;
+  place.train("run", linear(place));
+  const auto file = place / "run" / "checkpoints" / "step-1" / "model.safetensors";
+  auto bytes = read_text(file);
+  bytes.back() ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK(failure([&] { load_run(place / "run", "best", "cpu"); }).first == ExitCode::failure);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,161 @@
+#pragma once
+// The GPU as the kernels see it, emulated: what src/cuda/ptx/gpu.h declares, for a plain C++ compiler.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+
+#include "cuda/emulator.h"
+
+#define GPU_KERNEL(threads) inline void
+#define GPU_DEVICE inline
+#define GPU_ANYWHERE inline
+#define GPU_UNROLL
+#define GPU_SHARED_MEMORY(name) unsigned char* const name = ::metaformer::emulator::shared_memory()
+
+namespace metaformer::gpu {
+
+constexpr int warp_size = 32;
+
+using Where = std::source_location;
+
+inline int thread_index() { return emulator::thread_index(); }
+inline std::int64_t block_index() { return emulator::block_index(); }
+
+inline void sync_threads(const Where& where = Where::current()) { emulator::sync_threads(where); }
+
+inline float shuffle_xor(float value, int mask) {
+  struct Lane {
+    float value;
+    int mask;
+    float result = 0;
+  } lane{value, mask};
+  emulator::collective("shuffle_xor", &lane, [](void* const(&lanes)[warp_size]) {
+    const auto at = [&](int i) { return static_cast<Lane*>(lanes[i]); };
+    for (int i = 0; i < warp_size; ++i) at(i)->result = at(i ^ at(i)->mask)->value;
+  });
+  return lane.result;
+}
+
+inline bool within(bool condition, const Where& where = Where::current()) {
+  return emulator::is_broken(emulator::Fault::no_bound, where) || condition;
+}
+
+inline void copy_async_16(void* shared, const void* global, bool valid) { emulator::start_copy(shared, global, valid); }
+inline void commit_copies() { emulator::commit_copies(); }
+
+template <int Groups>
+void wait_copies(const Where& where = Where::current()) {
+  emulator::wait_copies(Groups + (emulator::is_broken(emulator::Fault::loose_wait, where) ? 1 : 0));
+}
+
+struct MatrixLane {
+  const void* row;
+  unsigned* r;
+};
+
+// Lane i holds elements 2 (i % 4) and the next of row i / 4 of each matrix; transposed: of column i / 4.
+template <bool Transposed>
+void emulate_load_matrices(void* const (&lanes)[warp_size]) {
+  const auto at = [&](int i) { return static_cast<MatrixLane*>(lanes[i]); };
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    for (int i = 0; i < warp_size; ++i) {
+      std::uint16_t pair[2];
+      for (int e = 0; e < 2; ++e) {
+        const int row = Transposed ? 2 * (i % 4) + e : i / 4, column = Transposed ? i / 4 : 2 * (i % 4) + e;
+        const auto* from = static_cast<const unsigned char*>(at(8 * matrix + row)->row);
+        std::memcpy(&pair[e], from + 2 * column, 2);
+      }
+      at(i)->r[matrix] = pair[0] | static_cast<unsigned>(pair[1]) << 16;
+    }
+  }
+}
+
+inline void load_matrices(unsigned (&r)[4], const void* row) {
+  MatrixLane lane{row, r};
+  emulator::collective("load_matrices", &lane, emulate_load_matrices<false>);
+}
+inline void load_matrices_transposed(unsigned (&r)[4], const void* row) {
+  MatrixLane lane{row, r};
+  emulator::collective("load_matrices_transposed", &lane, emulate_load_matrices<true>);
+}
+
+inline float from_bf16(std::uint16_t x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16); }
+inline float from_fp16(std::uint16_t x) { return static_cast<float>(std::bit_cast<_Float16>(x)); }
+inline std::uint16_t to_bf16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (std::isnan(x)) return 0x7fff;
+  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+inline std::uint16_t to_fp16(float x) { return std::bit_cast<std::uint16_t>(static_cast<_Float16>(x)); }
+inline unsigned to_tf32(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::isfinite(x) ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+inline unsigned bits_of(float x) { return std::bit_cast<unsigned>(x); }
+inline float float_of(unsigned x) { return std::bit_cast<float>(x); }
+
+struct ProductLane {
+  float* c;
+  const unsigned *a, *b;
+};
+
+// `Element(bits, e)`: element e of a register. `Per`: elements per register; the depth of the product is 8 per.
+template <int Per, float (*Element)(unsigned, int)>
+void emulate_multiply_add(void* const (&lanes)[warp_size]) {
+  constexpr int depth = 8 * Per;
+  const auto at = [&](int i) { return static_cast<ProductLane*>(lanes[i]); };
+  float a[16][depth], b[depth][8];
+  for (int i = 0; i < warp_size; ++i) {
+    for (int e = 0; e < Per; ++e) {
+      const int k = Per * (i % 4) + e;
+      a[i / 4][k] = Element(at(i)->a[0], e);
+      a[i / 4 + 8][k] = Element(at(i)->a[1], e);
+      a[i / 4][k + depth / 2] = Element(at(i)->a[2], e);
+      a[i / 4 + 8][k + depth / 2] = Element(at(i)->a[3], e);
+      b[k][i / 4] = Element(at(i)->b[0], e);
+      b[k + depth / 2][i / 4] = Element(at(i)->b[1], e);
+    }
+  }
+  for (int i = 0; i < warp_size; ++i) {
+    for (int e = 0; e < 4; ++e) {
+      const int row = i / 4 + 8 * (e / 2), column = 2 * (i % 4) + e % 2;
+      float sum = 0;
+      for (int k = 0; k < depth; ++k) sum += a[row][k] * b[k][column];
+      at(i)->c[e] += sum;
+    }
+  }
+}
+
+inline float bf16_element(unsigned bits, int e) { return from_bf16(static_cast<std::uint16_t>(bits >> (16 * e))); }
+inline float fp16_element(unsigned bits, int e) { return from_fp16(static_cast<std::uint16_t>(bits >> (16 * e))); }
+inline float tf32_element(unsigned bits, int) { return float_of(bits & ~0x1fffu); }  // the GPU ignores the low bits
+
+inline void multiply_add_bf16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  ProductLane lane{c, a, b};
+  emulator::collective("multiply_add_bf16", &lane, emulate_multiply_add<2, bf16_element>);
+}
+inline void multiply_add_fp16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  ProductLane lane{c, a, b};
+  emulator::collective("multiply_add_fp16", &lane, emulate_multiply_add<2, fp16_element>);
+}
+inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  ProductLane lane{c, a, b};
+  emulator::collective("multiply_add_tf32", &lane, emulate_multiply_add<1, tf32_element>);
+}
+
+inline float exp2_approximate(float x) { return std::exp2(x); }
+inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+inline float log2_approximate(float x) { return std::log2(x); }
+
+using Stream = void*;
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), std::int64_t blocks, int threads, int shared_bytes, Stream,
+            const Arguments&... arguments) {
+  emulator::run_grid(blocks, threads, shared_bytes, [&] { kernel(arguments...); });
+}
+
+}  // namespace metaformer::gpu

@@ -1,0 +1,55 @@
+#pragma once
+// Runs kernels on the CPU, for tests: the threads of a block are fibers on one thread of the host. What a GPU leaves
+// open, the order in which warps run and the moment at which an asynchronous copy lands, is a choice here, so that a
+// test can try the nasty ones; what a GPU leaves undefined (a barrier that not all threads reach, a collective of half
+// a warp) is an error here. Shared memory starts as NaN and ends at a page that must not be touched.
+
+#include <cstdint>
+#include <functional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace metaformer::emulator {
+
+enum class Order { first_come, last_come, random };  // which of the threads that can run does
+enum class Copies { eager, lazy, random };  // asynchronous copies land when started, when waited for, or between
+
+struct Schedule {
+  Order order = Order::first_come;
+  Copies copies = Copies::eager;
+  std::uint64_t seed = 0;
+};
+
+void set_schedule(const Schedule& schedule);
+
+// Throws std::runtime_error for what would be undefined on a GPU.
+void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel);
+
+// Places of a kernel that can be made wrong, one at a time: to see that the tests notice.
+enum class Fault { no_barrier, loose_wait, no_bound };
+
+struct Site {
+  Fault fault;
+  std::string file;
+  unsigned line = 0;
+  bool operator==(const Site&) const = default;
+};
+
+std::vector<Site> sites();        // those reached so far in this process
+void break_at(const Site& site);  // from now on
+
+// For emulated/gpu.h. Each is called by the running thread of the running block.
+int thread_index();
+std::int64_t block_index();
+unsigned char* shared_memory();
+void sync_threads(const std::source_location& where);
+bool is_broken(Fault fault, const std::source_location& where);
+void start_copy(void* shared, const void* global, bool valid);
+void commit_copies();
+void wait_copies(int groups);
+
+// Waits until all lanes of the warp have come with their arguments; the last one calls `all(arguments by lane)`.
+void collective(const char* name, void* argument, void (*all)(void* const (&arguments)[32]));
+
+}  // namespace metaformer::emulator

@@ -1,0 +1,35 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "cuda/emulator.h"
+#include "cuda/kernel_memory.h"
+
+namespace metaformer {
+
+KernelMemory::KernelMemory(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  mapped_ = (bytes + page - 1) / page * page + 2 * page;
+  void* mapped = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  base_ = static_cast<unsigned char*>(mapped);
+  ::mprotect(base_, page, PROT_NONE);
+  ::mprotect(base_ + mapped_ - page, page, PROT_NONE);
+  start_ = base_ + mapped_ - page - bytes;
+  std::memset(start_, 0xff, bytes);
+}
+
+KernelMemory::~KernelMemory() { ::munmap(base_, mapped_); }
+
+// Every order with every way of copying takes its turn.
+void choose_schedule(std::uint64_t turn) {
+  emulator::set_schedule({.order = static_cast<emulator::Order>(turn % 3),
+                          .copies = static_cast<emulator::Copies>(turn / 3 % 3),
+                          .seed = turn});
+}
+
+void finish_kernels() {}
+
+}  // namespace metaformer

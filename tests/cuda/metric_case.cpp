@@ -1,0 +1,362 @@
+#include "cuda/metric_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numbers>
+
+#include "base/random.h"
+#include "cuda/kernel_memory.h"
+#include "gpu.h"
+
+namespace metaformer {
+
+namespace {
+
+using cuda::MetricElement;
+using cuda::MetricForm;
+
+bool is_narrow(MetricElement element) { return element == MetricElement::bf16 || element == MetricElement::fp16; }
+
+// As it is stored.
+double stored(MetricElement element, double x) {
+  const auto value = static_cast<float>(x);
+  if (element == MetricElement::bf16) return gpu::from_bf16(gpu::to_bf16(value));
+  if (element == MetricElement::fp16) return gpu::from_fp16(gpu::to_fp16(value));
+  return value;
+}
+
+// As a product takes it.
+double factor(MetricElement element, double x) {
+  const double value = stored(element, x);
+  return element == MetricElement::tf32 ? gpu::float_of(gpu::to_tf32(static_cast<float>(value))) : value;
+}
+
+// A [b, n, c, k] tensor of the case's element somewhere in guarded memory.
+class Tokens {
+ public:
+  Tokens(const MetricCase& problem, Layout layout)
+      : problem_(problem), bytes_each_(is_narrow(problem.element) ? 2 : 4), memory_(bytes_each_ * count(layout)) {
+    const std::int64_t n = problem.heads, c = problem.tokens, k = problem.width;
+    switch (layout) {
+      case Layout::contiguous:
+        strides_ = {n * c * k, c * k, k};
+        break;
+      case Layout::interleaved:  // [b, c, n, k]
+        strides_ = {c * n * k, k, n * k};
+        break;
+      case Layout::unaligned:  // [b, c, n, k + 1] without its first entry
+        strides_ = {c * n * (k + 1), k + 1, n * (k + 1)};
+        first_ = 1;
+        break;
+    }
+  }
+
+  void* data() const { return memory_.data() + bytes_each_ * static_cast<std::size_t>(first_); }
+  const cuda::MetricStrides& strides() const { return strides_; }
+
+  void set(std::size_t index, double value) {
+    auto* at = place(index);
+    const auto as_float = static_cast<float>(value);
+    if (!is_narrow(problem_.element)) {
+      std::memcpy(at, &as_float, 4);
+      return;
+    }
+    const auto bits = problem_.element == MetricElement::bf16 ? gpu::to_bf16(as_float) : gpu::to_fp16(as_float);
+    std::memcpy(at, &bits, 2);
+  }
+  void set(const Values& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
+  }
+  Values get() const {
+    Values values(size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      float value = 0;
+      std::uint16_t bits = 0;
+      if (is_narrow(problem_.element)) {
+        std::memcpy(&bits, place(i), 2);
+        value = problem_.element == MetricElement::bf16 ? gpu::from_bf16(bits) : gpu::from_fp16(bits);
+      } else {
+        std::memcpy(&value, place(i), 4);
+      }
+      values[i] = value;
+    }
+    return values;
+  }
+
+ private:
+  std::size_t size() const {
+    return static_cast<std::size_t>(problem_.batch * problem_.heads * problem_.tokens * problem_.width);
+  }
+  std::size_t count(Layout layout) const {
+    const auto rows = static_cast<std::size_t>(problem_.batch * problem_.heads * problem_.tokens);
+    return size() + (layout == Layout::unaligned ? rows : 0);
+  }
+  unsigned char* place(std::size_t index) const {
+    const auto i = static_cast<std::int64_t>(index);
+    const std::int64_t n = problem_.heads, c = problem_.tokens, k = problem_.width;
+    const auto offset = i / (n * c * k) * strides_.batch + i / (c * k) % n * strides_.head +
+                        i / k % c * strides_.token + i % k + first_;
+    return memory_.data() + bytes_each_ * static_cast<std::size_t>(offset);
+  }
+
+  const MetricCase& problem_;
+  std::size_t bytes_each_;
+  KernelMemory memory_;
+  cuda::MetricStrides strides_;
+  std::int64_t first_ = 0;
+};
+
+// Box and Muller.
+double normal(const Rng& rng, std::uint64_t i) {
+  return std::sqrt(-2 * std::log(1 - rng.uniform(2 * i))) * std::cos(2 * std::numbers::pi * rng.uniform(2 * i + 1));
+}
+
+Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count, double spread) {
+  const Rng rng(problem.seed, RandomPurpose::evaluation, stream);
+  Values values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = stored(problem.element, spread * normal(rng, i));
+  return values;
+}
+
+// What is drawn for a case, as it is stored.
+struct Inputs {
+  Values p, dt, metric;  // the metric dense, whatever the form
+  std::vector<std::int32_t> segments;
+
+  explicit Inputs(const MetricCase& c) {
+    const auto size = static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.width);
+    p = normal(c, 1, size, c.spread);
+    dt = normal(c, 2, size, 1);
+    make_metric(c);
+    make_segments(c);
+  }
+
+ private:
+  void make_metric(const MetricCase& c) {
+    const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.heads);
+    const auto drawn = normal(c, 3, heads * k * k, 1 / std::sqrt(static_cast<double>(k)));
+    metric.assign(heads * k * k, 0);
+    for (std::size_t n = 0; n < heads; ++n) {
+      const auto at = [&](std::size_t i, std::size_t j) -> double& { return metric[(n * k + i) * k + j]; };
+      const auto from = [&](std::size_t i, std::size_t j) { return drawn[(n * k + i) * k + j]; };
+      for (std::size_t i = 0; i < k; ++i) {
+        for (std::size_t j = 0; j < k; ++j) {
+          if (c.form == MetricForm::identity) at(i, j) = i == j;
+          if (c.form == MetricForm::diagonal) at(i, j) = i == j ? stored(c.element, std::fabs(from(i, i)) + 0.25) : 0;
+          if (c.form != MetricForm::dense) continue;
+          double value = c.symmetric ? from(std::max(i, j), std::min(i, j)) : from(i, j);
+          for (std::size_t l = 0; c.distance && l < k; ++l) value += 0.5 * from(i, l) * from(j, l);  // nearly psd
+          at(i, j) = stored(c.element, value);
+        }
+      }
+    }
+  }
+
+  void make_segments(const MetricCase& c) {
+    if (c.mask == Mask::none) return;
+    for (int b = 0; b < c.batch; ++b) {
+      for (int i = 0; i < c.tokens; ++i) {
+        const int used = c.tokens - (b * c.tokens) / 3 - 1;  // at least one token is padding
+        std::int32_t segment = -1;
+        if (c.mask == Mask::padding && i < used) segment = 0;
+        if (c.mask == Mask::blocks && i < used) segment = i / (5 + 20 * b);
+        segments.push_back(segment);
+      }
+    }
+  }
+};
+
+reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int batch, int head) {
+  reference::Problem problem{reference::Matrix(c.tokens, c.width),
+                             reference::Matrix(c.width, c.width),
+                             reference::Matrix(c.tokens, c.width),
+                             1 / std::sqrt(static_cast<double>(c.width)),
+                             c.distance,
+                             {}};
+  const auto size = problem.p.data.size(), at = static_cast<std::size_t>(batch * c.heads + head) * size;
+  std::copy_n(inputs.p.begin() + static_cast<std::ptrdiff_t>(at), size, problem.p.data.begin());
+  std::copy_n(inputs.dt.begin() + static_cast<std::ptrdiff_t>(at), size, problem.dt.data.begin());
+  const auto form = problem.metric.data.size();
+  std::copy_n(inputs.metric.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) * form), form,
+              problem.metric.data.begin());
+  problem.visible = [&c, &inputs, batch](int query, int key) {
+    if (c.causal && key > query) return false;
+    if (inputs.segments.empty()) return true;
+    const auto segment = [&](int i) { return inputs.segments[static_cast<std::size_t>(batch * c.tokens + i)]; };
+    return segment(query) == segment(key) && segment(key) != -1;
+  };
+  return problem;
+}
+
+// Of a distance only the symmetric part of M exists; of a diagonal form only the diagonal.
+void reduce_metric_gradient(const MetricCase& c, Values& dmetric) {
+  const auto k = static_cast<std::size_t>(c.width);
+  for (std::size_t n = 0; n < static_cast<std::size_t>(c.heads); ++n) {
+    for (std::size_t i = 0; i < k; ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        auto &a = dmetric[(n * k + i) * k + j], &b = dmetric[(n * k + j) * k + i];
+        if (c.distance) a = b = a + b;
+        if (c.form == MetricForm::diagonal) a = b = 0;
+      }
+    }
+  }
+  if (c.form == MetricForm::identity) dmetric.clear();
+}
+
+template <class Solve>
+MetricResult solve(const MetricCase& c, Solve solve_one) {
+  const Inputs inputs(c);
+  MetricResult result;
+  const auto form = static_cast<std::size_t>(c.width * c.width);
+  result.dmetric.assign(static_cast<std::size_t>(c.heads) * form, 0);
+  result.dmetric_terms = result.dmetric;
+  for (int b = 0; b < c.batch; ++b) {
+    for (int n = 0; n < c.heads; ++n) {
+      const auto one = solve_one(problem_of(c, inputs, b, n));
+      result.t.insert(result.t.end(), one.t.data.begin(), one.t.data.end());
+      result.dp.insert(result.dp.end(), one.dp.data.begin(), one.dp.data.end());
+      result.log2_sum.insert(result.log2_sum.end(), one.log2_sum.begin(), one.log2_sum.end());
+      result.dp_terms.insert(result.dp_terms.end(), one.dp_terms.data.begin(), one.dp_terms.data.end());
+      for (std::size_t i = 0; i < form; ++i) {
+        result.dmetric[static_cast<std::size_t>(n) * form + i] += one.dmetric.data[i];
+        result.dmetric_terms[static_cast<std::size_t>(n) * form + i] += one.dmetric_terms.data[i];
+      }
+    }
+  }
+  reduce_metric_gradient(c, result.dmetric);
+  reduce_metric_gradient(c, result.dmetric_terms);
+  return result;
+}
+
+}  // namespace
+
+std::string MetricCase::str() const {
+  static constexpr const char *elements[] = {"bf16", "fp16", "tf32", "fp32"},
+                              *forms[] = {"dense", "diagonal", "identity"},
+                              *masks[] = {"no mask", "padding", "blocks", "all padding"},
+                              *layouts[] = {"contiguous", "interleaved", "unaligned"};
+  return fmt::format("{} {}{}{} {} {} b={} n={} c={} k={} spread={} seed={}{}", elements[static_cast<int>(element)],
+                     symmetric ? "" : "general ", forms[static_cast<int>(form)], distance ? " distance" : "",
+                     masks[static_cast<int>(mask)], layouts[static_cast<int>(layout)], batch, heads, tokens, width,
+                     spread, seed, causal ? " causal" : "");
+}
+
+MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
+  const Inputs inputs(c);
+  const auto rows = static_cast<std::size_t>(c.batch * c.heads * c.tokens);
+  const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.heads);
+  Tokens p(c, c.layout), dt(c, c.layout), t(c, Layout::interleaved), q(c, Layout::contiguous),
+      dq(c, Layout::contiguous), dp(c, c.layout);
+  p.set(inputs.p);
+  dt.set(inputs.dt);
+  if (with_nan >= 0) p.set(static_cast<std::size_t>(with_nan), std::nan(""));
+
+  // The metric as [b = n, n = 1, c = rows of it, k].
+  MetricCase form = c;
+  form.batch = c.heads;
+  form.heads = 1;
+  form.tokens = c.form == MetricForm::dense ? c.width : 1;
+  Tokens metric(form, Layout::contiguous);
+  for (std::size_t n = 0; n < heads; ++n)
+    for (std::size_t i = 0; i < k; ++i)
+      for (std::size_t j = 0; c.form == MetricForm::dense && j < k; ++j)
+        metric.set((n * k + i) * k + j, inputs.metric[(n * k + i) * k + j]);
+  for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads; ++n)
+    for (std::size_t i = 0; i < k; ++i) metric.set(n * k + i, inputs.metric[(n * k + i) * k + i]);
+  KernelMemory segments(4 * inputs.segments.size());
+  if (!inputs.segments.empty()) std::memcpy(segments.data(), inputs.segments.data(), 4 * inputs.segments.size());
+
+  const cuda::MetricInputs in{
+      .element = c.element,
+      .form = c.form,
+      .distance = c.distance,
+      .causal = c.causal,
+      .batch = c.batch,
+      .heads = c.heads,
+      .tokens = c.tokens,
+      .width = c.width,
+      .scale = 1 / std::sqrt(static_cast<float>(c.width)),
+      .p = p.data(),
+      .p_strides = p.strides(),
+      .metric = c.form == MetricForm::identity ? nullptr : metric.data(),
+      .segments = inputs.segments.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(segments.data())};
+  const bool plain = c.form == MetricForm::identity;
+  KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), score_sum(4 * rows),
+      dmetric(4 * heads * k * k),
+      partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads * k * k);
+  cuda::metric_forward({.in = in,
+                        .t = t.data(),
+                        .t_strides = t.strides(),
+                        .log2_sum = log2_sum.floats(),
+                        .q = plain ? nullptr : q.data(),
+                        .half_bias = c.distance ? half_bias.floats() : nullptr},
+                       nullptr);
+  cuda::metric_backward({.in = in,
+                         .q = plain ? p.data() : q.data(),
+                         .q_strides = plain ? p.strides() : q.strides(),
+                         .t = t.data(),
+                         .t_strides = t.strides(),
+                         .dt = dt.data(),
+                         .dt_strides = dt.strides(),
+                         .log2_sum = log2_sum.floats(),
+                         .half_bias = half_bias.floats(),
+                         .dp = dp.data(),
+                         .dp_strides = dp.strides(),
+                         .dmetric = plain ? nullptr : dmetric.floats(),
+                         .dq = dq.data(),
+                         .delta = delta.floats(),
+                         .score_sum = score_sum.floats(),
+                         .partial = partial.floats()},
+                        nullptr);
+  finish_kernels();
+  MetricResult result;
+  result.t = t.get();
+  result.dp = dp.get();
+  result.log2_sum.resize(rows);
+  result.dmetric.resize(heads * k * k);
+  for (std::size_t i = 0; i < rows; ++i) result.log2_sum[i] = log2_sum.floats()[i];
+  for (std::size_t i = 0; i < result.dmetric.size(); ++i) result.dmetric[i] = dmetric.floats()[i];
+  reduce_metric_gradient(c, result.dmetric);
+  return result;
+}
+
+MetricResult solve_exactly(const MetricCase& c) {
+  return solve(c, [](const reference::Problem& problem) { return reference::solve_exactly(problem); });
+}
+
+MetricResult solve_eagerly(const MetricCase& c) {
+  return solve(c, [&](const reference::Problem& problem) {
+    return reference::solve_eagerly(
+        problem, [&](double x) { return factor(c.element, x); }, [&](double x) { return stored(c.element, x); });
+  });
+}
+
+double norm(const Values& a) {
+  double sum = 0;
+  for (const double value : a) sum += std::isinf(value) ? 0 : value * value;
+  return std::sqrt(sum);
+}
+
+double distance(const Values& a, const Values& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) sum += a[i] == b[i] ? 0 : (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+double unit_roundoff(MetricElement element) {
+  switch (element) {
+    case MetricElement::bf16:
+      return 0x1p-9;
+    case MetricElement::fp16:
+      return 0x1p-12;
+    case MetricElement::tf32:
+      return 0x1p-12;
+    case MetricElement::fp32:
+      break;
+  }
+  return 0x1p-25;
+}
+
+}  // namespace metaformer

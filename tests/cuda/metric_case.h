@@ -1,0 +1,54 @@
+#pragma once
+// One problem for the metric kernels: inputs in guarded memory, the kernels run on them, the reference beside them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/metric_attention.h"
+#include "cuda/metric_reference.h"
+
+namespace metaformer {
+
+enum class Mask { none, padding, blocks, nothing };  // nothing: every token is padding
+enum class Layout { contiguous, interleaved, unaligned };
+
+struct MetricCase {
+  cuda::MetricElement element = cuda::MetricElement::bf16;
+  cuda::MetricForm form = cuda::MetricForm::dense;
+  bool distance = false;
+  bool symmetric = true;
+  bool causal = true;
+  Mask mask = Mask::none;
+  Layout layout = Layout::interleaved;
+  int batch = 2, heads = 2, tokens = 64, width = 32;
+  double spread = 1;  // standard deviation of p
+  std::uint64_t seed = 1;
+  std::string str() const;
+};
+
+// [b, n, c, k] or [b, n, c] values as doubles, in that order.
+using Values = std::vector<double>;
+
+struct MetricResult {
+  Values t, log2_sum, dp, dmetric;
+  Values dp_terms, dmetric_terms;                        // of the definition: see reference::Solution
+  bool operator==(const MetricResult&) const = default;  // NaN differs from itself
+};
+
+// What the kernels give, run on exact-sized inputs that end at a page without access. `with_nan`: index into p that
+// becomes NaN, or -1.
+MetricResult run_kernels(const MetricCase& problem, std::int64_t with_nan = -1);
+
+// The definition in double, and the same formulas run eagerly in the case's type.
+MetricResult solve_exactly(const MetricCase& problem);
+MetricResult solve_eagerly(const MetricCase& problem);
+
+// Euclidean. Of a distance, entries that are the same infinity count as equal.
+double norm(const Values& a);
+double distance(const Values& a, const Values& b);
+
+// Half the distance between 1 and the next number of the type that results are stored in.
+double unit_roundoff(cuda::MetricElement element);
+
+}  // namespace metaformer

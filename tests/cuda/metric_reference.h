@@ -1,0 +1,186 @@
+#pragma once
+// Metric attention written out: in double from the definition, and in any narrow type as an eager program would run it,
+// every result rounded. Both without tiles, tricks or code in common with the kernels. One head of one sequence.
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+namespace metaformer::reference {
+
+struct Matrix {
+  int rows = 0, columns = 0;
+  std::vector<double> data;
+  Matrix(int r, int c) : rows(r), columns(c), data(static_cast<std::size_t>(r) * static_cast<std::size_t>(c)) {}
+  double& operator()(int r, int c) { return data[static_cast<std::size_t>(r * columns + c)]; }
+  double operator()(int r, int c) const { return data[static_cast<std::size_t>(r * columns + c)]; }
+};
+
+struct Problem {
+  Matrix p;       // [c, k]
+  Matrix metric;  // [k, k]
+  Matrix dt;      // [c, k]
+  double scale = 1;
+  bool distance = false;
+  std::function<bool(int query, int key)> visible;
+};
+
+struct Solution {
+  Matrix t, dp, dmetric;
+  std::vector<double> log2_sum;
+  // The gradients with every term of their sums taken positive: what rounding in a sum is relative to.
+  Matrix dp_terms, dmetric_terms;
+};
+
+// softmax over what is visible, and log2 of its denominator, in the arithmetic of Real.
+template <class Real>
+Matrix softmax(const Matrix& score, const Problem& problem, std::vector<double>& log2_sum) {
+  Matrix weight(score.rows, score.columns);
+  for (int i = 0; i < score.rows; ++i) {
+    Real maximum = -INFINITY, total = 0;
+    for (int j = 0; j < score.columns; ++j)
+      if (problem.visible(i, j)) maximum = std::fmax(maximum, static_cast<Real>(score(i, j)));
+    for (int j = 0; j < score.columns; ++j) {
+      if (!problem.visible(i, j)) continue;
+      const auto value = std::exp(static_cast<Real>(score(i, j)) - maximum);
+      weight(i, j) = value;
+      total += value;
+    }
+    if (total > 0)
+      for (int j = 0; j < score.columns; ++j) weight(i, j) /= total;
+    log2_sum.push_back(total > 0 ? (maximum + std::log(total)) / std::log(2) : INFINITY);
+  }
+  return weight;
+}
+
+// From the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
+inline Solution solve_exactly(const Problem& problem) {
+  const auto& p = problem.p;
+  const int tokens = p.rows, k = p.columns;
+  Solution solution{Matrix(tokens, k), Matrix(tokens, k), Matrix(k, k), {}, Matrix(tokens, k), Matrix(k, k)};
+  Matrix score(tokens, tokens);
+  // What multiplies M from the left and from the right in the score of a pair.
+  const auto left = [&](int i, int j, int a) { return problem.distance ? p(i, a) - p(j, a) : p(i, a); };
+  const auto right = [&](int i, int j, int a) { return problem.distance ? p(i, a) - p(j, a) : p(j, a); };
+  const double sign = problem.distance ? -problem.scale : problem.scale;
+  for (int i = 0; i < tokens; ++i)
+    for (int j = 0; j < tokens; ++j)
+      for (int a = 0; a < k; ++a)
+        for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * problem.metric(a, b) * right(i, j, b);
+  const auto weight = softmax<double>(score, problem, solution.log2_sum);
+  for (int i = 0; i < tokens; ++i) {
+    std::vector<double> dweight(static_cast<std::size_t>(tokens));
+    double delta = 0;
+    for (int j = 0; j < tokens; ++j) {
+      for (int a = 0; a < k; ++a) {
+        solution.t(i, a) += weight(i, j) * p(j, a);
+        solution.dp(j, a) += weight(i, j) * problem.dt(i, a);
+        solution.dp_terms(j, a) += weight(i, j) * std::fabs(problem.dt(i, a));
+        dweight[static_cast<std::size_t>(j)] += problem.dt(i, a) * p(j, a);
+      }
+      delta += weight(i, j) * dweight[static_cast<std::size_t>(j)];
+    }
+    for (int j = 0; j < tokens; ++j) {
+      const double dweight_ij = dweight[static_cast<std::size_t>(j)],
+                   dscore = sign * weight(i, j) * (dweight_ij - delta);
+      const double term = std::fabs(sign) * weight(i, j) * (std::fabs(dweight_ij) + std::fabs(delta));
+      if (term == 0) continue;
+      for (int a = 0; a < k; ++a) {
+        double from_left = 0, from_right = 0;  // gradients of what stands left and right of M
+        for (int b = 0; b < k; ++b) {
+          from_left += dscore * problem.metric(a, b) * right(i, j, b);
+          from_right += dscore * problem.metric(b, a) * left(i, j, b);
+          solution.dmetric(a, b) += dscore * left(i, j, a) * right(i, j, b);
+          solution.dmetric_terms(a, b) += term * std::fabs(p(i, a) * p(j, b));
+          solution.dp_terms(i, a) += term * std::fabs(problem.metric(a, b) * p(j, b));
+          solution.dp_terms(j, a) += term * std::fabs(problem.metric(b, a) * p(i, b));
+        }
+        if (problem.distance) {
+          solution.dp(i, a) += from_left + from_right;
+          solution.dp(j, a) -= from_left + from_right;
+        } else {
+          solution.dp(i, a) += from_left;
+          solution.dp(j, a) += from_right;
+        }
+      }
+    }
+  }
+  return solution;
+}
+
+using Round = std::function<double(double)>;
+
+// R(a b), with factors as the hardware takes them and the sum in float.
+inline Matrix product(const Matrix& a, const Matrix& b, const Round& factor, const Round& result) {
+  Matrix c(a.rows, b.columns);
+  Matrix x = a, y = b;
+  for (auto& value : x.data) value = factor(value);
+  for (auto& value : y.data) value = factor(value);
+  for (int i = 0; i < a.rows; ++i) {
+    for (int j = 0; j < b.columns; ++j) {
+      float sum = 0;
+      for (int l = 0; l < a.columns; ++l) sum += static_cast<float>(x(i, l)) * static_cast<float>(y(l, j));
+      c(i, j) = result(sum);
+    }
+  }
+  return c;
+}
+
+inline Matrix transposed(const Matrix& a) {
+  Matrix b(a.columns, a.rows);
+  for (int i = 0; i < a.rows; ++i)
+    for (int j = 0; j < a.columns; ++j) b(j, i) = a(i, j);
+  return b;
+}
+
+// As an eager program in a narrow type: matrix by matrix, each result rounded by `result`, factors of products by
+// `factor`. The formulas are those of docs/metric_attention.md.
+inline Solution solve_eagerly(const Problem& problem, const Round& factor, const Round& result) {
+  const auto& p = problem.p;
+  const int tokens = p.rows, k = p.columns;
+  const auto multiply = [&](const Matrix& a, const Matrix& b) { return product(a, b, factor, result); };
+  const double scale = (problem.distance ? 2 : 1) * problem.scale;
+  const auto q = multiply(p, problem.metric);
+  auto score = multiply(q, transposed(p));
+  for (int i = 0; i < tokens; ++i) {
+    for (int j = 0; j < tokens; ++j) {
+      float bias = 0;
+      for (int a = 0; problem.distance && a < k; ++a) bias += static_cast<float>(q(j, a)) * static_cast<float>(p(j, a));
+      score(i, j) = result(scale * result(score(i, j) - 0.5 * result(bias)));
+    }
+  }
+  Solution solution{Matrix(tokens, k), Matrix(tokens, k), Matrix(k, k), {}, Matrix(tokens, k), Matrix(k, k)};
+  auto weight = softmax<float>(score, problem, solution.log2_sum);
+  for (auto& value : weight.data) value = result(value);
+  solution.t = multiply(weight, p);
+  auto dscore = multiply(problem.dt, transposed(p));
+  std::vector<double> row(static_cast<std::size_t>(tokens)), column(row);
+  for (int i = 0; i < tokens; ++i) {
+    float delta = 0;
+    for (int a = 0; a < k; ++a) delta += static_cast<float>(solution.t(i, a) * problem.dt(i, a));
+    for (int j = 0; j < tokens; ++j) {
+      dscore(i, j) = result(weight(i, j) * (dscore(i, j) - delta));
+      if (problem.distance && i == j) dscore(i, j) = 0;
+      row[static_cast<std::size_t>(i)] += problem.scale * dscore(i, j);
+      column[static_cast<std::size_t>(j)] += problem.scale * dscore(i, j);
+      dscore(i, j) = result(scale * dscore(i, j));
+    }
+  }
+  auto dq = multiply(dscore, p);
+  auto through_keys = multiply(transposed(dscore), q);
+  for (int i = 0; problem.distance && i < tokens; ++i) {
+    const double sums = row[static_cast<std::size_t>(i)] + column[static_cast<std::size_t>(i)];
+    for (int a = 0; a < k; ++a) {
+      dq(i, a) = result(dq(i, a) - result(sums * p(i, a)));
+      through_keys(i, a) = result(through_keys(i, a) - result(sums * q(i, a)));
+    }
+  }
+  solution.dp = multiply(dq, transposed(problem.metric));
+  const auto through_values = multiply(transposed(weight), problem.dt);
+  for (std::size_t i = 0; i < solution.dp.data.size(); ++i)
+    solution.dp.data[i] = result(result(solution.dp.data[i] + through_values.data[i]) + through_keys.data[i]);
+  solution.dmetric = multiply(transposed(p), dq);
+  return solution;
+}
+
+}  // namespace metaformer::reference

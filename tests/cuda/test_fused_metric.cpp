@@ -1,0 +1,139 @@
+// The mixers with the fused backend, through the emulated kernels: the same values and gradients as the reference
+// backend, for every parameterisation, mask and narrow type.
+
+#include <ATen/autocast_mode.h>
+
+#include "attention/make_mixer.h"
+#include "base/error.h"
+#include "ops/fused_metric.h"
+#include "support/failure.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t batch = 2, tokens = 37, heads = 2, width = 32;
+
+// Every mixer that has the kernels.
+std::vector<MixerOptions> fused_mixers() {
+  std::vector<MixerOptions> list = {QuadraticOptions{}};
+  for (const auto constraint :
+       {MetricConstraint::symmetric, MetricConstraint::psd, MetricConstraint::diagonal, MetricConstraint::identity}) {
+    list.push_back(MetricOptions{.constraint = constraint});
+    if (constraint != MetricConstraint::symmetric)
+      list.push_back(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
+  }
+  return list;
+}
+
+struct Outcome {
+  torch::Tensor y, dx;
+  std::vector<torch::Tensor> gradients;
+};
+
+// The same parameters, input and output gradient for every backend.
+Outcome run(const MixerOptions& options, Backend backend, const Visibility& visibility, torch::ScalarType type) {
+  torch::manual_seed(3);
+  const auto mixer =
+      make_mixer(with_backend(options, backend), {.width = width, .heads = heads, .dropout = 0, .bias = false});
+  torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.add_(0.3 * torch::randn_like(parameter));
+  mixer->to(type);
+  auto x = torch::randn({batch, tokens, width}).to(type).requires_grad_();
+  const auto dy = torch::randn({batch, tokens, width}).to(type);
+  torch::AutoGradMode with_grad(true);
+  const auto y = mixer->forward(x, x, visibility, nullptr);
+  y.backward(dy);
+  Outcome outcome{y.detach(), x.grad(), {}};
+  for (const auto& parameter : mixer->parameters()) outcome.gradients.push_back(parameter.grad());
+  return outcome;
+}
+
+double relative(const torch::Tensor& a, const torch::Tensor& b) {
+  return ((a.to(torch::kDouble) - b.to(torch::kDouble)).norm() / b.to(torch::kDouble).norm()).item<double>();
+}
+
+void check_near(const Outcome& fused, const Outcome& expected, double tolerance) {
+  CHECK(relative(fused.y, expected.y) < tolerance);
+  CHECK(relative(fused.dx, expected.dx) < tolerance);
+  REQUIRE(fused.gradients.size() == expected.gradients.size());
+  for (std::size_t i = 0; i < fused.gradients.size(); ++i) {
+    REQUIRE(fused.gradients[i].sizes() == expected.gradients[i].sizes());
+    CHECK(relative(fused.gradients[i], expected.gradients[i]) < tolerance);
+  }
+}
+
+// At most twice as far from the truth as `other`.
+void check_no_worse(const Outcome& fused, const Outcome& other, const Outcome& exact) {
+  CHECK(relative(fused.y, exact.y) <= 2 * relative(other.y, exact.y));
+  CHECK(relative(fused.dx, exact.dx) <= 2 * relative(other.dx, exact.dx));
+  REQUIRE(fused.gradients.size() == exact.gradients.size());
+  for (std::size_t i = 0; i < fused.gradients.size(); ++i)
+    CHECK(relative(fused.gradients[i], exact.gradients[i]) <= 2 * relative(other.gradients[i], exact.gradients[i]));
+}
+
+Visibility segments_of(bool causal) {
+  auto segments = torch::arange(tokens).div(9, "floor").repeat({batch, 1});
+  segments.index_put_({1, torch::indexing::Slice(30, torch::indexing::None)}, -1);
+  return self_visibility(causal, segments);
+}
+
+}  // namespace
+
+TEST_CASE("the fused backend gives the reference's values and gradients", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
+  const bool causal = GENERATE(true, false);
+  const bool segmented = GENERATE(false, true);
+  const auto visibility = segmented ? segments_of(causal) : self_visibility(causal, {});
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
+  check_near(run(options, Backend::fused, visibility, torch::kFloat), exact, 2e-5);
+}
+
+TEST_CASE("in a narrow type the fused backend is at most twice as far from the truth as the reference", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
+  const auto type = GENERATE(torch::kBFloat16, torch::kHalf);
+  const auto visibility = self_visibility(true, {});
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble),
+             eager = run(options, Backend::reference, visibility, type),
+             fused = run(options, Backend::fused, visibility, type);
+  check_no_worse(fused, eager, exact);
+}
+
+TEST_CASE("the fused backend works under autocast, with gradients in the parameters' own type", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
+  const auto visibility = self_visibility(true, {});
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+  const auto composed = run(options, Backend::composed, visibility, torch::kFloat),
+             fused = run(options, Backend::fused, visibility, torch::kFloat);
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  for (const auto& gradient : fused.gradients) CHECK(gradient.scalar_type() == torch::kFloat);
+  check_no_worse(fused, composed, exact);
+}
+
+TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
+  const auto visibility = self_visibility(true, {});
+  const auto complaint = [&](const torch::Tensor& p) {
+    const auto [code, message] = failure([&] { fused_metric_attention(p, {}, visibility, {}); });
+    CHECK(code == ExitCode::usage);
+    return message;
+  };
+  CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 is not a multiple of 8"));
+  CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("not in Double"));
+  CHECK_THAT(complaint(torch::randn({1, 1, 16, 4}).transpose(2, 3)), ContainsSubstring("next to each other"));
+  auto options = MixerOptions(MetricOptions{.backend = Backend::fused});
+  const auto mixer = make_mixer(options, {.width = width, .heads = heads, .dropout = 0, .bias = false});
+  {
+    const torch::NoGradGuard no_grad;
+    mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));
+  }
+  const auto x = torch::randn({1, 4, width});
+  const auto [code, message] = failure([&] { mixer->forward(x, x, visibility, nullptr); });
+  CHECK(code == ExitCode::diverged);
+  CHECK_THAT(message, ContainsSubstring("metric that is not finite"));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "data/datasets/sort_dataset.h"
+#include "support/catch.h"
+
+namespace metaformer {
+
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+// Row `row` of a batch as the list it starts with, after checking that the rest is its sorted copy.
+List checked_list(const TokenRows& batch, std::int64_t row, const SortConfig& config) {
+  const auto length = config.length, width = 2 * length - 1;
+  REQUIRE(batch.length == width);
+  const List ids(batch.ids.begin() + row * width, batch.ids.begin() + (row + 1) * width);
+  const List targets(batch.targets.begin() + row * width, batch.targets.begin() + (row + 1) * width);
+  List list(ids.begin(), ids.begin() + length), sorted = list;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::int64_t i = 0; i < width; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    CHECK(targets[at] == (i < length - 1 ? -1 : sorted[at - static_cast<std::size_t>(length) + 1]));
+    if (i >= length) CHECK(ids[at] == targets[at - 1]);
+    CHECK((ids[at] >= 0 && ids[at] < config.digits));
+  }
+  return list;
+}
+
+std::set<List> all_lists(const SortDataset& dataset, Split split, const SortConfig& config) {
+  std::set<List> lists;
+  const auto count = dataset.list_count(split);
+  for (std::int64_t first = 0; first < count; first += 7) {
+    const auto batch = dataset.rows(split, first, 7);
+    CHECK(batch.rows == std::min<std::int64_t>(7, count - first));
+    CHECK(batch.target_count == batch.rows * config.length);
+    for (std::int64_t row = 0; row < batch.rows; ++row) lists.insert(checked_list(batch, row, config));
+  }
+  CHECK(static_cast<std::int64_t>(lists.size()) == count);
+  return lists;
+}
+
+}  // namespace
+
+TEST_CASE("few lists are all enumerated; a quarter is held out and never trained on", "[sort]") {
+  const SortConfig config{.length = 6, .digits = 3};
+  const SortDataset dataset(config);
+  CHECK(dataset.is_exhaustive());
+  const auto train = all_lists(dataset, Split::train, config), test = all_lists(dataset, Split::test, config);
+  CHECK(train.size() + test.size() == 729);
+  CHECK(test.size() > 729 * 0.18);
+  CHECK(test.size() < 729 * 0.32);
+  CHECK(test == all_lists(dataset, Split::validation, config));
+  for (const auto& list : test) CHECK_FALSE(train.contains(list));
+  std::map<List, int> drawn;
+  for (std::int64_t step = 0; step < 200; ++step) {
+    const auto batch = dataset.random_rows(5, step, 0, 32);
+    for (std::int64_t row = 0; row < batch.rows; ++row) ++drawn[checked_list(batch, row, config)];
+  }
+  CHECK(drawn.size() == train.size());  // 6,400 draws of 550 miss none of them
+  for (const auto& [list, count] : drawn) CHECK(train.contains(list));
+}
+
+TEST_CASE("many lists are sampled, with the same rule for what is held out", "[sort]") {
+  const SortConfig config{.length = 10, .digits = 10};
+  const SortDataset dataset(config);
+  CHECK_FALSE(dataset.is_exhaustive());
+  CHECK(dataset.list_count(Split::validation) == 10'000);
+  for (const auto& list : all_lists(dataset, Split::validation, config)) REQUIRE(SortDataset::is_held_out(list));
+  for (const auto& list : all_lists(dataset, Split::train, config)) REQUIRE_FALSE(SortDataset::is_held_out(list));
+  std::set<List> drawn;
+  const auto batch = dataset.random_rows(1, 3, 0, 2000);
+  for (std::int64_t row = 0; row < batch.rows; ++row) {
+    drawn.insert(checked_list(batch, row, config));
+    REQUIRE_FALSE(SortDataset::is_held_out(checked_list(batch, row, config)));
+  }
+  CHECK(drawn.size() == 2000);
+}
+
+TEST_CASE("a row is a function of seed, step and row", "[sort]") {
+  const SortConfig config = GENERATE(SortConfig{.length = 6, .digits = 3}, SortConfig{.length = 10, .digits = 10});
+  const SortDataset dataset(config), again(config);
+  const auto whole = dataset.random_rows(7, 11, 0, 12).ids;
+  auto parts = again.random_rows(7, 11, 0, 5).ids;
+  const auto rest = again.random_rows(7, 11, 5, 7).ids;
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  CHECK(whole == parts);
+  CHECK(whole != dataset.random_rows(7, 12, 0, 12).ids);
+  CHECK(whole != dataset.random_rows(8, 11, 0, 12).ids);
+}
+
+TEST_CASE("too few lists for two splits are refused", "[sort]") {
+  CHECK_THROWS_WITH(SortDataset({.length = 1, .digits = 2}), ContainsSubstring("too few"));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,182 @@
+// Texts for language models: files, gzipped files, JSON lines, folders of them, a held-out file.
+
+#include <zlib.h>
+
+#include "data/datasets/text_dataset.h"
+#include "data/sources/corpus.h"
+#include "data/sources/text_files.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+std::filesystem::path write_gzip(const TemporaryFolder& folder, const std::string& name, const std::string& content) {
+  const auto path = folder.write(name, "");
+  auto* file = gzopen(path.c_str(), "wb");
+  REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
+  REQUIRE(gzclose(file) == Z_OK);
+  return path;
+}
+
+const std::string json_lines =
+    "{\"text\": \"Erster.\\n\"}\n\n{\"id\": 3, \"text\": \"Zweiter \\u00e4.\"}\r\n{\"text\": \"\"}\n";
+
+std::string refusal(const std::filesystem::path& path, const DataConfig& config = {}) {
+  const auto [code, message] = failure([&] { read_text_files(path, config); });
+  CHECK(code == ExitCode::data);
+  CHECK(message.find('\n') == std::string::npos);
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("a plain text is read as it is, gzipped or not", "[text_files]") {
+  const TemporaryFolder folder;
+  const std::string text = "one\r\n\ntwo \t";
+  const auto plain = read_text_files(folder.write("a.txt", text), {});
+  const auto packed = read_text_files(write_gzip(folder, "a.txt.gz", text), {});
+  const auto unnamed = read_text_files(write_gzip(folder, "corpus", text), {});
+  for (const auto& files : {plain, packed, unnamed}) {
+    CHECK(files.text == text);
+    CHECK(files.is_one_text);
+    CHECK_FALSE(files.has_json_lines);
+    CHECK_FALSE(files.description.contains("documents"));
+  }
+  CHECK(plain.description.at("sha256") != packed.description.at("sha256"));
+}
+
+TEST_CASE("JSON lines are documents with a separator between them", "[text_files]") {
+  const TemporaryFolder folder;
+  const auto name = GENERATE(as<std::string>(), "a.jsonl", "a.json", "A.NDJSON", "a.jsonl.gz", "named.otherwise");
+  const auto path = name.ends_with("gz") ? write_gzip(folder, name, json_lines) : folder.write(name, json_lines);
+  DataConfig config;
+  if (name == "named.otherwise") config.format = TableFormat::jsonl;
+  config.document_separator = "<|end|>";
+  const auto files = read_text_files(path, config);
+  CHECK(files.text == "Erster.\n<|end|>Zweiter ä.");
+  CHECK(files.description.at("documents") == 2);
+  CHECK(files.description.at("malformed") == 0);
+  config.text_field = "content";
+  CHECK_THAT(refusal(path, config),
+             ContainsSubstring("no object has a member 'content'; the first, on line 1, has 'text'"));
+  config.format = TableFormat::text;
+  if (!name.ends_with("gz")) CHECK(read_text_files(path, config).text == json_lines);
+}
+
+TEST_CASE("a folder is all of its files in the order of their paths", "[text_files]") {
+  const TemporaryFolder folder;
+  folder.write("b.txt", "b");
+  folder.write("a/z.txt", "az");
+  folder.write("a.txt", "a");
+  folder.write("c/deep/d.jsonl", "{\"text\": \"d1\"}\n{\"text\": \"d2\"}\n");
+  write_gzip(folder, "e.text.gz", "e");
+  folder.write(".hidden.txt", "hidden");
+  folder.write(".git/f.txt", "hidden");
+  folder.write("notes.pdf", "%PDF");
+  std::filesystem::create_directory_symlink(folder.path(), folder / "loop");
+  const auto files = read_text_files(folder.path(), {});
+  CHECK(files.text == "a\naz\nb\nd1\nd2\ne");
+  CHECK(files.description.at("files") == 5);
+  CHECK(files.description.at("documents") == 6);
+  CHECK_FALSE(files.is_one_text);
+  DataConfig all_text;
+  all_text.format = TableFormat::text;
+  CHECK_THAT(read_text_files(folder.path(), all_text).text, ContainsSubstring("e\n%PDF") || ContainsSubstring("%PDF"));
+}
+
+TEST_CASE("the digest of a folder follows every file and its name", "[text_files]") {
+  const TemporaryFolder folder;
+  folder.write("a.txt", "a");
+  folder.write("b.txt", "b");
+  const auto digest = [&] { return read_text_files(folder.path(), {}).description.at("sha256").get<std::string>(); };
+  const auto first = digest();
+  CHECK(digest() == first);
+  folder.write("b.txt", "c");
+  const auto changed = digest();
+  CHECK(changed != first);
+  std::filesystem::rename(folder / "b.txt", folder / "c.txt");
+  CHECK(digest() != changed);
+}
+
+TEST_CASE("texts that cannot be read are errors that name file and line", "[text_files]") {
+  const TemporaryFolder folder;
+  CHECK_THAT(refusal(folder / "none.txt"), ContainsSubstring("none.txt: no such file"));
+  CHECK_THAT(refusal(folder.path()), ContainsSubstring("holds no texts"));
+  CHECK_THAT(refusal(folder.write("empty.txt", "")), ContainsSubstring("empty.txt: the corpus is empty"));
+  CHECK_THAT(refusal(folder.write("latin.txt", "a\nb\ncaf\xe9")),
+             ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
+  std::filesystem::remove(folder / "empty.txt");
+  folder.write("a.txt", "fine");
+  CHECK_THAT(refusal(folder.path()), ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
+  const auto packed = ::read_text(write_gzip(folder, "a.txt.gz", std::string(1000, 'x')));
+  CHECK_THAT(refusal(folder.write("cut.txt.gz", packed.substr(0, packed.size() - 3))),
+             ContainsSubstring("cut.txt.gz: cannot be unpacked"));
+}
+
+TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[text_files]") {
+  const auto [line, why] = GENERATE(table<std::string, std::string>({
+      {"{\"text\": 3}", "'text' is number, not a string"},
+      {"{\"body\": \"x\"}", "no member 'text'"},
+      {"[]", "array, not an object"},
+      {"plain words", "not JSON"},
+      {"{\"text\": \"\xe9\"}", "the line is not valid UTF-8"},
+  }));
+  const TemporaryFolder folder;
+  folder.write("a.txt", "a");
+  const auto path = folder.write("b.jsonl", "{\"text\": \"one\"}\n" + line + "\n{\"text\": \"two\"}\n");
+  DataConfig config;
+  for (const auto& source : {path, folder.path()}) {
+    config.malformed_limit = 0;
+    const auto message = refusal(source, config);
+    CHECK_THAT(message, ContainsSubstring(path.string() + ":2: " + why));
+    config.malformed_limit = 0.5;
+    CHECK_THAT(read_text_files(source, config).text, ContainsSubstring("one\ntwo"));
+    CHECK(read_text_files(source, config).description.at("malformed") == 1);
+  }
+}
+
+TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
+  const TemporaryFolder folder;
+  DataConfig config;
+  config.path = folder.write("train.txt", "abc abc abc").string();
+  config.validation_path = folder.write("held.jsonl", "{\"text\": \"xyz\"}\n{\"text\": \"abx\"}\n").string();
+  const auto corpus = load_corpus(config, true);
+  std::unique_ptr<Tokenizer> tokenizer;
+  const TextDataset dataset(corpus, config, 2, tokenizer);
+  CHECK(tokenizer->decode(dataset.tokens(Split::train)) == "abc abc abc");
+  CHECK(tokenizer->decode(dataset.tokens(Split::validation)) == "xyz\nabx");
+  CHECK(corpus.description.at("validation").at("documents") == 2);
+  CHECK(corpus.description.at("validation").at("path") == *config.validation_path);
+  folder.write("held.jsonl", "{\"text\": \"xyz\"}\n{\"text\": \"aby\"}\n");
+  CHECK(load_corpus(config, true).description != corpus.description);
+  std::unique_ptr<Tokenizer> words;
+  config.tokenizer = WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept};
+  const TextDataset by_words(corpus, config, 1, words);
+  CHECK(words->to_json().dump().find("xyz") == std::string::npos);
+}
+
+TEST_CASE("keys that mean nothing for the files at hand are errors", "[text_files]") {
+  const TemporaryFolder folder;
+  const auto text = folder.write("a.txt", "plain").string(), lines = folder.write("b.jsonl", json_lines).string();
+  const auto outcome = [&](const std::string& path, auto change) {
+    DataConfig config;
+    config.path = path;
+    change(config);
+    return failure([&] { load_corpus(config, true); });
+  };
+  const auto separator = [](DataConfig& config) { config.document_separator = "\n\n"; };
+  const auto limit = [](DataConfig& config) { config.malformed_limit = 0.1; };
+  const auto field = [](DataConfig& config) { config.text_field = "text2"; };
+  CHECK_THAT(outcome(text, separator).second, ContainsSubstring("data.document_separator: means nothing for " + text));
+  CHECK_THAT(outcome(text, limit).second, ContainsSubstring("data.malformed_limit: means nothing"));
+  CHECK_THAT(outcome(text, field).second, ContainsSubstring("data.text_field: means nothing"));
+  CHECK(outcome(text, field).first == ExitCode::usage);
+  CHECK(outcome(lines, separator).first == ExitCode::ok);
+  CHECK(outcome(folder.path().string(), separator).first == ExitCode::ok);
+  CHECK(outcome(lines, limit).first == ExitCode::ok);
+}
+
+}  // namespace metaformer

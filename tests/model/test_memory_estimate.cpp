@@ -1,0 +1,63 @@
+// What a training is expected to take, from its config.
+
+#include "model/memory_estimate.h"
+#include "support/catch.h"
+
+namespace metaformer {
+
+TEST_CASE("an evaluation of a large vocabulary counts where it is more than a step", "[memory]") {
+  ExperimentConfig config;
+  const auto small = estimate_memory(config, {.vocabulary = 100});
+  const auto large = estimate_memory(config, {.vocabulary = 50'000});
+  const double logits = 8192.0 * 50'000 * 4;
+  CHECK(static_cast<double>(large.activations) > 2 * logits);
+  CHECK(static_cast<double>(large.activations) < 4 * logits);
+  CHECK(small.activations < large.activations / 20);
+  CHECK(large.vocabulary == 50'000);
+  CHECK(estimate_memory(config).vocabulary == 128);
+}
+
+TEST_CASE("activations grow with the batch, and are fewer bytes with bf16", "[memory]") {
+  ExperimentConfig config;
+  config.train.batch_size = 1000;
+  const auto one = estimate_memory(config).activations;
+  config.train.batch_size = 2000;
+  const auto two = estimate_memory(config).activations;
+  config.train.precision = Precision::bf16;
+  const auto narrow = estimate_memory(config).activations;
+  CHECK(static_cast<double>(two) == Approx(2.0 * static_cast<double>(one)).epsilon(0.01));
+  CHECK(narrow < two);
+  CHECK(narrow >= two / 2);
+}
+
+TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped one", "[memory]") {
+  ExperimentConfig config;
+  config.model.layers = 1024;
+  config.model.width = 65536;
+  config.model.context = 1 << 20;
+  config.model.feed_forward.ratio = 64;
+  config.train.batch_size = 1 << 20;
+  const auto estimate = estimate_memory(config, {.vocabulary = 1 << 20});
+  CHECK(estimate.activations > std::uint64_t{1} << 50);
+  CHECK(estimate.total() > estimate.activations);
+  CHECK(clearly_exceeds(estimate, std::uint64_t{1} << 45));
+}
+
+TEST_CASE("a linear model has weights only", "[memory]") {
+  ExperimentConfig config;
+  config.task = TaskKind::classification;
+  config.model.kind = ModelKind::linear;
+  const auto estimate = estimate_memory(config, {.vocabulary = 100, .classes = 3});
+  CHECK(estimate.weights == static_cast<std::uint64_t>(config.model.linear.buckets + 1) * 3 * 4);
+  CHECK(estimate.state() == estimate.weights);
+  CHECK(estimate.activations == 0);
+}
+
+TEST_CASE("only what is a good part larger than the memory clearly exceeds it", "[memory]") {
+  const MemoryEstimate estimate{
+      .weights = 100, .gradients = 100, .optimizer = 200, .activations = 600, .program = 5000};
+  CHECK_FALSE(clearly_exceeds(estimate, 900));
+  CHECK(clearly_exceeds(estimate, 700));
+}
+
+}  // namespace metaformer

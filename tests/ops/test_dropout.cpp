@@ -1,0 +1,89 @@
+#include <ATen/Parallel.h>
+
+#include "ops/dropout.h"
+#include "ops/dropout_kernel.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+// 1 where an entry of ones stays, 0 where it is dropped.
+torch::Tensor kept(std::int64_t count, double share, std::int64_t seed) {
+  torch::manual_seed(seed);
+  return (dropout(torch::ones({count}), share) > 0).to(torch::kDouble);
+}
+
+double correlation(const torch::Tensor& a, const torch::Tensor& b) {
+  const auto x = a - a.mean(), y = b - b.mean();
+  return ((x * y).mean() / (x.square().mean() * y.square().mean()).sqrt()).item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("dropout takes its share and divides what it leaves by the rest", "[dropout]") {
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
+  const double share = GENERATE(0.01, 0.2, 0.5, 0.9);
+  const auto x = torch::randn({1'000'003}).to(type);
+  const auto y = dropout(x, share);
+  REQUIRE(y.scalar_type() == type);
+  const auto dropped = y == 0;
+  // Five standard deviations of a share of a million.
+  CHECK(dropped.to(torch::kDouble).mean().item<double>() ==
+        Approx(share).margin(5 * std::sqrt(share * (1 - share) / 1e6)));
+  const auto expected = (x.to(torch::kDouble) / (1 - share)).masked_fill(dropped, 0);
+  const double roundoff = type == torch::kBFloat16 ? 0x1p-8 : 0x1p-23;
+  CHECK(((y.to(torch::kDouble) - expected).abs() <= roundoff * expected.abs()).all().item<bool>());
+}
+
+TEST_CASE("what dropout takes has no pattern", "[dropout]") {
+  constexpr std::int64_t count = 1 << 20;
+  const double limit = 5 / std::sqrt(static_cast<double>(count));
+  const auto mask = kept(count, 0.3, 1);
+  for (const std::int64_t lag : {1, 2, 15, 16, 64, 1024, 65536})
+    CHECK(std::abs(correlation(mask.narrow(0, 0, count - lag), mask.narrow(0, lag, count - lag))) < 1.05 * limit);
+  for (const std::int64_t seed : {2, 3, 65537}) CHECK(std::abs(correlation(mask, kept(count, 0.3, seed))) < limit);
+}
+
+TEST_CASE("dropout repeats after its seed, whatever the number of threads", "[dropout]") {
+  const auto before = at::get_num_threads();
+  const auto expected = kept(300'007, 0.4, 7);
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    CHECK(torch::equal(kept(300'007, 0.4, 7), expected));
+  }
+  at::set_num_threads(before);
+  torch::manual_seed(7);
+  const auto x = torch::ones({300'007});
+  CHECK_FALSE(torch::equal(dropout(x, 0.4), dropout(x, 0.4)));
+}
+
+TEST_CASE("places beyond 32 bits have masks of their own", "[dropout]") {
+  constexpr std::int64_t count = 4096;
+  const DropoutMask mask(0.5, 11);
+  const std::vector<float> x(count, 1);
+  std::vector<float> low(count), high(count);
+  mask.apply(x.data(), low.data(), count, 0);
+  mask.apply(x.data(), high.data(), count, std::int64_t{1} << 32);
+  std::int64_t equal = 0;
+  for (std::int64_t i = 0; i < count; ++i) equal += low[i] == high[i];
+  CHECK(std::abs(equal - count / 2) < 5 * 32);  // five standard deviations
+}
+
+TEST_CASE("the gradient of dropout goes where the value went", "[dropout]") {
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
+  const auto whole = torch::randn({3, 70, 40}).to(type).requires_grad_();
+  const auto y = dropout(whole.transpose(0, 1), 0.25);  // not contiguous
+  const auto direction = torch::randn({40, 70, 3}).to(type).permute({1, 2, 0});
+  const auto gradient = torch::autograd::grad({y}, {whole}, {direction})[0].transpose(0, 1);
+  const auto expected = (direction.to(torch::kFloat) / 0.75F).to(type).masked_fill(y == 0, 0);
+  CHECK(torch::allclose(gradient, expected, type == torch::kFloat ? 1e-6 : 1e-2, 0));
+}
+
+TEST_CASE("a share of 0 and an empty tensor are left alone", "[dropout]") {
+  const auto x = torch::randn({5});
+  CHECK(dropout(x, 0).is_same(x));
+  CHECK(dropout(torch::empty({0, 4}), 0.5).sizes() == torch::IntArrayRef{0, 4});
+}
+
+}  // namespace metaformer

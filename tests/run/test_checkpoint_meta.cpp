@@ -1,0 +1,122 @@
+// meta.json comes back as it was written, and nothing that no run can have written is believed.
+
+#include <nlohmann/json.hpp>
+
+#include "base/digest.h"
+#include "run/checkpoint_meta.h"
+#include "support/catch.h"
+#include "support/failure.h"
+
+namespace metaformer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+CheckpointMeta sample() {
+  CheckpointMeta meta;
+  meta.progress = {.step = 40,
+                   .best = BestSoFar{30, 2.25, 0.125},
+                   .loss_sum = 4.5,
+                   .loss_count = 2,
+                   .last_train_loss = 0.1,
+                   .train_seconds = 1.5,
+                   .evaluated_step = 40,
+                   .validation = {{"loss", 2.3}, {"targets", 100}},
+                   .evaluations_since_best = 1,
+                   .rollbacks = 2,
+                   .rollback_step = 20,
+                   .scheduled = false,
+                   .spikes = {.seen = 7, .mean = 0.25, .variance = 0.5, .count = 3},
+                   .clipped_steps = 9,
+                   .clipped_count = 1,
+                   .wall_seconds = 8.5,
+                   .evaluation_seconds = 2.5};
+  meta.digests = {{"model.safetensors", "abc"}, {"tokenizer.json", "def"}};
+  return meta;
+}
+
+// As a hostile writer would: the digest is right.
+std::string with(const std::string& key, const Json& value) {
+  auto json = Json::parse(to_text(sample()));
+  json[key] = value;
+  json.erase("sha256");
+  json["sha256"] = sha256(json.dump());
+  return json.dump();
+}
+
+std::string refusal(const std::string& text) {
+  const auto [code, message] = failure([&] { read_checkpoint_meta(text, "a/meta.json"); });
+  CHECK(code == ExitCode::failure);
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("progress and digests come back as they were written", "[meta]") {
+  const auto text = to_text(sample());
+  const auto meta = read_checkpoint_meta(text, "t");
+  CHECK(to_text(meta) == text);
+  CHECK(meta.progress.best->loss == 2.25);
+  CHECK(meta.progress.best->error == 0.125);
+  CHECK(meta.progress.evaluations_since_best == 1);
+  CHECK(meta.progress.spikes.variance == 0.5);
+  CHECK(meta.progress.rollback_step == 20);
+  CHECK_FALSE(meta.progress.scheduled);
+  CHECK(meta.digests == sample().digests);
+}
+
+TEST_CASE("metrics of any number of classes leave meta.json small", "[meta]") {
+  auto large = sample();
+  for (int i = 0; i < 300; ++i) large.progress.validation["confusion"][std::to_string(i)] = {{"a", i}};
+  CHECK(to_text(large) == to_text(sample()));
+  CHECK(without_tables(nullptr).is_null());
+}
+
+TEST_CASE("many small objects are read, many keys of one are not", "[meta]") {
+  Json table;
+  for (int i = 0; i < 200; ++i)
+    for (int j = 0; j < 200; ++j) table[std::to_string(i)][std::to_string(j)] = 0;
+  CHECK(read_checkpoint_meta(with("confusion", table), "t").progress.step == 40);
+}
+
+TEST_CASE("a newer format is named, not guessed at", "[meta]") {
+  CHECK_THAT(refusal(with("format_version", 3)),
+             ContainsSubstring("a/meta.json: written by a newer metaformer (format 3"));
+}
+
+TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
+  const auto [key, value] = GENERATE(table<std::string, Json>({{"step", -1},
+                                                               {"step", 1.5},
+                                                               {"step", "40"},
+                                                               {"step", 18446744073709551615ULL},
+                                                               {"format_version", nullptr},
+                                                               {"loss_sum", "4"},
+                                                               {"loss_count", -2},
+                                                               {"evaluated_step", 41},
+                                                               {"best", nullptr},
+                                                               {"best", Json::array({1, 2})},
+                                                               {"best", {{"step", 41}, {"loss", 1}}},
+                                                               {"validation", nullptr},
+                                                               {"validation", {{"accuracy", 1}}},
+                                                               {"rollbacks", 1001},
+                                                               {"rollback_step", -1},
+                                                               {"scheduled", 1},
+                                                               {"spikes", 7},
+                                                               {"spikes", {{"seen", 1}}},
+                                                               {"files", {{"model.safetensors", 1}}}}));
+  INFO(key << " = " << value);
+  CHECK_THAT(refusal(with(key, value)), ContainsSubstring("a/meta.json: damaged"));
+}
+
+TEST_CASE("hostile nesting and endless keys are refused", "[meta]") {
+  CHECK_THAT(refusal(std::string(1'000'000, '[')), ContainsSubstring("not a JSON object"));
+  CHECK_THAT(refusal("{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"),
+             ContainsSubstring("not a JSON object"));
+  std::string keys = "{";
+  for (int i = 0; i < 300'000; ++i) keys += fmt::format("\"k{}\":0,", i);
+  keys.back() = '}';
+  CHECK_THAT(refusal(keys), ContainsSubstring("not a JSON object"));
+}
+
+}  // namespace metaformer

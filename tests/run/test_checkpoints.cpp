@@ -1,0 +1,246 @@
+// What a run keeps, and goes on from.
+
+#include <cmath>
+
+#include "infer/evaluation.h"
+#include "infer/prediction.h"
+#include "run/checkpoint_surgery.h"
+#include "support/failure.h"
+#include "tasks/make_task.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// `classes` labels, eight texts of each; a word names the label.
+std::vector<std::string> classifier(const Workplace& place, int classes, std::vector<std::string> more = {}) {
+  std::string table = "text\tlabel\n";
+  for (int i = 0; i < 8 * classes; ++i)
+    table += "word" + std::to_string(i % classes) + " n" + std::to_string(i % 7) + " m" + std::to_string(i / classes) +
+             "\tlabel" + std::to_string(i % classes) + "\n";
+  place.folder().write("table.tsv", table);
+  place.folder().write("test.tsv", table.substr(0, table.find('\n', table.size() / 2) + 1));
+  const std::vector<std::string> small = {"task=classification",
+                                          "data.path='" + (place / "table.tsv").string() + "'",
+                                          "data.test_path='" + (place / "test.tsv").string() + "'",
+                                          "data.validation_fraction=0.3",
+                                          "model.layers=1",
+                                          "train.baselines=false"};
+  more.insert(more.begin(), small.begin(), small.end());
+  return more;
+}
+
+// meta.json without what differs from run to run: times, and its own digest.
+Json meta_without_time(const fs::path& checkpoint) {
+  const auto meta = read_meta(checkpoint);
+  Json kept;
+  for (const auto& [key, value] : meta.items())
+    if (key.find("seconds") == std::string::npos && key != "sha256") kept[key] = value;
+  return kept;
+}
+
+bool is_link_to(const fs::path& link, const std::string& target) {
+  return fs::is_symlink(link) && fs::read_symlink(link) == target && fs::exists(link / "model.safetensors");
+}
+
+void forget_summary(const fs::path& run) { fs::remove(run / "summary.json"); }
+
+}  // namespace
+
+TEST_CASE("the same weights are recalibrated alike whether they were evaluated or not", "[checkpoint]") {
+  const Workplace place;
+  const auto options = [&](const std::string& interval) {
+    return classifier(place, 3,
+                      {"model.recalibrate=true", "train.keep_checkpoints=9", "train.learning_rate=0.01",
+                       "train.eval_interval=" + interval});
+  };
+  place.train("often", options("4"));
+  place.train("once", options("12"));
+  for (const auto* step : {"step-4", "step-8", "step-12"})
+    CHECK(model_bytes(place / "often", step) == model_bytes(place / "once", step));
+}
+
+TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]") {
+  const Workplace place;
+  const auto options = [&](const std::string& steps) { return classifier(place, 150, {"train.steps=" + steps}); };
+  place.train("run", options("4"));
+  const auto summary = place.train("run", options("8"), true);
+  CHECK(summary["validation"]["confusion"].size() == 150);
+  CHECK(place.train("run", options("8"), true) == summary);  // finished: only read
+
+  const auto last = place / "run/checkpoints/last";
+  CHECK(fs::file_size(last / "meta.json") < 5000);
+  CHECK_FALSE(read_meta(last)["validation"].contains("confusion"));
+  forget_summary(place / "run");
+  CHECK(place.train("run", options("8"), true)["validation"] == summary["validation"]);
+
+  auto run = load_run(place / "run", "last", "cpu");
+  const auto task = make_task(run.experiment.config, true, std::move(run.codec));
+  CHECK(evaluate_split(*run.model, *task, Split::validation, Precision::fp32, torch::kCPU) == summary["validation"]);
+}
+
+TEST_CASE("tables in meta.json, as earlier versions wrote them, are read", "[checkpoint][classes]") {
+  const Workplace place;
+  const auto options = classifier(place, 150, {"train.steps=4"});
+  const auto summary = place.train("run", options);
+  const auto newest = place / "run/checkpoints/step-4";
+  change_meta(newest, [&](Json& meta) {
+    meta["validation"] = summary["validation"];
+    meta["files"].erase("validation.json");
+    for (const auto* key : {"scheduled", "rollback_step"}) meta.erase(key);
+  });
+  fs::remove(newest / "validation.json");
+  forget_summary(place / "run");
+  CHECK(place.train("run", options, true)["validation"] == summary["validation"]);
+}
+
+TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpoint][classes]") {
+  const Workplace place;
+  place.train("run", classifier(place, 3, {"train.steps=4"}));
+  const auto file = place / "run/checkpoints/step-4/validation.json";
+  std::ofstream(file, std::ios::app) << " ";
+  const auto run = RunDirectory::open(place / "run");
+  CHECK_THROWS_WITH(load_checkpoint(run, "last", WithOptimizer::yes), ContainsSubstring("validation.json: damaged"));
+  CHECK(load_checkpoint(run, "last", WithOptimizer::no).progress.step == 4);
+}
+
+TEST_CASE("a checkpoint saved without its evaluation is replaced when that is done", "[checkpoint]") {
+  const Workplace place;
+  const std::vector<std::string> options = {"train.eval_interval=4", "train.checkpoint_interval=100"};
+  place.train("whole", options);
+  place.train("cut", options);
+  const auto folder = place / "cut/checkpoints/step-12";
+  const auto evaluated = meta_without_time(folder), before = read_meta(place / "cut/checkpoints/step-8");
+  change_meta(folder, [&](Json& meta) {
+    for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
+    meta["scheduled"] = false;
+  });
+  if (GENERATE(false, true)) fs::rename(folder, folder.string() + ".replaced");  // killed between two renames
+  forget_summary(place / "cut");
+  place.train("cut", options, true);
+  CHECK(meta_without_time(folder) == evaluated);
+  CHECK(metrics_without_time(place / "cut") == metrics_without_time(place / "whole"));
+  CHECK(is_link_to(place / "cut/checkpoints/best", "step-12"));
+  CHECK_FALSE(fs::exists(folder.string() + ".replaced"));
+}
+
+TEST_CASE("a copy that follows links goes on", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  fs::copy(place / "run", place / "copy", fs::copy_options::recursive);
+  const auto checkpoints = place / "copy/checkpoints";
+  REQUIRE_FALSE(fs::is_symlink(checkpoints / "last"));
+  if (GENERATE(false, true)) fs::remove_all(checkpoints / "step-12");  // it is still there as `last`
+  const std::vector<std::string> longer = {"train.steps=16"};
+  place.train("copy", longer, true);
+  place.train("run", longer, true);
+  CHECK(model_bytes(place / "copy") == model_bytes(place / "run"));
+  CHECK(is_link_to(checkpoints / "last", "step-16"));
+  CHECK(fs::is_symlink(checkpoints / "best"));
+}
+
+TEST_CASE("without the best checkpoint the best of the others takes its place", "[checkpoint]") {
+  const Workplace place;
+  const auto options = [&](const std::string& steps) {
+    return classifier(place, 3, {"train.steps=" + steps, "train.eval_interval=4", "train.keep_checkpoints=9"});
+  };
+  place.train("run", options("12"));
+  const auto checkpoints = place / "run/checkpoints";
+  for (const auto* step : {"step-4", "step-8", "step-12"})  // step 4 is far better than all that follows
+    change_meta(checkpoints / step, [](Json& meta) { meta["best"] = {{"step", 4}, {"loss", 1e-9}, {"error", -1}}; });
+  const bool missing = GENERATE(true, false);
+  if (missing) {
+    fs::remove_all(checkpoints / "step-4");
+  } else {
+    std::ofstream(checkpoints / "step-4/model.safetensors", std::ios::app) << "x";
+  }
+  forget_summary(place / "run");
+  const auto at_end = place.train("run", options("12"), true);
+  CHECK((at_end["best_step"] == 8 || at_end["best_step"] == 12));
+  CHECK(at_end["test"].is_object());
+  const auto longer = place.train("run", options("16"), true);
+  const auto best = fmt::format("step-{}", longer["best_step"].get<int>());
+  CHECK(is_link_to(checkpoints / "best", best));
+}
+
+TEST_CASE("where nothing that was evaluated is left, the next evaluation chooses", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {"train.steps=8", "train.eval_interval=6"});
+  const auto checkpoints = place / "run/checkpoints";
+  // Saved at step 4, before the first evaluation at 6: pretend one before it.
+  change_meta(checkpoints / "step-8", [](Json& meta) {
+    meta["best"] = {{"step", 2}, {"loss", 1e-9}, {"error", 1e-9}};
+    meta["evaluated_step"] = 2;
+  });
+  fs::remove_all(checkpoints / "step-6");
+  fs::remove_all(checkpoints / "step-4");
+  forget_summary(place / "run");
+  const auto summary = place.train("run", {"train.steps=12", "train.eval_interval=6"}, true);
+  CHECK(summary["best_step"] == 12);
+  CHECK(is_link_to(checkpoints / "best", "step-12"));
+}
+
+TEST_CASE("fewer steps than are done are refused, and change nothing", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  const auto config = read_text(place / "run/config.yaml");
+  if (GENERATE(false, true)) forget_summary(place / "run");
+  const auto [code, message] = failure([&] { place.train("run", {"train.steps=8"}, true); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(message, ContainsSubstring("train.steps is 8, and the run has done 12 steps"));
+  CHECK(read_text(place / "run/config.yaml") == config);
+}
+
+TEST_CASE("only what the program left behind is removed", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  const auto checkpoints = place / "run/checkpoints";
+  place.folder().write("outside/kept.txt", "kept");
+  for (const auto* name : {"run/checkpoints/notes.tmp", "run/.mine.tmp", "run/checkpoints/.step-x.12.tmp",
+                           "run/checkpoints/.step-3.1.tmp/model.safetensors", "run/.summary.json.7.tmp"})
+    place.folder().write(name, "x");
+  fs::create_directory_symlink(place / "outside", checkpoints / ".last.5.tmp");
+  place.train("run", {"train.steps=16"}, true);
+  for (const auto* name :
+       {"run/checkpoints/notes.tmp", "run/.mine.tmp", "run/checkpoints/.step-x.12.tmp", "outside/kept.txt"})
+    CHECK(fs::exists(place / name));
+  for (const auto* name : {"run/checkpoints/.step-3.1.tmp", "run/.summary.json.7.tmp", "run/checkpoints/.last.5.tmp"})
+    CHECK_FALSE(fs::exists(fs::symlink_status(place / name)));
+}
+
+TEST_CASE("what a finished run's process left behind goes too", "[checkpoint]") {
+  const Workplace place;
+  const auto summary = place.train("run", {});
+  place.folder().write("run/.summary.json.7.tmp", "{");
+  CHECK(place.train("run", {}, true) == summary);
+  CHECK_FALSE(fs::exists(place / "run/.summary.json.7.tmp"));
+}
+
+TEST_CASE("a step's name that is a link to nowhere does not end a run", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", {});
+  fs::create_directory_symlink("nowhere", place / "run/checkpoints/step-16");
+  place.train("run", {"train.steps=16"}, true);
+  CHECK(is_link_to(place / "run/checkpoints/last", "step-16"));
+}
+
+TEST_CASE("a model that is not finite answers nothing", "[checkpoint]") {
+  const Workplace place;
+  place.train("run", classifier(place, 3, {"train.steps=4"}));
+  const auto folder = place / "run/checkpoints/step-4";
+  fill_weights(folder, 1e30);
+  auto run = load_run(place / "run", "last", "cpu");
+  const auto text = run.codec.tokenizer->encode("word1 n2");
+  const auto [code, message] = failure([&] { predict(*run.model, {text, text}, Precision::fp32, torch::kCPU); });
+  CHECK(code == ExitCode::diverged);
+  CHECK_THAT(message, ContainsSubstring("the probabilities of 2 of 2 texts are not finite"));
+  fill_weights(folder, std::nan(""));
+  const auto [load_code, load_message] = failure([&] { load_run(place / "run", "last", "cpu"); });
+  CHECK(load_code == ExitCode::diverged);
+  CHECK_THAT(load_message, ContainsSubstring("model.safetensors: ") && ContainsSubstring("is not finite"));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,91 @@
+#pragma once
+// A folder with small data to train on, and the parts of a training by themselves.
+
+#include <sstream>
+
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+#include "tasks/make_task.h"
+#include "train/run.h"
+#include "train/training_step.h"
+
+namespace metaformer {
+
+// A text with something to learn: words in a fixed cycle with a counter between.
+inline std::string learnable_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += std::string("the quick brown fox ") + static_cast<char>('a' + i % 26) + ". ";
+  return text;
+}
+
+// The working folder for as long as it lives, where runs/latest goes.
+class Workplace {
+ public:
+  Workplace() {
+    folder_.write("text.txt", learnable_text());
+    folder_.write("default.yaml", "data: {path: '" + (folder_ / "text.txt").string() +
+                                      "'}\n"
+                                      "model: {layers: 2, heads: 2, width: 16, context: 16}\n"
+                                      "train: {batch_size: 6, steps: 12, eval_interval: 6, checkpoint_interval: 4, "
+                                      "log_interval: 3, warmup_steps: 2}\n");
+    std::filesystem::current_path(folder_.path());
+  }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  ~Workplace() { std::filesystem::current_path(working_folder_); }
+
+  Experiment experiment(const std::vector<std::string>& overrides) const {
+    return load_experiment((folder_ / "default.yaml").string(), overrides);
+  }
+
+  nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides,
+                               bool resume = false) const {
+    return metaformer::train({.experiment = experiment(overrides),
+                              .out = folder_ / out,
+                              .resume = resume,
+                              .offline = true,
+                              .device = "cpu",
+                              .command_line = {"test"}});
+  }
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path working_folder_ = std::filesystem::current_path();
+  TemporaryFolder folder_;
+};
+
+inline std::string model_bytes(const std::filesystem::path& run, const std::string& checkpoint = "last") {
+  return read_text(run / "checkpoints" / checkpoint / "model.safetensors");
+}
+
+// metrics.jsonl without the fields that differ from run to run: times and memory.
+inline std::string metrics_without_time(const std::filesystem::path& run) {
+  std::istringstream lines(read_text(run / "metrics.jsonl"));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    auto json = nlohmann::ordered_json::parse(line);
+    for (const auto* field : {"seconds", "wall_seconds", "evaluation_seconds", "peak_memory_bytes"}) json.erase(field);
+    kept += json.dump() + "\n";
+  }
+  return kept;
+}
+
+struct Parts {
+  explicit Parts(Experiment given)
+      : experiment(std::move(given)), task(make_task(experiment.config, true)), model(task->make_model()) {
+    initialise(*model, 1);
+    parameters = std::make_unique<ParameterBuffer>(*model);
+    optimizer = std::make_unique<AdamW>(*parameters, experiment.config.train);
+    step = std::make_unique<EagerTrainingStep>(experiment.config, *task, *model, *parameters, *optimizer, torch::kCPU);
+  }
+  Experiment experiment;
+  std::unique_ptr<Task> task;
+  std::shared_ptr<SequenceModel> model;
+  std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<TrainingStep> step;
+};
+
+}  // namespace metaformer

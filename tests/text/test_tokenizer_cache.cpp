@@ -1,0 +1,128 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "data/datasets/text_dataset.h"
+#include "support/catch.h"
+#include "support/own_cache.h"
+#include "text/tokenizer_cache.h"
+
+namespace metaformer {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const std::string& extra = "") {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "walking talker walks talked" + extra + "\n";
+  return text;
+}
+
+DataConfig config_with(const TokenizerOptions& options, bool cache = true) {
+  DataConfig config;
+  config.cache = cache;
+  config.tokenizer = options;
+  return config;
+}
+
+std::string made(const DataConfig& config, const std::string& text) {
+  return obtain_tokenizer(config, text, Unknown::refuse)->to_json().dump();
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer is learned once, and then taken from the cache", "[tokenizer_cache]") {
+  const OwnCache cache;
+  const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40});
+  const auto path = cached_tokenizer_path(config.tokenizer, text_of());
+  const auto first = made(config, text_of());
+  REQUIRE(fs::exists(path));
+  CHECK(made(config, text_of()) == first);
+  // Learned anew, it would be written anew.
+  const auto written = fs::last_write_time(path);
+  made(config, text_of());
+  CHECK(fs::last_write_time(path) == written);
+  made(config_with(UnigramTokenizerOptions{.vocabulary = 30}), text_of());
+  CHECK(cache.files().size() == 2);
+}
+
+TEST_CASE("everything that a tokenizer depends on is in its cache name, and sampling is not", "[tokenizer_cache]") {
+  const UnigramTokenizerOptions plain{.vocabulary = 40};
+  std::set<fs::path> paths;
+  const auto add = [&](const TokenizerOptions& options, const std::string& text) {
+    paths.insert(cached_tokenizer_path(options, text));
+  };
+  add(plain, text_of());
+  add(plain, text_of("!"));
+  add(BpeTokenizerOptions{.vocabulary = 40}, text_of());
+  add(UnigramTokenizerOptions{.vocabulary = 41}, text_of());
+  add(UnigramTokenizerOptions{.vocabulary = 40, .character_coverage = 1}, text_of());
+  add(UnigramTokenizerOptions{.vocabulary = 40, .lowercase = true}, text_of());
+  add(UnigramTokenizerOptions{.vocabulary = 40, .whitespace = Whitespace::kept}, text_of());
+  CHECK(paths.size() == 7);
+  add(UnigramTokenizerOptions{.vocabulary = 40, .sampling = 0.3}, text_of());
+  CHECK(paths.size() == 7);
+  CHECK(cached_tokenizer_path(WordTokenizerOptions{}, text_of()).empty());
+}
+
+TEST_CASE("what the cache holds is never used when it is not what was kept", "[tokenizer_cache]") {
+  const OwnCache cache;
+  const auto config = config_with(BpeTokenizerOptions{.vocabulary = 40});
+  const auto path = cached_tokenizer_path(config.tokenizer, text_of());
+  const auto good = made(config, text_of());
+  const auto content = read_text(path);
+  const auto other_path = cached_tokenizer_path(config.tokenizer, text_of("s"));
+  made(config, text_of("s"));
+  auto flipped = content;
+  flipped[flipped.size() / 2] = flipped[flipped.size() / 2] == 'A' ? 'B' : 'A';
+  auto renamed = content;
+  renamed.replace(renamed.find("\"bpe\""), 5, "\"unigram\"");
+  for (const auto& bad : {std::string(), std::string("{}"), content.substr(0, content.size() / 2), flipped, renamed,
+                          read_text(other_path)}) {
+    CAPTURE(bad.size());
+    cache.folder().write(fs::relative(path, cache.folder().path()), bad);
+    CHECK(made(config, text_of()) == good);
+    CHECK(read_text(path) == content);  // mended
+  }
+}
+
+TEST_CASE("data.cache false neither reads nor writes", "[tokenizer_cache]") {
+  const OwnCache cache;
+  const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40}, false);
+  made(config, text_of());
+  CHECK(cache.files().empty());
+  CHECK(made(config_with(WordTokenizerOptions{.min_count = 1}), "a b").find("\"a\"") != std::string::npos);
+  CHECK(cache.files().empty());
+}
+
+TEST_CASE("a cache that cannot be written is no error", "[tokenizer_cache]") {
+  const OwnCache cache;
+  cache.folder().write("metaformer", "a file where the folder should be");
+  const auto config = config_with(UnigramTokenizerOptions{.vocabulary = 40});
+  CHECK(made(config, text_of()) == made(config_with(config.tokenizer, false), text_of()));
+}
+
+TEST_CASE("language models' words and subwords are learned from the training part alone", "[tokenizer_cache]") {
+  const OwnCache cache;
+  const auto train = text_of();
+  auto config = config_with(WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept});
+  config.validation_fraction = 0.5;
+  const auto json_for = [&](const std::string& held_out) {
+    const Corpus corpus{.path = "memory.txt", .text = train + held_out, .sha256 = {}};
+    return make_text_tokenizer(corpus, config)->to_json().dump();
+  };
+  const std::string one(train.size(), 'z');
+  std::string other = one;
+  for (std::size_t i = 0; i < other.size(); i += 2) other[i] = ' ';
+  for (const TokenizerOptions& options :
+       {config.tokenizer, TokenizerOptions(UnigramTokenizerOptions{.vocabulary = 300, .whitespace = Whitespace::kept}),
+        TokenizerOptions(BpeTokenizerOptions{.vocabulary = 300, .whitespace = Whitespace::kept})}) {
+    config.tokenizer = options;
+    CHECK(json_for(one) == json_for(other));
+  }
+  config.tokenizer = CharacterTokenizerOptions{};
+  CHECK(json_for(one).find("\"z\"") != std::string::npos);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,340 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/signals.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "text/character_tokenizer.h"
+#include "text/make_tokenizer.h"
+#include "text/number_tokenizer.h"
+#include "text/word_tokenizer.h"
+
+namespace metaformer {
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const std::string sample_text = "Überraschung: 自然 \U0001F600\nEnde";
+
+std::unique_ptr<Tokenizer> reload(const Tokenizer& tokenizer) {
+  return load_tokenizer(tokenizer.to_json().dump(), "t.json");
+}
+
+WordTokenizer words_of(const std::string& text, WordTokenizerOptions options = {.min_count = 1}) {
+  return WordTokenizer::from_text(options, text);
+}
+
+// The tokens of a text, through a vocabulary that holds them all.
+std::vector<std::string> tokens_of(const std::string& text, bool lowercase = true, std::string joiners = "'") {
+  const auto tokenizer = words_of(text, {.min_count = 1, .lowercase = lowercase, .joiners = std::move(joiners)});
+  std::vector<std::string> tokens;
+  for (const auto id : tokenizer.encode(text)) tokens.push_back(tokenizer.decode(Ids{id}));
+  return tokens;
+}
+
+// Words w0 ... w19, the small numbers more often.
+std::string random_words(std::uint64_t seed, std::uint64_t count) {
+  const Rng rng(seed, RandomPurpose::sampling);
+  std::string text;
+  for (std::uint64_t i = 0; i < count; ++i) text += fmt::format("w{} ", rng.below(2 * i, 1 + rng.below(2 * i + 1, 20)));
+  return text;
+}
+
+// The vocabulary by selection: of the words left, the most frequent and of those the least is next.
+std::vector<std::string> expected_vocabulary(const std::string& text, const WordTokenizerOptions& options) {
+  std::map<std::string, std::int64_t> counts;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) ++counts[word];
+  std::vector<std::string> vocabulary;
+  while (!counts.empty() && static_cast<std::int64_t>(vocabulary.size()) + 1 < options.vocabulary) {
+    auto best = counts.begin();  // a map is in order of its keys
+    for (auto at = counts.begin(); at != counts.end(); ++at)
+      if (at->second > best->second) best = at;
+    if (best->second < options.min_count) break;
+    vocabulary.push_back(best->first);
+    counts.erase(best);
+  }
+  return vocabulary;
+}
+
+}  // namespace
+
+TEST_CASE("decoding is the inverse of encoding", "[tokenizer]") {
+  const TokenizerOptions options =
+      GENERATE(TokenizerOptions(CharacterTokenizerOptions{}), TokenizerOptions(ByteTokenizerOptions{}));
+  const auto unknown = GENERATE(Unknown::refuse, Unknown::map);
+  const auto tokenizer = make_tokenizer(options, sample_text, unknown);
+  const auto ids = tokenizer->encode(sample_text);
+  CHECK(tokenizer->decode(ids) == sample_text);
+  for (const auto id : ids) CHECK((id >= 0 && id < tokenizer->vocabulary_size()));
+  const auto loaded = reload(*tokenizer);
+  CHECK(loaded->encode(sample_text) == ids);
+  CHECK(loaded->decode(ids) == sample_text);
+  CHECK(tokenizer->encode("").empty());
+}
+
+TEST_CASE("tokens decoded one by one, joined with the separator, are the decoded text", "[tokenizer]") {
+  const std::string text = "11 0, 3";
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  tokenizers.push_back(std::make_unique<NumberTokenizer>(12));
+  tokenizers.push_back(make_tokenizer(CharacterTokenizerOptions{}, text));
+  tokenizers.push_back(make_tokenizer(ByteTokenizerOptions{}, text));
+  tokenizers.push_back(make_tokenizer(WordTokenizerOptions{.min_count = 1}, "11 0"));
+  for (const auto& tokenizer : tokenizers) {
+    const auto ids = tokenizer->encode(text);
+    std::string joined;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      joined += (i > 0 ? tokenizer->token_separator() : "") + tokenizer->decode(Ids{ids[i]});
+    CHECK(joined == tokenizer->decode(ids));
+  }
+}
+
+TEST_CASE("the character vocabulary is the sorted set of code points", "[tokenizer]") {
+  const auto tokenizer = CharacterTokenizer::from_text("banana\n\U0001F600é");
+  CHECK(tokenizer.vocabulary_size() == 6);
+  CHECK(tokenizer.encode("\nabn") == Ids{0, 1, 2, 3});
+  CHECK(tokenizer.decode(Ids{4, 5}) == "é\U0001F600");
+}
+
+TEST_CASE("an unknown character takes the last id and changes no other", "[tokenizer]") {
+  const auto strict = CharacterTokenizer::from_text("abc\uFFFD");
+  const auto mapping = CharacterTokenizer::from_text("abc\uFFFD", Unknown::map);
+  CHECK(mapping.vocabulary_size() == strict.vocabulary_size() + 1);
+  CHECK(mapping.encode("cab\uFFFD") == strict.encode("cab\uFFFD"));
+  CHECK(mapping.encode("azé自b") == Ids{0, 4, 4, 4, 1});
+  CHECK(mapping.decode(Ids{0, 4, 1}) == "a\uFFFDb");
+  CHECK(reload(mapping)->encode("az") == Ids{0, 4});
+  CHECK(mapping.to_json()["unknown"] == true);
+  CHECK_FALSE(strict.to_json().contains("unknown"));
+  CHECK(failure([&] { reload(strict)->encode("az"); }).first == ExitCode::data);
+  CHECK(failure([&] { mapping.encode("a\xff"); }).first == ExitCode::data);
+}
+
+TEST_CASE("text a tokenizer cannot take is refused with the place", "[tokenizer]") {
+  const auto tokenizer = CharacterTokenizer::from_text("abc");
+  CHECK(failure([&] { tokenizer.encode("abz"); }) ==
+        std::pair(ExitCode::data, std::string("the character 'z' (U+007A) is not among the 3 this model knows")));
+  CHECK_THAT(failure([&] { tokenizer.encode("a\xff"); }).second, ContainsSubstring("byte 0xff at offset 1"));
+  const auto words = words_of("ab");
+  CHECK_THAT(failure([&] { words.encode("ab\xff"); }).second, ContainsSubstring("byte 0xff at offset 2"));
+  CHECK(failure([&] { words_of("\xc3"); }).first == ExitCode::data);
+}
+
+TEST_CASE("words are runs of letters, digits and inner apostrophes; other marks stand alone", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  CHECK(tokens_of("Don't stop!") == Tokens{"don't", "stop", "!"});
+  CHECK(tokens_of("Don't", false) == Tokens{"Don't"});
+  CHECK(tokens_of("o'clock 'tis dogs' ''a''b") ==
+        Tokens{"o'clock", "'", "tis", "dogs", "'", "'", "'", "a", "'", "'", "b"});
+  CHECK(tokens_of("ÜBER-groß l'été 自然") == Tokens{"Über", "-", "groß", "l'été", "自然"});  // only ASCII is lowered
+  CHECK(tokens_of("a\tb\nc\vd\fe\rf  g") == Tokens{"a", "b", "c", "d", "e", "f", "g"});
+  CHECK(tokens_of("<unk> 3.5%\x01_") == Tokens{"<", "unk", ">", "3", ".", "5", "%", "\x01", "_"});
+  CHECK(tokens_of(" \n").empty());
+}
+
+TEST_CASE("joiners hold a word together where they stand alone inside it", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  const std::string text = "8/10, and/or well-made; /x// --a- don't";
+  CHECK(tokens_of(text, true, "'/") ==
+        Tokens{"8/10", ",", "and/or", "well", "-", "made", ";", "/", "x", "/", "/", "-", "-", "a", "-", "don't"});
+  CHECK(tokens_of("well-made 8/10 don't", true, "-") == Tokens{"well-made", "8", "/", "10", "don", "'", "t"});
+  CHECK(tokens_of("a-/b a-b/c", true, "-/") == Tokens{"a", "-", "/", "b", "a-b/c"});
+  CHECK(tokens_of("don't", true, "") == Tokens{"don", "'", "t"});
+  const WordTokenizerOptions options{.min_count = 1, .joiners = "'/", .whitespace = Whitespace::kept};
+  const auto kept = words_of("it's 8/10", options);
+  CHECK(kept.decode(kept.encode("it's 8/10 8/10")) == "it's 8/10 8/10");
+  CHECK(reload(kept)->encode("8/10 8") == kept.encode("8/10 8"));
+  CHECK(kept.to_json()["joiners"] == "'/");
+}
+
+TEST_CASE("the words of a text are cut nowhere but at marks and white space", "[tokenizer]") {
+  const std::string alphabet = "aZ9' .\n<";
+  const Rng rng(3, RandomPurpose::sampling);
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    std::string text, without_space;
+    for (std::uint64_t i = 0; i < 12; ++i) text += alphabet[rng.below(round * 12 + i, alphabet.size())];
+    std::copy_if(text.begin(), text.end(), std::back_inserter(without_space),
+                 [](char c) { return c != ' ' && c != '\n'; });
+    const auto tokens = tokens_of(text, false);
+    std::string joined;
+    for (const auto& token : tokens) joined += token;
+    CHECK(joined == without_space);
+    for (std::size_t i = 0; i < tokens.size(); ++i) CHECK(tokens_of(tokens[i], false) == std::vector{tokens[i]});
+  }
+}
+
+TEST_CASE("the word vocabulary holds the most frequent words, ties in byte order", "[tokenizer]") {
+  const auto seed = GENERATE(1, 2, 3);
+  const auto min_count = GENERATE(1, 2, 5);
+  const auto vocabulary = GENERATE(2, 7, 1000);
+  const WordTokenizerOptions options{.vocabulary = vocabulary, .min_count = min_count};
+  const auto text = random_words(static_cast<std::uint64_t>(seed), 120);
+  const auto tokenizer = words_of(text, options);
+  const auto expected = expected_vocabulary(text, options);
+  CHECK(tokenizer.to_json()["words"] == expected);
+  CHECK(tokenizer.vocabulary_size() == static_cast<std::int64_t>(expected.size()) + 1);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(tokenizer.encode(expected[i]) == Ids{static_cast<std::int32_t>(i) + 1});
+}
+
+TEST_CASE("bytes beyond ASCII sort after ASCII", "[tokenizer]") {
+  CHECK(words_of("é z ! a").to_json()["words"] == std::vector<std::string>{"!", "a", "z", "é"});
+}
+
+TEST_CASE("unknown words are id 0, and a word tokenizer comes back from its file", "[tokenizer]") {
+  for (const bool lowercase : {true, false}) {
+    const auto tokenizer = words_of("The cat, the Cat; don't", {.min_count = 1, .lowercase = lowercase});
+    const auto loaded = reload(tokenizer);
+    const std::string text = "the cat sat, don't THE <unk>";
+    CHECK(loaded->encode(text) == tokenizer.encode(text));
+    CHECK(loaded->to_json() == tokenizer.to_json());
+    CHECK(tokenizer.encode("dog <unk>") == Ids{0, 0, 0, 0});
+  }
+  CHECK(words_of("the cat,").decode(words_of("the cat,").encode("THE dog,cat")) == "the <unk> , cat");
+}
+
+TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
+  const auto kept_tokens = [&](const std::string& text) {
+    const auto tokenizer = words_of(text, options);
+    Tokens tokens;
+    for (const auto id : tokenizer.encode(text)) tokens.push_back(tokenizer.decode(Ids{id}));
+    return tokens;
+  };
+  CHECK(kept_tokens("To be,  or\n not 't ") == Tokens{"To", " be", ",", " ", " or", "\n", " not", " '", "t", " "});
+  CHECK(kept_tokens("\t\r\n\v\f  ") == Tokens{"\t", "\r", "\n", "\v", "\f", " ", " "});
+  const std::string alphabet = "aZ9' .\n\t<";
+  const Rng rng(4, RandomPurpose::sampling);
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    std::string text;
+    for (std::uint64_t i = 0; i < 14; ++i) text += alphabet[rng.below(round * 14 + i, alphabet.size())];
+    const auto tokenizer = words_of(text, options);
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+    CHECK(reload(tokenizer)->decode(reload(tokenizer)->encode(text)) == text);
+  }
+}
+
+TEST_CASE("an unknown word leaves its space, and a word is known with a space or without", "[tokenizer]") {
+  const WordTokenizerOptions options{.min_count = 1, .lowercase = false, .whitespace = Whitespace::kept};
+  const auto tokenizer = words_of("to be\n", options);
+  CHECK(tokenizer.to_json()["words"] == std::vector<std::string>{" ", "\n", " be", "to"});
+  CHECK(tokenizer.encode("to be") == Ids{4, 3});
+  CHECK(tokenizer.encode("be to") == Ids{0, 1, 4});
+  CHECK(tokenizer.decode(tokenizer.encode("to swim\nto  be")) == "to <unk>\nto  be");
+  CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
+}
+
+TEST_CASE("a word tokenizer's file says when white space is kept, and else what it always said", "[tokenizer]") {
+  CHECK(words_of("a b").to_json().dump() == R"({"kind":"word","lowercase":true,"words":["a","b"]})");
+  const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
+  CHECK(words_of("a b", options).to_json().dump() ==
+        R"({"kind":"word","lowercase":true,"whitespace":"kept","words":[" "," b","a"]})");
+  CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"words":["a"]})", "t")->decode(Ids{1, 1}) == "a a");
+  CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"whitespace":"dropped","words":["a"]})", "t")
+            ->decode(Ids{1, 1}) == "a a");
+  for (const auto* joiners : {R"("a")", R"(" ")", R"("é")", R"("0")", "1", "null"})
+    CHECK(failure([&] {
+            load_tokenizer(fmt::format(R"({{"kind":"word","lowercase":true,"joiners":{},"words":["b"]}})", joiners),
+                           "t");
+          }).second.find("joiners is not") != std::string::npos);
+}
+
+TEST_CASE("the unknown token has an id where there is one", "[tokenizer]") {
+  CHECK(words_of("a").unknown_id() == 0);
+  CHECK(CharacterTokenizer::from_text("abc", Unknown::map).unknown_id() == 3);
+  CHECK_FALSE(CharacterTokenizer::from_text("abc").unknown_id().has_value());
+  CHECK_FALSE(make_tokenizer(ByteTokenizerOptions{}, "")->unknown_id().has_value());
+  CHECK_FALSE(NumberTokenizer(3).unknown_id().has_value());
+}
+
+TEST_CASE("numbers are read with commas and white space between them", "[tokenizer]") {
+  const NumberTokenizer tokenizer(3);
+  for (const std::string text : {"2 0 1", "2,0,1", "2, 0, 1", "  2 ,0   1,\n"})
+    CHECK(tokenizer.encode(text) == Ids{2, 0, 1});
+  CHECK(tokenizer.encode(" , ").empty());
+  CHECK(tokenizer.decode(Ids{2, 0, 1}) == "2 0 1");
+  CHECK(tokenizer.decode(Ids{}).empty());
+  CHECK(reload(tokenizer)->vocabulary_size() == 3);
+  CHECK(reload(NumberTokenizer(NumberTokenizer::largest_count))->encode("999999") == Ids{999999});
+}
+
+TEST_CASE("what is no number of the list is refused", "[tokenizer]") {
+  const NumberTokenizer tokenizer(3);
+  const auto message = [&](const std::string& text) {
+    const auto [code, what] = failure([&] { tokenizer.encode(text); });
+    CHECK(code == ExitCode::data);
+    return what;
+  };
+  for (const std::string word : {"x", "1x", "+1", "1.0", "0x1", "1;2", "-", "٣"})
+    CHECK(message("0 " + word) == "'" + word + "' is not a number");
+  for (const std::string word : {"7", "3", "-1", "99999999999999999999"})
+    CHECK(message("0," + word) == "the number '" + word + "' is not among 0 ... 2");
+}
+
+TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokenizer]") {
+  const std::string json = GENERATE(
+      as<std::string>{}, "", "[]", "{}", "null", R"({"kind":3})", R"({"kind":["word"]})", R"({"kind":"nonesuch"})",
+      R"({"kind":"character"})", R"({"kind":"character","characters":[1]})",
+      R"({"kind":"character","characters":"ab"})", R"({"kind":"character","characters":["ab"]})",
+      R"({"kind":"character","characters":["a","a"]})", R"({"kind":"character","characters":[""]})",
+      R"({"kind":"character","characters":["a"],"unknown":1})", R"({"kind":"word"})",
+      R"({"kind":"word","words":["a"]})", R"({"kind":"word","lowercase":1,"words":["a"]})",
+      R"({"kind":"word","lowercase":true})", R"({"kind":"word","lowercase":true,"words":{"a":"b"}})",
+      R"({"kind":"word","lowercase":true,"words":["a",null]})", R"({"kind":"word","lowercase":true,"words":["a","a"]})",
+      R"({"kind":"word","lowercase":true,"words":[""]})", R"({"kind":"word","lowercase":true,"words":["a b"]})",
+      R"({"kind":"word","lowercase":true,"words":[" a"]})", R"({"kind":"word","lowercase":true,"words":["A"]})",
+      R"({"kind":"word","lowercase":true,"words":["<unk>"]})", R"({"kind":"word","lowercase":true,"words":["'a"]})",
+      R"({"kind":"word","lowercase":true,"whitespace":"kept","words":["a"]})",
+      R"({"kind":"word","lowercase":true,"whitespace":"kept","words":[" ","\n a"]})",
+      R"({"kind":"word","lowercase":true,"whitespace":1,"words":["a"]})", R"({"kind":"unigram"})",
+      R"({"kind":"bpe","whitespace":"kept","sha256":"","model":""})",
+      "{\"kind\":\"word\",\"lowercase\":true,\"words\":[\"\xff\"]}", R"({"kind":"number"})",
+      R"({"kind":"number","count":0})", R"({"kind":"number","count":-1})", R"({"kind":"number","count":1.5})",
+      R"({"kind":"number","count":"3"})", R"({"kind":"number","count":1000001})",
+      R"({"kind":"number","count":18446744073709551615})", R"({"kind":"number","count":1e400})");
+  CAPTURE(json);
+  const auto [code, message] = failure([&] { load_tokenizer(json, "t.json"); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("t.json: "));
+}
+
+TEST_CASE("an unknown kind of tokenizer is answered with all kinds", "[tokenizer]") {
+  CHECK(failure([] { load_tokenizer("{}", "t.json"); }).second ==
+        "t.json: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe or number");
+}
+
+TEST_CASE("a stop signal ends tokenizing", "[tokenizer]") {
+  const auto make = GENERATE(
+      +[](const std::string& text) { words_of(text).encode(text); },
+      +[](const std::string& text) { CharacterTokenizer::from_text(text).encode(text); });
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "word ";
+  const auto child = ::fork();  // the note of a signal stays for the life of a process
+  if (child == 0) {
+    catch_signals();
+    ::raise(SIGTERM);
+    try {
+      make(text);
+    } catch (const Interrupted& interrupted) {
+      ::_exit(interrupted.signal());
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == SIGTERM);
+}
+
+}  // namespace metaformer
