@@ -19,7 +19,7 @@
 #include "config/writer.h"
 #include "data/sources/corpus.h"
 #include "data/sources/labelled_source.h"
-#include "tasks/task.h"
+#include "run/environment.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {

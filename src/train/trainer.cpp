@@ -19,6 +19,7 @@
 #include "train/graph_training_step.h"
 #include "train/progress_line.h"
 #include "train/schedule.h"
+#include "train/spike_detector.h"
 #include "train/training_sample.h"
 
 namespace metaformer {

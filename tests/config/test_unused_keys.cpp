@@ -2,7 +2,6 @@
 
 #include "config/loader.h"
 #include "config/writer.h"
-#include "model/memory_estimate.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
@@ -92,17 +91,6 @@ TEST_CASE("a model.kind that differs from the lower layers' drops what is of the
       folder.write("linear.yaml", "task: classification\nmodel: {kind: linear, linear: {ngrams: 1}}\n").string(),
       {"model.kind=transformer"});
   CHECK(back.config.model.linear.ngrams == LinearConfig{}.ngrams);
-}
-
-TEST_CASE("the estimate of activations does not wrap", "[memory]") {
-  const auto config = default_experiment({"train.batch_size=1048576", "model.context=1048576", "model.layers=1024",
-                                          "model.width=65536", "model.heads=1024"})
-                          .config;
-  const auto estimate = estimate_memory(config);
-  CHECK(estimate.activations >= std::uint64_t{1} << 62);  // 2^66 floats are more than any number of bytes
-  CHECK(estimate.total() >= estimate.activations);
-  const auto small = estimate_memory(ExperimentConfig{});
-  CHECK(small.total() == small.state() + small.activations + small.program);
 }
 
 }  // namespace metaformer

@@ -1,5 +1,6 @@
 // What a training is expected to take, from its config.
 
+#include "config/loader.h"
 #include "model/memory_estimate.h"
 #include "support/catch.h"
 
@@ -58,6 +59,17 @@ TEST_CASE("only what is a good part larger than the memory clearly exceeds it", 
       .weights = 100, .gradients = 100, .optimizer = 200, .activations = 600, .program = 5000};
   CHECK_FALSE(clearly_exceeds(estimate, 900));
   CHECK(clearly_exceeds(estimate, 700));
+}
+
+TEST_CASE("the estimate of activations does not wrap", "[memory]") {
+  const auto config = default_experiment({"train.batch_size=1048576", "model.context=1048576", "model.layers=1024",
+                                          "model.width=65536", "model.heads=1024"})
+                          .config;
+  const auto estimate = estimate_memory(config);
+  CHECK(estimate.activations >= std::uint64_t{1} << 62);  // 2^66 floats are more than any number of bytes
+  CHECK(estimate.total() >= estimate.activations);
+  const auto small = estimate_memory(ExperimentConfig{});
+  CHECK(small.total() == small.state() + small.activations + small.program);
 }
 
 }  // namespace metaformer
