@@ -8,8 +8,8 @@
 # side once; medians over rounds, and the median of the rounds' ratios to PyTorch in fp32. About three minutes a round
 # on two cores.
 set -euo pipefail
-# shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 # shellcheck source=scripts/lib/build.sh
 source "$root/scripts/lib/build.sh"
 

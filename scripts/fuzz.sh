@@ -5,8 +5,8 @@
 #
 # Needs clang++ and a finished build (scripts/test.sh). What was found lies in build/fuzz/TARGET.
 set -euo pipefail
-# shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
 seconds=${1:-60}
 [[ $seconds =~ ^[0-9]+$ ]] || die 2 "usage: scripts/fuzz.sh [SECONDS] [TARGET ...]"

@@ -4,8 +4,8 @@
 #
 #   scripts/gpu_bundle.sh DIR          after scripts/test.sh, on a machine with nvcc
 set -euo pipefail
-# shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
 (($# == 1)) || die 2 "usage: scripts/gpu_bundle.sh DIR"
 folder=$1

@@ -8,8 +8,8 @@
 # The results go to experiments/gpu/DATE.md unless --output says otherwise. Exit code 1 when a check fails.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
-# shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
 binaries='' dry=false output=$root/experiments/gpu/$(date -u +%Y-%m-%d).md
 while (($#)); do

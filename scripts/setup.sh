@@ -2,8 +2,8 @@
 # Installs what metaformer needs to build and run: system packages (apt) and LibTorch (a wheel in a venv).
 # Safe to run again: it does what is missing, and goes on where an interrupted run stopped.
 set -euo pipefail
-# shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
 usage() {
   cat <<'HELP'

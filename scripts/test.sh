@@ -4,8 +4,8 @@
 #   scripts/test.sh -L attention    the tests with a label (core, data, attention, model, train, cli, python, structure)
 #   scripts/test.sh -R resume       the tests whose name matches
 set -euo pipefail
-# shellcheck source=scripts/lib/common.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/common.sh"
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 # shellcheck source=scripts/lib/build.sh
 source "$root/scripts/lib/build.sh"
 ensure_set_up_for tests

@@ -1,6 +1,6 @@
-# Brings set-up and build up to date; silent when nothing is to do. To be sourced after common.sh.
+# Brings set-up and build up to date; silent when nothing is to do. To be sourced after environment.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # variables of common.sh
+# shellcheck disable=SC2154  # variables of environment.sh
 
 configured_stamp="$build/.configured"
 

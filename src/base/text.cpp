@@ -128,4 +128,18 @@ std::string human_duration(double seconds) {
   return fmt::format("{}s", whole);
 }
 
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view white_space = " \t\n\v\f\r";
+  const auto first = std::min(text.find_first_not_of(white_space), text.size());
+  return text.substr(first, text.find_last_not_of(white_space) + 1 - first);
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  constexpr std::size_t most_shown = 10;
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(names.size(), most_shown); ++i) shown.push_back(in_quotes(names[i]));
+  if (names.size() > most_shown) shown.push_back(fmt::format("... ({} in all)", names.size()));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", "));
+}
+
 }  // namespace metaformer

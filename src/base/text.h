@@ -34,4 +34,10 @@ std::string human_bytes(std::uint64_t bytes);  // "1.5 GiB"
 std::string human_count(double count);         // "12.3k"
 std::string human_duration(double seconds);    // "1h02m", "3m20s", "12s"
 
+// Without ASCII white space on both sides.
+std::string_view trim(std::string_view text);
+
+// Names in quotes for a message; the first ten and their number where there are more.
+std::string quoted_list(const std::vector<std::string>& names);
+
 }  // namespace metaformer

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/datasets/text_dataset.h"
 #include "data/sources/labelled_source.h"
 #include "text/tokenizer_cache.h"
-#include "text/utf8.h"
 
 namespace metaformer {
 

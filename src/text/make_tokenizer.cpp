@@ -9,13 +9,13 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "text/base64.h"
 #include "text/byte_tokenizer.h"
 #include "text/character_tokenizer.h"
 #include "text/number_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/sentencepiece_training.h"
-#include "text/utf8.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {

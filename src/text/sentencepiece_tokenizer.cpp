@@ -9,9 +9,9 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/base64.h"
 #include "text/sentencepiece_words.h"
-#include "text/utf8.h"
 
 namespace metaformer {
 

@@ -13,8 +13,8 @@
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "text/sentencepiece_words.h"
-#include "text/utf8.h"
 
 namespace metaformer {
 

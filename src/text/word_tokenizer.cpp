@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace metaformer {
 

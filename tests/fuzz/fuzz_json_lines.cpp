@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "data/sources/json_lines.h"
-#include "text/utf8.h"
+#include "base/json_lines.h"
+#include "base/utf8.h"
 
 namespace {
 

@@ -16,7 +16,7 @@ cp -r "$scripts" "$tree/scripts"
 mkdir -p "$tree/src" "$tree/cmake" "$tree/build/release" "$tree/.deps" "$tree/elsewhere/scripts" "$tree/elsewhere/lib"
 touch "$tree/CMakeLists.txt" "$tree/CMakePresets.json" "$tree/src/a.cpp" "$tree/build/release/build.ninja"
 # shellcheck disable=SC2016  # expanded by the inner shell
-bash -c 'source "$1/scripts/lib/common.sh"; printf "variant=cpu\ninputs=%s\n" "$(setup_inputs)" >"$setup_stamp"' - "$tree"
+bash -c 'source "$1/scripts/lib/environment.sh"; printf "variant=cpu\ninputs=%s\n" "$(setup_inputs)" >"$setup_stamp"' - "$tree"
 touch "$tree/build/release/.configured"
 printf '#!/bin/sh\necho "ran $*"\n' >"$tree/build/release/metaformer"
 chmod +x "$tree/build/release/metaformer"

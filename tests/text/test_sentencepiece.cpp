@@ -9,13 +9,13 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "text/base64.h"
 #include "text/make_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/sentencepiece_training.h"
-#include "text/utf8.h"
 #include "text/word_memo.h"
 
 namespace metaformer {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/make_tokenizer.h"
 #include "text/tokenizer_cache.h"
-#include "text/utf8.h"
 
 namespace metaformer {
 

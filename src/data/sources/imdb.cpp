@@ -13,10 +13,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "data/sources/group_split.h"
+#include "base/utf8.h"
 #include "data/sources/imdb_files.h"
 #include "data/sources/imdb_films.h"
-#include "text/utf8.h"
 
 namespace metaformer {
 

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <tuple>
+#include <unordered_set>
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace metaformer {
 
@@ -65,6 +69,26 @@ const std::string& FilmLists::film(const std::string& half, bool is_positive, st
                                             "expected, such as http://www.imdb.com/title/tt0453418/usercomments",
                                             list.path, line + 1, id, half, is_positive ? "pos" : "neg"));
   return list.films[line];
+}
+
+std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double fraction) {
+  std::map<std::string_view, std::int64_t> sizes;
+  for (const auto& group : groups) ++sizes[group];
+  std::vector<std::tuple<std::uint64_t, std::string_view, std::int64_t>> order;
+  for (const auto& [name, size] : sizes) order.emplace_back(Rng::mix(hash_name(name)), name, size);
+  std::sort(order.begin(), order.end());
+
+  const auto wanted = std::llround(fraction * static_cast<double>(groups.size()));
+  std::unordered_set<std::string_view> chosen;
+  std::int64_t count = 0;
+  for (const auto& [hash, name, size] : order) {
+    if (count >= wanted) break;
+    chosen.insert(name);
+    count += size;
+  }
+  std::vector<bool> held_out;
+  for (const auto& group : groups) held_out.push_back(chosen.contains(group));
+  return held_out;
 }
 
 }  // namespace metaformer

@@ -33,4 +33,9 @@ class FilmLists {
   std::map<std::string, List> lists_;  // by name, such as train/urls_pos.txt
 };
 
+// Which items are held out, given the name of each item's group. The groups are ordered by a stable hash of their names
+// and held out one after the other until they have `fraction` of the items: the count is exact to the last group, and a
+// larger fraction holds out the same groups and more.
+std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double fraction);
+
 }  // namespace metaformer

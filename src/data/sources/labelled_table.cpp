@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/gzip.h"
+#include "base/json_lines.h"
+#include "base/text.h"
 #include "data/sources/delimited_table.h"
 #include "data/sources/file_format.h"
-#include "data/sources/json_lines.h"
 
 namespace metaformer {
 
@@ -38,6 +41,45 @@ void require_rows(const LabelledTable& table, double malformed_limit) {
 TableFormat table_format(const std::filesystem::path& path, TableFormat format) {
   if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
   return format == TableFormat::text ? TableFormat::tsv : format;
+}
+
+// A number as a label: whole ones without a fraction, others as short as they can be read back from.
+std::string number_label(double value) {
+  constexpr double exact = 0x1p53;
+  if (value == std::trunc(value) && std::abs(value) < exact) return std::to_string(static_cast<std::int64_t>(value));
+  return fmt::format("{}", value);
+}
+
+std::optional<std::string> as_label(const nlohmann::json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>();
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number_float()) return number_label(value.get<double>());
+  if (value.is_number()) return value.dump();
+  return {};
+}
+
+// Adds the members that data.text_field and data.label_field name of every object in `content`.
+void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
+                    TableBuilder& builder) {
+  const auto &text_field = config.text_field, &label_field = config.label_field;
+  if (builder.needs_labels() && text_field == label_field)
+    throw Error(ExitCode::usage, fmt::format("data.text_field and data.label_field both mean the member {} of {}",
+                                             in_quotes(text_field), source));
+  if (config.header != TableHeader::automatic)
+    throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", source));
+  const auto refuse = [&](std::int64_t line, std::string why) { builder.refuse(line, std::move(why)); };
+  const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+    auto& text = *members[0];
+    if (auto why = defect_of_text_member(text, text_field); !why.empty()) return refuse(line, std::move(why));
+    const auto label = builder.needs_labels() ? as_label(*members[1]) : std::optional<std::string>("");
+    if (!label)
+      return refuse(line, fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(label_field),
+                                      members[1]->type_name()));
+    builder.add(std::move(text.get_ref<std::string&>()), *label, line);
+  };
+  std::vector<std::string> names = {text_field};
+  if (builder.needs_labels()) names.push_back(label_field);
+  for_each_json_object(content, names, source, use, refuse);
 }
 
 void read_rows(std::string content, const DataConfig& config, Labels labels, LabelledTable& table) {

@@ -15,11 +15,12 @@ namespace metaformer {
 // Columns are named by data.text_field and data.label_field. Unless data.header says otherwise, two numbers mean that
 // there is no header; a name must stand in the first row, which is the header then. The default names may both be
 // missing: then there is no header, column 1 is the text and column 2 the label. In JSON lines
-// (data/sources/json_lines.h) they name members.
+// (base/json_lines.h) they name members. A label there is a string, true, false, or a number; whole numbers are written
+// without a fraction, so 5.0 and 5 are one label.
 //
 // A row is malformed when it has fewer columns than needed or more than the first row, an empty text or label, bytes
 // there that are not UTF-8 or are NUL, a stray quote, with data.rating a label that is no finite number, or is no such
-// line of JSON as data/sources/json_lines.h wants. Blank lines and a byte order mark are skipped.
+// line of JSON as base/json_lines.h wants. Blank lines and a byte order mark are skipped.
 //
 // Errors (exit code 3): unreadable, cut off or damaged gzip, more than 16 GiB (unpacked), no such column or member, no
 // rows, a share of malformed rows above data.malformed_limit. A first row that looks like a header but was not named is

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace metaformer {
 
@@ -33,20 +33,6 @@ std::optional<double> as_rating(std::string_view label) {
 }
 
 }  // namespace
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view white_space = " \t\n\v\f\r";
-  const auto first = std::min(text.find_first_not_of(white_space), text.size());
-  return text.substr(first, text.find_last_not_of(white_space) + 1 - first);
-}
-
-std::string quoted_list(const std::vector<std::string>& names) {
-  constexpr std::size_t most_shown = 10;
-  std::vector<std::string> shown;
-  for (std::size_t i = 0; i < std::min(names.size(), most_shown); ++i) shown.push_back(in_quotes(names[i]));
-  if (names.size() > most_shown) shown.push_back(fmt::format("... ({} in all)", names.size()));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", "));
-}
 
 void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t line) {
   label = trim(label);

@@ -64,10 +64,4 @@ class TableBuilder {
   Labels labels_;
 };
 
-// Without ASCII white space on both sides.
-std::string_view trim(std::string_view text);
-
-// Names in quotes for a message; the first ten and their number where there are more.
-std::string quoted_list(const std::vector<std::string>& names);
-
 }  // namespace metaformer

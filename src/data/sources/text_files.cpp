@@ -12,13 +12,13 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/gzip.h"
+#include "base/json_lines.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/sources/file_format.h"
 #include "data/sources/imdb_files.h"
-#include "data/sources/json_lines.h"
-#include "text/utf8.h"
 
 namespace metaformer {
 

@@ -25,7 +25,7 @@ struct TextFiles {
 //
 // Unless the tokenizer is that of bytes, plain text must be UTF-8. Errors (exit code 3) name the file, and the line
 // where there is one: unreadable, damaged, more than 16 GiB in all, not UTF-8, no text, lines of JSON that are
-// malformed (data/ json_lines.h) beyond data.malformed_limit.
+// malformed (base/json_lines.h) beyond data.malformed_limit.
 TextFiles read_text_files(const std::filesystem::path& path, const DataConfig& config);
 
 }  // namespace metaformer

@@ -1,5 +1,5 @@
 #pragma once
-// JSON lines (one object on every line), as the Amazon reviews come:
+// JSON lines: one object on every line, as the Amazon reviews come:
 // {"reviewerID": "A2", "reviewText": "Fine.", "overall": 5.0, ...}
 
 #include <cstdint>
@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "data/sources/table_builder.h"
 
 namespace metaformer {
 
@@ -27,11 +25,5 @@ void for_each_json_object(std::string_view content, const std::vector<std::strin
 
 // Why the member is no text, or "": a text is a string.
 std::string defect_of_text_member(const nlohmann::json& value, const std::string& name);
-
-// Adds the members that data.text_field and data.label_field name of every object in `content`. A label is a string,
-// true, false, or a number: whole ones are written without a fraction, so 5.0 and 5 are one label. A line is malformed
-// too where one of the members has another type. Errors: those of for_each_json_object.
-void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
-                    TableBuilder& builder);
 
 }  // namespace metaformer
