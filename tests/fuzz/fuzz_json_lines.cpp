@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/json_lines.h"
 #include "base/utf8.h"
+#include "data/sources/labelled_table.h"
 
 namespace {
 

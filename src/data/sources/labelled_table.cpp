@@ -59,7 +59,8 @@ std::optional<std::string> as_label(const nlohmann::json& value) {
   return {};
 }
 
-// Adds the members that data.text_field and data.label_field name of every object in `content`.
+}  // namespace
+
 void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
                     TableBuilder& builder) {
   const auto &text_field = config.text_field, &label_field = config.label_field;
@@ -82,6 +83,8 @@ void add_json_lines(std::string_view content, const DataConfig& config, const st
   if (builder.needs_labels()) names.push_back(label_field);
   for_each_json_object(content, names, source, use, refuse);
 }
+
+namespace {
 
 void read_rows(std::string content, const DataConfig& config, Labels labels, LabelledTable& table) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";

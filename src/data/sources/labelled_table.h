@@ -33,4 +33,9 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const DataC
 // rows are no error, whatever their number, and a table may have no rows. Other errors as above.
 LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const DataConfig& config);
 
+// Adds the members that data.text_field and data.label_field name of every object in `content`, JSON lines that
+// messages call `source`. Errors: as above.
+void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
+                    TableBuilder& builder);
+
 }  // namespace metaformer
