@@ -12,3 +12,9 @@ if(METAFORMER_WITH_CUDA)
   install(CODE "message(STATUS \"On the CPU the installed program is complete. On a GPU it loads the CUDA libraries of \"
     \"LibTorch from ${LibTorch_ROOT}/lib: keep that folder, or set LD_LIBRARY_PATH to another LibTorch of the same version\")")
 endif()
+# Licence texts, as far as LibTorch comes as Python packages (THIRD_PARTY_LICENSES.md).
+get_filename_component(LibTorch_PACKAGES "${LibTorch_ROOT}" DIRECTORY)
+foreach(package torch nvidia_cuda_runtime nvidia_cuda_cupti)
+  file(GLOB texts "${LibTorch_PACKAGES}/${package}-*.dist-info/licenses/*")
+  install(FILES ${texts} DESTINATION "${CMAKE_INSTALL_DOCDIR}/licenses/${package}")
+endforeach()

@@ -134,7 +134,7 @@ def load(run, shape):
     model = Gpt(len(characters), **shape).eval()
     model.load_state_dict({name.removeprefix("transformer."): weight for name, weight in weights.items()})
     config = {"model": {**shape, "mixer": {"kind": "scaled_dot_product"}, "norm": {"position": "pre"},
-                        "feed_forward": {"activation": "gelu"}, "tie_embeddings": True}}
+                        "feed_forward": {"activation": "gelu"}, "embedding": {"tie": True}}}
     ids = torch.randint(len(characters), (2, CONTEXT))
     with torch.no_grad():
         expected = reference_model.forward(config, {name: weight.double() for name, weight in weights.items()}, ids)

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def write_tables(folder):
 def overrides_for(program, config, folder, steps):
     overrides = []
     whole = subprocess.run([program, "config", "dump", "--config", str(config)], capture_output=True, text=True).stdout
-    if "kind: linear\n" not in whole:  # a linear model is fitted at once, whatever the steps are
+    # A linear model is fitted at once and has no steps.
+    if not re.search(r"^model:\n(  .*\n)*?  kind: linear$", whole, re.MULTILINE):
         overrides += [f"train.{key}={steps}" for key in ("steps", "eval_interval", "checkpoint_interval")]
     if config.stem == "text_classifier":
         overrides.append(f"data.path={folder}/table.csv")

@@ -36,28 +36,29 @@ MIXERS = ("scaled_dot_product", "quadratic", "metric", "average_pooling", "ident
 CLASSIFICATION = ["task=classification", "data.path=table.csv", "model.context=8"]
 TASKS = {
     "language_model": ["data.path=text.txt", "model.context=16"],
-    "sort": ["task=sort", "data.sort.length=4", "model.context=7"],
+    "sort": ["task=sort", "task.length=4", "model.context=7"],
     "classification": CLASSIFICATION,
 }
 # Rates that rise until gradients overflow: these runs go back five and seven times, over several checkpoints.
-RISING = [*TASKS["language_model"], "train.learning_rate=100", "train.clip=0", "train.weight_decay=0",
-          "train.warmup_steps=40", "train.schedule=constant", "train.on_divergence=rollback", "train.max_rollbacks=12",
+RISING = [*TASKS["language_model"], "train.learning_rate=100", "train.clip=0", "train.optimizer.weight_decay=0",
+          "train.schedule={kind: constant, warmup_steps: 40}", "train.divergence.action={kind: rollback, limit: 12}",
           "model.dropout=0"]
 SPECIAL = {
-    "rollback": [*RISING, "model.mixer.kind=metric", "train.rollback_factor=0.3"],
-    "rollback of scaled dot products": [*RISING, "model.mixer.kind=scaled_dot_product", "train.rollback_factor=0.5"],
-    "random estimates": [*TASKS["language_model"], "train.eval_mode=random", "train.eval_batches=3"],
-    "early end": [*TASKS["language_model"], "train.eval_mode=random", "train.eval_batches=3", "train.patience=2",
+    "rollback": [*RISING, "model.mixer.kind=metric", "train.divergence.action.factor=0.3"],
+    "rollback of scaled dot products": [*RISING, "model.mixer.kind=scaled_dot_product",
+                                        "train.divergence.action.factor=0.5"],
+    "random estimates": [*TASKS["language_model"], "train.evaluation=random", "train.evaluation.batches=3"],
+    "early end": [*TASKS["language_model"], "train.evaluation=random", "train.evaluation.batches=3", "train.patience=2",
                   "train.learning_rate=0.5", "train.schedule=constant", "train.eval_interval=4"],
-    "recalibration": [*CLASSIFICATION, "model.recalibrate=true", "train.baselines=false"],
-    "150 classes": [*CLASSIFICATION, "data.path=classes.csv", "data.test_path=classes.csv", "train.baselines=false"],
+    "recalibration": [*CLASSIFICATION, "task.head.recalibrate=true", "task.baselines=false"],
+    "150 classes": [*CLASSIFICATION, "data.path=classes.csv", "data.test_path=classes.csv", "task.baselines=false"],
     "baselines": [*CLASSIFICATION, "data.test_path=table.csv"],
     "byte-pair encoding": [*TASKS["language_model"], "data.tokenizer.kind=bpe", "data.tokenizer.vocabulary=300",
                            "data.tokenizer.whitespace=kept"],
 }
 COMMON = ["model.layers=1", "model.heads=2", "model.width=16", "train.batch_size=4", "train.steps=40",
-          "train.eval_interval=10", "train.checkpoint_interval=5", "train.log_interval=3", "train.warmup_steps=5",
-          "model.dropout=0.1"]
+          "train.eval_interval=10", "train.checkpoint_interval=5", "train.log_interval=3",
+          "train.schedule.warmup_steps=5", "model.dropout=0.1"]
 SHORT = ["train.steps=8", "train.eval_interval=4", "train.checkpoint_interval=3"]
 STOPPED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
 
@@ -176,7 +177,7 @@ class Campaign:
     def at_every_operation(self, task, stop_signal, stride, library, no_exchange):
         overrides = [*TASKS[task], *COMMON, *SHORT]
         if task == "classification":
-            overrides += ["data.test_path=table.csv", "model.recalibrate=true"]
+            overrides += ["data.test_path=table.csv", "task.head.recalibrate=true"]
         preload = {"LD_PRELOAD": str(library), "XDG_CACHE_HOME": str(self.folder / "every-cache")}
         if no_exchange:
             preload["STOP_NO_EXCHANGE"] = "1"

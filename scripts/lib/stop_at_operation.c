@@ -1,4 +1,5 @@
-// Preloaded into a program: counts what it does to files, and stops it at a chosen operation. fault_campaign.py builds it.
+// Preloaded into a program: counts what it does to files, and stops it at a chosen operation. fault_campaign.py builds
+// it.
 //
 //   STOP_COUNT=FILE     at the end, writes the number of operations into FILE
 //   STOP_AT=N           raises STOP_SIGNAL (9 unless given) before operation N; of a write, half is written first
@@ -40,7 +41,8 @@ static int is_regular(int file) {
 }
 
 static int is_written(const char* path, int flags) {
-  const int system = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
+  const int system =
+      strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
   return (flags & (O_CREAT | O_TRUNC)) != 0 && !system;
 }
 
@@ -53,41 +55,41 @@ __attribute__((destructor)) static void report(void) {
   if (file >= 0 && syscall(SYS_write, file, text, length) == length) syscall(SYS_close, file);
 }
 
-#define NEXT(result, name, ...) \
+#define NEXT(result, name, ...)       \
   static result (*next)(__VA_ARGS__); \
   if (next == NULL) next = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
 
-#define OPEN(name) \
-  int name(const char* path, int flags, ...) { \
-    NEXT(int, #name, const char*, int, ...); \
-    va_list more; \
-    va_start(more, flags); \
+#define OPEN(name)                                                        \
+  int name(const char* path, int flags, ...) {                            \
+    NEXT(int, #name, const char*, int, ...);                              \
+    va_list more;                                                         \
+    va_start(more, flags);                                                \
     const unsigned mode = (flags & O_CREAT) ? va_arg(more, unsigned) : 0; \
-    va_end(more); \
-    if (is_written(path, flags)) count(); \
-    return next(path, flags, mode); \
+    va_end(more);                                                         \
+    if (is_written(path, flags)) count();                                 \
+    return next(path, flags, mode);                                       \
   }
 OPEN(open)
 OPEN(open64)
 
-#define OPENAT(name) \
-  int name(int folder, const char* path, int flags, ...) { \
-    NEXT(int, #name, int, const char*, int, ...); \
-    va_list more; \
-    va_start(more, flags); \
+#define OPENAT(name)                                                      \
+  int name(int folder, const char* path, int flags, ...) {                \
+    NEXT(int, #name, int, const char*, int, ...);                         \
+    va_list more;                                                         \
+    va_start(more, flags);                                                \
     const unsigned mode = (flags & O_CREAT) ? va_arg(more, unsigned) : 0; \
-    va_end(more); \
-    if (is_written(path, flags)) count(); \
-    return next(folder, path, flags, mode); \
+    va_end(more);                                                         \
+    if (is_written(path, flags)) count();                                 \
+    return next(folder, path, flags, mode);                               \
   }
 OPENAT(openat)
 OPENAT(openat64)
 
-#define FOPEN(name) \
-  FILE* name(const char* path, const char* mode) { \
-    NEXT(FILE*, #name, const char*, const char*); \
+#define FOPEN(name)                                           \
+  FILE* name(const char* path, const char* mode) {            \
+    NEXT(FILE*, #name, const char*, const char*);             \
     if (mode[0] != 'r' && is_written(path, O_CREAT)) count(); \
-    return next(path, mode); \
+    return next(path, mode);                                  \
   }
 FOPEN(fopen)
 FOPEN(fopen64)
@@ -112,12 +114,12 @@ ssize_t writev(int file, const struct iovec* parts, int many) {
   return next(file, parts, many);
 }
 
-#define COUNTED(name, parameters, types, arguments) \
-  int name parameters { \
-    static int(*next) types; \
+#define COUNTED(name, parameters, types, arguments)                 \
+  int name parameters {                                             \
+    static int(*next) types;                                        \
     if (next == NULL) next = (int(*) types)dlsym(RTLD_NEXT, #name); \
-    count(); \
-    return next arguments; \
+    count();                                                        \
+    return next arguments;                                          \
   }
 COUNTED(fsync, (int file), (int), (file))
 COUNTED(fdatasync, (int file), (int), (file))

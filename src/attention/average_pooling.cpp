@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "attention/average_pooling_options.h"
+#include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
-#include "attention/mixers.h"
 
 namespace metaformer {
 
@@ -64,18 +65,15 @@ class AveragePooling : public Mixer {
   explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state) override {
+                        MixerState* state, Pass&) override {
     TORCH_CHECK(context_bed.is_same(x_bcd), "average pooling mixes a sequence with itself");
-    const auto seen_bed = state != nullptr ? state->extend(0, x_bcd, 1) : x_bcd;
+    const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : x_bcd;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;
     if (options_.backend == Backend::reference) return pool_by_weights(x_bcd, seen_bed, visibility);
-    const bool ordered_by_position = visibility.causal && visibility.has_positions();
-    if (narrow_window && !ordered_by_position) return pool_by_shifts(x_bcd, seen_bed, visibility);
-    if (options_.window.all() && visibility.is_plain()) return pool_everything(x_bcd, seen_bed, visibility.causal);
+    if (narrow_window) return pool_by_shifts(x_bcd, seen_bed, visibility);
+    if (options_.window.all() && !visibility.has_segments()) return pool_everything(x_bcd, seen_bed, visibility.causal);
     return pool_by_weights(x_bcd, seen_bed, visibility);
   }
-
-  MixerTraits traits() const override { return {}; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
     return std::make_unique<PoolingDecoder>(options_.window, batch);
@@ -107,7 +105,7 @@ class AveragePooling : public Mixer {
     return mean - x_bcd * (count_bc1 > 0);
   }
 
-  // A few shifted sums, where the order of rows is the order of tokens.
+  // A few shifted sums.
   torch::Tensor pool_by_shifts(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed,
                                const Visibility& visibility) const {
     const auto [before, after] = reach(visibility.causal);
@@ -137,7 +135,7 @@ class AveragePooling : public Mixer {
     return sum / count_bc1.clamp_min(1) - x_bcd * (count_bc1 > 0);
   }
 
-  // Running mean, or the one mean of all, for plain visibility; summed in at least float32.
+  // Running mean, or the one mean of all, without segments; summed in at least float32.
   static torch::Tensor pool_everything(const torch::Tensor& x_bcd, const torch::Tensor& seen_bed, bool causal) {
     const auto wide = seen_bed.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const auto queries = x_bcd.size(1), keys = seen_bed.size(1);

@@ -5,9 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "attention/metric_options.h"
 #include "attention/metric_tensor.h"
+#include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
-#include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "ops/fused_metric.h"
 #include "ops/heads.h"
@@ -44,23 +45,20 @@ class Metric : public Mixer {
   Metric(const MetricOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        projection_(register_module(
-            "projection", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))),
-        output_(register_module(
-            "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))),
+        projection_(register_module("projection", Linear(shape.width, shape.width, shape.bias))),
+        output_(
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
         metric_(*this, options.constraint, options.score == MetricScore::distance, shape.heads, shape.head_width()) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state) override {
+                        MixerState* state, Pass& pass) override {
     const auto p_bnck = project(x_bcd);
     auto p_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
-    if (state != nullptr) p_bnek = state->extend(0, p_bnek, 2);
+    if (state != nullptr) p_bnek = state->extend(0, p_bnek);
     // The newest tokens of a sequence being generated look at others than themselves: composed.
     const bool fused = options_.backend == Backend::fused && state == nullptr;
-    return output_(merge_heads(fused ? attend_fused(p_bnck, visibility) : attend(p_bnck, p_bnek, visibility)));
+    return output_(merge_heads(fused ? attend_fused(p_bnck, visibility) : attend(p_bnck, p_bnek, visibility, pass)));
   }
-
-  MixerTraits traits() const override { return {.can_cross = true}; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     const torch::NoGradGuard no_grad;
@@ -85,7 +83,7 @@ class Metric : public Mixer {
   std::optional<ScoreForm> score_form() const override {
     // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
     if (options_.score == MetricScore::as_published) return std::nullopt;
-    const auto projection_nkd = projection_->weight.view({shape_.heads, shape_.head_width(), shape_.width});
+    const auto projection_nkd = projection_->weight().view({shape_.heads, shape_.head_width(), shape_.width});
     const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
     const double twice = options_.score == MetricScore::distance ? 2 : 1;
     return ScoreForm{.left_nrd = projection_nkd, .right_nrd = twice * image_nkd};
@@ -97,8 +95,8 @@ class Metric : public Mixer {
       // There is no metric to scale. Scores grow with the square of p; the output projection undoes what that does to
       // the values, which are p too.
       const double factor = std::sqrt(wanted / metric_.identity_norm());
-      projection_->weight.mul_(factor);
-      output_->weight.div_(factor);
+      projection_->weight().mul_(factor);
+      output_->weight().div_(factor);
     } else {
       metric_.scale_to_norm(wanted);
     }
@@ -106,6 +104,8 @@ class Metric : public Mixer {
 
  private:
   torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
+
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
 
   // Standard deviation of the scores (after 1 / sqrt(k)) where the Frobenius norm of M is 1 and the entries of p are
   // independent, of variance v. Var(p M p') = v^2 |M|^2; Var(p' M p') = 2 v^2 |M|^2 for normal p'.
@@ -122,21 +122,23 @@ class Metric : public Mixer {
     return 0;
   }
 
-  torch::Tensor attend(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility) const {
-    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
-    const double dropout = is_training() ? shape_.dropout : 0.0;
+  torch::Tensor attend(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
+                       Pass& pass) const {
+    const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout};
     if (options_.backend == Backend::reference || options_.score == MetricScore::as_published)
-      return mix_by_scores(scores(p_bnck, p_bnek), p_bnek, visibility, scale, dropout);
-    if (options_.score == MetricScore::distance) return composed_distance(p_bnck, p_bnek, visibility, scale, dropout);
-    return composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility, scale, dropout);
+      return mix_by_scores(scores(p_bnck, p_bnek), p_bnek, visibility, mixing, pass);
+    if (options_.score == MetricScore::distance) return composed_distance(p_bnck, p_bnek, visibility, mixing, pass);
+    return composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility, mixing, pass);
   }
 
   torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility) {
     const auto form = metric_.kernel_form();
     if (!std::exchange(checked_, true)) require_finite_form(form);
-    return fused_metric_attention(p_bnck, form, visibility,
+    return fused_metric_attention(p_bnck, form,
                                   {.distance = options_.score == MetricScore::distance,
-                                   .scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()))});
+                                   .causal = visibility.causal,
+                                   .segment_bc = visibility.query_segment_bc,
+                                   .scale = scale()});
   }
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
@@ -156,7 +158,7 @@ class Metric : public Mixer {
   // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [p_e, 0]. Below float32 the
   // gradient of M would drown in that cancellation, so such inputs are widened first.
   torch::Tensor composed_distance(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
-                                  const Visibility& visibility, double scale, double dropout) const {
+                                  const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) const {
     const auto given = p_bnek.scalar_type();
     const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
     std::optional<c10::impl::ExcludeDispatchKeyGuard> without_autocast;
@@ -169,13 +171,13 @@ class Metric : public Mixer {
     const auto q = torch::cat({2 * image_c, torch::ones_like(image_c.narrow(3, 0, 1))}, 3);
     const auto k = torch::cat({p_e, -length_bne1}, 3);
     const auto v = torch::constant_pad_nd(p_e, {0, 1});
-    const auto t = composed_attention(q, k, v, visibility, scale, dropout);
+    const auto t = composed_attention(q, k, v, visibility, mixing, pass);
     return t.narrow(3, 0, shape_.head_width()).to(given);
   }
 
   MetricOptions options_;
   MixerShape shape_;
-  torch::nn::Linear projection_, output_;
+  Linear projection_, output_;
   MetricTensor metric_;
   bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };

@@ -26,19 +26,19 @@ torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
 
 static double softplus_inverse(double y) { return y + std::log(-std::expm1(-y)); }
 
-MetricTensor::MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
+MetricTensor::MetricTensor(Layer& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
                            std::int64_t k)
     : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k) {
   switch (constraint) {
     case MetricConstraint::symmetric:
-      parameter_ = owner.register_parameter("packed_metric", packed_identity(heads, k));
+      parameter_ = owner.add_parameter("packed_metric", packed_identity(heads, k), score_form_spec);
       break;
     case MetricConstraint::psd:
-      parameter_ = owner.register_parameter("packed_factor", packed_identity(heads, k));
+      parameter_ = owner.add_parameter("packed_factor", packed_identity(heads, k), score_form_spec);
       break;
     case MetricConstraint::diagonal:
-      parameter_ = owner.register_parameter("diagonal_metric",
-                                            torch::full({heads, k}, non_negative ? softplus_inverse(1) : 1.0));
+      parameter_ = owner.add_parameter(
+          "diagonal_metric", torch::full({heads, k}, non_negative ? softplus_inverse(1) : 1.0), score_form_spec);
       break;
     case MetricConstraint::identity:
       break;

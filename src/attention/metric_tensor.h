@@ -1,11 +1,10 @@
 #pragma once
 // The metric M of metric attention under its parameterisations.
 
-#include <torch/torch.h>
-
 #include <cmath>
 
-#include "config/mixer_options.h"
+#include "attention/metric_options.h"
+#include "ops/layer.h"
 
 namespace metaformer {
 
@@ -24,8 +23,7 @@ torch::Tensor packed_identity(std::int64_t heads, std::int64_t k);
 class MetricTensor {
  public:
   // `non_negative`: the diagonal is softplus of its parameter (what a distance needs).
-  MetricTensor(torch::nn::Module& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
-               std::int64_t k);
+  MetricTensor(Layer& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads, std::int64_t k);
 
   // q_bnck = p_bnck M.
   torch::Tensor apply(const torch::Tensor& p_bnck) const;

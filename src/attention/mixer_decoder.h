@@ -7,8 +7,10 @@
 
 #include <memory>
 
-#include "attention/mixer.h"
+#include "attention/mixer_state.h"
+#include "config/mixer_options.h"
 #include "ops/decoding_kernel.h"
+#include "ops/linear.h"
 
 namespace metaformer {
 
@@ -29,7 +31,7 @@ class LinearDecoder {
  public:
   LinearDecoder() = default;
   LinearDecoder(torch::Tensor weight_oi, torch::Tensor bias_o);
-  explicit LinearDecoder(const torch::nn::Linear& layer) : LinearDecoder(layer->weight, layer->bias) {}
+  explicit LinearDecoder(const Linear& layer) : LinearDecoder(layer->weight(), layer->bias()) {}
 
   std::int64_t inputs() const { return rows_.inputs; }
   std::int64_t outputs() const { return rows_.outputs; }

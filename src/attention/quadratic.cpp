@@ -3,8 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
-#include "attention/mixers.h"
+#include "attention/quadratic_options.h"
 #include "attention/score_attention.h"
 #include "ops/fused_metric.h"
 #include "ops/heads.h"
@@ -18,41 +19,39 @@ class Quadratic : public Mixer {
   Quadratic(const QuadraticOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        projection_(register_module(
-            "projection", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))),
-        output_(register_module(
-            "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))) {
+        projection_(register_module("projection", Linear(shape.width, shape.width, shape.bias))),
+        output_(
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {
     const auto k = shape.head_width();
-    form_ = full() ? register_parameter("full_form", torch::zeros({shape.heads, shape.width, shape.width}))
-                   : register_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}));
+    form_ = full() ? add_parameter("full_form", torch::zeros({shape.heads, shape.width, shape.width}), score_form_spec)
+                   : add_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}), score_form_spec);
   }
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state) override {
+                        MixerState* state, Pass& pass) override {
     const auto p_bnck = project(x_bcd);
     auto value_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
-    if (state != nullptr) value_bnek = state->extend(0, value_bnek, 2);
+    if (state != nullptr) value_bnek = state->extend(0, value_bnek);
     auto left = p_bnck, right = value_bnek;
     if (full()) {
-      const auto seen_bed = state != nullptr ? state->extend(1, context_bed, 1) : context_bed;
+      const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
       left = x_bcd.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
       right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
     }
     const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
     if (options_.backend == Backend::fused && state == nullptr) {
       if (!std::exchange(checked_, true)) require_finite_form(form_);
-      return output_(merge_heads(fused_metric_attention(p_bnck, form_, visibility, {.scale = scale})));
+      return output_(merge_heads(fused_metric_attention(
+          p_bnck, form_, {.causal = visibility.causal, .segment_bc = visibility.query_segment_bc, .scale = scale})));
     }
-    const double dropout = is_training() ? shape_.dropout : 0.0;
+    const ScoreMixing mixing{.scale = scale, .dropout = shape_.dropout};
     const auto q = per_head_product(left, form_);
     const auto t_bnck = options_.backend == Backend::reference
                             ? mix_by_scores(torch::matmul(q, right.transpose(2, 3).to(q.scalar_type())), value_bnek,
-                                            visibility, scale, dropout)
-                            : composed_attention(q, right.to(q.scalar_type()), value_bnek, visibility, scale, dropout);
+                                            visibility, mixing, pass)
+                            : composed_attention(q, right.to(q.scalar_type()), value_bnek, visibility, mixing, pass);
     return output_(merge_heads(t_bnck));
   }
-
-  MixerTraits traits() const override { return {.can_cross = true}; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     return make_score_decoder({.shape = shape_,
@@ -67,7 +66,7 @@ class Quadratic : public Mixer {
   std::optional<ScoreForm> score_form() const override {
     if (full())
       return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
-    const auto projection_nkd = projection_->weight.view({shape_.heads, shape_.head_width(), shape_.width});
+    const auto projection_nkd = projection_->weight().view({shape_.heads, shape_.head_width(), shape_.width});
     return ScoreForm{.left_nrd = projection_nkd, .right_nrd = torch::matmul(form_, projection_nkd)};
   }
 
@@ -84,7 +83,7 @@ class Quadratic : public Mixer {
 
   QuadraticOptions options_;
   MixerShape shape_;
-  torch::nn::Linear projection_, output_;
+  Linear projection_, output_;
   torch::Tensor form_;    // W_nkk or U_ndd
   bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };

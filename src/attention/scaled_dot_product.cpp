@@ -2,8 +2,9 @@
 
 #include <cmath>
 
+#include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
-#include "attention/mixers.h"
+#include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
 #include "ops/heads.h"
 
@@ -16,29 +17,25 @@ class ScaledDotProduct : public Mixer {
   ScaledDotProduct(const ScaledDotProductOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        query_key_value_(register_module(
-            "query_key_value",
-            torch::nn::Linear(torch::nn::LinearOptions(shape.width, 3 * shape.width).bias(shape.bias)))),
-        output_(register_module(
-            "output", torch::nn::Linear(torch::nn::LinearOptions(shape.width, shape.width).bias(shape.bias)))) {}
+        query_key_value_(register_module("query_key_value", Linear(shape.width, 3 * shape.width, shape.bias))),
+        output_(
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state) override {
+                        MixerState* state, Pass& pass) override {
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed);
     if (state != nullptr) {
-      k_bnek = state->extend(0, k_bnek, 2);
-      v_bnek = state->extend(1, v_bnek, 2);
+      k_bnek = state->extend(0, k_bnek);
+      v_bnek = state->extend(1, v_bnek);
     }
     const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
-    const double dropout = is_training() ? shape_.dropout : 0.0;
+    const ScoreMixing mixing{.scale = scale, .dropout = shape_.dropout};
     const auto t_bnck =
         options_.backend == Backend::reference
-            ? mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), v_bnek, visibility, scale, dropout)
-            : composed_attention(q_bnck, k_bnek, v_bnek, visibility, scale, dropout);
+            ? mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), v_bnek, visibility, mixing, pass)
+            : composed_attention(q_bnck, k_bnek, v_bnek, visibility, mixing, pass);
     return output_(merge_heads(t_bnck));
   }
-
-  MixerTraits traits() const override { return {.can_cross = true}; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     return make_score_decoder({.shape = shape_,
@@ -52,14 +49,14 @@ class ScaledDotProduct : public Mixer {
   }
 
   std::optional<ScoreForm> score_form() const override {
-    const auto rows = query_key_value_->weight.view({3, shape_.heads, shape_.head_width(), shape_.width});
+    const auto rows = query_key_value_->weight().view({3, shape_.heads, shape_.head_width(), shape_.width});
     return ScoreForm{.left_nrd = rows[0], .right_nrd = rows[1]};
   }
 
   // Var(q . k) = head width * (variance of a projection)^2.
   void scale_initial_scores(double projection_variance) override {
     if (!options_.score_std) return;
-    const auto queries_and_keys = query_key_value_->weight.narrow(0, 0, 2 * shape_.width);
+    const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
     queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
   }
 
@@ -71,8 +68,8 @@ class ScaledDotProduct : public Mixer {
       return {split_heads(parts[0], shape_.heads), split_heads(parts[1], shape_.heads),
               split_heads(parts[2], shape_.heads)};
     }
-    const auto& weight = query_key_value_->weight;
-    const auto& bias = query_key_value_->bias;
+    const auto& weight = query_key_value_->weight();
+    const auto& bias = query_key_value_->bias();
     const auto part = [&](const torch::Tensor& from, std::int64_t first, std::int64_t rows) {
       return torch::linear(from, weight.narrow(0, first, rows),
                            bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
@@ -84,8 +81,8 @@ class ScaledDotProduct : public Mixer {
 
   ScaledDotProductOptions options_;
   MixerShape shape_;
-  torch::nn::Linear query_key_value_;  // rows: queries, keys, values
-  torch::nn::Linear output_;
+  Linear query_key_value_;  // rows: queries, keys, values
+  Linear output_;
 };
 
 }  // namespace

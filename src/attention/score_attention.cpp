@@ -8,9 +8,9 @@
 namespace metaformer {
 
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& value_bnek,
-                            const Visibility& visibility, double scale, double dropout) {
+                            const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) {
   const auto visible = visible_bce(visibility, score_bnce.size(2), score_bnce.size(3), score_bnce.device());
-  auto scaled = score_bnce * scale;
+  auto scaled = score_bnce * mixing.scale;
   torch::Tensor weight_bnce;
   if (visible.defined()) {
     const auto visible_bnce = visible.unsqueeze(1);
@@ -20,23 +20,32 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   } else {
     weight_bnce = torch::softmax(scaled, -1);
   }
-  weight_bnce = metaformer::dropout(weight_bnce, dropout);
+  weight_bnce = dropout(weight_bnce, mixing.dropout, pass);
   return torch::matmul(weight_bnce.to(value_bnek.scalar_type()), value_bnek);
 }
 
 torch::Tensor composed_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
-                                 const torch::Tensor& value_bnek, const Visibility& visibility, double scale,
-                                 double dropout) {
-  if (can_attend_on_host(q_bnck, k_bnek, value_bnek, visibility))
-    return host_attention(q_bnck, k_bnek, value_bnek, visibility, scale, dropout);
+                                 const torch::Tensor& value_bnek, const Visibility& visibility,
+                                 const ScoreMixing& mixing, Pass& pass) {
+  const bool to_themselves = visibility.query_segment_bc.is_same(visibility.key_segment_be);
+  if (to_themselves && can_attend_on_host(q_bnck, k_bnek, value_bnek))
+    return host_attention(q_bnck, k_bnek, value_bnek,
+                          {.causal = visibility.causal,
+                           .segment_bc = visibility.query_segment_bc,
+                           .scale = mixing.scale,
+                           .dropout = mixing.dropout},
+                          pass);
+  if (pass.training && mixing.dropout > 0)
+    return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), value_bnek, visibility, mixing, pass);
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
-  const bool by_row_order = visibility.causal && visibility.is_plain() && queries == keys;
+  const bool by_row_order = visibility.causal && !visibility.has_segments() && queries == keys;
   std::optional<torch::Tensor> mask;
   if (!by_row_order) {
     if (const auto visible = visible_bce(visibility, queries, keys, q_bnck.device()); visible.defined())
       mask = visible.unsqueeze(1);
   }
-  return at::scaled_dot_product_attention(q_bnck, k_bnek, value_bnek, mask, dropout, by_row_order, scale);
+  return at::scaled_dot_product_attention(q_bnck, k_bnek, value_bnek, mask, /*dropout_p=*/0, by_row_order,
+                                          mixing.scale);
 }
 
 }  // namespace metaformer

@@ -23,7 +23,7 @@ struct Close {
 };
 using Reader = std::unique_ptr<archive, Close>;
 
-// The bytes of a tar archive, out of gzip where they are in it. Not by libarchive, which ignores gzip's checksum.
+// The bytes of a tar archive, unpacked if gzipped. libarchive could unpack, but ignores gzip's checksum.
 class TarFile {
  public:
   explicit TarFile(const std::filesystem::path& path) : path_(path), file_(path, std::ios::binary) {
@@ -35,10 +35,10 @@ class TarFile {
     if (is_gzip(start)) gzip_.emplace([this] { return read(); }, path.string());
   }
 
-  // "" at the end, which is reached only when gzip's checksum is right.
+  // "" at the end, which is reached only if gzip's checksum is right.
   std::string_view next() { return gzip_ ? gzip_->next() : read(); }
 
-  // For libarchive, through whose functions no exception may pass.
+  // Called by libarchive, through whose functions no exception may pass.
   static la_ssize_t give_piece(archive* reader, void* file, const void** piece) {
     auto& self = *static_cast<TarFile*>(file);
     try {

@@ -1,5 +1,5 @@
 #pragma once
-// Files in a tar archive, gzipped or not, one after the other, without unpacking it.
+// Reads the files of a tar archive, gzipped or not, one after the other, without unpacking it.
 
 #include <filesystem>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-// What this executable was built from.
+// Version, commit and compiler of this executable.
 
 #include <string_view>
 
@@ -8,7 +8,7 @@ namespace metaformer {
 struct BuildInfo {
   std::string_view version;
   std::string_view commit;  // of the source tree, or "unknown" outside a checkout
-  bool dirty;               // what was built differs from that commit
+  bool dirty;               // the sources differ from that commit
   std::string_view compiler;
   std::string_view build_type;
   std::string_view source_configs;  // the source tree's configs folder

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An absolute path, as the XDG Base Directory Specification asks.
+// An absolute path, as the XDG Base Directory Specification requires.
 std::optional<fs::path> folder_of_environment(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || !fs::path(value).is_absolute()) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<fs::path> cache_in_home() {
   return std::nullopt;
 }
 
-// Why others may have put something into the folder, or "". A folder above may be the system's.
+// The reason why others may have written to the folder, or "". Its parents may belong to the system.
 std::string distrust(const fs::path& folder, bool must_be_own) {
   struct stat status;
   if (::stat(folder.c_str(), &status) != 0) return "";

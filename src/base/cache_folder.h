@@ -1,13 +1,13 @@
 #pragma once
-// The folder that the program keeps files in between runs.
+// The folder in which the program keeps files between runs.
 
 #include <filesystem>
 #include <optional>
 
 namespace metaformer {
 
-// Where corpora, tokens and tokenizers are kept between runs. Nothing, after a warning, without an absolute HOME or
-// XDG_CACHE_HOME, or where others could have put something there: the folder belongs to another user, or everybody may
+// The folder for corpora, tokens and tokenizers. Returns nothing, after a warning, without an absolute HOME or
+// XDG_CACHE_HOME, or if others could have written to the folder: it belongs to another user, or everybody may
 // write to it.
 std::optional<std::filesystem::path> cache_folder();
 

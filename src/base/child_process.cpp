@@ -46,7 +46,7 @@ class Pipe {
   std::array<int, 2> ends_{};
 };
 
-// What a child sends: this letter, then the result or the error's exit code and message.
+// A child sends one of these letters, then the result, or the exit code and message of an error.
 constexpr char result_mark = 'r', error_mark = 'e';
 
 std::string answer_of(const std::function<std::string()>& compute) {
@@ -72,12 +72,12 @@ std::string answer_of(const std::function<std::string()>& compute) {
       if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
     }
     ::_exit(EXIT_SUCCESS);
-  } catch (...) {  // Interrupted: the parent has the signal too
+  } catch (...) {  // Interrupted: the parent receives the signal too
     ::_exit(EXIT_FAILURE);
   }
 }
 
-// Appends what there is to read; false at the end.
+// Appends the bytes that can be read now; false at the end.
 bool read_some(int file, std::string& text) {
   std::array<char, 1 << 16> piece;
   const auto count = ::read(file, piece.data(), piece.size());
@@ -85,9 +85,9 @@ bool read_some(int file, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-// Until the child has closed both; false when a signal asks to stop.
+// Reads until the child has closed both; false if a signal asks to stop.
 bool read_both(int answer, std::string& answer_text, int messages, std::string& messages_text) {
-  constexpr int patience = 100;  // milliseconds between looks at the signal
+  constexpr int patience = 100;  // milliseconds between checks for a signal
   std::array<pollfd, 2> files = {pollfd{.fd = answer, .events = POLLIN, .revents = 0},
                                  pollfd{.fd = messages, .events = POLLIN, .revents = 0}};
   while (files[0].fd >= 0 || files[1].fd >= 0) {
@@ -99,7 +99,7 @@ bool read_both(int answer, std::string& answer_text, int messages, std::string& 
   return true;
 }
 
-// What a process that ended in an error said last, in one line.
+// The last line that a failed process wrote to stderr.
 std::string last_message(std::string_view messages) {
   constexpr std::string_view closing = "Program terminated with an unrecoverable error.";
   std::string last;

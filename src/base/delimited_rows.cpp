@@ -18,7 +18,7 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, end + (text.substr(end, 2) == "\r\n" ? 2 : 1));
 }
 
-// libcsv, fed line by line: it does not count lines, and goes nowhere after an error. No line ends more than one row.
+// Feeds libcsv line by line, because it does not count lines and stops at errors. A line ends at most one row.
 class CsvReader {
  public:
   explicit CsvReader(const UseRow& use) : use_(use) { start_parser(); }
@@ -35,7 +35,7 @@ class CsvReader {
   };
 
   void start_parser();
-  const char* parse(std::string_view line, bool last);  // why the row is refused, or null
+  const char* parse(std::string_view line, bool last);  // why the row is malformed, or null
   void pass_on_row();
   void refuse_row(const char* why);
   static void end_field(void* bytes, std::size_t size, void* reader);
@@ -49,7 +49,7 @@ class CsvReader {
 
 void CsvReader::read(std::string_view text) {
   Place at{text, 1};
-  Place second_line = at;  // of the current row: where reading goes on if the row is refused
+  Place second_line = at;  // of the current row: reading continues here if the row is malformed
   while (!at.rest.empty()) {
     const auto line = first_line(at.rest);
     const Place next{at.rest.substr(line.size()), at.line + 1};
@@ -80,7 +80,7 @@ const char* CsvReader::parse(std::string_view line, bool last) {
 void CsvReader::start_parser() {
   constexpr std::size_t growth = 1 << 16;  // the default of 128 bytes makes long fields slow
   csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);
-  csv_set_space_func(&parser_, [](unsigned char) { return 0; });  // else it trims fields
+  csv_set_space_func(&parser_, [](unsigned char) { return 0; });  // otherwise it trims fields
   csv_set_blk_size(&parser_, growth);
 }
 

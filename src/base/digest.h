@@ -1,5 +1,5 @@
 #pragma once
-// Digests as hexadecimal digits.
+// Digests in hexadecimal.
 
 #include <filesystem>
 #include <string>
@@ -8,9 +8,9 @@
 namespace metaformer {
 
 std::string sha256(std::string_view bytes);
-std::string md5(std::string_view bytes);  // what some publishers name; no proof against malice
+std::string md5(std::string_view bytes);  // which some publishers use; not secure against attacks
 
-// Of a file of up to 16 GiB. Errors: exit code 3.
+// The digest of a file of up to 16 GiB. Errors: exit code 3.
 std::string sha256_of_file(const std::filesystem::path& path);
 
 }  // namespace metaformer

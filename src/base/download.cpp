@@ -42,7 +42,7 @@ std::string download(const std::string& url, std::uint64_t largest) {
   curl_easy_setopt(curl.get(), CURLOPT_FAILONERROR, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, 20L);
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1000L);  // bytes a second ...
-  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, 30L);     // ... for so many seconds: given up
+  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, 30L);     // ... for this many seconds: gives up
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, reason);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, receive);

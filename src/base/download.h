@@ -1,5 +1,5 @@
 #pragma once
-// One file from the network.
+// Downloads a file.
 
 #include <cstdint>
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-// The content behind `url`, at most `largest` bytes, by https only, after five redirections at most. Throws Error (exit
+// The content at `url`, at most `largest` bytes, over https only, with up to five redirections. Throws Error (exit
 // code 3) with the cause.
 std::string download(const std::string& url, std::uint64_t largest);
 

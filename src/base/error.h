@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-// Part of the command line's contract; listed in README.md.
+// Part of the contract of the command line; docs/commands.md lists them.
 enum class ExitCode : int {
   ok = 0,
   failure = 1,        // anything else: disk full, no valid checkpoint

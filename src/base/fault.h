@@ -1,16 +1,16 @@
 #pragma once
-// Faults on purpose, so that tests and campaigns can prove what survives them. METAFORMER_FAULT=NAME:COUNT makes the
+// Injects faults, so that tests can check what survives them. METAFORMER_FAULT=NAME:COUNT makes the
 // COUNT-th arrival at the point NAME fail; without it a point costs one comparison.
 
 namespace metaformer {
 
-// True on the arrival that is to fail.
+// Whether this arrival is the one that fails.
 bool fault_strikes(const char* point);
 
-// Dies like a machine that lost its power, on the arrival that is to fail.
+// Ends the process at once, as a power cut would, if this arrival is the one that fails.
 void fault_point(const char* point);
 
-// Receives SIGTERM, on the arrival that is to fail.
+// Raises SIGTERM if this arrival is the one that fails.
 void stop_point(const char* point);
 
 }  // namespace metaformer

@@ -32,7 +32,7 @@ std::string this_process() {
   return fmt::format("process {} on {}", ::getpid(), host.data());
 }
 
-// Whether the descriptor's file is still the one of that name: its last holder may have removed it meanwhile.
+// Whether the descriptor's file still has that name: its last holder may have removed it in the meantime.
 bool is_same_file(int descriptor, const std::filesystem::path& file) {
   struct stat open_file = {}, named_file = {};
   return ::fstat(descriptor, &open_file) == 0 && ::stat(file.c_str(), &named_file) == 0 &&

@@ -6,12 +6,12 @@
 
 namespace metaformer {
 
-// Held as long as the object lives, and no longer than the process: the kernel gives it back whatever ends it. The file
-// says who holds it, for messages alone.
+// Held while the object exists, and at most as long as the process: the kernel releases it however that ends. The file
+// contains the holder, for messages only.
 class FileLock {
  public:
-  // Throws Error (exit code 2, of a full disk 1) naming the holder's process and host when another process holds the
-  // lock. The file of a holder that has died is taken over.
+  // Throws Error (exit code 2, for a full disk 1) with the holder's process and host if another process holds the
+  // lock. Takes over the file of a dead process.
   explicit FileLock(const std::filesystem::path& file);
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

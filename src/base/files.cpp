@@ -156,9 +156,9 @@ void write_file_synced(const fs::path& path, std::string_view content) { write_s
 
 void write_file_atomically(const fs::path& path, std::string_view content) {
   const auto temporary = temporary_name(path);
-  ::unlink(temporary.c_str());  // what an earlier process of this number left
+  ::unlink(temporary.c_str());  // left by an earlier process with this number
   try {
-    write_synced(temporary, content, O_EXCL);  // never through a link or into a file that another has put there
+    write_synced(temporary, content, O_EXCL);  // never through a link or into an existing file
     fault_point("rename");
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail_with_errno("rename to", path);
   } catch (...) {

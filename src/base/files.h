@@ -1,5 +1,5 @@
 #pragma once
-// Whole files, read with a bound and written so that a reader sees the old content or the new, never a part.
+// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,32 +13,32 @@ namespace metaformer {
 // The content of a regular file. Throws Error(code) when it is missing, unreadable, or larger than `largest` bytes.
 std::string read_file(const std::filesystem::path& path, std::uintmax_t largest, ExitCode code);
 
-// Writes to a temporary name beside `path`, syncs, renames. Throws Error(failure) and leaves `path` as it was.
+// Writes a temporary file next to `path`, syncs and renames it. On Error(failure), `path` is unchanged.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Writes and syncs a file in place, but not through a link, for use inside a folder that is itself renamed when
+// Writes and syncs a file in place, but not through a link; for files of a folder that is renamed when it is
 // complete.
 void write_file_synced(const std::filesystem::path& path, std::string_view content);
 
-// The file that a temporary name of this program stands for: "a.json" of ".a.json.123.tmp", with the number of the
+// The file to which a temporary name of this program belongs: "a.json" for ".a.json.123.tmp", with the number of the
 // process that wrote it. "" for any other name.
 std::string target_of_temporary(std::string_view name);
 
-// A temporary name beside `path`, which target_of_temporary knows.
+// A temporary name next to `path` that target_of_temporary recognises.
 std::filesystem::path temporary_name(const std::filesystem::path& path);
 
-// Whether the file holds these bytes.
+// Whether the file contains exactly these bytes.
 bool holds(const std::filesystem::path& path, std::string_view bytes);
 
-// Swaps what the two names of one folder stand for: at once, where the file system can. Where it cannot, what `second`
-// stood for is called SECOND.replaced in between. Throws Error(failure).
+// Exchanges two names in one folder, in one operation if the file system supports that. Otherwise `second`
+// is called SECOND.replaced in between. Throws Error(failure).
 void exchange(const std::filesystem::path& first, const std::filesystem::path& second);
 constexpr const char* replaced_suffix = ".replaced";
 
-// failure for an errno that says that the disk is full or broken, else `otherwise`.
+// ExitCode::failure for an errno of a full or broken disk, else `otherwise`.
 ExitCode code_of_errno(int error, ExitCode otherwise);
 
-// Makes what was written to the file last through a power cut.
+// Makes the written content survive a power cut.
 void sync_file(const std::filesystem::path& path);
 
 // Makes renames inside `folder` durable.

@@ -20,7 +20,7 @@ constexpr std::size_t piece_size = 1 << 20;
 
 bool is_gzip(std::string_view bytes) { return bytes.starts_with(magic); }
 
-// zlib rather than libarchive, which leaves the checksum of a gzipped file unread.
+// zlib and not libarchive, which does not check the checksum of a gzipped file.
 GzipStream::GzipStream(std::function<std::string_view()> read, std::string source)
     : read_(std::move(read)), source_(std::move(source)) {
   constexpr int gzip_only = 16;

@@ -1,5 +1,5 @@
 #pragma once
-// Gzipped files (RFC 1952), told by their first bytes, whatever their name. Checksums are verified.
+// Gzipped files (RFC 1952), recognised by their first bytes. Checksums are verified.
 
 #include <zlib.h>
 
@@ -12,14 +12,14 @@ namespace metaformer {
 
 bool is_gzip(std::string_view bytes);
 
-// The content, of all members one after the other. Errors (exit code 3) name `source`: cut off, damaged, more than
-// `largest` bytes once unpacked (at most a piece more than that is ever in memory).
+// The concatenated content of all members. Errors (exit code 3) name `source`: cut off, damaged, more than
+// `largest` bytes when unpacked (memory holds at most one piece more than that).
 std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const std::string& source);
 
-// The same piece by piece, in constant memory.
+// Unpacks piece by piece, in constant memory.
 class GzipStream {
  public:
-  // `read` gives the packed bytes piece by piece, each valid until its next call, and "" at the end.
+  // `read` returns the packed bytes piece by piece, each valid until its next call, and "" at the end.
   GzipStream(std::function<std::string_view()> read, std::string source);
   GzipStream(const GzipStream&) = delete;
   GzipStream& operator=(const GzipStream&) = delete;

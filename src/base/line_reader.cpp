@@ -15,7 +15,7 @@
 namespace metaformer {
 
 std::optional<Line> LineReader::next() {
-  constexpr int patience = 200;  // a signal that comes just before waiting begins is noticed this much later
+  constexpr int patience = 200;  // milliseconds until a signal just before the wait is noticed
   while (true) {
     throw_if_stopped();
     if (const auto found = buffer_.find('\n', searched_); found != std::string::npos) return take_line(found, 1);
@@ -54,7 +54,7 @@ void LineReader::read_more() {
     throw Error(ExitCode::data, fmt::format("{}:{}: cannot be read: {}", name_, number_ + 1, std::strerror(errno)));
 }
 
-// Takes `length` bytes as a line and drops `ending` more.
+// Returns `length` bytes as a line and drops `ending` more bytes.
 Line LineReader::take_line(std::size_t length, std::size_t ending) {
   Line line{.text = buffer_.substr(0, length), .number = ++number_, .too_long = length > longest_ || skipping_};
   buffer_.erase(0, length + ending);

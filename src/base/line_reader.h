@@ -9,20 +9,20 @@
 namespace metaformer {
 
 struct Line {
-  std::string text;         // without its line break (LF or CRLF), the first without a byte order mark
+  std::string text;         // without line break (LF or CRLF); the first without byte order mark
   std::int64_t number = 0;  // counted from 1
   bool too_long = false;    // longer than the limit; `text` is then empty
 };
 
 class LineReader {
  public:
-  // Does not close `file`; `name` stands for it in errors. Lines of more than `longest` bytes are skipped, and said to
-  // be too long.
+  // Does not close `file`; errors call it `name`. Lines of more than `longest` bytes are skipped and returned
+  // as too long.
   LineReader(int file, std::string name, std::size_t longest)
       : file_(file), name_(std::move(name)), longest_(longest) {}
 
-  // Waits for the next line; nothing at the end. A last line needs no line break. Throws Interrupted once a stop signal
-  // has arrived, Error (exit code 3) when reading fails.
+  // Waits for the next line; nothing at the end. The last line may lack a line break. Throws Interrupted once a signal
+  // to stop has arrived, and Error (exit code 3) if reading fails.
   std::optional<Line> next();
 
   // Whether next() would return at once.
@@ -38,7 +38,7 @@ class LineReader {
   std::string name_;
   std::size_t longest_;
   std::string buffer_;        // read, not yet returned
-  std::size_t searched_ = 0;  // this much of it holds no line break
+  std::size_t searched_ = 0;  // the first bytes of it that contain no line break
   bool skipping_ = false;     // inside a line that is too long
   bool ended_ = false;
   std::int64_t number_ = 0;

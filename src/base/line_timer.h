@@ -1,12 +1,12 @@
 #pragma once
-// Lines that tell of progress: redrawn on a terminal, now and then a plain line elsewhere.
+// Progress lines: redrawn on a terminal, plain lines at longer intervals elsewhere.
 
 #include <chrono>
 #include <string>
 
 namespace metaformer {
 
-// When the next line is due: often on a terminal, where it is redrawn, and rarely where it stays.
+// Decides when the next line is due: often on a terminal, where it is redrawn, and rarely elsewhere.
 class LineTimer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -18,7 +18,7 @@ class LineTimer {
   Clock::time_point start_ = Clock::now();
 };
 
-// Redraws the line of progress on a terminal; elsewhere writes a line that stays.
+// Redraws the progress line on a terminal; elsewhere writes an ordinary line.
 void show_progress(const std::string& line);
 
 }  // namespace metaformer

@@ -26,14 +26,14 @@ bool use_colour() {
   return stderr_is_terminal() && (refusal == nullptr || *refusal == '\0');
 }
 
-// Asked for at every use, because a window can be resized at any time.
+// Queried at every use, because a window can be resized at any time.
 std::size_t terminal_columns() {
   constexpr std::size_t usual = 80;
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : usual;
 }
 
-// What fits into one row. The last column stays free: a character there makes some terminals begin a new row.
+// The part that fits into one row. The last column stays free: some terminals start a new row after it.
 std::string_view fit_to_terminal(std::string_view line) {
   const auto is_continuation = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
   const auto columns = std::max<std::size_t>(terminal_columns(), 2) - 1;
@@ -87,7 +87,7 @@ TerminalSink& terminal() {
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
     spdlog::logger made("metaformer", spdlog::sink_ptr(&terminal(), [](auto*) {}));
-    made.set_error_handler([](const std::string&) {});  // a full disk is reported by what else is written to it
+    made.set_error_handler([](const std::string&) {});  // other writes report a full disk
     return made;
   }();
   return instance;
@@ -100,7 +100,7 @@ bool stderr_is_terminal() {
   return terminal;
 }
 
-// File names and values of configs may hold what a terminal would act on.
+// File names and values of configs may contain control characters.
 void write_info(const std::string& message) { logger().log(spdlog::level::info, escaped_lines(message)); }
 void write_warning(const std::string& message) { logger().log(spdlog::level::warn, escaped_lines(message)); }
 void write_error(const std::string& message) { logger().log(spdlog::level::err, escaped(message)); }

@@ -1,5 +1,5 @@
 #pragma once
-// Messages to people: on stderr and, during a run, in its train.log. Results go to stdout and not through here.
+// Messages for people, on stderr and during a run also in its train.log. Results are written to stdout (cli/output.h).
 
 #include <fmt/format.h>
 
@@ -22,8 +22,8 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A line that the next message or progress line overwrites, cut to the terminal's present width. Only on a terminal,
-// else nothing.
+// Shows a line that the next message or progress line overwrites, cut to the width of the terminal. Does nothing
+// if stderr is not a terminal.
 void progress(std::string_view line);
 void clear_progress();  // removes that line
 bool stderr_is_terminal();
@@ -31,7 +31,7 @@ bool stderr_is_terminal();
 // A message for the files of add_file only, not for stderr.
 void record(const std::string& message);
 
-// From now on messages also go to this file (appended, with times). Throws Error when it cannot be opened.
+// Appends all further messages to this file too, with times. Throws Error if it cannot be opened.
 void add_file(const std::filesystem::path& path);
 
 void set_quiet(bool quiet);  // only warnings and errors on stderr

@@ -19,7 +19,7 @@ std::string_view wish() {
 bool left_to_mkl() { return wish() == "own"; }
 
 bool has_avx2() {
-#ifdef __x86_64__  // the builtin exists there alone
+#ifdef __x86_64__  // the builtin exists only there
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
   return false;
@@ -28,12 +28,12 @@ bool has_avx2() {
 
 using Answer = int (*)();
 
-// MKL's own function of that name, behind ours in the order of the dynamic linker.
+// MKL's function of that name, which the dynamic linker finds after ours.
 Answer mkls_own() { return reinterpret_cast<Answer>(dlsym(RTLD_NEXT, question)); }
 
 }  // namespace
 
-// Asked once by MKL, before its first product.
+// MKL calls this once, before its first product.
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
   if (!left_to_mkl() && has_avx2()) return 1;
   const auto own = mkls_own();

@@ -1,6 +1,6 @@
 #pragma once
-// Randomness as a pure function: what is drawn depends on (seed, purpose, step, index) alone, never on what was drawn
-// before. Resuming, recomputing a layer and changing the number of processes therefore draw the same numbers.
+// Randomness as a pure function: a draw depends only on (seed, purpose, step, index), never on previous
+// draws. Resuming, recomputing a layer and changing the number of processes therefore draw the same numbers.
 
 #include <cstdint>
 #include <string_view>
@@ -13,6 +13,8 @@ class Rng {
  public:
   Rng(std::uint64_t seed, RandomPurpose purpose, std::uint64_t step = 0)
       : key_(mix(mix(mix(seed) ^ static_cast<std::uint64_t>(purpose)) ^ step)) {}
+
+  static constexpr Rng with_key(std::uint64_t key) { return Rng(key); }
 
   // 64 uniform bits.
   std::uint64_t bits(std::uint64_t index) const { return mix(key_ ^ mix(index)); }
@@ -34,10 +36,12 @@ class Rng {
   }
 
  private:
+  constexpr explicit Rng(std::uint64_t key) : key_(key) {}
+
   std::uint64_t key_;
 };
 
-// A stable 64-bit hash of a name (FNV-1a), to give every parameter a stream of its own.
+// A stable 64-bit hash of a name (FNV-1a), so that every parameter has a separate stream.
 constexpr std::uint64_t hash_name(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

@@ -17,8 +17,8 @@ static volatile sig_atomic_t stderr_is_terminal = 0;
 static std::atomic<const char*> stop_notice = nullptr;
 static_assert(std::atomic<const char*>::is_always_lock_free);  // a signal handler reads it
 
-// Runs in a signal handler, so it only copies bytes and calls write(2). One write: another thread that redraws the
-// progress line cannot come between.
+// Runs in a signal handler, so it only copies bytes and calls write(2). A single write, so that the progress line of
+// another thread cannot come between.
 static void answer_stop() {
   const char* notice = stop_notice;
   if (notice == nullptr) return;
@@ -37,7 +37,7 @@ static void answer_stop() {
 
 static void note_stop(int signal) {
   stop_received = signal;
-  // The next one takes the default action: a user who insists is not kept waiting.
+  // The next signal has the default action, so that a user can end the program at once.
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
@@ -58,10 +58,10 @@ void catch_signals() {
   handle(SIGINT, note_stop);
   handle(SIGTERM, note_stop);
   handle(SIGUSR1, note_save);
-  handle(SIGXFSZ, SIG_IGN);  // a file over its limit is then an error of the write, as a full disk is
+  handle(SIGXFSZ, SIG_IGN);  // a file over its limit is then a write error, as a full disk is
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup means what it says
+  if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup stays in effect
 }
 
 void set_stop_notice(const char* line) { stop_notice = line; }

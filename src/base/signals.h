@@ -6,21 +6,21 @@ namespace metaformer {
 
 void catch_signals();
 
-// A line that the first of those signals writes to stderr at once. `line` must have static storage duration; nullptr
+// Sets the line that the first of those signals writes to stderr at once. `line` must have static storage; nullptr
 // writes nothing.
 void set_stop_notice(const char* line);
 
-// A reader of standard output or error that went away must not end what goes on without it.
+// The program continues if a reader of its standard output or error has closed the pipe.
 void ignore_broken_pipes();
 
 // The signal that asked to stop, or 0.
 int stop_signal();
 
-// Throws Interrupted once a signal has asked to stop. Long loops call it now and then.
+// Throws Interrupted once a signal has asked to stop. Long loops call it regularly.
 void throw_if_stopped();
 
-// As long as one lives, throw_if_stopped does not throw: for what must be finished before the program stops. Of the
-// main thread.
+// While one exists, throw_if_stopped does not throw: for work that must be finished before the program stops. For the
+// main thread only.
 class StopDeferral {
  public:
   StopDeferral();

@@ -3,9 +3,9 @@
 
 namespace metaformer {
 
-// Gives each of them that the caller closed to /dev/null, so that no file opened later takes its number and receives
-// what is meant for the stream. Opened the wrong way round: reading standard input and writing standard output still
-// fail, as on a closed descriptor.
+// Opens /dev/null for each of them that the caller closed, so that no file opened later takes its number and receives
+// the output of the stream. It is opened in the wrong direction: reading standard input and writing standard output
+// still fail, as on a closed descriptor.
 void reserve_standard_streams();
 
 }  // namespace metaformer

@@ -20,7 +20,7 @@ std::string join_alternatives(const std::vector<std::string>& words) {
   return joined;
 }
 
-// Levenshtein distance where two neighbours exchanged count once (optimal string alignment).
+// Levenshtein distance in which an exchange of two neighbours counts once (optimal string alignment).
 static std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
@@ -55,7 +55,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return match.empty() ? "" : fmt::format("; did you mean '{}'?", match);
 }
 
-// Whether a terminal would act on it or hide it: C0 and C1 controls, DEL, marks of direction, separators of lines.
+// Whether a terminal would interpret or hide it: C0 and C1 controls, DEL, marks of direction, separators of lines.
 static bool acts_on_terminals(char32_t point) {
   return point < 0x20 || (point >= 0x7F && point < 0xA0) || point == 0x061C || point == 0x200E || point == 0x200F ||
          (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
@@ -101,7 +101,7 @@ std::string printable(std::string_view word) {
   constexpr std::size_t longest = 60;
   if (word.size() <= longest) return escaped(word);
   auto end = longest;
-  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // no half character
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // not within a character
   return escaped(word.substr(0, end)) + "...";
 }
 

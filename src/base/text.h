@@ -1,5 +1,5 @@
 #pragma once
-// Small helpers for messages that people read.
+// Text for messages that people read.
 
 #include <cstdint>
 #include <string>
@@ -11,14 +11,14 @@ namespace metaformer {
 // "a, b or c"
 std::string join_alternatives(const std::vector<std::string>& words);
 
-// The candidate nearest to `word` by edit distance, or "" when none is near enough to be what was meant.
+// The candidate nearest to `word` by edit distance, or "" if none is near enough.
 std::string closest_match(std::string_view word, const std::vector<std::string>& candidates);
 
 // "; did you mean 'x'?" or "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-// Text as it may be shown on one line of a terminal: control characters (among them ESC, line breaks, and those that
-// turn the direction of writing) and bytes that are not UTF-8 become \n, \x1b, \u009b.
+// Text that is safe on one line of a terminal: control characters (including ESC, line breaks, and those that
+// reverse the direction of writing) and bytes that are not UTF-8 become \n, \x1b, \u009b.
 std::string escaped(std::string_view text);
 
 // The same for text of several lines: line breaks and tabs stay.
@@ -34,10 +34,10 @@ std::string human_bytes(std::uint64_t bytes);  // "1.5 GiB"
 std::string human_count(double count);         // "12.3k"
 std::string human_duration(double seconds);    // "1h02m", "3m20s", "12s"
 
-// Without ASCII white space on both sides.
+// Removes ASCII white space on both sides.
 std::string_view trim(std::string_view text);
 
-// Names in quotes for a message; the first ten and their number where there are more.
+// Names in quotes for a message; if there are more than ten, the first ten and their number.
 std::string quoted_list(const std::vector<std::string>& names);
 
 }  // namespace metaformer

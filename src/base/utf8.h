@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 by code points, on the utf8cpp library.
+// Code points of UTF-8, by the utf8cpp library.
 
 #include <fmt/format.h>
 #include <utf8.h>
@@ -27,7 +27,7 @@ inline void require_utf8(std::string_view text) {
   if (const auto defect = utf8_defect(text); !defect.empty()) throw Error(ExitCode::data, defect);
 }
 
-// The same for the content of the file `source`, with the line, and what to do.
+// The same for the content of the file `source`, with the line and advice.
 inline void require_utf8(std::string_view text, const std::string& source) {
   const auto defect = utf8_defect(text);
   if (defect.empty()) return;
@@ -36,8 +36,8 @@ inline void require_utf8(std::string_view text, const std::string& source) {
                                           defect, 1 + std::count(text.begin(), bad, '\n')));
 }
 
-// Calls `use(code point)` in order. Throws Error (exit code 3) before the first call when the text is not valid, and
-// Interrupted when a signal asks to stop.
+// Calls `use(code point)` in order. Throws Error (exit code 3) before the first call if the text is not valid, and
+// Interrupted if a signal asks to stop.
 template <class Use>
 void for_each_code_point(std::string_view text, Use use) {
   constexpr std::ptrdiff_t piece = 1 << 20;
@@ -55,7 +55,7 @@ inline std::string to_utf8(std::uint32_t point) {
   return text;
 }
 
-// Whether valid UTF-8 holds nothing that can be seen: only white space, control characters and spaces without width.
+// Whether valid UTF-8 has no visible character: only white space, control characters and spaces without width.
 inline bool is_blank(std::string_view text) {
   const auto is_unseen = [](char32_t point) {
     return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 ||
@@ -67,7 +67,7 @@ inline bool is_blank(std::string_view text) {
   return true;
 }
 
-// Bytes that start a character. Equals the number of code points where the text is valid.
+// The number of bytes that start a character, which in valid text is the number of code points.
 inline std::int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }

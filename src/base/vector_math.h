@@ -1,14 +1,14 @@
 #pragma once
-// Sixteen floats at once, in the compiler's portable vectors: it makes AVX-512, AVX2 or plain code of them.
+// Sixteen floats at once, in the compiler's portable vectors, which it compiles for AVX-512, AVX2 or scalar code.
 
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
-// Functions that are only fast as part of a caller that is compiled for the CPU's own instructions.
+// Functions that are fast only when inlined into a caller that is compiled for the CPU's instructions.
 #define METAFORMER_INLINE inline __attribute__((always_inline))
 
-// Compiles a function once for every instruction set listed; the machine's own is taken at start-up.
+// Compiles a function for every instruction set listed; the one for this CPU is selected at start-up.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)  // its resolvers would run before the sanitizer is ready
 #define METAFORMER_EVERY_VECTOR_WIDTH __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
@@ -51,7 +51,7 @@ METAFORMER_INLINE void store_lanes(std::uint16_t* to, Lanes x) {
   store_shorts(to, __builtin_convertvector(x != x ? not_a_number : rounded, ShortLanes));
 }
 
-// Bits without a pattern from numbers with one (Wellons' lowbias32), for a number or sixteen.
+// A hash that scatters regular numbers (Wellons' lowbias32), for one number or sixteen.
 template <class Bits>
 METAFORMER_INLINE Bits scrambled(Bits x) {
   x ^= x >> 16;
@@ -61,7 +61,7 @@ METAFORMER_INLINE Bits scrambled(Bits x) {
   return x ^ x >> 16;
 }
 
-// Exchanges lanes and rows of 16 x 16 floats: at every step of 8, 4, 2, 1, blocks of that size across the diagonal.
+// Transposes 16 x 16 floats: steps 8, 4, 2 and 1 exchange blocks of that size across the diagonal.
 template <int Step>
 METAFORMER_INLINE void exchange_blocks(Lanes (&rows)[lane_count]) {
   IntLanes upper, lower;  // lanes of the second of two rows count from 16 on
@@ -84,7 +84,7 @@ METAFORMER_INLINE void transpose_lanes(Lanes (&rows)[lane_count]) {
   exchange_blocks<1>(rows);
 }
 
-// Sixteen numbers, in the type that they are stored as.
+// Loads and stores sixteen numbers of a storage type.
 template <class From, class To>
 METAFORMER_INLINE void copy_lanes(const From* from, To* to) {
   if constexpr (std::is_same_v<From, To>)
@@ -93,10 +93,10 @@ METAFORMER_INLINE void copy_lanes(const From* from, To* to) {
     store_lanes(to, load_lanes(from));
 }
 
-// e^x within 2 units in the last place for x in [-87, 88]; 0 below, where floats end. NaN stays NaN.
+// e^x within 2 units in the last place for x in [-87, 88]; 0 below, where it underflows. NaN stays NaN.
 METAFORMER_INLINE Lanes exp_of(Lanes x) {
   constexpr float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-  constexpr float to_nearest = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
+  constexpr float to_nearest = 12582912.0f;  // 1.5 * 2^23: adding a number to it rounds the number to a whole one
   const auto vanishes = x < -87.0f;
   const Lanes inside = vanishes ? every_lane(-87.0f) : x;
   const Lanes n = (inside * log2_e + to_nearest) - to_nearest;

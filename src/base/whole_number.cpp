@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-// Like std::from_chars for all of the text; invalid_argument when something is left over.
+// Like std::from_chars, but for the whole text: invalid_argument if characters are left over.
 template <class Number>
 static std::errc parse_all(std::string_view text, Number& value) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);

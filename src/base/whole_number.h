@@ -8,11 +8,11 @@ namespace metaformer {
 
 enum class WholeNumber {
   valid,
-  malformed,  // no number, or one with a fraction
+  malformed,  // not a number, or with a fraction
   too_large,  // whole, but not between -2^63 and 2^63 - 1, or with an exponent and not exact in double precision
 };
 
-// Sets `value` where the text is valid.
+// Sets `value` if the text is valid.
 WholeNumber parse_whole_number(std::string_view text, std::int64_t& value);
 
 }  // namespace metaformer

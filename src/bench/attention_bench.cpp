@@ -1,10 +1,12 @@
 #include "bench/attention_bench.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "attention/make_mixer.h"
+#include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "base/error.h"
 #include "base/signals.h"
@@ -12,6 +14,7 @@
 #include "bench/memory_meter.h"
 #include "bench/pair_table.h"
 #include "bench/timing.h"
+#include "model/initialise.h"
 #include "model/memory_estimate.h"
 
 namespace metaformer {
@@ -36,9 +39,12 @@ struct Candidate {
   }
 };
 
-bool has_score_matrix(const MixerOptions& mixer) {
-  return backend_of(mixer) == Backend::reference && !std::holds_alternative<IdentityOptions>(mixer) &&
-         !std::holds_alternative<NoneOptions>(mixer);
+MixerShape mixer_shape(const AttentionShape& shape) { return {.width = shape.width(), .heads = shape.heads}; }
+
+MixerCost cost_of(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
+  return mixer->cost(mixer_shape(shape),
+                     {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
 }
 
 class Bench {
@@ -77,26 +83,32 @@ class Bench {
     return false;
   }
 
-  torch::Tensor random(const AttentionShape& shape) const {
-    const auto x = torch::randn({shape.batch, shape.context, shape.width()});
+  static torch::Tensor forward(Mixer& mixer, const torch::Tensor& x, const Visibility& visibility) {
+    Pass pass;
+    return mixer.forward(x, x, visibility, nullptr, pass);
+  }
+
+  torch::Tensor random(const AttentionShape& shape) {
+    const auto x = torch::randn({shape.batch, shape.context, shape.width()}, generator_);
     return x.to(torch::TensorOptions().dtype(request_.type).device(request_.device));
   }
 
-  void add(const MixerOptions& options, const AttentionShape& shape) {
-    auto& result = start(std::string(kind_of(options)), std::string(to_string(backend_of(options))), shape);
+  void add(const MixerConfig& options, const AttentionShape& shape) {
+    auto& result = start(std::string(kind_of(options)), std::string(to_string(options->backend())), shape);
     const double matrix = static_cast<double>(shape.batch * shape.heads * shape.context * shape.context) *
                           static_cast<double>(c10::elementSize(request_.type));
     constexpr double copies = 6;  // scores, mask, weights, and their gradients
-    if (has_score_matrix(options) && !fits(result, copies * matrix, "score matrices")) return;
-    torch::manual_seed(1);
-    const auto mixer = make_mixer(options, {.width = shape.width(), .heads = shape.heads, .dropout = 0, .bias = false});
+    if (cost_of(options, shape, request_.causal).keeps_pairs && !fits(result, copies * matrix, "score matrices"))
+      return;
+    const auto mixer = make_mixer(options, mixer_shape(shape));
+    initialise(*mixer, 1, static_cast<double>(shape.width()) * usual_std * usual_std);
     result.error = error_of(*mixer, options, shape);
     mixer->to(request_.device, request_.type);
     const auto x = random(shape).requires_grad_(request_.backward);
     const auto visibility = self_visibility(request_.causal, {});
     candidates_.push_back({.result = results_.size() - 1,
                            .operations = forward_operations(options, shape, request_.causal),
-                           .forward = [mixer, x, visibility] { return mixer->forward(x, x, visibility, nullptr); },
+                           .forward = [mixer, x, visibility] { return forward(*mixer, x, visibility); },
                            .dy = random(shape)});
   }
 
@@ -107,31 +119,33 @@ class Bench {
                                           static_cast<std::int64_t>(c10::elementSize(request_.type)));
     constexpr double copies = 4;  // of the table's size, while it is made
     if (!fits(result, copies * table, "pair tables")) return;
-    torch::manual_seed(1);
     const auto options = torch::TensorOptions().dtype(request_.type).device(request_.device);
     const auto d = shape.width(), k = shape.head_width;
     const auto made = [&](std::vector<std::int64_t> sizes) {
-      return (torch::randn(sizes) / std::sqrt(static_cast<double>(d))).to(options).requires_grad_(request_.backward);
+      return (torch::randn(sizes, generator_) / std::sqrt(static_cast<double>(d)))
+          .to(options)
+          .requires_grad_(request_.backward);
     };
     const auto projection = made({d, d}), output = made({d, d}), packed = made({shape.heads, k * (k + 1) / 2});
     const auto x = random(shape).requires_grad_(request_.backward);
     const auto visibility = self_visibility(request_.causal, {});
     const auto forward = [=] {
       const auto p_bnck = torch::matmul(x, projection).unflatten(2, {shape.heads, k}).transpose(1, 2);
+      Pass pass;
       const auto t_bnck = mix_by_scores(pair_table_scores(p_bnck, packed), p_bnck, visibility,
-                                        1 / std::sqrt(static_cast<double>(k)), 0);
+                                        {.scale = 1 / std::sqrt(static_cast<double>(k))}, pass);
       return torch::matmul(t_bnck.transpose(1, 2).flatten(2), output);
     };
     candidates_.push_back({.result = results_.size() - 1, .forward = forward, .dy = random(shape)});
   }
 
   // Of the output for the first sequence, against the reference backend in float64 on the CPU.
-  std::optional<double> error_of(Mixer& mixer, const MixerOptions& options, const AttentionShape& shape) const {
+  std::optional<double> error_of(Mixer& mixer, const MixerConfig& options, const AttentionShape& shape) {
     constexpr std::int64_t affordable = 1024;
     if (shape.context > affordable) return std::nullopt;
     const torch::NoGradGuard no_grad;
-    const MixerShape size{.width = shape.width(), .heads = shape.heads, .dropout = 0, .bias = false};
-    const auto exact = make_mixer(with_backend(options, Backend::reference), size), narrow = make_mixer(options, size);
+    const auto exact = make_mixer(with_backend(options, Backend::reference), mixer_shape(shape)),
+               narrow = make_mixer(options, mixer_shape(shape));
     const auto from = mixer.parameters();
     for (const auto& copy : {exact, narrow}) {
       const auto to = copy->parameters();
@@ -142,8 +156,8 @@ class Bench {
     const auto x = random({1, shape.heads, shape.context, shape.head_width});
     const auto wide = x.to(torch::kCPU, torch::kDouble);
     const auto visibility = self_visibility(request_.causal, {});
-    const auto expected = exact->forward(wide, wide, visibility, nullptr);
-    const auto given = narrow->forward(x, x, visibility, nullptr).to(torch::kCPU, torch::kDouble);
+    const auto expected = forward(*exact, wide, visibility);
+    const auto given = forward(*narrow, x, visibility).to(torch::kCPU, torch::kDouble);
     const double size_of_expected = expected.norm().item<double>();
     if (size_of_expected == 0) return std::nullopt;
     return (given - expected).norm().item<double>() / size_of_expected;
@@ -182,44 +196,15 @@ class Bench {
 
   const AttentionRequest& request_;
   const std::function<void(const std::string&)>& progress_;
+  torch::Generator generator_ = at::detail::createCPUGenerator(1);
   std::vector<AttentionResult> results_;
   std::vector<Candidate> candidates_;
 };
 
-// Multiplications and additions of the parts of a layer.
-struct Operations {
-  double tokens, pairs, d, n, k;
-
-  double operator()(const ScaledDotProductOptions&) const { return projections(4) + attention(k); }
-  double operator()(const QuadraticOptions& o) const {
-    const bool full = o.form == QuadraticForm::full;
-    return projections(2) + 2 * tokens * n * (full ? d * d : k * k) + attention(full ? d : k);
-  }
-  double operator()(const MetricOptions& o) const {
-    const double form = o.constraint == MetricConstraint::identity   ? 0
-                        : o.constraint == MetricConstraint::diagonal ? tokens * d
-                                                                     : 2 * tokens * d * k;
-    return projections(2) + form + attention(k);
-  }
-  double operator()(const AveragePoolingOptions&) const { return 0; }
-  double operator()(const IdentityOptions&) const { return 0; }
-  double operator()(const NoneOptions&) const { return 0; }
-
- private:
-  double projections(double count) const { return 2 * count * tokens * d * d; }
-  double attention(double score_width) const { return 2 * pairs * n * (score_width + k); }
-};
-
 }  // namespace
 
-double forward_operations(const MixerOptions& mixer, const AttentionShape& shape, bool causal) {
-  const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
-  const Operations count{.tokens = b * c,
-                         .pairs = b * (causal ? c * (c + 1) / 2 : c * c),
-                         .d = static_cast<double>(shape.width()),
-                         .n = static_cast<double>(shape.heads),
-                         .k = static_cast<double>(shape.head_width)};
-  return std::visit(count, mixer);
+double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  return cost_of(mixer, shape, causal).operations;
 }
 
 std::vector<AttentionResult> bench_attention(const AttentionRequest& request,

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/mixer_options.h"
+#include "config/mixer_config.h"
 
 namespace metaformer {
 
@@ -19,8 +19,8 @@ struct AttentionShape {
 
 struct AttentionRequest {
   std::vector<AttentionShape> shapes;
-  std::vector<MixerOptions> mixers;  // each with its backend
-  bool pair_table = false;           // the published algorithm beside them
+  std::vector<MixerConfig> mixers;  // each with its backend
+  bool pair_table = false;          // the published algorithm beside them
   torch::ScalarType type = torch::kFloat;
   bool causal = true;
   bool backward = true;
@@ -41,7 +41,7 @@ struct AttentionResult {
 };
 
 // Floating-point operations of a forward call, projections included; of what a causal mask hides none.
-double forward_operations(const MixerOptions& mixer, const AttentionShape& shape, bool causal);
+double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
 
 // Every mixer at every shape, a whole layer (projections included) on random input. The rounds of timing are
 // interleaved, so that a noisy moment hits all alike. `progress` is told what is done.

@@ -4,8 +4,7 @@
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
 #include "ops/device.h"
-#include "train/graph_training_step.h"
-#include "train/schedule.h"
+#include "train/training_setup.h"
 
 namespace metaformer {
 
@@ -26,26 +25,19 @@ double peak_product_gflops(torch::Device device, Precision precision) {
   return best;
 }
 
-// A model in training, without a run directory around it.
+// Training steps without a run directory around them.
 class Rig {
  public:
   Rig(const ExperimentConfig& config, const Task& task, torch::Device device)
-      : config_(config), device_(device), model_(task.make_model()) {
-    initialise(*model_, static_cast<std::uint64_t>(config.train.seed));
-    model_->to(device);
-    model_->train();
-    parameters_ = std::make_unique<ParameterBuffer>(*model_);
-    optimizer_ = std::make_unique<AdamW>(*parameters_, config.train);
-    step_ = make_training_step(config, task, *model_, *parameters_, *optimizer_, device);
-  }
+      : steps_(config.train.steps), device_(device), setup_(config, task, device) {}
 
-  TrainingStep& step() { return *step_; }
+  TrainingStep& step() { return *setup_.step; }
   double loss() const { return loss_.item<double>(); }
 
   void run(std::int64_t steps) {
     for (std::int64_t i = 0; i < steps; ++i, ++done_) {
       throw_if_stopped();
-      loss_ = step_->run(done_, learning_rate_at(config_.train, done_ % config_.train.steps)).loss;
+      loss_ = setup_.step->run(done_, setup_.schedule->rate(done_ % steps_)).loss;
     }
   }
 
@@ -55,19 +47,16 @@ class Rig {
   }
 
  private:
-  const ExperimentConfig& config_;
+  std::int64_t steps_;  // of the schedule
   torch::Device device_;
-  std::shared_ptr<SequenceModel> model_;
-  std::unique_ptr<ParameterBuffer> parameters_;
-  std::unique_ptr<AdamW> optimizer_;
-  std::unique_ptr<TrainingStep> step_;
+  TrainingSetup setup_;
   torch::Tensor loss_;
   std::int64_t done_ = 0;
 };
 
 }  // namespace
 
-double training_operations(const ModelConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
+double training_operations(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
   const auto d = static_cast<double>(config.width), hidden = static_cast<double>(config.hidden_width());
   const AttentionShape row{
       .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
@@ -94,12 +83,12 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
   for (std::size_t i = 0; phases.total() > 0 && i < phases.seconds.size(); ++i)
     result.phases.emplace_back(EnumNames<StepPhase>::values[i],
                                phases.seconds[i] * 1e3 / static_cast<double>(request.steps));
-  const double tokens = task.tokens_per_step();
-  const bool causal = config.task != TaskKind::classification;
+  const double tokens = task.batches->tokens_per_step();
+  const bool causal = !is<ClassificationConfig>(config.task);
   const auto vocabulary =
-      causal ? task.codec().tokenizer->vocabulary_size() : 0;  // a classifier's head is next to nothing
+      causal ? task.data->codec().tokenizer->vocabulary_size() : 0;  // a classifier's head is next to nothing
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
-  result.operations = training_operations(config.model, vocabulary, tokens, causal);
+  result.operations = training_operations(transformer(config), vocabulary, tokens, causal);
   result.gflops = result.operations / result.ms_per_step * 1e-6;
   result.peak_gflops = peak_product_gflops(device, config.train.precision);
   return result;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/experiment_config.h"
 #include "tasks/task.h"
 
 namespace metaformer {
@@ -27,7 +28,7 @@ struct StepBenchResult {
 };
 
 // Operations of the matrix products in forward and backward of `tokens` tokens in rows of config.context.
-double training_operations(const ModelConfig& config, std::int64_t vocabulary, double tokens, bool causal);
+double training_operations(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal);
 
 // Trains a fresh model and times it.
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,

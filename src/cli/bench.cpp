@@ -3,7 +3,7 @@
 namespace metaformer {
 
 void add_bench_command(CLI::App& app) {
-  auto& bench = *app.add_subcommand("bench", "benchmarks");
+  auto& bench = *app.add_subcommand("bench", "measure speed, memory and accuracy");
   bench.require_subcommand(1);
   add_bench_step_command(bench);
   add_bench_attention_command(bench);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "bench/attention_bench.h"
 #include "cli/command_line.h"
@@ -23,9 +25,9 @@ torch::ScalarType parse_precision(const std::string& name) {
                                    {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
 }
 
-MixerOptions parse_mixer(const std::string& name) {
-  if (auto made = make_kind<MixerOptions>(name)) return *made;
-  const auto kinds = kinds_of<MixerOptions>();
+MixerConfig parse_mixer(const std::string& name) {
+  if (auto made = make_kind<MixerConfig>(name)) return *made;
+  const auto kinds = kinds_of<MixerConfig>();
   throw Error(ExitCode::usage,
               fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
 }
@@ -36,11 +38,16 @@ Backend parse_backend(const std::string& name) {
       {{"composed", Backend::composed}, {"reference", Backend::reference}, {"fused", Backend::fused}});
 }
 
-// Pooling, identity and the like have one backend.
-bool has_backend(const MixerOptions& mixer, Backend backend) {
-  if (backend == Backend::fused) return has_fused_backend(mixer);
-  return backend == Backend::composed || std::holds_alternative<ScaledDotProductOptions>(mixer) ||
-         std::holds_alternative<QuadraticOptions>(mixer) || std::holds_alternative<MetricOptions>(mixer);
+bool has_backend(const MixerConfig& mixer, Backend backend) {
+  const auto known = mixer->backends();
+  return std::find(known.begin(), known.end(), backend) != known.end();
+}
+
+std::vector<std::string> kinds_with(Backend backend) {
+  std::vector<std::string> kinds;
+  for (const auto& kind : kinds_of<MixerConfig>())
+    if (has_backend(parse_mixer(kind), backend)) kinds.push_back(kind);
+  return kinds;
 }
 
 AttentionRequest request_of(const AttentionArguments& arguments) {
@@ -56,7 +63,7 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
     shape.context = context;
     request.shapes.push_back(shape);
   }
-  const auto mixers = arguments.mixers.empty() ? kinds_of<MixerOptions>() : arguments.mixers;
+  const auto mixers = arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers;
   const auto backends =
       arguments.backends.empty() ? std::vector<std::string>{"composed", "reference"} : arguments.backends;
   for (const auto& name : mixers) {
@@ -67,7 +74,8 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
     }
   }
   if (request.mixers.empty() && !request.pair_table)
-    throw Error(ExitCode::usage, "no such mixer has such a backend; fused is of metric and quadratic");
+    throw Error(ExitCode::usage, fmt::format("none of these mixers has one of these backends; only {} have fused",
+                                             fmt::join(kinds_with(Backend::fused), " and ")));
   return request;
 }
 
@@ -125,34 +133,43 @@ void run_attention(const AttentionArguments& arguments) {
               {"results", list}});
 }
 
+std::string kinds_as_type() { return fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")); }
+
 }  // namespace
 
 void add_bench_attention_command(CLI::App& bench) {
-  auto& command = *bench.add_subcommand("attention", "time, memory and accuracy of mixers, backend by backend");
+  auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
   auto arguments = std::make_shared<AttentionArguments>();
   const auto count = whole_number(1, std::int64_t{1} << 20);
-  add_repeatable(command, "--mixer", arguments->mixers, "KIND", "which mixer; default: every kind");
-  add_repeatable(command, "--backend", arguments->backends, "NAME",
-                 "composed, reference or fused; default: the first two");
+  add_repeatable(command, "--mixer", arguments->mixers, kinds_as_type(), "mixer to measure; default: all");
+  add_repeatable(command, "--backend", arguments->backends, "composed|reference|fused",
+                 "backend to measure; default: composed and reference");
   command.add_option("--batch", arguments->shape.batch, "sequences")->capture_default_str()->transform(count);
   command.add_option("--heads", arguments->shape.heads, "heads")->capture_default_str()->transform(count);
-  command.add_option("--head-width", arguments->shape.head_width, "features of a head")
+  command.add_option("--head-width", arguments->shape.head_width, "width of a head")
       ->capture_default_str()
       ->transform(count);
   command
-      .add_option("--context", arguments->contexts, "tokens of a sequence; several are measured one after the other")
+      .add_option("--context", arguments->contexts,
+                  "tokens in a sequence; several values are measured one after another")
       ->capture_default_str()
       ->transform(count);
-  command.add_option("--precision", arguments->precision, "fp32, bf16 or fp16")->capture_default_str();
-  command.add_option("--direction", arguments->direction, "both, or only forward")->capture_default_str();
-  command.add_option("--rounds", arguments->rounds, "timed calls of each")->capture_default_str()->transform(count);
+  command.add_option("--precision", arguments->precision, "precision of the inputs")
+      ->type_name("fp32|bf16|fp16")
+      ->capture_default_str();
+  command.add_option("--direction", arguments->direction, "measure both passes, or only the forward pass")
+      ->type_name("both|forward")
+      ->capture_default_str();
+  command.add_option("--rounds", arguments->rounds, "timed calls of each combination")
+      ->capture_default_str()
+      ->transform(count);
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command.add_flag("--all-pairs", arguments->all_pairs, "without a causal mask");
-  command.add_flag("--pair-table", arguments->pair_table, "the published metric algorithm too");
+  command.add_flag("--all-pairs", arguments->all_pairs, "let every token see every token: no causal mask");
+  command.add_flag("--pair-table", arguments->pair_table, "measure the published metric algorithm too");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
-      "peak: most memory above inputs and parameters; kept: what forward leaves for backward; error: of the output\n"
-      "relative to float64, for contexts up to 1024.\n"
+      "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
+      "error: of the output relative to float64, for contexts up to 1024.\n"
       "Examples:\n"
       "  metaformer bench attention --mixer metric --mixer scaled_dot_product\n"
       "  metaformer bench attention --mixer metric --context 256 512 1024 2048 4096 --batch 1 --rounds 3\n"

@@ -6,7 +6,7 @@
 #include "config/loader.h"
 #include "ops/device.h"
 #include "tasks/make_task.h"
-#include "train/run.h"
+#include "train/preparation.h"
 
 namespace metaformer {
 
@@ -37,8 +37,8 @@ void print_table(const StepBenchResult& result) {
                     human_count(result.tokens_per_second), result.loss));
   for (const auto& [phase, ms] : result.phases)
     print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
-  print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} of a large one alone\n", result.gflops,
-                    100 * result.gflops / result.peak_gflops, result.peak_gflops));
+  print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
+                    result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
   print(fmt::format("peak memory of the process {}\n",
                     human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
 }
@@ -51,7 +51,7 @@ void run_step(const StepArguments& arguments) {
   log::info("{}: {}, {} thread{}, {}; median of {} rounds of {} steps after {} to warm up", experiment.name,
             device_description(device), at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
             to_string(experiment.config.train.precision), request.rounds, request.steps, request.warmup);
-  const auto result = bench_step(experiment.config, *task, device, request);
+  const auto result = bench_step(experiment.config, task, device, request);
   if (!arguments.json) return print_table(result);
   nlohmann::ordered_json json = {{"config", experiment.name},
                                  {"device", device_description(device)},
@@ -64,12 +64,12 @@ void run_step(const StepArguments& arguments) {
 }  // namespace
 
 void add_bench_step_command(CLI::App& bench) {
-  auto& command = *bench.add_subcommand("step", "time of a training step of a config, by phase");
+  auto& command = *bench.add_subcommand("step", "measure the time of a config's training step by phase");
   auto arguments = std::make_shared<StepArguments>();
   const auto count = whole_number(1, std::int64_t{1} << 20);
   arguments->choice.add_to(command);
-  command.add_option("--steps", arguments->request.steps, "steps of a round")->capture_default_str()->transform(count);
-  command.add_option("--rounds", arguments->request.rounds, "timed rounds; the median counts")
+  command.add_option("--steps", arguments->request.steps, "steps in a round")->capture_default_str()->transform(count);
+  command.add_option("--rounds", arguments->request.rounds, "timed rounds; the result is their median")
       ->capture_default_str()
       ->transform(count);
   command.add_option("--warmup", arguments->request.warmup, "steps before the first round")
@@ -79,7 +79,7 @@ void add_bench_step_command(CLI::App& bench) {
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
-      "Trains for as long as it measures, saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
+      "Trains while it measures, and saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
       "Examples:\n"
       "  metaformer bench step --config shakespeare_metric.yaml\n"
       "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json");

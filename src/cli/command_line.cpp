@@ -41,7 +41,7 @@ void set_up(CLI::App& app) {
   app.formatter(make_help_formatter());
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
-  app.set_help_all_flag("--help-all", "help for every subcommand");
+  app.set_help_all_flag("--help-all", "help for every command");
   add_train_command(app);
   add_evaluate_command(app);
   add_sample_command(app);
@@ -50,8 +50,9 @@ void set_up(CLI::App& app) {
   add_data_command(app);
   add_bench_command(app);
   add_info_command(app);
+  add_completion_command(app);
   add_help_command(app);
-  app.footer(  // the last, because commands inherit it
+  app.footer(  // set last, because subcommands inherit it
       "Examples:\n"
       "  metaformer train --config shakespeare_metric.yaml\n"
       "  metaformer train --config shakespeare_metric.yaml --set model.mixer.kind=quadratic --out runs/quadratic\n"
@@ -115,11 +116,10 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
 
 void ConfigChoice::add_to(CLI::App& command) {
   command
-      .add_option("--config,config", config,
-                  "config file, or the name of one (see configs/); may stand without --config")
+      .add_option("--config,config", config, "config file, or the name of one in configs/; --config may be left out")
       ->type_name("CONFIG")
       ->required();
-  add_repeatable(command, "--set", overrides, "KEY=VALUE", "section.key=value: overrides the config");
+  add_repeatable(command, "--set", overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
@@ -148,8 +148,7 @@ CLI::Validator number_in(const Range& range) {
 }
 
 void RunChoice::add_to(CLI::App& command) {
-  command.add_option("--run", run, "run folder; the default is the newest run started in this folder")
-      ->capture_default_str();
+  command.add_option("--run", run, "run folder; default: the newest run started in this folder")->capture_default_str();
   command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
   command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The command line: one function per subcommand adds its options and says what to run.
+// The command line: one function for each subcommand adds its options and the code that runs it.
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace metaformer {
 
-// Parses, runs, and turns every error into one line on stderr and an exit code (README.md lists them).
+// Parses, runs, and turns every error into one line on stderr and an exit code (docs/commands.md lists them).
 int run_command_line(int argc, char** argv);
 
 void add_train_command(CLI::App& app);
@@ -28,19 +28,20 @@ void add_data_command(CLI::App& app);
 void add_data_stats_command(CLI::App& data);
 void add_data_tokenizer_command(CLI::App& data);
 void add_info_command(CLI::App& app);
+void add_completion_command(CLI::App& program);
 void add_bench_command(CLI::App& app);
 void add_bench_attention_command(CLI::App& bench);
 void add_bench_step_command(CLI::App& bench);
 
-// For transform(): a whole number within bounds, also as 1e3; a number in a range.
+// For transform(): a whole number within bounds, which may be written as 1e3, and a number in a range.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
-// An option that may be repeated; each occurrence takes one value.
+// An option that may be repeated and takes one value each time.
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& value_name, const std::string& help);
 
-// The value that goes by the name given to an option. Throws Error (exit code 2) listing the names.
+// The value that has the name given to an option. Throws Error (exit code 2) listing the names.
 template <class Value>
 Value choose(const std::string& option, const std::string& name,
              const std::vector<std::pair<std::string, Value>>& choices) {

@@ -6,6 +6,7 @@
 #include "cli/command_line.h"
 #include "config/key_suggestions.h"
 #include "config/loader.h"
+#include "config/moved_keys.h"
 #include "config/writer.h"
 #include "data/datasets/text_dataset.h"
 #include "model/memory_estimate.h"
@@ -57,11 +58,12 @@ void run_check(const ConfigArguments& arguments) {
       human_bytes(machine)));
   if (memory.total() > machine)
     log::warning(
-        "on the CPU of this machine that will not fit; lower train.batch_size (and raise train.accumulate), "
+        "this will not fit into the memory of this machine on the CPU; lower train.batch_size (and raise "
+        "train.accumulate), "
         "model.context or model.width");
 }
 
-// The keys at or below `key`, which need not begin at the top: "mixer" is "model.mixer".
+// The keys at or below `key`. It need not start at the top: "mixer" means "model.mixer".
 std::vector<FieldHelp> fields_below(const std::string& key) {
   auto all = explain_config();
   if (key.empty()) return all;
@@ -80,9 +82,30 @@ std::vector<FieldHelp> fields_below(const std::string& key) {
     names.push_back(field.path);
     names.push_back(field.path.substr(0, field.path.rfind('.')));
   }
+  if (const auto* moved = find_moved_key(key))
+    throw Error(ExitCode::usage, fmt::format("config explain: {}: {}", key, describe_move(*moved)));
   const auto near = did_you_mean(key, names);
   throw Error(ExitCode::usage, fmt::format("config explain: no key {}{}", in_quotes(key),
                                            near.empty() ? suggest_key(key, names) : near));
+}
+
+nlohmann::ordered_json to_json(const FieldHelp& field) {
+  nlohmann::ordered_json json = {{"key", field.path},
+                                 {"applies", applies_to(field)},
+                                 {"expected", field.expected},
+                                 {"default", field.fallback},
+                                 {"meaning", field.meaning}};
+  for (const auto& kind : field.kinds) json["kinds"][kind.name] = kind.summary;
+  return json;
+}
+
+std::string describe(const FieldHelp& field) {
+  const auto applies = applies_to(field);
+  auto text = fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
+                          applies.empty() ? "" : fmt::format("  (with {})", applies), field.meaning, field.expected,
+                          field.fallback);
+  for (const auto& kind : field.kinds) text += fmt::format("      {}: {}\n", kind.name, kind.summary);
+  return text;
 }
 
 void run_explain(const ConfigArguments& arguments) {
@@ -90,26 +113,19 @@ void run_explain(const ConfigArguments& arguments) {
   if (fields.empty()) fail_no_key(arguments.key);
   if (arguments.json) {
     auto list = nlohmann::ordered_json::array();
-    for (const auto& field : fields)
-      list.push_back({{"key", field.path},
-                      {"applies", field.applies},
-                      {"expected", field.expected},
-                      {"default", field.fallback},
-                      {"meaning", field.meaning}});
+    for (const auto& field : fields) list.push_back(to_json(field));
     return print_json(list);
   }
-  for (const auto& field : fields)
-    print_lines(fmt::format("{}{}\n    {}\n    {}; default {}\n", field.path,
-                            field.applies.empty() ? "" : fmt::format("  (with {})", field.applies), field.meaning,
-                            field.expected, field.fallback));
+  for (const auto& field : fields) print_lines(describe(field));
 }
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
   command
-      .add_option("--config,config", arguments.config,
-                  "config file, or the name of one; default: the built-in defaults; may stand without --config")
+      .add_option(
+          "--config,config", arguments.config,
+          "config file, or the name of one in configs/; default: the built-in defaults; --config may be left out")
       ->type_name("CONFIG");
-  add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "section.key=value");
+  add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
   command.add_flag("--json", arguments.json, "JSON on stdout");
 }
 
@@ -120,20 +136,20 @@ void add_config_command(CLI::App& app) {
   config.require_subcommand(1);
   auto arguments = std::make_shared<ConfigArguments>();
 
-  auto& dump = *config.add_subcommand("dump", "the resolved config: every key with its value");
+  auto& dump = *config.add_subcommand("dump", "print the resolved config: every key with its value");
   add_config_options(dump, *arguments);
   dump.footer("Examples:\n  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100 > mine.yaml");
   dump.callback([arguments] { run_dump(*arguments); });
 
-  auto& check =
-      *config.add_subcommand("check", "exit 0 when the config is valid, else 2 and one line that says why not");
+  auto& check = *config.add_subcommand(
+      "check", "check a config: exit code 0 if it is valid, else 2 and one line that says why not");
   add_config_options(check, *arguments);
   check.footer(
       "Examples:\n  metaformer config check my.yaml\n  metaformer config check my.yaml --set model.width=1024");
   check.callback([arguments] { run_check(*arguments); });
 
-  auto& explain = *config.add_subcommand("explain", "every key, or those under one, with range, default and meaning");
-  explain.add_option("key", arguments->key, "for example train, mixer, or model.mixer.constraint");
+  auto& explain = *config.add_subcommand("explain", "explain all keys, or those below one: range, default and meaning");
+  explain.add_option("key", arguments->key, "for example train, mixer, or model.mixer.constraint")->type_name("KEY");
   explain.add_flag("--json", arguments->json, "JSON on stdout");
   explain.footer(
       "Examples:\n"

@@ -23,7 +23,7 @@ void run_fetch(const DataArguments& arguments) {
     return print(found->string() + "\n");
   }
   const auto folder = arguments.folder.empty() ? cache_folder() : std::filesystem::path(arguments.folder);
-  if (!folder) throw Error(ExitCode::usage, "there is no cache to fetch into; name a folder by --to");
+  if (!folder) throw Error(ExitCode::usage, "there is no cache to download into; name a folder with --to");
   const auto path = fetch_corpus(corpus, *folder);
   print(path.string() + "\n");
 }
@@ -39,19 +39,21 @@ void run_list() {
 }  // namespace
 
 void add_data_command(CLI::App& app) {
-  auto& data = *app.add_subcommand("data", "public corpora, and what data are like");
+  auto& data = *app.add_subcommand("data", "public corpora, and statistics of a config's data");
   data.require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
   auto& fetch = *data.add_subcommand("fetch", "download a corpus, check its digest, print its path");
-  fetch.add_option("name", arguments->name, "see data list")->required();
+  fetch.add_option("name", arguments->name, "name of the corpus")
+      ->type_name(fmt::format("{}", fmt::join(corpus_names, "|")))
+      ->required();
   fetch.add_option("--to", arguments->folder,
-                   "folder; default the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
+                   "folder; default: the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer)");
   fetch.callback([arguments] { run_fetch(*arguments); });
-  data.add_subcommand("list", "the corpora known by name, and where they are")->callback([] { run_list(); });
+  data.add_subcommand("list", "list the corpora known by name, and where they are")->callback([] { run_list(); });
   add_data_stats_command(data);
   add_data_tokenizer_command(data);
   data.footer(
-      "METAFORMER_DATA names a folder that already holds corpora; it is looked at first.\n"
+      "METAFORMER_DATA names a folder that already holds corpora; it is searched first.\n"
       "Examples:\n  metaformer data fetch tinyshakespeare\n  metaformer data fetch tinyshakespeare --to /mnt/corpora");
 }
 

@@ -18,11 +18,11 @@ struct StatsArguments {
   bool json = false;
 };
 
-std::string share(std::int64_t part, std::int64_t all) {
+std::string percentage(std::int64_t part, std::int64_t all) {
   return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-// A line of the table: what, and one value per split that has texts.
+// A table with a column for every split that has texts.
 class Table {
  public:
   explicit Table(std::vector<Split> splits) : splits_(std::move(splits)) {
@@ -54,14 +54,14 @@ std::string describe_sources(const nlohmann::ordered_json& sources) {
   return text;
 }
 
-// What is not of one split alone.
+// Figures that concern several splits.
 std::string describe_whole(const LabelledStats& stats, const ExperimentConfig& config) {
   return fmt::format(
-      "in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
-      "padding of training batches: {:.1f}% as they come, {:.1f}% with train.bucketing {}\n"
+      "texts in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
+      "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
       "vocabulary: {}\n",
       stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding_unsorted,
-      100 * stats.padding_bucketed, config.train.bucketing, stats.vocabulary);
+      100 * stats.padding_bucketed, classification(config).bucketing, stats.vocabulary);
 }
 
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
@@ -77,7 +77,7 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
   for (std::size_t i = 0; i < std::min(stats.labels.size(), most_classes); ++i)
     table.add("  " + printable(stats.labels[i]), [&](Split split) {
       const auto count = stats[split].class_counts[i];
-      return fmt::format("{} {:>7}", count, share(count, stats[split].texts));
+      return fmt::format("{} {:>7}", count, percentage(count, stats[split].texts));
     });
   if (const auto all = stats.labels.size(); all > most_classes)
     table.add(fmt::format("  ... ({} classes in all)", all), [](Split) { return ""; });
@@ -88,10 +88,10 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
   number("  95th percentile", [](const SplitStats& s) { return s.tokens.percentile_95; });
   number("  99th percentile", [](const SplitStats& s) { return s.tokens.percentile_99; });
   number("  longest", [](const SplitStats& s) { return s.tokens.longest; });
-  table.add(fmt::format("cut at {} tokens", config.model.context),
-            [&](Split split) { return share(stats[split].cut, stats[split].texts); });
+  table.add(fmt::format("cut at {} tokens", context_of(config.model)),
+            [&](Split split) { return percentage(stats[split].cut, stats[split].texts); });
   table.add("unknown tokens", [&](Split split) {
-    return stats.has_unknown ? share(stats[split].unknown_tokens, stats[split].all_tokens) : "-";
+    return stats.has_unknown ? percentage(stats[split].unknown_tokens, stats[split].all_tokens) : "-";
   });
   number("copies in the split", [](const SplitStats& s) { return s.copies; });
   return table.text() + describe_whole(stats, config) + describe_sources(stats.sources);
@@ -102,23 +102,25 @@ std::string describe(const TextStats& stats) {
   table.add("characters", [&](Split split) { return fmt::format("{}", stats[split].characters); });
   table.add("tokens", [&](Split split) { return fmt::format("{}", stats[split].tokens); });
   table.add("unknown tokens", [&](Split split) {
-    return stats.has_unknown ? share(stats[split].unknown_tokens, stats[split].tokens) : "-";
+    return stats.has_unknown ? percentage(stats[split].unknown_tokens, stats[split].tokens) : "-";
   });
   table.add("unknown characters", [&](Split split) {
-    return stats.has_unknown ? share(stats[split].unknown_characters, stats[split].characters) : "-";
+    return stats.has_unknown ? percentage(stats[split].unknown_characters, stats[split].characters) : "-";
   });
   return table.text() + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
 void run_stats(const StatsArguments& arguments) {
   const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
-  if (config.task == TaskKind::sort)
-    throw Error(ExitCode::usage, "data stats: task sort makes its lists itself; there is no data to count");
-  if (config.task == TaskKind::language_model) {
-    const auto stats = measure_text(load_corpus(config.data, arguments.offline), config.data);
+  if (is<SortConfig>(config.task))
+    throw Error(ExitCode::usage, "data stats: task sort generates its lists; there are no data to count");
+  if (is<LanguageModelConfig>(config.task)) {
+    const auto& data = language_model(config).data;
+    const auto stats = measure_text(load_corpus(data, arguments.offline), data);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
   }
-  const auto stats = measure_labelled_texts(load_labelled_splits(config.data, arguments.offline), config);
+  const auto stats =
+      measure_labelled_texts(load_labelled_splits(classification(config).data, arguments.offline), config);
   arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
 }
 
@@ -126,7 +128,7 @@ void run_stats(const StatsArguments& arguments) {
 
 void add_data_stats_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
-      "stats", "what a config's data are like: classes, lengths, unknown tokens, copies, padding, malformed rows");
+      "stats", "count classes, lengths, unknown tokens, copies, padding and malformed rows in a config's data");
   auto arguments = std::make_shared<StatsArguments>();
   arguments->choice.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");

@@ -23,7 +23,7 @@ std::string describe(const TokenizerReport& report) {
   const auto json = to_json(report);
   auto text = fmt::format("{} tokenizer, vocabulary {}\n", report.kind, report.tokenizer->vocabulary_size());
   for (const auto& [name, split] : json["splits"].items()) {
-    text += fmt::format("{:<11} {} characters in {} tokens, {:.2f} a token", name, split["characters"].dump(),
+    text += fmt::format("{:<11} {} characters in {} tokens, {:.2f} per token", name, split["characters"].dump(),
                         split["tokens"].dump(), split["characters_per_token"].get<double>());
     if (split.contains("unknown_share"))
       text += fmt::format(", {:.2f}% unknown", 100 * split["unknown_share"].get<double>());
@@ -63,11 +63,11 @@ void run_tokenizer(const TokenizerArguments& arguments) {
 
 void add_data_tokenizer_command(CLI::App& data) {
   auto& command = *data.add_subcommand(
-      "tokenizer", "make the tokenizer of a config from its training texts, or take it from the cache; what it does");
+      "tokenizer", "learn a config's tokenizer from its training texts, or load it from the cache, and describe it");
   auto arguments = std::make_shared<TokenizerArguments>();
   arguments->choice.add_to(command);
-  command.add_option("--out", arguments->out, "file to write it to, as a checkpoint's tokenizer.json");
-  command.add_option("--encode", arguments->text, "a text to show the tokens of");
+  command.add_option("--out", arguments->out, "file to write, in the format of a checkpoint's tokenizer.json");
+  command.add_option("--encode", arguments->text, "show the tokens of this text");
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(

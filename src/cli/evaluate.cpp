@@ -2,12 +2,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "baselines/baselines.h"
+#include "baselines/comparison.h"
 #include "cli/command_line.h"
 #include "infer/ensemble.h"
-#include "infer/evaluation.h"
+#include "infer/load_run.h"
+#include "run/environment.h"
+#include "tasks/evaluation.h"
 #include "tasks/make_task.h"
-#include "train/run.h"
 
 namespace metaformer {
 
@@ -39,24 +40,30 @@ void print_metrics(const nlohmann::ordered_json& metrics, const std::string& ind
   }
 }
 
-std::unique_ptr<Task> task_of(LoadedRun& run, bool offline) {
+Task task_of(LoadedRun& run, bool offline) {
   auto task = make_task(run.experiment.config, offline, std::move(run.codec));
-  if (!has_same_data(run.directory, *task))
+  if (!has_same_data(run.directory, task.data->description()))
     log::warning("{}: the data are not what this run was trained on; its environment.json names those",
                  run.directory.path().string());
   return task;
 }
 
-void print_beside_baselines(const nlohmann::ordered_json& baselines, const std::string& split,
-                            const nlohmann::ordered_json& metrics) {
-  if (baselines.is_null()) return;
-  const auto held_out = split == to_string(Split::train) ? nlohmann::ordered_json() : metrics;
-  for (const auto& line : compare_with_baselines(baselines, {{split, held_out}})) print_lines("  " + line + "\n");
+void print_table(const BaselineComparison& comparison) {
+  for (const auto& line : comparison.table) print_lines("  " + line + "\n");
+}
+
+// Of a run that can be a member of an ensemble.
+const ClassificationMetrics& member_metrics(const std::string& name, const LoadedRun& run, const Task& task) {
+  const auto* metrics = dynamic_cast<const ClassificationMetrics*>(task.metrics.get());
+  if (metrics == nullptr || run.experiment.config.train.overfit_batch)
+    throw Error(ExitCode::usage, name + ": an ensemble is of classifiers that were trained on a whole corpus");
+  return *metrics;
 }
 
 struct EnsembleEvaluation {
   nlohmann::ordered_json members = nlohmann::ordered_json::array();
-  nlohmann::ordered_json metrics, baselines;
+  nlohmann::ordered_json metrics;
+  BaselineComparison comparison;
 };
 
 EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split split) {
@@ -67,37 +74,36 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
   for (const auto& name : names) {
     auto run = load_run(name, arguments.choice.checkpoint, arguments.choice.device);
     const auto task = task_of(run, arguments.offline);
-    const auto* classification = dynamic_cast<const ClassificationTask*>(task.get());
-    if (classification == nullptr)
-      throw Error(ExitCode::usage, name + ": an ensemble is of classifiers that were trained on a whole corpus");
+    const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
-    const auto sums = score_split(*run.model, *task, split, config.train.precision, run.device);
-    ensemble.add(name, *classification, sums, split);
+    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device);
+    ensemble.add(name, metrics, sums, split);
     evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
                                   {"step", run.progress.step},
-                                  {"accuracy", task->metrics(sums, split).at("accuracy")}});
+                                  {"accuracy", metrics.report(sums, split).at("accuracy")}});
     if (evaluation.members.size() < names.size()) continue;
     const auto mean = ensemble.mean();
-    evaluation.metrics = classification->metrics_of(mean, log_loss(mean));
-    evaluation.baselines = find_baselines(config, task->data_description(), arguments.offline);
+    evaluation.metrics = metrics.report_of(mean, log_loss(mean));
+    evaluation.comparison = compare_with_baselines(config, task.data->description(),
+                                                   {{arguments.split, evaluation.metrics}}, arguments.offline);
   }
   return evaluation;
 }
 
 void evaluate_together(const EvaluateArguments& arguments, Split split) {
-  const auto [members, metrics, baselines] = evaluate_members(arguments, split);
+  const auto [members, metrics, comparison] = evaluate_members(arguments, split);
   if (arguments.json) {
     nlohmann::ordered_json result = {{"members", members}, {"split", arguments.split}};
     result.update(metrics);
-    if (!baselines.is_null()) result["baselines"] = baselines;
+    if (!comparison.accuracies.is_null()) result["baselines"] = comparison.accuracies;
     return print_json(result);
   }
   print_lines(fmt::format("mean of {} classifiers, {} split\n", members.size(), arguments.split));
   print_metrics(metrics, "  ");
   for (const auto& member : members)
-    print_lines(fmt::format("  {:<20} {:.5f}  {}\n", "accuracy alone", member["accuracy"].get<double>(),
+    print_lines(fmt::format("  {:<20} {:.5f}  {}\n", "accuracy of", member["accuracy"].get<double>(),
                             member["checkpoint"].get<std::string>()));
-  print_beside_baselines(baselines, arguments.split, metrics);
+  print_table(comparison);
 }
 
 void run_evaluate(const EvaluateArguments& arguments) {
@@ -107,38 +113,41 @@ void run_evaluate(const EvaluateArguments& arguments) {
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   if (config.train.overfit_batch)
-    log::warning("this run trained on its first batch alone (train.overfit_batch), and is evaluated on that");
+    log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
   const auto metrics =
       arguments.random_batches > 0
-          ? estimate_split(*run.model, *task, split, arguments.random_batches, config.train.precision, run.device)
-          : evaluate_split(*run.model, *task, split, config.train.precision, run.device);
-  const auto baselines = find_baselines(config, task->data_description(), arguments.offline);
+          ? estimate_split(*run.predictor, task, split, arguments.random_batches, config.train.precision, run.device)
+          : evaluate_split(*run.predictor, task, split, config.train.precision, run.device);
+  const auto comparison =
+      compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);
   if (arguments.json) {
     nlohmann::ordered_json result = {
         {"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}, {"split", arguments.split}};
     result.update(metrics);
-    if (!baselines.is_null()) result["baselines"] = baselines;
+    if (!comparison.accuracies.is_null()) result["baselines"] = comparison.accuracies;
     return print_json(result);
   }
   print_lines(fmt::format("{} (step {}), {} split\n", run.checkpoint.string(), run.progress.step, arguments.split));
   print_metrics(metrics, "  ");
-  print_beside_baselines(baselines, arguments.split, metrics);
+  print_table(comparison);
 }
 
 }  // namespace
 
 void add_evaluate_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("evaluate", "metrics of a checkpoint on a split");
+  auto& command = *app.add_subcommand("evaluate", "compute the metrics of a checkpoint on a split");
   auto arguments = std::make_shared<EvaluateArguments>();
   arguments->choice.add_to(command);
-  command.add_option("--split", arguments->split, "train, validation or test")->capture_default_str();
-  auto* with = command
-                   .add_option("--with", arguments->others,
-                               "further runs of the same data: the classifier is then the mean of all probabilities")
-                   ->type_name("RUN...");
+  command.add_option("--split", arguments->split, "split to evaluate")
+      ->type_name("train|validation|test")
+      ->capture_default_str();
+  auto* with =
+      command
+          .add_option("--with", arguments->others, "more runs on the same data; averages the probabilities of all runs")
+          ->type_name("RUN...");
   command
       .add_option("--random-batches", arguments->random_batches,
-                  "estimate on so many random batches (as nanoGPT) instead of the whole split")
+                  "estimate on this many random batches, as nanoGPT does, instead of the whole split")
       ->transform(whole_number(1, std::int64_t{1} << 20))
       ->excludes(with);
   command.add_flag("--offline", arguments->offline, "never download a corpus");

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Each check makes two libraries work together in this very executable.
+// Each check makes two of the linked libraries work together.
 struct LinkCheck {
   const char* name;
   bool (*works)();
@@ -122,7 +122,7 @@ void run_info(bool json) {
 }  // namespace
 
 void add_info_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("info", "versions, devices, and whether the linked libraries work");
+  auto& command = *app.add_subcommand("info", "show versions and devices, and check the linked libraries");
   auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "one line of JSON on stdout");
   command.footer("Examples:\n  metaformer info\n  metaformer info --json");

@@ -1,5 +1,5 @@
 #pragma once
-// A file, standard input, or a file in memory, as a descriptor.
+// A descriptor of a file, of standard input, or of a file in memory.
 
 #include <unistd.h>
 
@@ -22,8 +22,8 @@ class InputFile {
   int descriptor() const { return descriptor_; }
   const std::string& name() const { return name_; }  // for messages
 
-  // All that a file has, or a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks to
-  // stop.
+  // Reads a file to its end, or a pipe until it is closed. Errors: exit code 3. Throws Interrupted when a signal asks
+  // to stop.
   std::string read_to_end() const;
 
  private:

@@ -14,8 +14,8 @@
 #include "cli/input_file.h"
 #include "data/sources/file_format.h"
 #include "data/sources/labelled_table.h"
+#include "data/token_rows.h"
 #include "infer/prediction.h"
-#include "train/run.h"
 
 namespace metaformer {
 
@@ -67,7 +67,7 @@ class TextPredictor {
     answers_.push_back({.line = line, .problem = problem, .text = 0, .cut = false});
   }
 
-  // Whatever the batch size, long texts must not fill the memory.
+  // Long texts must not fill the memory, whatever the batch size.
   bool is_full() const {
     constexpr std::size_t most_padded_tokens = 1 << 17;
     return answers_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
@@ -75,9 +75,7 @@ class TextPredictor {
   }
 
   void flush() {
-    const auto predictions = texts_.empty()
-                                 ? std::vector<Prediction>{}
-                                 : predict(*run_.model, texts_, run_.experiment.config.train.precision, run_.device);
+    const auto predictions = texts_.empty() ? std::vector<Prediction>{} : predict(run_, texts_);
     std::string shown;
     for (const auto& answer : answers_) {
       if (!answer.problem.empty()) {
@@ -97,7 +95,7 @@ class TextPredictor {
   void finish() const {
     if (cut_ > 0)
       log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_,
-                   run_.model->config().context);
+                   context_of(run_.experiment.config.model));
     if (malformed_ > 0)
       throw Error(ExitCode::data,
                   fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));
@@ -114,7 +112,7 @@ class TextPredictor {
   std::vector<std::int32_t> encode(const std::string& text, bool& cut) const {
     auto ids = run_.codec.tokenizer->encode(text);
     if (ids.empty()) throw Error(ExitCode::data, "the line is blank");
-    cut = truncate(ids, run_.model->config().context, run_.experiment.config.data.truncation);
+    cut = truncate(ids, context_of(run_.experiment.config.model), classification(run_.experiment.config).truncation);
     return ids;
   }
 
@@ -134,7 +132,7 @@ class TextPredictor {
     return to_line(json);
   }
 
-  // A label out of a quoted field may hold what separates our own fields.
+  // A label from a quoted field may contain the characters that separate fields of the output.
   static std::string on_one_line(std::string label) {
     std::replace_if(
         label.begin(), label.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
@@ -154,7 +152,7 @@ void predict_lines(int file, const std::string& name, TextPredictor& predictor) 
   LineReader reader(file, name, longest_line);
   while (const auto line = reader.next()) {
     predictor.add(*line);
-    // A slow writer gets its answers line by line, a fast one in batches.
+    // A slow writer gets answers line by line, a fast one in batches.
     if (predictor.is_full() || !reader.is_ready()) predictor.flush();
   }
 }
@@ -169,8 +167,8 @@ void predict_lines(const InputFile& input, TextPredictor& predictor) {
   predict_lines(unpacked.descriptor(), unpacked.name(), predictor);
 }
 
-// By the fields that the run was trained on.
-void predict_table(const InputFile& input, DataConfig config, TextPredictor& predictor) {
+// Reads the fields that the run was trained on.
+void predict_table(const InputFile& input, LabelledDataConfig config, TextPredictor& predictor) {
   const bool is_json = config.format == TableFormat::jsonl;
   if (is_json) config.header = TableHeader::automatic;  // the training table may have been another format's
   const auto table = read_text_table(input.read_to_end(), input.name(), config);
@@ -198,15 +196,15 @@ void run_predict(const PredictArguments& arguments) {
   auto format = parse_format(arguments.format);
   const InputFile input(arguments.file);
   const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
-  if (run.experiment.config.task != TaskKind::classification)
+  if (!is<ClassificationConfig>(run.experiment.config.task))
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is {}; predict needs a classifier",
-                                             run.directory.path().string(), to_string(run.experiment.config.task)));
+                                             run.directory.path().string(), kind_of(run.experiment.config.task)));
   if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
   TextPredictor predictor(arguments, run, input.name());
   if (format == TableFormat::text) {
     predict_lines(input, predictor);
   } else {
-    auto config = run.experiment.config.data;
+    auto config = classification(run.experiment.config).data;
     config.format = format;
     predict_table(input, std::move(config), predictor);
   }
@@ -217,29 +215,25 @@ void run_predict(const PredictArguments& arguments) {
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("predict", "classes of texts from a classifier: of plain lines, or of a table");
+  auto& command = *app.add_subcommand("predict", "predict the classes of texts in plain lines or in a table");
   auto arguments = std::make_shared<PredictArguments>();
   arguments->choice.add_to(command);
-  command
-      .add_option("file", arguments->file, "lines of text, or a table (csv, tsv, jsonl); - or nothing: standard input")
+  command.add_option("file", arguments->file, "lines of text, or a table (csv, tsv, jsonl); default: standard input")
       ->capture_default_str();
   command
-      .add_option(
-          "--format", arguments->format,
-          "text (plain lines), csv, tsv, jsonl; auto: by the file's name, else text. Of tables it takes the column "
-          "or member that the run's data.text_field names")
+      .add_option("--format", arguments->format,
+                  "format of the file; text: plain lines; auto: by the file's name, else text. In a table the run's "
+                  "data.text_field names the column or member to read")
+      ->type_name("auto|text|csv|tsv|jsonl")
       ->capture_default_str();
-  command.add_option("--batch-size", arguments->batch_size, "lines per forward pass")
+  command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
   command.add_flag("--json", arguments->json, "one line of JSON per text, with the probability of every class");
   command.footer(
-      "Prints label, tab, probability for every line or row, in order and, for plain lines, as soon as they come. "
-      "What\n"
-      "cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets empty "
-      "fields;\n"
-      "the exit code is then 3. Texts longer than the model's context are cut off. stderr says what was read, and "
-      "how.\n"
+      "Prints label, tab, probability for every line or row, in order; plain lines are answered as soon as they come.\n"
+      "A text that cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets\n"
+      "empty fields; the exit code is then 3. Texts longer than the model's context are cut off.\n"
       "Examples:\n"
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
       "  metaformer predict --run runs/reviews new.csv --json\n"

@@ -12,9 +12,9 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/command_line.h"
+#include "infer/load_run.h"
 #include "infer/sampling.h"
-#include "train/run.h"
-#include "train/training_sample.h"
+#include "infer/training_sample.h"
 
 namespace metaformer {
 
@@ -48,9 +48,10 @@ struct Sample {
 class Sampler {
  public:
   Sampler(const SampleArguments& arguments, const LoadedRun& run)
-      : arguments_(arguments), run_(run), sorts_(run.experiment.config.task == TaskKind::sort) {
+      : arguments_(arguments), run_(run), sorts_(is<SortConfig>(run.experiment.config.task)) {
     constexpr std::int64_t usual_tokens = 500;
-    tokens_ = sorts_ ? run.experiment.config.data.sort.length : arguments.tokens.value_or(usual_tokens);
+    tokens_ =
+        sorts_ ? std::get<SortConfig>(run.experiment.config.task).length : arguments.tokens.value_or(usual_tokens);
     options_ = arguments.options;
     options_.temperature = arguments.temperature.value_or(sorts_ ? 0.0 : options_.temperature);
     options_.cached = !arguments.uncached;
@@ -164,16 +165,16 @@ void converse(Sampler& sampler) {
 }
 
 void check(const SampleArguments& arguments, const LoadedRun& run) {
-  const auto task = run.experiment.config.task;
-  if (task == TaskKind::classification)
+  const auto& task = run.experiment.config.task;
+  if (is<ClassificationConfig>(task))
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
                                              run.directory.path().string()));
-  if (task == TaskKind::sort && arguments.tokens)
+  if (is<SortConfig>(task) && arguments.tokens)
     throw Error(ExitCode::usage, "--tokens: a sorter answers with as many numbers as the prompt has");
   const bool asked = arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
-  if (task == TaskKind::sort && !asked)
+  if (is<SortConfig>(task) && !asked)
     throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to sort, such as --prompt \"{}\"",
-                                             run.experiment.config.data.sort.length, "2 0 1 ..."));
+                                             std::get<SortConfig>(task).length, "2 0 1 ..."));
 }
 
 void run_sample(const SampleArguments& arguments) {
@@ -192,27 +193,26 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
   auto& options = arguments.options;
   command
       .add_option("--temperature", arguments.temperature,
-                  "below 1 safer, above 1 wilder, 0 always the likeliest token; default 0.8, for a sorter 0")
+                  "below 1: safer; above 1: more varied; 0: always the likeliest token; default: 0.8, for a sorter 0")
       ->transform(number_in(between(0, 1e6)));
   command.add_option("--top-k", options.top_k, "choose among the k likeliest tokens; 0: all")
       ->capture_default_str()
       ->transform(whole_number(0, most_tokens));
   command
       .add_option("--top-p", options.top_p,
-                  "choose among the likeliest tokens that have this probability together; 1: all")
+                  "choose among the fewest likeliest tokens whose probabilities reach this sum; 1: all")
       ->capture_default_str()
       ->transform(number_in(between(1e-9, 1)));
   command.add_option("--seed", options.seed, "the same seed gives the same text")
       ->type_name("INT")
       ->capture_default_str()
       ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
-  command
-      .add_option("--window", arguments.window,
-                  "past the model's context: half, or slide, which encodes the whole context for every token")
-      ->type_name("KIND")
+  command.add_option("--window", arguments.window, "how to continue past the model's context")
+      ->type_name("half|slide")
       ->capture_default_str();
-  add_repeatable(command, "--stop", arguments.stops, "TEXT", "end before this text");
-  command.add_flag("--no-cache", arguments.uncached, "encode the whole window for every token (slow, for comparison)");
+  add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
+  command.add_flag("--no-cache", arguments.uncached,
+                   "encode the whole window again for every token (slow, for comparison)");
 }
 
 }  // namespace
@@ -221,26 +221,26 @@ void add_sample_command(CLI::App& app) {
   auto& command = *app.add_subcommand("sample", "generate text from a checkpoint, or sort a list with a sorter");
   auto arguments = std::make_shared<SampleArguments>();
   arguments->choice.add_to(command);
-  auto* prompt = command.add_option("--prompt", arguments->prompt, "text to start from; default a line break");
-  auto* file = command.add_option("--prompt-file", arguments->prompt_file, "file that holds the prompt, as it is")
-                   ->excludes(prompt);
-  command.add_flag("--interactive", arguments->interactive, "answer every line of standard input; ends with Ctrl-D")
+  auto* prompt = command.add_option("--prompt", arguments->prompt, "text to continue; default: a line break");
+  auto* file =
+      command.add_option("--prompt-file", arguments->prompt_file, "file with the prompt, which is used unchanged")
+          ->excludes(prompt);
+  command.add_flag("--interactive", arguments->interactive, "answer every line of standard input, until Ctrl-D")
       ->excludes(prompt)
       ->excludes(file);
-  command.add_option("--tokens", arguments->tokens, "tokens to generate; default 500")
+  command.add_option("--tokens", arguments->tokens, "tokens to generate; default: 500")
       ->transform(whole_number(0, most_tokens));
   command
-      .add_option("--num-samples", arguments->samples,
-                  "texts to generate at once, each from a random stream of its own")
+      .add_option("--num-samples", arguments->samples, "texts to generate at once, each with its own random numbers")
       ->capture_default_str()
       ->transform(whole_number(1, std::int64_t{1} << 16));
   add_sampling_options(command, *arguments);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
-      "A text that outgrows the model's context: --window half keeps the last half of the context when it is full,\n"
-      "and encodes that again; --window slide keeps the last context tokens for every new one, as nanoGPT does. That\n"
-      "conditions on more, but past the context a token then costs as much as encoding the whole context: with 256\n"
-      "tokens 15 to 50 times what it costs with the cache.\n"
+      "When a text grows longer than the model's context, --window half drops its first half and encodes the rest\n"
+      "again, each time the context is full. --window slide drops one token at a time, as nanoGPT does: every token\n"
+      "is predicted from the whole context, but costs as much as encoding it, which for 256 tokens is 15 to 50 times\n"
+      "the cost of a token with the cache.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"

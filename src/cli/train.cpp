@@ -23,7 +23,7 @@ void run_train(TrainArguments& arguments, const std::vector<std::string>& comman
   arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
   arguments.request.command_line = command_line;
   const auto summary = train(arguments.request);
-  if (arguments.json) print_json(summary);
+  if (arguments.json) print_json(to_json(summary));
 }
 
 std::vector<std::string> process_arguments() {
@@ -39,15 +39,15 @@ void add_train_command(CLI::App& app) {
   auto& command = *app.add_subcommand("train", "train a model from a config");
   auto arguments = std::make_shared<TrainArguments>();
   arguments->choice.add_to(command);
-  command.add_option("--out", arguments->request.out, "run folder to make; default runs/<config>-<time>");
-  command.add_flag("--resume", arguments->request.resume, "go on with the run in --out from its newest checkpoint");
+  command.add_option("--out", arguments->request.out, "run folder to create; default: runs/<config>-<time>");
+  command.add_flag("--resume", arguments->request.resume, "continue the run in --out from its newest checkpoint");
   command.add_option("--device", arguments->request.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command.add_flag("--overfit-batch", arguments->overfit_batch,
                    "train and evaluate on the first batch only: the loss must fall to nearly 0");
   command.add_flag(
       "--profile", arguments->request.profile,
-      "time by operator on the host over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
-  command.add_flag("--force", arguments->request.force, "start even when the memory will clearly not suffice");
+      "measure the time of each operator over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
+  command.add_flag("--force", arguments->request.force, "start even if the memory is clearly too small");
   command.add_flag("--offline", arguments->request.offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");

@@ -29,14 +29,14 @@ struct Level {
 };
 
 const CLI::App* find_command(const CLI::App& app, const std::string& name) {
-  const auto found = app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
-  return found.empty() ? nullptr : found.front();
+  for (const auto* command : subcommands_of(app))
+    if (command->get_name() == name) return command;
+  return nullptr;
 }
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const auto* command : subcommands_of(app)) names.push_back(command->get_name());
   return names;
 }
 
@@ -90,12 +90,16 @@ std::string help_of(const CLI::App& program, const std::vector<std::string>& wor
 
 }  // namespace
 
+std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 std::shared_ptr<CLI::FormatterBase> make_help_formatter() { return std::make_shared<HelpFormatter>(); }
 
 void add_help_command(CLI::App& program) {
   auto& command = *program.add_subcommand("help", "help for a command: metaformer help config dump");
   auto words = std::make_shared<std::vector<std::string>>();
-  command.add_option("command", *words, "the command's words; nothing: the program");
+  command.add_option("command", *words, "the words of the command; none: the program");
   command.callback([&program, words] { print(help_of(program, *words)); });
 }
 

@@ -37,8 +37,8 @@ class RangeChecker {
 
   template <class T>
   void operator()(const char* name, T& value, const char*) {
-    if constexpr (is_variant<T>) {
-      std::visit([&](auto& options) { descend(name, options); }, value);
+    if constexpr (has_kinds<T>) {
+      visit_kind(value, [&](auto& options) { descend(name, options); });
     } else if constexpr (requires(RangeChecker & c) { visit(c, value); }) {
       descend(name, value);
     }
@@ -52,6 +52,11 @@ class RangeChecker {
     } else {
       for (const auto element : value) check(name, element, range);
     }
+  }
+
+  template <class V, class Section>
+  void section_of(const char* name, const char*, V& variant, const Section& section) {
+    visit_section_of(variant, section, [&](auto& value) { descend(name, value); });
   }
 
  private:
@@ -87,93 +92,15 @@ class RangeChecker {
   throw Error(ExitCode::usage, fmt::format("{}: {}: {}", where, paths.front(), what));
 }
 
-void check_metric(const MetricOptions& metric, const Provenance& provenance) {
-  const std::string score = "model.mixer.score", constraint = "model.mixer.constraint", backend = "model.mixer.backend";
-  const bool symmetric = metric.constraint == MetricConstraint::symmetric;
-  if (metric.score == MetricScore::distance && symmetric)
-    fail(provenance, {score, constraint},
-         "'distance' needs a metric that is never negative: set constraint to psd, diagonal or identity");
-  if (metric.score == MetricScore::as_published && !symmetric)
-    fail(provenance, {score, constraint},
-         "'as_published' is the formula for a packed metric: set constraint to symmetric");
-  const bool other_backend = metric.backend == Backend::composed || metric.backend == Backend::fused;
-  if (metric.score == MetricScore::as_published && other_backend)
-    fail(provenance, {backend, score},
-         "'as_published' has the reference backend alone: set backend to auto or reference");
-}
-
-void check_fused(const ModelConfig& model, const Provenance& provenance) {
-  const std::string backend = "model.mixer.backend";
-  if (backend_of(model.mixer) != Backend::fused) return;
-  if (!has_fused_backend(model.mixer))
-    fail(provenance, {backend, "model.mixer.kind"},
-         "'fused' is of metric and projected quadratic attention: set backend to auto");
-  if (model.head_width() % 8 != 0 || model.head_width() > 128)
-    fail(provenance, {backend, "model.width", "model.heads"},
-         fmt::format("'fused' needs heads whose width is a multiple of 8 up to 128, not {}; change model.width or "
-                     "model.heads, or set composed",
-                     model.head_width()));
-  if (model.dropout > 0)
-    fail(provenance, {backend, "model.dropout"},
-         "'fused' has no dropout on scores: set model.dropout to 0, or backend to composed");
-}
-
-void check_model(const ModelConfig& model, const Provenance& provenance) {
+void check_model(const TransformerConfig& model, const TaskConfig&, const Provenance& provenance) {
   if (model.width % model.heads != 0)
     fail(provenance, {"model.heads", "model.width"},
          fmt::format("{} heads do not divide model.width {}", model.heads, model.width));
   if (model.hidden_width() < 1)
     fail(provenance, {"model.feed_forward.ratio", "model.width"},
-         fmt::format("{} times model.width {} leaves no hidden unit", model.feed_forward.ratio, model.width));
-  if (const auto* metric = std::get_if<MetricOptions>(&model.mixer)) check_metric(*metric, provenance);
-  check_fused(model, provenance);
-}
-
-// A resolved config names every key, so a key that does not apply is a mistake only where it differs from its default.
-void refuse_keys_of_other_tasks(const ExperimentConfig& config, const Provenance& provenance) {
-  const ExperimentConfig plain;
-  const auto &data = config.data, &usual = plain.data;
-  const auto& model = config.model;
-  const auto& train = config.train;
-  const bool sorts = config.task == TaskKind::sort, classifies = config.task == TaskKind::classification;
-  const bool models_text = config.task == TaskKind::language_model;
-  const bool plain_tokenizer = std::holds_alternative<CharacterTokenizerOptions>(data.tokenizer);
-  struct Rule {
-    const char* key;
-    bool differs, applies;
-  };
-  for (const auto& [key, differs, applies] : std::initializer_list<Rule>{
-           {"data.corpus", data.corpus != usual.corpus, !sorts},
-           {"data.path", data.path != usual.path, !sorts},
-           {"data.validation_path", data.validation_path != usual.validation_path, !sorts},
-           {"data.test_path", data.test_path != usual.test_path, classifies},
-           {"data.validation_fraction", data.validation_fraction != usual.validation_fraction, !sorts},
-           {"data.format", data.format != usual.format, !sorts},
-           {"data.header", data.header != usual.header, classifies},
-           {"data.text_field", data.text_field != usual.text_field, !sorts},
-           {"data.label_field", data.label_field != usual.label_field, classifies},
-           {"data.malformed_limit", data.malformed_limit != usual.malformed_limit, !sorts},
-           {"data.document_separator", data.document_separator != usual.document_separator, models_text},
-           {"data.rating.positive_from", data.rating.positive_from.has_value(), classifies},
-           {"data.truncation", data.truncation != usual.truncation, classifies},
-           {"data.tokenizer.kind", !plain_tokenizer, !sorts},
-           {"data.sort.length", data.sort.length != usual.sort.length, sorts},
-           {"data.sort.digits", data.sort.digits != usual.sort.digits, sorts},
-           {"model.kind", model.kind != plain.model.kind, classifies},
-           {"model.head", model.head != plain.model.head, classifies},
-           {"model.recalibrate", model.recalibrate, classifies},
-           {"model.embedding_scale", model.embedding_scale != plain.model.embedding_scale, classifies},
-           {"model.ngram_embedding.order", model.ngram_embedding.order != plain.model.ngram_embedding.order,
-            classifies},
-           {"train.label_smoothing", train.label_smoothing != 0, classifies},
-           {"train.class_weights", train.class_weights != plain.train.class_weights, classifies},
-           {"train.token_removal", train.token_removal != 0, classifies},
-           {"train.token_unknown", train.token_unknown != 0, classifies},
-           {"train.selection_metric", train.selection_metric != plain.train.selection_metric, classifies},
-           {"train.bucketing", train.bucketing != plain.train.bucketing, classifies},
-           {"train.sample_interval", train.sample_interval != 0, config.task == TaskKind::language_model},
-           {"model.tie_embeddings", model.tie_embeddings != plain.model.tie_embeddings, !classifies}})
-    if (differs && !applies) fail(provenance, {key}, fmt::format("has no meaning for task {}", to_string(config.task)));
+         fmt::format("{} times model.width {} leaves no hidden unit", std::get<MlpConfig>(model.feed_forward).ratio,
+                     model.width));
+  if (const auto problem = model.mixer->problem(model.mixer_shape())) fail(provenance, problem->keys, problem->what);
 }
 
 void check_joiners(const std::string& joiners, const Provenance& provenance) {
@@ -182,12 +109,14 @@ void check_joiners(const std::string& joiners, const Provenance& provenance) {
          fmt::format("{} is not a list of ASCII marks such as \"'\" or \"'/-\"", in_quotes(joiners)));
 }
 
-void check_tokenizer(const ExperimentConfig& config, const Provenance& provenance) {
-  if (const auto* words = std::get_if<WordTokenizerOptions>(&config.data.tokenizer))
-    check_joiners(words->joiners, provenance);
-  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&config.data.tokenizer);
-  if (config.task == TaskKind::language_model && unigram != nullptr && unigram->sampling > 0)
-    fail(provenance, {"data.tokenizer.sampling", "task"},
+void check_tokenizer(const TokenizerOptions& tokenizer, const Provenance& provenance) {
+  if (const auto* words = std::get_if<WordTokenizerOptions>(&tokenizer)) check_joiners(words->joiners, provenance);
+}
+
+void check_text_tokenizer(const TokenizerOptions& tokenizer, const Provenance& provenance) {
+  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&tokenizer);
+  if (unigram != nullptr && unigram->sampling > 0)
+    fail(provenance, {"data.tokenizer.sampling", "task.kind"},
          fmt::format("{} has no effect on a language model, whose text is tokenized once: set it to 0",
                      unigram->sampling));
   const bool drops = std::visit(
@@ -195,11 +124,10 @@ void check_tokenizer(const ExperimentConfig& config, const Provenance& provenanc
         if constexpr (requires { options.whitespace; }) return options.whitespace == Whitespace::dropped;
         return false;
       },
-      config.data.tokenizer);
-  if (config.task == TaskKind::language_model && drops)
-    fail(provenance, {"data.tokenizer.whitespace", "data.tokenizer.kind", "task"},
-         fmt::format("a language model needs the spaces that {} leaves out: set it to kept",
-                     kind_of(config.data.tokenizer)));
+      tokenizer);
+  if (drops)
+    fail(provenance, {"data.tokenizer.whitespace", "data.tokenizer.kind", "task.kind"},
+         fmt::format("a language model needs the spaces that {} leaves out: set it to kept", kind_of(tokenizer)));
 }
 
 void check_rating(const RatingConfig& rating, const Provenance& provenance) {
@@ -218,50 +146,60 @@ void check_rating(const RatingConfig& rating, const Provenance& provenance) {
          fmt::format("{} is not below data.rating.positive_from {}", *rating.negative_to, *rating.positive_from));
 }
 
-void check_files(const ExperimentConfig& config, const Provenance& provenance) {
-  const auto& data = config.data;
-  const bool is_table = data.format == TableFormat::csv || data.format == TableFormat::tsv;
-  if (config.task == TaskKind::language_model && is_table)
-    fail(provenance, {"data.format", "task"},
-         fmt::format("a language model reads text or jsonl, not {}, which is for tables with labels",
-                     to_string(data.format)));
-  if (config.task == TaskKind::classification && data.format == TableFormat::text)
-    fail(provenance, {"data.format", "task"}, "'text' has no labels: classification reads csv, tsv or jsonl");
-}
-
-void check_corpus(const ExperimentConfig& config, const Provenance& provenance) {
-  const auto& corpus = config.data.corpus;
+void check_corpus(const std::string& corpus, const Provenance& provenance) {
   const std::vector<std::string> names(corpus_names.begin(), corpus_names.end());
   if (std::find(names.begin(), names.end(), corpus) == names.end())
     fail(provenance, {"data.corpus"},
          fmt::format("unknown corpus {}; expected {}{}", in_quotes(corpus), join_alternatives(names),
                      did_you_mean(corpus, names)));
-  if (config.task == TaskKind::language_model && corpus != DataConfig().corpus)
-    fail(provenance, {"data.corpus"}, fmt::format("'{}' is labelled: it is for task classification", corpus));
 }
 
-void check_data(const ExperimentConfig& config, const Provenance& provenance) {
-  const auto& data = config.data;
-  refuse_keys_of_other_tasks(config, provenance);
-  check_files(config, provenance);
-  check_tokenizer(config, provenance);
-  check_corpus(config, provenance);
-  check_rating(data.rating, provenance);
-  if (config.task == TaskKind::sort && config.model.context < 2 * data.sort.length - 1)
-    fail(provenance, {"model.context", "data.sort.length"},
-         fmt::format("{} is too short: a list of {} and its sorted copy take {}, so set it to that or more",
-                     config.model.context, data.sort.length, 2 * data.sort.length - 1));
+void check_task(const LanguageModelConfig& task, const ExperimentConfig&, const Provenance& provenance) {
+  const auto& data = task.data;
+  if (data.format == TableFormat::csv || data.format == TableFormat::tsv)
+    fail(provenance, {"data.format", "task.kind"},
+         fmt::format("a language model reads text or jsonl, not {}, which is for tables with labels",
+                     to_string(data.format)));
+  check_tokenizer(data.tokenizer, provenance);
+  check_text_tokenizer(data.tokenizer, provenance);
+  check_corpus(data.corpus, provenance);
+  if (data.corpus != DataConfig().corpus)
+    fail(provenance, {"data.corpus"}, fmt::format("'{}' is labelled: it is for task classification", data.corpus));
 }
 
-void check_train(const TrainConfig& train, const Provenance& provenance) {
-  if (train.token_removal + train.token_unknown >= 1)
-    fail(provenance, {"train.token_removal", "train.token_unknown"},
-         fmt::format("{} and train.token_unknown {} together must stay below 1", train.token_removal,
-                     train.token_unknown));
-  if (train.schedule != ScheduleKind::constant && train.min_learning_rate > train.learning_rate)
-    fail(provenance, {"train.min_learning_rate", "train.learning_rate"},
-         fmt::format("{} is above train.learning_rate {}", train.min_learning_rate, train.learning_rate));
+void check_task(const ClassificationConfig& task, const ExperimentConfig&, const Provenance& provenance) {
+  if (task.data.format == TableFormat::text)
+    fail(provenance, {"data.format", "task.kind"}, "'text' has no labels: classification reads csv, tsv or jsonl");
+  check_tokenizer(task.data.tokenizer, provenance);
+  check_corpus(task.data.corpus, provenance);
+  check_rating(task.data.rating, provenance);
+  if (task.token_removal + task.token_unknown >= 1)
+    fail(
+        provenance, {"task.token_removal", "task.token_unknown"},
+        fmt::format("{} and task.token_unknown {} together must stay below 1", task.token_removal, task.token_unknown));
 }
+
+void check_task(const SortConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
+  const auto context = context_of(config.model);
+  if (context < 2 * task.length - 1)
+    fail(provenance, {"model.context", "task.length"},
+         fmt::format("{} is too short: a list of {} and its sorted copy take {}, so set it to that or more", context,
+                     task.length, 2 * task.length - 1));
+}
+
+void check_model(const LinearConfig&, const TaskConfig& task, const Provenance& provenance) {
+  if (!is<ClassificationConfig>(task))
+    fail(provenance, {"model.kind", "task.kind"},
+         fmt::format("linear has no meaning for task {}: it is for classification", kind_of(task)));
+}
+
+void check_schedule(const FallingScheduleConfig& schedule, const TrainConfig& train, const Provenance& provenance) {
+  if (schedule.floor > train.learning_rate)
+    fail(provenance, {"train.schedule.floor", "train.learning_rate"},
+         fmt::format("{} is above train.learning_rate {}", schedule.floor, train.learning_rate));
+}
+
+void check_schedule(const ConstantScheduleConfig&, const TrainConfig&, const Provenance&) {}
 
 }  // namespace
 
@@ -269,9 +207,9 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
   auto copy = config;  // visiting takes a mutable struct
   RangeChecker checker("", provenance);
   visit(checker, copy);
-  check_model(config.model, provenance);
-  check_data(config, provenance);
-  check_train(config.train, provenance);
+  std::visit([&](const auto& model) { check_model(model, config.task, provenance); }, config.model);
+  std::visit([&](const auto& task) { check_task(task, config, provenance); }, config.task);
+  std::visit([&](const auto& schedule) { check_schedule(schedule, config.train, provenance); }, config.train.schedule);
   if (const auto unused = find_unused_key(config)) fail(provenance, {unused->key}, unused->why);
 }
 

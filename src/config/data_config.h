@@ -1,5 +1,5 @@
 #pragma once
-// The data section of a config.
+// The data section of a config. Each task that reads texts has one; both share DataConfig.
 
 #include <array>
 #include <cstdint>
@@ -27,23 +27,38 @@ struct EnumNames<TableHeader> {
 // The public corpora by name; data/sources/corpus.cpp says where each is found.
 constexpr std::array<std::string_view, 2> corpus_names = {"tinyshakespeare", "imdb"};
 
-// The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
-struct SortConfig {
-  std::int64_t length = 6;
-  std::int64_t digits = 3;
+// What both tasks say of their texts.
+struct DataConfig {
+  std::string corpus = "tinyshakespeare";
+  std::optional<std::string> path;
+  std::optional<std::string> validation_path;
+  double validation_fraction = 0.1;
+  TableFormat format = TableFormat::automatic;
+  std::string text_field = "text";
+  double malformed_limit = 0;
+  bool cache = true;
+  TokenizerOptions tokenizer = CharacterTokenizerOptions{};
 };
 
-template <class Visitor>
-void visit(Visitor& field, SortConfig& c) {
-  field("length", c.length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
-  field("digits", c.digits, between(2, 65536), "numbers are 0 ... digits - 1");
-}
+// Of a language model.
+struct TextDataConfig : DataConfig {
+  std::string document_separator = "\n";
+};
 
 // Ratings (stars) as classes: "negative" up to one number, "positive" from another; what lies between is left out.
 struct RatingConfig {
   std::optional<double> positive_from;
   std::optional<double> negative_to;
   std::optional<double> lowest, highest;
+};
+
+// Of a classifier.
+struct LabelledDataConfig : DataConfig {
+  LabelledDataConfig() { tokenizer = WordTokenizerOptions{}; }
+  std::optional<std::string> test_path;
+  TableHeader header = TableHeader::automatic;
+  std::string label_field = "label";
+  RatingConfig rating;
 };
 
 template <class Visitor>
@@ -56,64 +71,48 @@ void visit(Visitor& field, RatingConfig& c) {
   field("highest", c.highest, Range{}, "rows with a rating above this one are malformed; null: none is");
 }
 
-// Which tokens of a text that is longer than model.context are kept.
-enum class Truncation { head, tail, head_and_tail };
-template <>
-struct EnumNames<Truncation> {
-  static constexpr std::array<std::string_view, 3> values = {"head", "tail", "head_and_tail"};
-};
-
-struct DataConfig {
-  std::string corpus = "tinyshakespeare";
-  std::optional<std::string> path;
-  std::optional<std::string> validation_path;
-  std::optional<std::string> test_path;
-  double validation_fraction = 0.1;
-  TableFormat format = TableFormat::automatic;
-  TableHeader header = TableHeader::automatic;
-  std::string text_field = "text";
-  std::string label_field = "label";
-  RatingConfig rating;
-  double malformed_limit = 0;
-  std::string document_separator = "\n";
-  Truncation truncation = Truncation::head;
-  bool cache = true;
-  SortConfig sort;
-  TokenizerOptions tokenizer = CharacterTokenizerOptions{};
-};
-
 template <class Visitor>
-void visit(Visitor& field, DataConfig& c) {
+void visit_corpus(Visitor& field, DataConfig& c, const char* path_help) {
   field("corpus", c.corpus, "a public corpus by name; see `metaformer data list`");
-  field("path", c.path,
-        "what to use instead of the named corpus, gzipped or not; language models: UTF-8 text, JSON lines, or a folder "
-        "of "
-        "such files; classification: a table (CSV, TSV, JSON lines)");
+  field("path", c.path, path_help);
   field("validation_path", c.validation_path,
         "held out for validation, in place of validation_fraction: of the same formats as path");
-  field("test_path", c.test_path, "classification: a table for --split test");
+}
+
+template <class Visitor>
+void visit(Visitor& field, TextDataConfig& c) {
+  visit_corpus(field, c,
+               "what to use instead of the named corpus: UTF-8 text, JSON lines, or a folder of such files, gzipped or "
+               "not");
   field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
-        "share held out for validation: the end of a text, or the rows that a hash of their text picks");
-  field(
-      "format", c.format,
-      "csv knows quotes, tsv takes them as they are, jsonl: an object on every line, text (language models only): one "
-      "document; auto: by name, else tsv for classification and text for language models");
+        "fraction held out for validation: the end of the text");
+  field("format", c.format, "text: one document; jsonl: an object on every line; auto: by name, else text");
+  field("text_field", c.text_field, "member of JSON lines that holds the text");
+  field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated fraction of malformed JSON lines");
+  field("document_separator", c.document_separator,
+        "text between two documents of JSON lines, or of a folder of files");
+  field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
+  field("tokenizer", c.tokenizer, "how text becomes tokens");
+}
+
+template <class Visitor>
+void visit(Visitor& field, LabelledDataConfig& c) {
+  visit_corpus(field, c, "a table to use instead of the named corpus (CSV, TSV, JSON lines), gzipped or not");
+  field("test_path", c.test_path, "a table for --split test");
+  field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
+        "fraction held out for validation: the rows that a hash of their text picks");
+  field("format", c.format,
+        "csv knows quotes, tsv takes them as they are, jsonl: an object on every line; auto: by name, else tsv");
   field("header", c.header, "whether a table's first row names its columns; auto: when it holds the fields' names");
-  field(
-      "text_field", c.text_field,
-      "column of the text: its name in the header, or its number counted from 1; a member of JSON lines, for language "
-      "models too");
+  field("text_field", c.text_field,
+        "column of the text: its name in the header, or its number counted from 1; a member of JSON lines");
   field("label_field", c.label_field,
         "column of the label: its name in the header, or its number counted from 1; a member of JSON lines");
   field("rating", c.rating, "classes from ratings");
   field("malformed_limit", c.malformed_limit, between(0, 1),
         "largest tolerated fraction of malformed rows of a table or lines of JSON");
-  field("document_separator", c.document_separator,
-        "language models: text between two documents of JSON lines, or of a folder of files");
-  field("truncation", c.truncation, "which model.context tokens of a longer text classification sees");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
-  field("sort", c.sort, "the lists of task sort");
-  field("tokenizer", c.tokenizer, "how text becomes tokens; classification starts from word");
+  field("tokenizer", c.tokenizer, "how text becomes tokens");
 }
 
 }  // namespace metaformer

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/whole_number.h"
 #include "config/key_suggestions.h"
-#include "config/unused_keys.h"
+#include "config/kind_switch.h"
+#include "config/moved_keys.h"
 
 namespace metaformer {
 
@@ -57,13 +58,10 @@ void decode(const ConfigNode& node, const std::string& path, std::string& value)
   if (value.empty()) fail_type(node, path, "a text");
 }
 
-void decode(const ConfigNode& node, const std::string& path, PoolingWindow& value) {
-  const auto& text = scalar_of(node, path, "a number of tokens or 'all'");
-  if (text == "all") {
-    value.tokens = 0;
-  } else if (parse_whole_number(text, value.tokens) != WholeNumber::valid || value.tokens < 1) {
-    fail_type(node, path, "a number of tokens (at least 1) or 'all'");
-  }
+void decode(const ConfigNode& node, const std::string& path, TextValue& value) {
+  const auto& text = scalar_of(node, path, value.expected);
+  if (!value.is_allowed(text)) fail_type(node, path, value.expected);
+  value.text = text;
 }
 
 template <class T>
@@ -77,23 +75,45 @@ void decode(const ConfigNode& node, const std::string& path, std::array<double, 
   for (std::size_t i = 0; i < 2; ++i) decode(node.items[i], path, value[i]);
 }
 
-template <class E>
-requires std::is_enum_v<E>
-void decode(const ConfigNode& node, const std::string& path, E& value) {
-  const auto names = names_of<E>();
+void decode(const ConfigNode& node, const std::string& path, Choice& value) {
+  const auto& names = value.names;
   const auto& text = scalar_of(node, path, join_alternatives(names));
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end())
     fail(node, path,
          fmt::format("unknown value {}; expected {}{}", in_quotes(text), join_alternatives(names),
                      did_you_mean(text, names)));
-  value = static_cast<E>(found - names.begin());
+  value.index = static_cast<std::size_t>(found - names.begin());
+}
+
+template <class E>
+requires std::is_enum_v<E>
+void decode(const ConfigNode& node, const std::string& path, E& value) {
+  Choice choice{names_of<E>(), static_cast<std::size_t>(value)};
+  decode(node, path, choice);
+  value = static_cast<E>(choice.index);
+}
+
+struct Moved {
+  const Location& where;
+  std::string path;
+  const MovedKey& row;
+};
+
+// The first old key in an unknown one.
+std::optional<Moved> find_moved(const ConfigKey& key, const ConfigNode& value, const std::string& path) {
+  const auto* row = find_moved_key(path);
+  if (row == nullptr) return std::nullopt;
+  for (const auto& [inner_key, inner] : value.entries)
+    if (auto moved = find_moved(inner_key, inner, path + "." + inner_key.name)) return moved;
+  const bool is_key_of_other_kind = !kinds_with(path).empty();
+  return is_key_of_other_kind ? std::nullopt : std::optional(Moved{key.location, path, *row});
 }
 
 class LayerDecoder {
  public:
-  LayerDecoder(const ConfigNode& section, std::string path, Provenance& provenance)
-      : section_(section), path_(std::move(path)), provenance_(provenance) {}
+  LayerDecoder(const ConfigNode& section, std::string path, Provenance& provenance, OtherKinds other_kinds)
+      : section_(section), path_(std::move(path)), provenance_(provenance), other_kinds_(other_kinds) {}
 
   template <class T>
   void operator()(const char* name, T& value, const char*) {
@@ -104,16 +124,22 @@ class LayerDecoder {
     if constexpr (std::is_same_v<T, std::int64_t>) refuse_too_large(name, range);
     field(name, value);
   }
+  template <class V, class Section>
+  void section_of(const char* name, const char* owner, V& variant, const Section& section) {
+    visit_section_of(variant, section, [&](auto& value) {
+      know(name);
+      if (const auto* node = section_.find(name))
+        decode_section(*node, full(name), value, fmt::format(" for {} '{}'", owner, kind_of(variant)));
+    });
+  }
 
-  // A key that no field took: of another kind, or misspelt.
+  // A key that no field took: of another kind, moved, or misspelt.
   void refuse_unknown_keys() const {
     for (const auto& [key, value] : section_.entries) {
-      if (std::find(known_.begin(), known_.end(), key.name) == known_.end()) {
-        const auto hint = suggest_key(full(key.name), known_);
-        const auto all = known_.empty() ? " (no keys here)" : fmt::format(" (keys here: {})", fmt::join(known_, ", "));
-        throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}{}", key.location.str(),
-                                                 printable(full(key.name)), context_, hint.empty() ? all : hint));
-      }
+      if (std::find(known_.begin(), known_.end(), key.name) != known_.end()) continue;
+      const bool is_of_other_kind = !kinds_with(full(key.name)).empty();
+      if (is_of_other_kind && other_kinds_ == OtherKinds::ignored) continue;
+      refuse(key, value);
     }
   }
 
@@ -122,6 +148,20 @@ class LayerDecoder {
 
  private:
   std::string full(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+
+  [[noreturn]] void refuse(const ConfigKey& key, const ConfigNode& value) const {
+    const auto path = full(key.name);
+    if (const auto moved = find_moved(key, value, path))
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {}: {}", moved->where.str(), printable(moved->path), describe_move(moved->row)));
+    auto hint = suggest_key(path, known_);
+    if (const auto kinds = kinds_with(path); !kinds.empty()) {
+      hint = fmt::format("{}; only {} has it", context_, kinds);
+    } else if (hint.empty()) {
+      hint = context_ + (known_.empty() ? " (no keys here)" : fmt::format(" (keys here: {})", fmt::join(known_, ", ")));
+    }
+    throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}", key.location.str(), printable(path), hint));
+  }
 
   // A number that no layer above could mend, since it cannot be held.
   void refuse_too_large(const char* name, const Range& range) const {
@@ -138,10 +178,10 @@ class LayerDecoder {
     const auto* node = section_.find(name);
     if (node == nullptr) return;
     const auto path = full(name);
-    if constexpr (is_variant<T>) {
+    if constexpr (has_kinds<T>) {
       decode_kind(*node, path, value);
     } else if constexpr (requires(LayerDecoder & d) { visit(d, value); }) {
-      decode_section(*node, path, value);
+      decode_section(*node, path, value, "");
     } else {
       decode(*node, path, value);
       provenance_[path] = node->location;
@@ -149,36 +189,43 @@ class LayerDecoder {
   }
 
   template <class T>
-  void decode_section(const ConfigNode& node, const std::string& path, T& value) {
+  void decode_section(const ConfigNode& node, const std::string& path, T& value, std::string context) {
     if (node.kind != ConfigNode::Kind::map) fail_type(node, path, "a section of 'key: value' lines");
-    LayerDecoder inner(node, path, provenance_);
+    LayerDecoder inner(node, path, provenance_, other_kinds_);
+    inner.set_context(std::move(context));
     visit(inner, value);
     inner.refuse_unknown_keys();
   }
 
+  // `mixer: metric` is short for `mixer: {kind: metric}`.
   template <class V>
   void decode_kind(const ConfigNode& node, const std::string& path, V& value) {
     const auto kinds = kinds_of<V>();
+    if (node.kind == ConfigNode::Kind::scalar) return choose_kind(node, path, path, value);
     if (node.kind != ConfigNode::Kind::map)
-      fail_type(node, path, fmt::format("a section like {{kind: {}}}", kinds.front()));
-    if (const auto* kind = node.find("kind")) {
-      const auto& name = scalar_of(*kind, path + ".kind", join_alternatives(kinds));
-      auto made = make_kind<V>(name);
-      if (!made)
-        fail(*kind, path + ".kind",
-             fmt::format("unknown value {}; expected {}{}", in_quotes(name), join_alternatives(kinds),
-                         did_you_mean(name, kinds)));
-      if (made->index() != value.index()) {
-        value = *made;
-        forget(path);
-      }
-      provenance_[path + ".kind"] = kind->location;
-    }
-    LayerDecoder inner(node, path, provenance_);
+      fail_type(node, path, fmt::format("{}, or a section like {{kind: {}}}", join_alternatives(kinds), kinds.front()));
+    if (const auto* kind = node.find("kind")) choose_kind(*kind, path, path + ".kind", value);
+    LayerDecoder inner(node, path, provenance_, other_kinds_);
     inner.know("kind");
-    inner.set_context(fmt::format(" for kind '{}'", kind_of(value)));
-    std::visit([&](auto& options) { visit(inner, options); }, value);
+    inner.set_context(fmt::format(" for {} '{}'", path_.empty() ? path : "kind", kind_of(value)));
+    visit_kind(value, [&](auto& options) { visit(inner, options); });
     inner.refuse_unknown_keys();
+  }
+
+  template <class V>
+  void choose_kind(const ConfigNode& node, const std::string& section, const std::string& path, V& value) {
+    const auto kinds = kinds_of<V>();
+    const auto& name = scalar_of(node, path, join_alternatives(kinds));
+    auto made = make_kind<V>(name);
+    if (!made)
+      fail(node, path,
+           fmt::format("unknown value {}; expected {}{}", in_quotes(name), join_alternatives(kinds),
+                       did_you_mean(name, kinds)));
+    if (kind_of(*made) != kind_of(value)) {
+      value = *made;
+      forget(section);
+    }
+    provenance_[section + ".kind"] = node.location;
   }
 
   // The options of the kind that was replaced are gone, and so is who set them.
@@ -189,49 +236,16 @@ class LayerDecoder {
   const ConfigNode& section_;
   std::string path_;
   Provenance& provenance_;
+  OtherKinds other_kinds_;
   std::vector<std::string> known_;
   std::string context_;
 };
 
-void forget_if(Provenance& provenance, const std::function<bool(std::string_view)>& is_gone) {
-  std::erase_if(provenance, [&](const auto& entry) { return is_gone(entry.first); });
-}
-
-// What the lower layers say of networks and of steps, when a layer makes the model linear.
-void drop_keys_of_networks(ExperimentConfig& config, Provenance& provenance) {
-  const auto model = std::exchange(config.model, ModelConfig{});
-  const auto train = std::exchange(config.train, TrainConfig{});
-  config.model.context = model.context;
-  config.model.linear = model.linear;
-  config.train.batch_size = train.batch_size;
-  config.train.precision = train.precision;
-  config.train.keep_checkpoints = train.keep_checkpoints;
-  config.train.selection_metric = train.selection_metric;
-  config.train.overfit_batch = train.overfit_batch;
-  config.train.seed = train.seed;
-  forget_if(provenance, [](std::string_view key) {
-    return (key.starts_with("model.") || key.starts_with("train.")) && !applies_to_linear(key);
-  });
-}
-
-// As with the kinds of other sections: a kind that differs from the lower layers' drops what these say of the other.
-void drop_keys_of_other_kind(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance) {
-  const auto* model = layer.find("model");
-  const auto* kind = model != nullptr ? model->find("kind") : nullptr;
-  if (kind == nullptr || kind->scalar == to_string(config.model.kind)) return;
-  if (kind->scalar == to_string(ModelKind::linear)) {
-    drop_keys_of_networks(config, provenance);
-  } else {
-    config.model.linear = LinearConfig{};
-    forget_if(provenance, [](std::string_view key) { return key.starts_with("model.linear."); });
-  }
-}
-
 }  // namespace
 
-void apply_layer(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance) {
-  drop_keys_of_other_kind(layer, config, provenance);
-  LayerDecoder decoder(layer, "", provenance);
+void apply_layer(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance, OtherKinds other_kinds) {
+  switch_kinds(layer, config, provenance);
+  LayerDecoder decoder(layer, "", provenance, other_kinds);
   decoder.know("base");  // taken out of the layer by the loader; here only so that it is suggested
   visit(decoder, config);
   decoder.refuse_unknown_keys();

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "config/moved_keys.h"
 #include "config/writer.h"
 
 namespace metaformer {
@@ -20,29 +21,30 @@ struct ForeignName {
 
 constexpr ForeignName foreign_names[] = {
     {"lr max_lr base_lr peak_lr learning_rate_init", "train.learning_rate"},
-    {"min_lr lr_min final_lr", "train.min_learning_rate"},
+    {"min_lr lr_min final_lr", "train.schedule.floor"},
     {"batch bs bsz micro_batch_size train_batch_size per_device_train_batch_size per_gpu_train_batch_size",
      "train.batch_size"},
     {"max_iters max_steps num_steps n_steps total_steps iterations iters num_iterations lr_decay_iters epochs n_epochs "
      "num_epochs max_epochs num_train_epochs",
      "train.steps"},
-    {"warmup warmup_iters num_warmup_steps warmup_ratio", "train.warmup_steps"},
+    {"warmup warmup_iters num_warmup_steps warmup_ratio", "train.schedule.warmup_steps"},
     {"gradient_accumulation_steps grad_accum accumulation_steps accumulate_grad_batches accum_steps",
      "train.accumulate"},
     {"decay_lr scheduler lr_scheduler lr_scheduler_type lr_schedule", "train.schedule"},
-    {"wd l2", "train.weight_decay"},
-    {"beta1 beta2 adam_beta1 adam_beta2 adam_betas", "train.betas"},
+    {"wd l2", "train.optimizer.weight_decay"},
+    {"beta1 beta2 adam_beta1 adam_beta2 adam_betas", "train.optimizer.betas"},
+    {"optim optimiser adam adamw sgd", "train.optimizer"},
     {"grad_clip max_grad_norm gradient_clip_val clip_grad_norm grad_norm_clip", "train.clip"},
     {"dtype fp16 bf16 tf32 mixed_precision amp torch_dtype", "train.precision"},
-    {"eval_iters", "train.eval_batches"},
+    {"eval_iters", "train.evaluation.batches"},
     {"eval_steps evaluation_steps eval_every", "train.eval_interval"},
     {"logging_steps log_every", "train.log_interval"},
     {"save_steps save_interval save_every checkpoint_every", "train.checkpoint_interval"},
     {"save_total_limit", "train.keep_checkpoints"},
     {"random_seed manual_seed", "train.seed"},
-    {"label_smoothing_factor", "train.label_smoothing"},
+    {"label_smoothing_factor", "task.label_smoothing"},
     {"early_stopping_patience", "train.patience"},
-    {"metric_for_best_model", "train.selection_metric"},
+    {"metric_for_best_model", "task.selection_metric"},
     {"n_layer n_layers num_layers num_hidden_layers depth num_blocks n_blocks", "model.layers"},
     {"n_head n_heads num_heads num_attention_heads nhead", "model.heads"},
     {"n_embd n_embed d_model hidden_size hidden_dim embed_dim embedding_dim dim model_dim", "model.width"},
@@ -54,13 +56,13 @@ constexpr ForeignName foreign_names[] = {
      "model.dropout"},
     {"intermediate_size n_inner ffn_dim d_ff dim_feedforward mlp_ratio", "model.feed_forward.ratio"},
     {"hidden_act activation_function act_fn", "model.feed_forward.activation"},
-    {"tie_word_embeddings tie_weights weight_tying", "model.tie_embeddings"},
-    {"initializer_range init_std", "model.embedding_std"},
+    {"tie_word_embeddings tie_weights weight_tying", "model.embedding.tie"},
+    {"initializer_range init_std", "model.embedding.std"},
     {"use_bias", "model.bias"},
     {"position_embedding_type pos_embedding", "model.positions"},
-    {"attention attn attention_type attn_type attn_implementation token_mixer", "model.mixer.kind"},
+    {"attention attn attention_type attn_type attn_implementation token_mixer", "model.mixer"},
     {"vocab vocab_size vocabulary_size", "data.tokenizer.vocabulary"},
-    {"tokenizer_type tokenizer_name", "data.tokenizer.kind"},
+    {"tokenizer_type tokenizer_name", "data.tokenizer"},
     {"dataset dataset_name", "data.corpus"},
     {"train_file data_file data_path data_dir input_file", "data.path"},
     {"validation_file eval_file val_file val_path", "data.validation_path"},
@@ -76,8 +78,6 @@ struct Explanation {
 };
 
 constexpr Explanation explanations[] = {
-    {"optimizer optim optimiser adam adamw sgd",
-     "; AdamW is the only optimiser: train.learning_rate, train.betas, train.weight_decay"},
     {"out_dir output_dir", "; the run folder is no key but an option: --out"},
     {"device devices accelerator", "; the device is no key but an option: --device"},
     {"init_from resume resume_from_checkpoint", "; that is no key but an option: --resume"},
@@ -98,6 +98,11 @@ std::string normalised(std::string_view name) {
   return text;
 }
 
+const std::vector<FieldHelp>& every_field() {
+  static const auto fields = explain_config();
+  return fields;
+}
+
 // Every key and section, each once.
 const std::vector<std::string>& every_path() {
   static const auto all = [] {
@@ -105,7 +110,7 @@ const std::vector<std::string>& every_path() {
     const auto add = [&](const std::string& path) {
       if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
     };
-    for (const auto& field : explain_config()) {
+    for (const auto& field : every_field()) {
       for (auto dot = field.path.find('.'); dot != std::string::npos; dot = field.path.find('.', dot + 1))
         add(field.path.substr(0, dot));
       add(field.path);
@@ -115,15 +120,20 @@ const std::vector<std::string>& every_path() {
   return all;
 }
 
-// Keys that have that name, but for `path` itself, which may be one of another kind.
+std::ptrdiff_t depth(std::string_view path) { return std::count(path.begin(), path.end(), '.'); }
+
+// Keys that have that name, but for `path` itself; those nested least come first.
 std::vector<std::string> keys_named(std::string_view name, std::string_view path) {
   std::vector<std::string> found;
   std::copy_if(every_path().begin(), every_path().end(), std::back_inserter(found),
                [&](const auto& key) { return last_part(key) == name && key != path; });
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return depth(a) < depth(b); });
   return found;
 }
 
+// The names of earlier versions and of other programs.
 std::string foreign_key(std::string_view name) {
+  if (auto moved = moved_key_named(name); !moved.empty()) return moved;
   for (const auto& foreign : foreign_names)
     if (names_it(foreign.names, name)) return std::string(foreign.key);
   return "";
@@ -139,6 +149,19 @@ std::string nearest_elsewhere(std::string_view name, std::string_view path) {
   return keys.size() == 1 ? keys.front() : "";
 }
 
+// How many of the outermost conditions are of the same sections in all fields.
+std::size_t common_conditions(const std::vector<const FieldHelp*>& fields) {
+  if (fields.empty()) return 0;
+  const auto& first = fields.front()->conditions;
+  auto common = first.size();
+  for (const auto* field : fields) {
+    const auto differing = std::mismatch(first.begin(), first.end(), field->conditions.begin(), field->conditions.end(),
+                                         [](const auto& a, const auto& b) { return a.section == b.section; });
+    common = std::min(common, static_cast<std::size_t>(differing.first - first.begin()));
+  }
+  return common;
+}
+
 std::string ask(const std::string& key) { return key.empty() ? "" : fmt::format("; did you mean '{}'?", key); }
 
 }  // namespace
@@ -146,7 +169,8 @@ std::string ask(const std::string& key) { return key.empty() ? "" : fmt::format(
 std::string full_key(std::string_view name) {
   const auto wanted = normalised(name);
   const auto keys = keys_named(wanted, "");
-  return keys.size() == 1 ? keys.front() : keys.empty() ? foreign_key(wanted) : "";
+  if (keys.empty()) return foreign_key(wanted);
+  return keys.size() == 1 || depth(keys[0]) < depth(keys[1]) ? keys.front() : "";
 }
 
 std::string suggest_key(const std::string& path, const std::vector<std::string>& here) {
@@ -160,6 +184,22 @@ std::string suggest_key(const std::string& path, const std::vector<std::string>&
     if (names_it(names, name)) return std::string(text);
   if (auto near = did_you_mean(last_part(path), here); !near.empty()) return near;
   return ask(nearest_elsewhere(name, path));
+}
+
+std::string kinds_with(const std::string& path) {
+  std::vector<const FieldHelp*> fields;
+  for (const auto& field : every_field())
+    if (field.path == path) fields.push_back(&field);
+  if (fields.empty())
+    for (const auto& field : every_field())
+      if (field.path.starts_with(path + ".")) fields.push_back(&field);
+  const auto common = common_conditions(fields);
+  if (common == 0) return "";
+  std::vector<std::string> kinds;
+  for (const auto* field : fields)
+    for (const auto& kind : field->conditions[common - 1].kinds)
+      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  return fmt::format("{}: {}", fields.front()->conditions[common - 1].section, join_alternatives(kinds));
 }
 
 }  // namespace metaformer

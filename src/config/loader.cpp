@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "config/check.h"
+#include "config/kind_switch.h"
+#include "config/moved_keys.h"
 
 namespace metaformer {
 
@@ -110,23 +113,26 @@ ConfigNode read_overrides(const std::vector<std::string>& overrides) {
   return layer;
 }
 
-// What a section starts from depends on the task, and the task on all layers.
-ExperimentConfig defaults_of_task(const std::vector<ConfigNode>& layers) {
-  ExperimentConfig config;
-  std::string task;
-  for (const auto& layer : layers)
-    if (const auto* node = layer.find("task"); node != nullptr) task = node->scalar;
-  if (task == to_string(TaskKind::classification)) config.data.tokenizer = WordTokenizerOptions{};
-  return config;
+void make_absolute(std::optional<std::string>& path) {
+  if (path) path = fs::absolute(*path).lexically_normal().string();
 }
 
-Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers) {
-  Experiment experiment{.name = name, .config = defaults_of_task(layers), .provenance = {}};
-  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance);
+void make_paths_absolute(ExperimentConfig& config) {
+  if (auto* data = data_of(config)) {
+    make_absolute(data->path);
+    make_absolute(data->validation_path);
+  }
+  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) make_absolute(task->data.test_path);
+}
+
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers,
+                   OtherKinds other_kinds = OtherKinds::refused) {
+  Experiment experiment{.name = name, .config = defaults_for(layers), .provenance = {}};
+  const auto undecided = layers_before_kinds(layers);
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    apply_layer(layers[i], experiment.config, experiment.provenance, i < undecided ? OtherKinds::ignored : other_kinds);
   check_config(experiment.config, experiment.provenance);
-  auto& data = experiment.config.data;
-  for (auto* path : {&data.path, &data.validation_path, &data.test_path})
-    if (*path) *path = fs::absolute(**path).lexically_normal().string();
+  make_paths_absolute(experiment.config);
   return experiment;
 }
 
@@ -162,6 +168,12 @@ Experiment load_experiment(const std::string& name, const std::vector<std::strin
 
 Experiment default_experiment(const std::vector<std::string>& overrides) {
   return resolve("default", {read_overrides(overrides)});
+}
+
+Experiment load_run_experiment(const fs::path& file) {
+  auto layer = read_yaml_file(file);
+  const bool is_earlier = move_keys(layer);
+  return resolve(file.stem().string(), {std::move(layer)}, is_earlier ? OtherKinds::ignored : OtherKinds::refused);
 }
 
 }  // namespace metaformer

@@ -1,12 +1,17 @@
 #pragma once
-// What a config can say about the token mixer: one struct per mixer. attention/ makes the mixer from it; a new mixer is
-// one struct here (added to MixerOptions) and one file there.
+// What the rest of the program asks of a mixer's options: their fields, whether they fit the model, what they cost.
+// Each mixer says so beside its implementation, in attention/, with a struct that MixerOptionsOf wraps.
 
-#include <cstdint>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
 #include <optional>
-#include <variant>
+#include <string>
+#include <vector>
 
-#include "config/schema.h"
+#include "base/text.h"
+#include "config/option_fields.h"
 
 namespace metaformer {
 
@@ -19,141 +24,105 @@ struct EnumNames<Backend> {
   static constexpr std::array<std::string_view, 4> values = {"auto", "reference", "composed", "fused"};
 };
 
-enum class QuadraticForm { projected, full };
-template <>
-struct EnumNames<QuadraticForm> {
-  static constexpr std::array<std::string_view, 2> values = {"projected", "full"};
-};
-
-// How the metric M of a head is parameterised.
-enum class MetricConstraint { symmetric, psd, diagonal, identity };
-template <>
-struct EnumNames<MetricConstraint> {
-  static constexpr std::array<std::string_view, 4> values = {"symmetric", "psd", "diagonal", "identity"};
-};
-
-enum class MetricScore { bilinear, distance, as_published };
-template <>
-struct EnumNames<MetricScore> {
-  static constexpr std::array<std::string_view, 3> values = {"bilinear", "distance", "as_published"};
-};
-
-// Width of a pooling window in tokens, or everything visible.
-struct PoolingWindow {
-  std::int64_t tokens = 3;  // 0 stands for `all`
-  bool all() const { return tokens == 0; }
-  bool operator==(const PoolingWindow&) const = default;
-};
-
 constexpr const char* backend_help =
-    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA kernels "
-    "of metric and projected quadratic attention; auto chooses";
+    "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA "
+    "kernels, "
+    "where the mixer has them; auto chooses";
 
-constexpr const char* score_std_help =
-    "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts to a "
-    "plain mean";
-
-struct ScaledDotProductOptions {
-  static constexpr std::string_view kind = "scaled_dot_product";
-  static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
-  std::optional<double> score_std = 1;
-  Backend backend = Backend::automatic;
+// What a mixer needs to know of the model around it.
+struct MixerShape {
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  double dropout = 0;        // of scores, in training
+  bool bias = false;         // in projections
+  double output_std = 0.02;  // standard deviation of the initial weights of its output projection
+  std::int64_t head_width() const { return width / heads; }
 };
 
-struct QuadraticOptions {
-  static constexpr std::string_view kind = "quadratic";
-  static constexpr std::string_view summary = "scores from a free bilinear form over one shared projection (or over x)";
-  QuadraticForm form = QuadraticForm::projected;
-  double score_std = 1;
-  Backend backend = Backend::automatic;
+// What a forward pass is given.
+struct MixerLoad {
+  std::int64_t context = 0;  // tokens of a sequence
+  double tokens = 0;         // of all sequences
+  double pairs = 0;          // of tokens of which one sees the other, of all sequences
 };
 
-struct MetricOptions {
-  static constexpr std::string_view kind = "metric";
-  static constexpr std::string_view summary = "scores from a learned metric tensor over one shared projection";
-  MetricConstraint constraint = MetricConstraint::symmetric;
-  MetricScore score = MetricScore::bilinear;
-  double score_std = 1;
-  Backend backend = Backend::automatic;
+struct MixerCost {
+  std::int64_t parameters = 0;
+  double operations = 0;         // multiplications and additions of a forward pass
+  std::int64_t activations = 0;  // numbers that a token leaves for the backward pass
+  bool keeps_pairs = false;      // holds numbers for every pair of tokens and head
 };
 
-struct AveragePoolingOptions {
-  static constexpr std::string_view kind = "average_pooling";
-  static constexpr std::string_view summary = "mean over a window of visible tokens, minus the token (PoolFormer)";
-  PoolingWindow window;
-  Backend backend = Backend::automatic;
+// Why options are at odds with each other or with the model: `what` of the first of the keys ("model.mixer.score"), the
+// others being those that could be changed in its place.
+struct MixerProblem {
+  std::vector<std::string> keys;
+  std::string what;
 };
 
-struct IdentityOptions {
-  static constexpr std::string_view kind = "identity";
-  static constexpr std::string_view summary = "the branch returns its input: no mixing";
-  Backend backend = Backend::automatic;
+class MixerOptions {
+ public:
+  virtual ~MixerOptions() = default;
+  virtual std::unique_ptr<MixerOptions> clone() const = 0;
+  virtual std::string_view kind() const = 0;
+  virtual std::string_view summary() const = 0;
+  virtual void visit_fields(FieldVisitor& field) = 0;
+
+  // Those that these options have; a mixer with one implementation has composed.
+  virtual std::vector<Backend> backends() const = 0;
+  virtual Backend backend() const = 0;
+  virtual void set_backend(Backend backend) = 0;  // of a mixer with one implementation: does nothing
+
+  virtual std::optional<MixerProblem> problem(const MixerShape& shape) const = 0;
+  virtual MixerCost cost(const MixerShape& shape, const MixerLoad& load) const = 0;
 };
 
-struct NoneOptions {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary = "no mixer branch at all";
-  Backend backend = Backend::automatic;
+inline MixerProblem no_such_backend(const MixerOptions& options) {
+  std::vector<std::string> names = {"auto"};
+  for (const auto backend : options.backends()) names.emplace_back(to_string(backend));
+  return {.keys = {"model.mixer.backend", "model.mixer.kind"},
+          .what = fmt::format("{} with these options has no backend '{}': set it to {}", options.kind(),
+                              to_string(options.backend()), join_alternatives(names))};
+}
+
+// `Options` is plain data with `kind`, `summary`, a `visit` (config/schema.h) and `cost(shape, load)`; and, where they
+// apply, `backend`, `backends()` and `problem(shape)`.
+template <class Options>
+class MixerOptionsOf final : public MixerOptions {
+ public:
+  explicit MixerOptionsOf(Options given) : options(std::move(given)) {}
+
+  std::unique_ptr<MixerOptions> clone() const override { return std::make_unique<MixerOptionsOf>(*this); }
+  std::string_view kind() const override { return Options::kind; }
+  std::string_view summary() const override { return Options::summary; }
+  void visit_fields(FieldVisitor& field) override {
+    FieldSender sender(field);
+    visit(sender, options);
+  }
+
+  std::vector<Backend> backends() const override {
+    if constexpr (requires { options.backends(); }) return options.backends();
+    return {Backend::composed};
+  }
+  Backend backend() const override {
+    if constexpr (requires { options.backend; }) return options.backend;
+    return Backend::composed;
+  }
+  void set_backend([[maybe_unused]] Backend backend) override {
+    if constexpr (requires { options.backend; }) options.backend = backend;
+  }
+
+  std::optional<MixerProblem> problem(const MixerShape& shape) const override {
+    if constexpr (requires { options.problem(shape); })
+      if (auto found = options.problem(shape)) return found;
+    const auto known = backends();
+    if (backend() == Backend::automatic || std::find(known.begin(), known.end(), backend()) != known.end())
+      return std::nullopt;
+    return no_such_backend(*this);
+  }
+  MixerCost cost(const MixerShape& shape, const MixerLoad& load) const override { return options.cost(shape, load); }
+
+  Options options;
 };
-
-using MixerOptions = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, AveragePoolingOptions,
-                                  IdentityOptions, NoneOptions>;
-
-inline Backend backend_of(const MixerOptions& mixer) {
-  return std::visit([](const auto& options) { return options.backend; }, mixer);
-}
-
-inline MixerOptions with_backend(MixerOptions mixer, Backend backend) {
-  std::visit([&](auto& options) { options.backend = backend; }, mixer);
-  return mixer;
-}
-
-// Whether the kernels of cuda/ compute it.
-inline bool has_fused_backend(const MixerOptions& mixer) {
-  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) return metric->score != MetricScore::as_published;
-  const auto* quadratic = std::get_if<QuadraticOptions>(&mixer);
-  return quadratic != nullptr && quadratic->form == QuadraticForm::projected;
-}
-
-template <class Visitor>
-void visit(Visitor& field, ScaledDotProductOptions& o) {
-  field("score_std", o.score_std, positive,
-        "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
-        "N(0, 0.02), as in GPT-2");
-  field("backend", o.backend, backend_help);
-}
-
-template <class Visitor>
-void visit(Visitor& field, QuadraticOptions& o) {
-  field("form", o.form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
-  field("score_std", o.score_std, positive, score_std_help);
-  field("backend", o.backend, backend_help);
-}
-
-template <class Visitor>
-void visit(Visitor& field, MetricOptions& o) {
-  field("constraint", o.constraint,
-        "M symmetric; psd (M = L L^T); diagonal; or identity (scores p p^T, no metric parameters)");
-  field("score", o.score,
-        "bilinear: p M p'; distance: -(p-p') M (p-p'); as_published: the uncorrected formula, for comparison only");
-  field("score_std", o.score_std, positive, score_std_help);
-  field("backend", o.backend, backend_help);
-}
-
-template <class Visitor>
-void visit(Visitor& field, AveragePoolingOptions& o) {
-  field("window", o.window, "tokens in the window, counting the token itself; or all");
-  field("backend", o.backend, backend_help);
-}
-
-template <class Visitor>
-void visit(Visitor& field, IdentityOptions& o) {
-  field("backend", o.backend, backend_help);
-}
-
-template <class Visitor>
-void visit(Visitor& field, NoneOptions& o) {
-  field("backend", o.backend, backend_help);
-}
 
 }  // namespace metaformer

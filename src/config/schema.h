@@ -6,6 +6,9 @@
 //   }
 //
 // Decoding, dumping, range checks and help are visitors over that one list.
+//
+// Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
+// NAME}`, or only NAME; each alternative has a `kind` (its name) and a `summary`.
 
 #include <array>
 #include <cstdint>
@@ -21,6 +24,9 @@ namespace metaformer {
 
 // Larger numbers are refused everywhere: they come near what single precision can hold.
 constexpr double largest_number = 1e30;
+
+// Of a training: the longest, and the longest interval within one.
+constexpr double most_steps = 1e12;
 
 // The numbers a field may hold.
 struct Range {
@@ -51,7 +57,6 @@ std::string_view to_string(E value) requires std::is_enum_v<E> {
   return EnumNames<E>::values.at(static_cast<std::size_t>(value));
 }
 
-// A variant of option structs is written `{kind: NAME, ...options of NAME}`; each alternative has `kind` and `summary`.
 template <class V>
 std::vector<std::string> kinds_of() {
   return []<class... Options>(std::type_identity<std::variant<Options...>>) {
@@ -74,10 +79,44 @@ std::optional<V> make_kind(std::string_view name) {
   return made;
 }
 
+template <class Options, class V>
+bool is(const V& variant) {
+  return std::holds_alternative<Options>(variant);
+}
+
+// Calls `visit_section` with the section that goes with the chosen alternative of another section,
+// `section(alternative)`; an alternative that `section` does not take has no such section.
+template <class V, class Section, class VisitSection>
+void visit_section_of(V& owner, const Section& section, const VisitSection& visit_section) {
+  std::visit(
+      [&](auto& alternative) {
+        if constexpr (std::is_invocable_v<Section, decltype(alternative)>) visit_section(section(alternative));
+      },
+      owner);
+}
+
 template <class T>
 inline constexpr bool is_variant = false;
 template <class... T>
 inline constexpr bool is_variant<std::variant<T...>> = true;
+
+// Types that are written `{kind: NAME, ...}`: the variants, and what says so for itself.
+template <class T>
+inline constexpr bool has_kinds = is_variant<T>;
+
+// use(options) with the alternative that a variant holds, or with the defaults of every one in turn.
+template <class Use, class... Options>
+void visit_kind(std::variant<Options...>& variant, Use use) {
+  std::visit(use, variant);
+}
+template <class Use, class... Options>
+void visit_every_kind(const std::variant<Options...>&, Use use) {
+  const auto use_defaults = [&]<class Alternative>() {
+    Alternative options;
+    use(options);
+  };
+  (use_defaults.template operator()<Options>(), ...);
+}
 
 template <class T>
 inline constexpr bool is_optional = false;

@@ -165,33 +165,6 @@ class TreeBuilder : public YAML::EventHandler {
   std::size_t values_ = 0;
 };
 
-// {a: {b: value}} for the path "a.b".
-ConfigNode nest(const std::string& path, ConfigNode value, const Location& where) {
-  const auto dot = path.find('.');
-  const auto name = path.substr(0, dot);
-  if (name.empty()) fail(where, "expected section.key=value");
-  ConfigNode map{.kind = ConfigNode::Kind::map, .location = where};
-  map.entries.push_back({ConfigKey{name, where}, dot == std::string::npos
-                                                     ? std::move(value)
-                                                     : nest(path.substr(dot + 1), std::move(value), where)});
-  return map;
-}
-
-// Later arguments win over earlier ones; sections grow together.
-void merge_into(ConfigNode& target, ConfigNode&& layer) {
-  for (auto& [key, value] : layer.entries) {
-    auto same = std::find_if(target.entries.begin(), target.entries.end(),
-                             [&name = key.name](const auto& entry) { return entry.key.name == name; });
-    if (same == target.entries.end()) {
-      target.entries.push_back({key, std::move(value)});
-    } else if (same->value.kind == ConfigNode::Kind::map && value.kind == ConfigNode::Kind::map) {
-      merge_into(same->value, std::move(value));
-    } else {
-      *same = {key, std::move(value)};
-    }
-  }
-}
-
 void set_location(ConfigNode& node, const Location& where) {
   node.location = where;
   for (auto& item : node.items) set_location(item, where);
@@ -199,6 +172,14 @@ void set_location(ConfigNode& node, const Location& where) {
     key.location = where;
     set_location(value, where);
   }
+}
+
+// The plain value NAME as {kind: NAME}.
+void name_kind(ConfigNode& node) {
+  if (node.kind != ConfigNode::Kind::scalar) return;
+  ConfigNode section{.kind = ConfigNode::Kind::map, .location = node.location};
+  section.entries.push_back({ConfigKey{"kind", node.location}, std::move(node)});
+  node = std::move(section);
 }
 
 }  // namespace
@@ -248,6 +229,35 @@ ConfigNode read_yaml_file(const std::filesystem::path& path) {
   if (root.kind != ConfigNode::Kind::map)
     fail(root.location, fmt::format("expected 'key: value' lines, got {}", root.describe()));
   return root;
+}
+
+ConfigNode nest(const std::string& path, ConfigNode value, const Location& where) {
+  const auto dot = path.find('.');
+  const auto name = path.substr(0, dot);
+  if (name.empty()) fail(where, "expected section.key=value");
+  ConfigNode map{.kind = ConfigNode::Kind::map, .location = where};
+  map.entries.push_back({ConfigKey{name, where}, dot == std::string::npos
+                                                     ? std::move(value)
+                                                     : nest(path.substr(dot + 1), std::move(value), where)});
+  return map;
+}
+
+void merge_into(ConfigNode& target, ConfigNode&& layer) {
+  for (auto& [key, value] : layer.entries) {
+    auto same = std::find_if(target.entries.begin(), target.entries.end(),
+                             [&name = key.name](const auto& entry) { return entry.key.name == name; });
+    if (same == target.entries.end()) {
+      target.entries.push_back({key, std::move(value)});
+      continue;
+    }
+    if (value.kind == ConfigNode::Kind::map) name_kind(same->value);
+    if (same->value.kind == ConfigNode::Kind::map) name_kind(value);
+    if (same->value.kind == ConfigNode::Kind::map && value.kind == ConfigNode::Kind::map) {
+      merge_into(same->value, std::move(value));
+    } else {
+      *same = {key, std::move(value)};
+    }
+  }
 }
 
 ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {

@@ -2,6 +2,7 @@
 // YAML as a tree of plain values that remember where they were written, so that every complaint can say so.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,9 @@ struct Location {
   int column = 0;
   std::string str() const;  // "configs/a.yaml:4:3" or "--set train.steps=0"
 };
+
+// "train.steps" -> where its value was written; of a kind "model.mixer.kind". Keys that no layer set are absent.
+using Provenance = std::map<std::string, Location>;
 
 struct ConfigKey {
   std::string name;
@@ -51,6 +55,13 @@ ConfigNode parse_yaml(const std::string& text, const std::string& source);
 
 // Reads and parses a file of at most 1 MiB whose top level is a map. Errors: exit code 2.
 ConfigNode read_yaml_file(const std::filesystem::path& path);
+
+// {a: {b: value}} for the path "a.b". Errors: exit code 2.
+ConfigNode nest(const std::string& path, ConfigNode value, const Location& where);
+
+// Later values win over earlier ones; sections grow together. Where one of the two is a section and the other a plain
+// value, the value is the section's kind: `mixer: metric` and `mixer: {score_std: 0.3}` are {kind: metric, ...}.
+void merge_into(ConfigNode& target, ConfigNode&& layer);
 
 // One layer out of "a.b.c=value" arguments; the value is YAML. Errors: exit code 2.
 ConfigNode tree_from_overrides(const std::vector<std::string>& overrides);

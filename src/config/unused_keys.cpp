@@ -41,50 +41,66 @@ auto one_of(std::vector<std::string_view> sections) {
   };
 }
 
-bool is_of_networks(std::string_view key) {
-  return (is_in(key, "model") || is_in(key, "train")) && !applies_to_linear(key);
+std::vector<Rule> rules_of(const ClassificationConfig& task) {
+  const bool named_corpus = task.data.corpus != DataConfig().corpus;
+  const auto with_corpus = "has no effect with data.corpus " + task.data.corpus;
+  return {
+      {true, one_of({"model.embedding.tie"}), "has no meaning for task classification"},
+      {named_corpus, one_of({"data.validation_path", "data.test_path"}), with_corpus + ", which brings its own splits"},
+      {named_corpus, one_of({"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"}),
+       with_corpus + ": it is for tables"},
+  };
+}
+
+std::vector<Rule> rules_without_classes(std::string_view task) {
+  return {{true, one_of({"model.embedding.scale", "model.embedding.ngrams"}),
+           "has no meaning for task " + std::string(task)}};
+}
+
+std::vector<Rule> rules_of(const LanguageModelConfig& task) { return rules_without_classes(task.kind); }
+
+std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
+
+std::vector<Rule> rules_of(const TransformerConfig& model) {
+  const auto& norm = std::get<LayerNormConfig>(model.norm);
+  return {
+      {model.embedding.ngrams.order == 1, one_of({"model.embedding.ngrams.buckets"}),
+       "has no effect with model.embedding.ngrams.order 1: there are no n-grams"},
+      {norm.position == NormPosition::post, one_of({"model.norm.final"}),
+       "has no effect with model.norm.position post"},
+  };
+}
+
+std::vector<Rule> rules_of(const LinearConfig&) {
+  return {{true,
+           one_of({"task.label_smoothing", "task.class_weights", "task.token_removal", "task.token_unknown",
+                   "task.bucketing", "task.head", "task.baselines"}),
+           "has no effect with model linear, which is no network and is fitted at once"}};
+}
+
+std::vector<Rule> rules_of(const TrainConfig& train) {
+  return {{train.divergence.spikes.threshold == 0, one_of({"train.divergence.spikes.action"}),
+           "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"}};
 }
 
 std::vector<Rule> rules_for(const ExperimentConfig& config) {
-  const auto& model = config.model;
-  const auto& train = config.train;
-  const bool linear = model.kind == ModelKind::linear, classifies = config.task == TaskKind::classification;
-  const bool named_corpus = classifies && config.data.corpus != DataConfig().corpus;
-  return {
-      {!classifies, one_of({"train.baselines"}), "has no meaning for task " + std::string(to_string(config.task))},
-      {named_corpus, one_of({"data.validation_path", "data.test_path"}),
-       "has no effect with data.corpus " + config.data.corpus + ", which brings its own splits"},
-      {named_corpus, one_of({"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"}),
-       "has no effect with data.corpus " + config.data.corpus + ": it is for tables"},
-      {!linear, one_of({"model.linear"}), "has no effect with model.kind transformer"},
-      {linear, is_of_networks, "has no effect with model.kind linear, which is no network and is fitted at once"},
-      {model.ngram_embedding.order == 1, one_of({"model.ngram_embedding.buckets"}),
-       "has no effect with model.ngram_embedding.order 1: there are no n-grams"},
-      {model.norm.position == NormPosition::post, one_of({"model.norm.final"}),
-       "has no effect with model.norm.position post"},
-      {train.eval_mode == EvaluationMode::whole, one_of({"train.eval_batches"}),
-       "has no effect with train.eval_mode whole"},
-      {train.schedule == ScheduleKind::constant, one_of({"train.min_learning_rate"}),
-       "has no effect with train.schedule constant"},
-      {train.on_divergence == OnDivergence::stop, one_of({"train.rollback_factor", "train.max_rollbacks"}),
-       "has no effect with train.on_divergence stop"},
-      {train.spike_threshold == 0, one_of({"train.on_spike"}),
-       "has no effect with train.spike_threshold 0: nothing is a spike"},
+  auto rules = rules_of(config.train);
+  const auto add = [&](const auto& options) {
+    for (auto& rule : rules_of(options)) rules.push_back(std::move(rule));
   };
+  std::visit(add, config.task);
+  std::visit(add, config.model);
+  return rules;
 }
 
 }  // namespace
 
-bool applies_to_linear(std::string_view key) {
-  static const auto applies =
-      one_of({"model.kind", "model.context", "model.linear", "train.batch_size", "train.precision",
-              "train.keep_checkpoints", "train.selection_metric", "train.overfit_batch", "train.seed"});
-  return applies(key);
-}
-
 std::optional<UnusedKey> find_unused_key(const ExperimentConfig& config) {
+  ExperimentConfig usual;
+  usual.task = *make_kind<TaskConfig>(kind_of(config.task));
+  usual.model = *make_kind<ModelConfig>(kind_of(config.model));
   std::vector<std::string> changed;
-  collect_differences(config_to_json(config), config_to_json(ExperimentConfig{}), "", changed);
+  collect_differences(config_to_json(config), config_to_json(usual), "", changed);
   for (const auto& rule : rules_for(config))
     if (rule.holds)
       for (const auto& key : changed)

@@ -1,10 +1,9 @@
 #pragma once
-// Keys of a config that are set and have no effect, because another key says otherwise: they are mistakes.
+// Keys of a config that are set and have no effect, because a key of another section says otherwise, or a number: they
+// are mistakes. What has no meaning for the kind of its own section is no key there at all.
 
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "config/experiment_config.h"
 
@@ -17,8 +16,5 @@ struct UnusedKey {
 
 // The first of them, or nothing. A resolved config names every key, so only a key that differs from its default counts.
 std::optional<UnusedKey> find_unused_key(const ExperimentConfig& config);
-
-// Whether a key of the sections model and train ("train.steps") means something with model.kind: linear.
-bool applies_to_linear(std::string_view key);
 
 }  // namespace metaformer

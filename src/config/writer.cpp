@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <tuple>
 
 #include "base/text.h"
+#include "base/whole_number.h"
 #include "config/tree.h"
 
 namespace metaformer {
@@ -20,7 +23,11 @@ Json to_value(std::int64_t value) { return value; }
 Json to_value(double value) { return value; }
 Json to_value(const std::string& value) { return value; }
 Json to_value(const std::array<double, 2>& value) { return value; }
-Json to_value(const PoolingWindow& value) { return value.all() ? Json("all") : Json(value.tokens); }
+Json to_value(const Choice& value) { return value.names.at(value.index); }
+Json to_value(const TextValue& value) {
+  std::int64_t number = 0;
+  return parse_whole_number(value.text, number) == WholeNumber::valid ? Json(number) : Json(value.text);
+}
 template <class T>
 Json to_value(const std::optional<T>& value) {
   return value ? to_value(*value) : Json(nullptr);
@@ -32,10 +39,10 @@ class JsonWriter {
  public:
   template <class T>
   void operator()(const char* name, T& value, const char*) {
-    if constexpr (is_variant<T>) {
+    if constexpr (has_kinds<T>) {
       JsonWriter inner;
       inner.json["kind"] = std::string(kind_of(value));
-      std::visit([&](auto& options) { visit(inner, options); }, value);
+      visit_kind(value, [&](auto& options) { visit(inner, options); });
       json[name] = std::move(inner.json);
     } else if constexpr (requires(JsonWriter & w) { visit(w, value); }) {
       JsonWriter inner;
@@ -48,6 +55,10 @@ class JsonWriter {
   template <class T>
   void operator()(const char* name, T& value, const Range&, const char* help) {
     (*this)(name, value, help);
+  }
+  template <class V, class Section>
+  void section_of(const char* name, const char*, V& variant, const Section& section) {
+    visit_section_of(variant, section, [&](auto& value) { (*this)(name, value, ""); });
   }
 
   Json json = Json::object();
@@ -96,7 +107,9 @@ std::string yaml_scalar(const Json& value) {
 void write_yaml(const Json& section, int indent, std::string& out) {
   for (const auto& [key, value] : section.items()) {
     out += fmt::format("{:{}}{}:", "", indent, key);
-    if (value.is_object()) {
+    if (value.is_object() && value.size() == 1 && value.contains("kind")) {
+      out += fmt::format(" {}\n", yaml_scalar(value.at("kind")));  // short for {kind: NAME}
+    } else if (value.is_object()) {
       out += '\n';
       write_yaml(value, indent + 2, out);
     } else {
@@ -110,7 +123,8 @@ std::string type_name(const std::int64_t&) { return "integer"; }
 std::string type_name(const double&) { return "number"; }
 std::string type_name(const std::string&) { return "text"; }
 std::string type_name(const std::array<double, 2>&) { return "list of 2 numbers"; }
-std::string type_name(const PoolingWindow&) { return "integer, at least 1, or all"; }
+std::string type_name(const Choice& value) { return join_alternatives(value.names); }
+std::string type_name(const TextValue& value) { return value.type; }
 template <class T>
 std::string type_name(const std::optional<T>&) {
   return type_name(T{}) + " or null";
@@ -118,18 +132,28 @@ std::string type_name(const std::optional<T>&) {
 template <class E>
 requires std::is_enum_v<E> std::string type_name(const E&) { return join_alternatives(names_of<E>()); }
 
+template <class Options>
+KindHelp describe_kind(const Options&) {
+  return {.name = std::string(Options::kind), .summary = std::string(Options::summary)};
+}
+KindHelp describe_kind(const MixerOptions& options) {
+  return {.name = std::string(options.kind()), .summary = std::string(options.summary())};
+}
+
 class HelpCollector {
  public:
-  HelpCollector(std::string prefix, std::string applies, std::vector<FieldHelp>& fields)
-      : prefix_(std::move(prefix)), applies_(std::move(applies)), fields_(fields) {}
+  HelpCollector(std::string prefix, std::vector<KindCondition> conditions, std::vector<FieldHelp>& fields)
+      : prefix_(std::move(prefix)), conditions_(std::move(conditions)), fields_(fields) {}
 
   template <class T>
   void operator()(const char* name, T& value, const char* help) {
-    if constexpr (is_variant<T>) {
-      add(name + std::string(".kind"), join_alternatives(kinds_of<T>()), std::string(kind_of(value)), help);
-      descend_kinds(name, value);
+    if constexpr (has_kinds<T>) {
+      add(name, join_alternatives(kinds_of<T>()), std::string(kind_of(value)), help);
+      visit_every_kind(value, [&](auto& options) { fields_.back().kinds.push_back(describe_kind(options)); });
+      visit_every_kind(value,
+                       [&](auto& options) { descend(name, prefix_ + name, describe_kind(options).name, options); });
     } else if constexpr (requires(HelpCollector & h) { visit(h, value); }) {
-      HelpCollector inner(prefix_ + name + ".", applies_, fields_);
+      HelpCollector inner(prefix_ + name + ".", conditions_, fields_);
       visit(inner, value);
     } else {
       add(name, type_name(value), yaml_scalar(to_value(value)), help);
@@ -139,27 +163,73 @@ class HelpCollector {
   void operator()(const char* name, T& value, const Range& range, const char* help) {
     add(name, fmt::format("{}, {}", type_name(value), range.str()), yaml_scalar(to_value(value)), help);
   }
+  template <class V, class Section>
+  void section_of(const char* name, const char* owner, V& variant, const Section& section) {
+    visit_every_kind(variant, [&](auto& options) {
+      if constexpr (std::is_invocable_v<Section, decltype(options)>)
+        descend(name, owner, describe_kind(options).name, section(options));
+    });
+  }
 
  private:
   void add(const std::string& name, std::string expected, std::string fallback, const char* help) {
-    fields_.push_back({prefix_ + name, applies_, std::move(expected), std::move(fallback), help});
+    fields_.push_back({prefix_ + name, std::move(expected), std::move(fallback), help, {}, conditions_});
   }
 
-  template <class... Options>
-  void descend_kinds(const std::string& name, std::variant<Options...>&) {
-    (descend_kind<Options>(name), ...);
-  }
-  template <class Options>
-  void descend_kind(const std::string& name) {
-    Options options;
-    HelpCollector inner(prefix_ + name + ".", fmt::format("kind: {}", Options::kind), fields_);
-    visit(inner, options);
+  template <class T>
+  void descend(const std::string& name, const std::string& owner, const std::string& kind, T& section) {
+    auto conditions = conditions_;
+    conditions.push_back({owner, {kind}});
+    HelpCollector inner(prefix_ + name + ".", std::move(conditions), fields_);
+    visit(inner, section);
   }
 
   std::string prefix_;
-  std::string applies_;
+  std::vector<KindCondition> conditions_;
   std::vector<FieldHelp>& fields_;
 };
+
+// Where two differ in the kinds of one condition: joins them and returns true.
+bool join(FieldHelp& field, const FieldHelp& other) {
+  const auto& theirs = other.conditions;
+  if (std::tie(field.path, field.expected, field.fallback, field.meaning) !=
+          std::tie(other.path, other.expected, other.fallback, other.meaning) ||
+      field.conditions.size() != theirs.size())
+    return false;
+  KindCondition* differing = nullptr;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    if (field.conditions[i].section != theirs[i].section) return false;
+    if (field.conditions[i].kinds == theirs[i].kinds) continue;
+    if (differing != nullptr) return false;
+    differing = &field.conditions[i];
+    at = i;
+  }
+  if (differing != nullptr)
+    differing->kinds.insert(differing->kinds.end(), theirs[at].kinds.begin(), theirs[at].kinds.end());
+  return true;
+}
+
+// Joins one pair, the first there is.
+bool join_one(std::vector<FieldHelp>& fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    for (std::size_t j = i + 1; j < fields.size(); ++j)
+      if (join(fields[i], fields[j])) {
+        fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(j));
+        return true;
+      }
+  return false;
+}
+
+// A condition that every kind meets is none.
+void drop_empty_conditions(std::vector<FieldHelp>& fields) {
+  std::map<std::string, std::size_t> kinds;
+  for (const auto& field : fields)
+    if (!field.kinds.empty()) kinds[field.path] = field.kinds.size();
+  for (auto& field : fields)
+    std::erase_if(field.conditions,
+                  [&](const auto& condition) { return condition.kinds.size() == kinds[condition.section]; });
+}
 
 }  // namespace
 
@@ -179,9 +249,19 @@ std::string config_to_yaml(const ExperimentConfig& config) {
 std::vector<FieldHelp> explain_config() {
   ExperimentConfig defaults;
   std::vector<FieldHelp> fields;
-  HelpCollector collector("", "", fields);
+  HelpCollector collector("", {}, fields);
   visit(collector, defaults);
+  while (join_one(fields)) {  // a key that several kinds have with the same meaning is one entry
+  }
+  drop_empty_conditions(fields);
   return fields;
+}
+
+std::string applies_to(const FieldHelp& field) {
+  std::string text;
+  for (const auto& [section, kinds] : field.conditions)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", section, join_alternatives(kinds));
+  return text;
 }
 
 }  // namespace metaformer

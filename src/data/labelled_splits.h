@@ -1,5 +1,5 @@
 #pragma once
-// Texts with labels, already split: what every source of them gives.
+// Labelled texts that are already split: the result of every source.
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ struct LabelledText {
 };
 
 struct LabelledSplits {
-  std::array<std::vector<LabelledText>, 3> texts;  // by Split; no test texts when the config names none
+  std::array<std::vector<LabelledText>, 3> texts;  // by Split; no test texts if the config names none
   nlohmann::ordered_json description;              // paths and digests, for environment.json
 
   std::vector<LabelledText>& operator[](Split split) { return texts[static_cast<std::size_t>(split)]; }

@@ -1,5 +1,5 @@
 #pragma once
-// What every dataset hands out: splits, and rows of token ids as plain arrays.
+// The output of all datasets: splits, and rows of token ids as plain arrays.
 
 #include <array>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/data_config.h"
+#include "config/classification_config.h"
 
 namespace metaformer {
 
@@ -19,7 +19,7 @@ struct EnumNames<Split> {
 
 inline constexpr std::array every_split = {Split::train, Split::validation, Split::test};
 
-// Row-major [rows, length] token ids and the token that follows each; target -1: none (padding).
+// Row-major [rows, length] token ids and the token after each of them; target -1: none (padding).
 struct TokenRows {
   std::int64_t rows = 0;
   std::int64_t length = 0;
@@ -37,10 +37,10 @@ struct LabelledRows {
   std::vector<std::int64_t> labels;    // one per row; empty when unknown
 };
 
-// Cuts a text to its first, its last, or its first and last (half and half) `context` tokens. Whether it was longer.
+// Cuts a text to its first, its last, or its first and last (half each) `context` tokens. Whether it was longer.
 bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation);
 
-// The texts, at least one, as rows of one batch without labels.
+// One or more texts as rows of a batch without labels.
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
 
 }  // namespace metaformer

@@ -7,18 +7,18 @@
 
 namespace metaformer {
 
-void Ensemble::add(const std::string& name, const ClassificationTask& task, const ScoreSums& sums, Split split) {
-  auto member = task.probabilities_of(sums, split);
+void Ensemble::add(const std::string& name, const ClassificationMetrics& metrics, const ScoreSums& sums, Split split) {
+  auto member = metrics.probabilities_of(sums, split);
   if (members_++ == 0) {
-    classes_ = task.codec().labels;
-    text_digest_ = task.text_digest(split);
+    classes_ = metrics.labels();
+    text_digest_ = metrics.text_digest(split);
     sum_ = std::move(member);
     return;
   }
-  if (task.codec().labels != classes_)
+  if (metrics.labels() != classes_)
     throw Error(ExitCode::usage, fmt::format("{}: its classes are {}, those of the first run are {}", name,
-                                             fmt::join(task.codec().labels, ", "), fmt::join(classes_, ", ")));
-  if (task.text_digest(split) != text_digest_ || member.labels != sum_.labels)
+                                             fmt::join(metrics.labels(), ", "), fmt::join(classes_, ", ")));
+  if (metrics.text_digest(split) != text_digest_ || member.labels != sum_.labels)
     throw Error(ExitCode::usage,
                 fmt::format("{}: its {} split has other texts than the first run's ({} and {}); an ensemble needs runs "
                             "of the same data and data.validation_fraction",

@@ -3,15 +3,14 @@
 // learning").
 
 #include "tasks/classification_metrics.h"
-#include "tasks/classification_task.h"
 
 namespace metaformer {
 
 class Ensemble {
  public:
-  // Adds what a classifier says of a split. Errors (exit code 2), naming the member as `name`: its classes, or its
-  // texts and their labels, are not those of the first member.
-  void add(const std::string& name, const ClassificationTask& task, const ScoreSums& sums, Split split);
+  // Adds what the metrics gathered of a classifier on a split. Errors (exit code 2), naming the member as `name`: its
+  // classes, or its texts and their labels, are not those of the first member.
+  void add(const std::string& name, const ClassificationMetrics& metrics, const ScoreSums& sums, Split split);
 
   // Mean over the members, texts in the order of the source.
   ClassProbabilities mean() const;

@@ -1,8 +1,7 @@
 #pragma once
 // Classes of texts from a classifier.
 
-#include "config/train_config.h"
-#include "model/sequence_model.h"
+#include "infer/load_run.h"
 
 namespace metaformer {
 
@@ -11,10 +10,9 @@ struct Prediction {
   std::vector<double> probabilities;  // by class
 };
 
-// One prediction per text, in order; its last digits depend on the texts beside it. `precision`: that of the run, in
-// which it is evaluated too. `texts`: token ids, none empty, none longer than the model's context. Errors (exit code
-// 4): a probability is not finite.
-std::vector<Prediction> predict(SequenceModel& model, const std::vector<std::vector<std::int32_t>>& texts,
-                                Precision precision, torch::Device device);
+// One prediction per text, in order, in the precision of the run; the last digits of a network's depend on the texts
+// beside it. `texts`: token ids, none empty, none longer than model.context. Errors (exit code 4): a probability is not
+// finite.
+std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts);
 
 }  // namespace metaformer

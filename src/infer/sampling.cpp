@@ -66,7 +66,7 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
   }
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (!options.cached) return;
-  state_.emplace(model.config().layers, model.config().context);
+  state_ = model.new_state(samples, model.config().context);
   decoder_ = model.decoder(samples);
 }
 
@@ -91,14 +91,14 @@ void TextGenerator::encode_windows() {
   set_threads(ids.size());
   const auto ids_bc =
       torch::tensor(at::ArrayRef<std::int64_t>(ids)).view({static_cast<std::int64_t>(windows_.size()), -1});
-  const auto all_bcv = model_.forward(Batch{.ids_bc = ids_bc.to(device_)}, state_ ? &*state_ : nullptr);
+  const auto all_bcv = model_.evaluate(Batch{.ids_bc = ids_bc.to(device_)}, state_.get());
   const auto logits_bv = all_bcv.select(1, -1).to(torch::kCPU, torch::kDouble).contiguous();
   logits_bv_.assign(logits_bv.data_ptr<double>(), logits_bv.data_ptr<double>() + logits_bv.numel());
   if (decoder_) decoder_->resume(*state_);
 }
 
 void TextGenerator::find_logits() {
-  if (!decoder_ || state_->length == 0) {
+  if (!decoder_ || state_->length() == 0) {
     encode_windows();
     return;
   }
@@ -132,16 +132,11 @@ void TextGenerator::start_window_again() {
     decoder_.reset();  // it will be so for every further token
     state_.reset();
   } else if (state_) {
-    state_->clear();
+    state_->reset();
   }
 }
 
-std::int64_t TextGenerator::cache_bytes() const {
-  std::int64_t total = 0;
-  if (state_)
-    for (const auto& mixer : state_->mixers) total += mixer.bytes();
-  return total;
-}
+std::int64_t TextGenerator::cache_bytes() const { return state_ ? state_->bytes() : 0; }
 
 std::string StopFilter::feed(const std::string& text) {
   held_ += text;

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -91,7 +90,7 @@ class TextGenerator {
   std::int64_t parameters_;
   int threads_, threads_now_;           // of the program, of the last step
   std::vector<ContextWindow> windows_;  // by sample, all of one length
-  std::optional<ModelState> state_;
+  std::unique_ptr<ModelState> state_;
   std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;
   std::unique_ptr<Decoder> decoder_;

@@ -3,15 +3,30 @@
 
 #include <torch/torch.h>
 
+#include <array>
+
 namespace metaformer {
 
 struct Batch {
-  torch::Tensor ids_bc;        // long
-  torch::Tensor targets_bc;    // long; -1: no target; undefined for classification
-  torch::Tensor segments_bc;   // long; -1: padding; undefined: one segment
-  torch::Tensor positions_bc;  // long; undefined: 0, 1, 2, ...
-  torch::Tensor labels_b;      // long, classification
-  double weight = 0;           // number of targets; known on the host so that losses of several batches can be joined
+  torch::Tensor ids_bc;         // long
+  torch::Tensor targets_bc;     // long; -1: no target; undefined for classification
+  torch::Tensor segments_bc;    // long; -1: padding; undefined: one segment
+  torch::Tensor labels_l;       // long, classification: the class of each labelled text
+  torch::Tensor label_rows_l2;  // long, the row and the segment of each label; undefined: label i is that of row i
+  torch::Tensor weight;         // float64 scalar on the device: number of targets, which losses are divided by
+
+  bool is_packed() const { return label_rows_l2.defined(); }
 };
+
+// All of them, for what copies or compares batches.
+inline std::array<const torch::Tensor*, 6> tensors_of(const Batch& batch) {
+  return {&batch.ids_bc, &batch.targets_bc, &batch.segments_bc, &batch.labels_l, &batch.label_rows_l2, &batch.weight};
+}
+
+// Whether a segment starts at each token, [b, c] bool. Padding starts none.
+torch::Tensor segment_starts(const torch::Tensor& segments_bc);
+
+// The place of every token within its segment, [b, c]; padding counts as a part of the segment before it.
+torch::Tensor positions_in_segments(const torch::Tensor& segments_bc);
 
 }  // namespace metaformer

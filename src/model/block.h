@@ -11,9 +11,9 @@ namespace metaformer {
 
 class BlockImpl : public torch::nn::Module {
  public:
-  explicit BlockImpl(const ModelConfig& config);
+  explicit BlockImpl(const TransformerConfig& config);
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state);
+  torch::Tensor forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state, Pass& pass);
 
   NormPosition norm_position() const { return norm_position_; }
   const Mixer& mixer() const { return *mixer_; }
@@ -24,7 +24,7 @@ class BlockImpl : public torch::nn::Module {
  private:
   // pre: x + branch(norm(x)); post: norm(x + branch(x)).
   template <class Branch>
-  torch::Tensor residual(const torch::Tensor& x_bcd, LayerNorm& norm, Branch branch);
+  torch::Tensor residual(const torch::Tensor& x_bcd, LayerNorm& norm, Pass& pass, Branch branch);
 
   NormPosition norm_position_;
   double dropout_;

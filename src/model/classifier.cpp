@@ -6,30 +6,65 @@ namespace metaformer {
 
 namespace {
 
-// Mean over the real tokens of each row, [b, d], in float32 at least; zeros where there are none.
-torch::Tensor mean_over_tokens(const torch::Tensor& given_bcd, const torch::Tensor& segments_bc) {
-  const auto y_bcd = given_bcd.to(given_bcd.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
-  if (!segments_bc.defined()) return y_bcd.mean(1);
-  const auto real_bc1 = (segments_bc >= 0).unsqueeze(2);
+// Mean over the real tokens of each labelled text, [l, d], in float32 at least; zeros where there are none.
+torch::Tensor mean_over_tokens(const torch::Tensor& given_bcd, const Batch& batch) {
+  auto y_bcd = given_bcd.to(given_bcd.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
+  if (!batch.segments_bc.defined()) return y_bcd.mean(1);
+  auto real_bc = batch.segments_bc >= 0;
+  if (batch.is_packed()) {
+    const auto rows_l = batch.label_rows_l2.select(1, 0), segments_l1 = batch.label_rows_l2.narrow(1, 1, 1);
+    y_bcd = y_bcd.index_select(0, rows_l);
+    real_bc = batch.segments_bc.index_select(0, rows_l) == segments_l1;
+  }
+  const auto real_bc1 = real_bc.unsqueeze(2);
   return y_bcd.masked_fill(real_bc1.logical_not(), 0).sum(1) / real_bc1.sum(1).clamp_min(1);
 }
 
-ModelConfig trunk_config(ModelConfig config) {
-  if (config.head == ClassifierHead::first_token) ++config.context;
+// The tokens with the class token before every segment. Rows grow by as many tokens as the row with the most segments.
+Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
+  const auto starts_bc = segment_starts(batch.segments_bc);
+  const auto place_bc = torch::arange(starts_bc.size(1), batch.ids_bc.options()) + starts_bc.cumsum(1);
+  const auto rows = starts_bc.size(0), length = starts_bc.size(1) + starts_bc.sum(1).max().item<std::int64_t>();
+  const auto moved = [&](const torch::Tensor& x_bc, std::int64_t filler) {
+    return torch::full({rows, length}, filler, x_bc.options()).scatter_(1, place_bc, x_bc);
+  };
+  Batch longer = batch;
+  longer.ids_bc = moved(batch.ids_bc, 0);
+  longer.segments_bc = moved(batch.segments_bc, -1);
+  const auto row_s = starts_bc.nonzero().select(1, 0), place_s = place_bc.masked_select(starts_bc) - 1;
+  longer.ids_bc.index_put_({row_s, place_s}, torch::full_like(row_s, class_token));
+  longer.segments_bc.index_put_({row_s, place_s}, batch.segments_bc.masked_select(starts_bc));
+  return longer;
+}
+
+// The vector of the first token of each labelled text, [l, d].
+torch::Tensor first_vectors(const torch::Tensor& y_bcd, const Batch& batch) {
+  if (!batch.is_packed()) return y_bcd.select(1, 0);
+  const auto rows_l = batch.label_rows_l2.select(1, 0), segments_l1 = batch.label_rows_l2.narrow(1, 1, 1);
+  const auto own_lc = batch.segments_bc.index_select(0, rows_l) == segments_l1;
+  const auto length = own_lc.size(1);
+  const auto place_lc = torch::where(own_lc, torch::arange(length, rows_l.options()), length);
+  return y_bcd.index({rows_l, place_lc.amin(1)});
+}
+
+TransformerConfig trunk_config(TransformerConfig config, const HeadConfig& head) {
+  if (is<FirstTokenHeadConfig>(head)) ++config.context;
   return config;
 }
 
 }  // namespace
 
-Classifier::Classifier(const ModelConfig& config, std::int64_t vocabulary, std::int64_t classes)
+Classifier::Classifier(const TransformerConfig& config, const HeadConfig& head, std::int64_t vocabulary,
+                       std::int64_t classes)
     : config_(config),
+      head_config_(head),
       class_token_(vocabulary),
-      head_(register_module("head", torch::nn::Linear(config.width, classes))) {
-  const auto tokens = config.head == ClassifierHead::first_token ? vocabulary + 1 : vocabulary;
-  transformer_ = register_module("transformer", Transformer(trunk_config(config), tokens, /*causal=*/false));
-  if (config.head == ClassifierHead::mean_pooled)
+      head_(register_module("head", Linear(config.width, classes, /*bias=*/true))) {
+  const auto tokens = is<FirstTokenHeadConfig>(head) ? vocabulary + 1 : vocabulary;
+  transformer_ = register_module("transformer", Transformer(trunk_config(config, head), tokens, /*causal=*/false));
+  if (is<MeanPooledHeadConfig>(head))
     pooled_norm_ = register_module("pooled_norm", LayerNorm(config.width, config.bias));
-  if (config.recalibrate) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
+  if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
 }
 
 void Classifier::set_logit_shift(const torch::Tensor& shift_v) {
@@ -37,27 +72,24 @@ void Classifier::set_logit_shift(const torch::Tensor& shift_v) {
   logit_shift_v_.copy_(shift_v);
 }
 
-torch::Tensor Classifier::forward(const Batch& batch, ModelState* state) {
+torch::Tensor Classifier::forward(const Batch& batch, ModelState* state, Pass& pass) {
   if (state != nullptr) throw Error(ExitCode::failure, "a classifier has no state to continue from");
-  const auto logits_bv = logits_of(batch);
-  return logit_shift_v_.defined() && !is_training() ? logits_bv + logit_shift_v_ : logits_bv;
+  const auto logits_bv = logits_of(batch, pass);
+  return logit_shift_v_.defined() && !pass.training ? logits_bv + logit_shift_v_ : logits_bv;
 }
 
-torch::Tensor Classifier::logits_of(const Batch& batch) {
-  switch (config_.head) {
-    case ClassifierHead::per_token_mean:
-      return mean_over_tokens(head_(transformer_->forward(batch, nullptr)), batch.segments_bc);
-    case ClassifierHead::mean_pooled:
-      return head_(pooled_norm_(mean_over_tokens(transformer_->forward(batch, nullptr), batch.segments_bc)));
-    case ClassifierHead::first_token:
-      break;
-  }
-  return head_(transformer_->forward(embedded(batch), nullptr).select(1, 0));
+torch::Tensor Classifier::logits_of(const Batch& batch, Pass& pass) {
+  if (is<PerTokenMeanHeadConfig>(head_config_))
+    return mean_over_tokens(head_(transformer_->forward(batch, nullptr, pass)), batch);
+  if (is<MeanPooledHeadConfig>(head_config_))
+    return head_(pooled_norm_(mean_over_tokens(transformer_->forward(batch, nullptr, pass), batch)));
+  const auto longer = embedded(batch);
+  return head_(first_vectors(transformer_->forward(longer, nullptr, pass), longer));
 }
 
 Batch Classifier::embedded(const Batch& batch) const {
-  if (config_.head != ClassifierHead::first_token) return batch;
-  TORCH_CHECK(!batch.positions_bc.defined(), "a class token has no position of its own among given ones");
+  if (!is<FirstTokenHeadConfig>(head_config_)) return batch;
+  if (batch.is_packed()) return with_class_tokens(batch, class_token_);
   Batch longer = batch;
   const auto before = batch.ids_bc.narrow(1, 0, 1);
   longer.ids_bc = torch::cat({torch::full_like(before, class_token_), batch.ids_bc}, 1);

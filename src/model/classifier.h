@@ -1,7 +1,9 @@
 #pragma once
 // A sequence classifier over the same blocks, without a causal mask.
 
+#include "config/classification_config.h"
 #include "model/transformer.h"
+#include "ops/linear.h"
 
 namespace metaformer {
 
@@ -9,13 +11,15 @@ namespace metaformer {
 // its own, logits. first_token: logits of a class token that is put before the text (BERT, Devlin et al. 2019).
 class Classifier : public SequenceModel {
  public:
-  Classifier(const ModelConfig& config, std::int64_t vocabulary, std::int64_t classes);
+  Classifier(const TransformerConfig& config, const HeadConfig& head, std::int64_t vocabulary, std::int64_t classes);
 
-  // Logits [b, classes]. Padding (segment -1) counts for nothing. No state: the whole text is needed at once.
-  torch::Tensor forward(const Batch& batch, ModelState* state = nullptr) override;
-  const ModelConfig& config() const override { return config_; }
+  // Logits [l, classes], of every labelled text: a row of the batch or, where texts are packed, a segment of one.
+  // Padding (segment -1) counts for nothing. No state: the whole text is needed at once.
+  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
+  const TransformerConfig& config() const override { return config_; }
 
   Transformer& transformer() { return transformer_; }
+  const HeadConfig& head() const { return head_config_; }
 
   // The batch as the transformer sees it: with the class token in front where the head reads one (id: the vocabulary).
   Batch embedded(const Batch& batch) const;
@@ -24,13 +28,14 @@ class Classifier : public SequenceModel {
   void set_logit_shift(const torch::Tensor& shift_v);
 
  private:
-  torch::Tensor logits_of(const Batch& batch);
+  torch::Tensor logits_of(const Batch& batch, Pass& pass);
 
-  ModelConfig config_;
+  TransformerConfig config_;
+  HeadConfig head_config_;
   std::int64_t class_token_;
   Transformer transformer_{nullptr};
   LayerNorm pooled_norm_{nullptr};  // mean_pooled alone
-  torch::nn::Linear head_;
+  Linear head_;
   torch::Tensor logit_shift_v_;  // recalibrate alone
 };
 

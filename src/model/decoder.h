@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-struct ModelState;
+class ModelState;
 
 class Decoder {
  public:

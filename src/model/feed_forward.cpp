@@ -4,13 +4,11 @@
 
 namespace metaformer {
 
-FeedForwardImpl::FeedForwardImpl(const ModelConfig& config)
-    : activation_(config.feed_forward.activation),
-      up_(register_module(
-          "up", torch::nn::Linear(torch::nn::LinearOptions(config.width, config.hidden_width()).bias(config.bias)))),
-      down_(register_module(
-          "down", torch::nn::Linear(torch::nn::LinearOptions(config.hidden_width(), config.width).bias(config.bias)))) {
-}
+FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
+    : activation_(std::get<MlpConfig>(config.feed_forward).activation),
+      up_(register_module("up", Linear(config.width, config.hidden_width(), config.bias))),
+      down_(register_module("down", Linear(config.hidden_width(), config.width, config.bias,
+                                           Init::normal(branch_output_std(config.layers))))) {}
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
   const auto hidden = up_(x_bcd);

@@ -1,24 +1,23 @@
 #pragma once
 // The position-wise branch of a block: down(activation(up(x))) (Vaswani et al. 2017, equation 2).
 
-#include <torch/torch.h>
-
 #include "config/model_config.h"
+#include "ops/linear.h"
 
 namespace metaformer {
 
 class FeedForwardImpl : public torch::nn::Module {
  public:
-  explicit FeedForwardImpl(const ModelConfig& config);
+  explicit FeedForwardImpl(const TransformerConfig& config);
   torch::Tensor forward(const torch::Tensor& x_bcd);
 
   Activation activation() const { return activation_; }
-  const torch::nn::Linear& up() const { return up_; }
-  const torch::nn::Linear& down() const { return down_; }
+  const Linear& up() const { return up_; }
+  const Linear& down() const { return down_; }
 
  private:
   Activation activation_;
-  torch::nn::Linear up_, down_;
+  Linear up_, down_;
 };
 TORCH_MODULE(FeedForward);
 

@@ -6,15 +6,18 @@
 
 namespace metaformer {
 
-Gpt::Gpt(const ModelConfig& config, std::int64_t vocabulary)
+Gpt::Gpt(const TransformerConfig& config, std::int64_t vocabulary)
     : config_(config), transformer_(register_module("transformer", Transformer(config, vocabulary, /*causal=*/true))) {
-  if (!config.tie_embeddings)
-    head_ = register_module("head", torch::nn::Linear(torch::nn::LinearOptions(config.width, vocabulary).bias(false)));
+  if (!config.embedding.tie) head_ = register_module("head", Linear(config.width, vocabulary, /*bias=*/false));
 }
 
-torch::Tensor Gpt::forward(const Batch& batch, ModelState* state) {
-  const auto hidden_bcd = transformer_->forward(batch, state);
+torch::Tensor Gpt::forward(const Batch& batch, ModelState* state, Pass& pass) {
+  const auto hidden_bcd = transformer_->forward(batch, state, pass);
   return torch::linear(hidden_bcd, head_vd());
+}
+
+std::unique_ptr<ModelState> Gpt::new_state(std::int64_t batch, std::int64_t capacity) const {
+  return transformer_->new_state(batch, capacity);
 }
 
 std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
@@ -22,7 +25,7 @@ std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
   const bool known = std::all_of(weights.begin(), weights.end(), [](const torch::Tensor& weight) {
     return weight.is_cpu() && weight.scalar_type() == torch::kFloat && weight.is_contiguous();
   });
-  return known ? std::make_unique<TransformerDecoder>(*transformer_, head_vd(), config_.context, batch) : nullptr;
+  return known ? make_transformer_decoder(*transformer_, head_vd(), config_.context, batch) : nullptr;
 }
 
 }  // namespace metaformer

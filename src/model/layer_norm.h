@@ -1,15 +1,15 @@
 #pragma once
 // Layer normalisation (Ba, Kiros, Hinton 2016) over the last dimension, with or without bias.
 
-#include <torch/torch.h>
+#include "ops/layer.h"
 
 namespace metaformer {
 
-class LayerNormImpl : public torch::nn::Module {
+class LayerNormImpl : public Layer {
  public:
   LayerNormImpl(std::int64_t width, bool bias) : width_(width) {
-    weight_ = register_parameter("weight", torch::ones(width));
-    if (bias) bias_ = register_parameter("bias", torch::zeros(width));
+    weight_ = add_parameter("weight", torch::ones(width), {.init = Init::ones()});
+    if (bias) bias_ = add_parameter("bias", torch::zeros(width), {.init = Init::zeros()});
   }
   torch::Tensor forward(const torch::Tensor& x_bcd) { return torch::layer_norm(x_bcd, {width_}, weight_, bias_); }
 

@@ -2,20 +2,17 @@
 
 #include "model/classifier.h"
 #include "model/gpt.h"
-#include "model/linear_model.h"
 
 namespace metaformer {
 
+ModelSizes sizes_of(const Codec& codec) {
+  return {.vocabulary = codec.tokenizer->vocabulary_size(), .classes = static_cast<std::int64_t>(codec.labels.size())};
+}
+
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes) {
-  switch (config.task) {
-    case TaskKind::language_model:
-    case TaskKind::sort:
-      return std::make_shared<Gpt>(config.model, sizes.vocabulary);
-    case TaskKind::classification:
-      if (config.model.kind == ModelKind::linear) return std::make_shared<LinearModel>(config.model, sizes.classes);
-      return std::make_shared<Classifier>(config.model, sizes.vocabulary, sizes.classes);
-  }
-  return nullptr;
+  const auto& network = transformer(config);
+  if (!is<ClassificationConfig>(config.task)) return std::make_shared<Gpt>(network, sizes.vocabulary);
+  return std::make_shared<Classifier>(network, classification(config).head, sizes.vocabulary, sizes.classes);
 }
 
 }  // namespace metaformer

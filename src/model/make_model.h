@@ -5,6 +5,7 @@
 
 #include "config/experiment_config.h"
 #include "model/sequence_model.h"
+#include "text/codec.h"
 
 namespace metaformer {
 
@@ -13,7 +14,9 @@ struct ModelSizes {
   std::int64_t classes = 0;  // classification alone
 };
 
-// Not yet initialised (see initialise in model/sequence_model.h).
+ModelSizes sizes_of(const Codec& codec);
+
+// Not yet initialised (see initialise in model/sequence_model.h). For model.kind: transformer only.
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes);
 
 }  // namespace metaformer

@@ -18,50 +18,23 @@ struct Overloaded : Cases... {
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
-std::int64_t metric_form_size(MetricConstraint constraint, std::int64_t k) {
-  switch (constraint) {
-    case MetricConstraint::symmetric:
-    case MetricConstraint::psd:
-      return k * (k + 1) / 2;
-    case MetricConstraint::diagonal:
-      return k;
-    case MetricConstraint::identity:
-      break;
-  }
-  return 0;
-}
-
-std::int64_t mixer_parameters(const ModelConfig& model) {
-  const auto d = model.width, n = model.heads, k = model.head_width(), bias = model.bias ? d : 0;
-  const auto projected = [&](std::int64_t form) { return 2 * (d * d + bias) + n * form; };
-  return std::visit(
-      Overloaded{[&](const ScaledDotProductOptions&) { return 4 * (d * d + bias); },
-                 [&](const QuadraticOptions& o) { return projected(o.form == QuadraticForm::full ? d * d : k * k); },
-                 [&](const MetricOptions& o) { return projected(metric_form_size(o.constraint, k)); },
-                 [](const auto&) { return std::int64_t{0}; }},
-      model.mixer);
+MixerCost mixer_cost(const TransformerConfig& model) {
+  return model.mixer->cost(model.mixer_shape(), {.context = model.context});
 }
 
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
-  if (config.task == TaskKind::sort) return config.data.sort.digits;
+  if (const auto* sort = std::get_if<SortConfig>(&config.task)) return sort->digits;
   return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
                                [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
                                [](const auto& o) { return o.vocabulary; }},
-                    config.data.tokenizer);
+                    data_of(config)->tokenizer);
 }
 
 // Floats that one token of one block leaves for the backward pass.
-std::int64_t block_activations(const ModelConfig& model) {
+std::int64_t block_activations(const TransformerConfig& model) {
   const auto d = model.width, h = model.hidden_width();
-  const auto mixer = std::visit(
-      Overloaded{[&](const ScaledDotProductOptions&) { return 5 * d; }, [&](const QuadraticOptions&) { return 5 * d; },
-                 [&](const MetricOptions&) { return 5 * d; }, [&](const auto&) { return d; }},
-      model.mixer);
-  const bool attends = mixer > d, drops = model.dropout > 0;
-  // The reference backend alone keeps scores, weights, mask and dropped weights of all pairs.
-  const bool keeps_scores = attends && backend_of(model.mixer) == Backend::reference;
-  const auto scores = keeps_scores ? 4 * model.heads * model.context : 0;
-  return 4 * d + mixer + 2 * h + scores + (drops ? 4 * d : 0);
+  const bool drops = model.dropout > 0;
+  return 4 * d + mixer_cost(model).activations + 2 * h + (drops ? 4 * d : 0);
 }
 
 constexpr std::uint64_t float_bytes = 4;
@@ -70,18 +43,19 @@ constexpr std::uint64_t float_bytes = 4;
 std::uint64_t to_bytes(double bytes) { return static_cast<std::uint64_t>(std::min(bytes, 0x1p62)); }
 
 std::int64_t sequence_length(const ExperimentConfig& config) {
-  return config.task == TaskKind::sort ? 2 * config.data.sort.length - 1 : config.model.context;
+  const auto* sort = std::get_if<SortConfig>(&config.task);
+  return sort == nullptr ? context_of(config.model) : 2 * sort->length - 1;
 }
 
 // What the loss makes of the logits: their softmax and its gradient beside them.
 std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  return config.task == TaskKind::classification ? classes : 3 * vocabulary;
+  return is<ClassificationConfig>(config.task) ? classes : 3 * vocabulary;
 }
 
 // Beside what all blocks keep: the logits, and what the backward pass of one block makes. With bf16 part of it is half
 // as large. In double, which no config overflows.
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  const auto& model = config.model;
+  const auto& model = transformer(config);
   constexpr double of_bf16 = 0.625;
   const auto floats =
       static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
@@ -93,7 +67,7 @@ double training_activations(const ExperimentConfig& config, std::int64_t vocabul
 // An evaluation keeps one block at a time, but has larger batches.
 double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   constexpr std::int64_t tokens = 8192;
-  const auto& model = config.model;
+  const auto& model = transformer(config);
   const auto floats = logits_of_token(config, vocabulary, classes) + 3 * model.width + 2 * model.hidden_width();
   return static_cast<double>(std::max(tokens, sequence_length(config))) * static_cast<double>(floats) *
          static_cast<double>(float_bytes);
@@ -105,10 +79,11 @@ std::uint64_t program_bytes(const ExperimentConfig& config) {
   constexpr std::uint64_t MiB = std::uint64_t{1} << 20, alone = 200 * MiB, bf16_products = 100 * MiB,
                           kernel = 650 << 10;
   constexpr std::uint64_t most_kernels = 1024, kernels_per_block = 16, length_step = 8;
-  if (config.model.kind == ModelKind::linear || config.train.precision != Precision::bf16) return alone;
-  if (config.task != TaskKind::classification) return alone + bf16_products;
-  const auto lengths = static_cast<std::uint64_t>(config.model.context) / length_step + 1;
-  const auto kernels = kernels_per_block * static_cast<std::uint64_t>(config.model.layers) * lengths;
+  if (is<LinearConfig>(config.model) || config.train.precision != Precision::bf16) return alone;
+  if (!is<ClassificationConfig>(config.task)) return alone + bf16_products;
+  const auto& model = transformer(config);
+  const auto lengths = static_cast<std::uint64_t>(model.context) / length_step + 1;
+  const auto kernels = kernels_per_block * static_cast<std::uint64_t>(model.layers) * lengths;
   return alone + std::min(most_kernels, kernels) * kernel;
 }
 
@@ -122,20 +97,20 @@ std::uint64_t MemoryEstimate::total() const {
 }
 
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  const auto& model = config.model;
-  if (model.kind == ModelKind::linear) return (model.linear.buckets + 1) * classes;
+  if (const auto* linear = std::get_if<LinearConfig>(&config.model)) return (linear->buckets + 1) * classes;
+  const auto& model = transformer(config);
   const auto d = model.width, h = model.hidden_width(), bias = std::int64_t{model.bias};
-  const bool classifies = config.task == TaskKind::classification;
-  const auto class_token = std::int64_t{classifies && model.head == ClassifierHead::first_token};
+  const auto* classifier = std::get_if<ClassificationConfig>(&config.task);
+  const auto class_token = std::int64_t{classifier != nullptr && is<FirstTokenHeadConfig>(classifier->head)};
   const auto norm = d * (1 + bias);
-  const auto block = mixer_parameters(model) + 2 * d * h + bias * (h + d) + 2 * norm;
+  const auto block = mixer_cost(model).parameters + 2 * d * h + bias * (h + d) + 2 * norm;
   auto total = (vocabulary + class_token) * d + model.layers * block;
-  if (model.positions == PositionKind::learned) total += (model.context + class_token) * d;
-  if (model.ngram_embedding.order > 1) total += model.ngram_embedding.buckets * d;
-  if (model.norm.position == NormPosition::pre && model.norm.final) total += norm;
-  if (classifies) {
-    total += classes * (d + 1) + (model.head == ClassifierHead::mean_pooled ? norm : 0);
-  } else if (!model.tie_embeddings) {
+  if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
+  if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
+  if (has_final_norm(model.norm)) total += norm;
+  if (classifier != nullptr) {
+    total += classes * (d + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
+  } else if (!model.embedding.tie) {
     total += vocabulary * d;
   }
   return total;
@@ -147,7 +122,7 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& 
   estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
   estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
   estimate.program = program_bytes(config);
-  if (config.model.kind == ModelKind::linear) return estimate;  // fitted at once: no gradients, no optimiser
+  if (is<LinearConfig>(config.model)) return estimate;  // fitted at once: no gradients, no optimiser
   estimate.gradients = estimate.weights;
   estimate.optimizer = 2 * estimate.weights;
   const auto checkpoint = 2 * estimate.weights;  // copies of the moments while they are written

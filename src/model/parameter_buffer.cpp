@@ -11,25 +11,18 @@ constexpr std::int64_t alignment = 16;
 
 std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
 
-enum class Rank { table, matrix, vector };
-
-Rank rank(const ParameterBuffer::View& view) {
-  if (view.parameter.dim() < 2) return Rank::vector;
-  return view.name.ends_with("embedding.weight") ? Rank::table : Rank::matrix;
-}
-
 }  // namespace
 
 ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
-  for (const auto& parameter : model.named_parameters())
-    views_.push_back({.name = parameter.key(), .parameter = parameter.value(), .count = parameter.value().numel()});
-  std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return rank(a) < rank(b); });
+  for (const auto& [name, value, spec] : specified_parameters(model))
+    views_.push_back({.name = name, .parameter = value, .count = value.numel(), .decay = spec.decay});
+  std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
   std::int64_t total = 0;
   for (auto& view : views_) {
     view.offset = total;
     total += aligned(view.count);
-    if (rank(view) == Rank::table) embeddings_ = total;
-    if (rank(view) != Rank::vector) decayed_ = total;
+    if (view.decay == Decay::embeddings) embeddings_ = total;
+    if (view.decay != Decay::none) decayed_ = total;
   }
 
   const torch::NoGradGuard no_grad;

@@ -2,10 +2,10 @@
 // All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions
 // between processes and hand-written steps work on whole buffers; names lead back to the single tensors.
 
-#include <torch/torch.h>
-
 #include <string>
 #include <vector>
+
+#include "ops/layer.h"
 
 namespace metaformer {
 
@@ -16,11 +16,11 @@ class ParameterBuffer {
     torch::Tensor parameter;  // aliases values(); its grad aliases gradients()
     std::int64_t offset = 0;  // in elements
     std::int64_t count = 0;
+    Decay decay = Decay::none;
   };
 
-  // Moves the parameters of `model` (all of one type, on one device) into the buffer. Tables of
-  // embeddings come first, then the other matrices: weight decay applies to these. Afterwards the model must not be
-  // moved to another device or type.
+  // Moves the parameters of `model` (all of one type, on one device) into the buffer, in the order of Decay: tables of
+  // embeddings come first, then matrices. Afterwards the model must not be moved to another device or type.
   explicit ParameterBuffer(torch::nn::Module& model);
 
   torch::Tensor& values() { return values_; }

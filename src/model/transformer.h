@@ -4,40 +4,44 @@
 #include <vector>
 
 #include "model/block.h"
+#include "model/embedding.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {
 
 // The bucket, in 0 ... buckets - 1, that the n-gram which ends at each token of ids_bc is hashed to: a function of its
-// n ids alone, where tokens before the first count as one of their own.
-torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets);
+// n ids only, where tokens before the first (and, given segments, those of other segments) count as one special id.
+torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
+                            const torch::Tensor& segments_bc = {});
 
 class TransformerImpl : public torch::nn::Module {
  public:
-  TransformerImpl(const ModelConfig& config, std::int64_t vocabulary, bool causal);
+  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal);
 
   // Hidden vectors [b, c, d]. Throws Error when the sequence is longer than the model's context.
-  torch::Tensor forward(const Batch& batch, ModelState* state);
+  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass);
+
+  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
 
   // What the embeddings of tokens (by id; a class token may be left out) and of n-grams (by bucket g) are multiplied
   // by: 1 until told. For models with an embedding_scale alone.
   void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
-  const torch::Tensor& token_table_vd() const { return token_embedding_->weight; }
+  const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }
   torch::Tensor position_table_cd() const;  // undefined: no positions
   const std::vector<Block>& blocks() const { return blocks_; }
   const LayerNorm& final_norm() const { return final_norm_; }  // may be empty
 
  private:
-  torch::Tensor embed(const Batch& batch, std::int64_t first_position);
+  torch::Tensor embed(const Batch& batch, std::int64_t first_position, Pass& pass);
   torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
 
-  ModelConfig config_;
+  TransformerConfig config_;
   bool causal_;
-  torch::nn::Embedding token_embedding_;
-  torch::nn::Embedding position_embedding_{nullptr};  // learned positions only
-  torch::nn::Embedding ngram_embedding_{nullptr};     // n-grams only
-  torch::Tensor token_scale_v1_, ngram_scale_g1_;     // embedding_scale only
+  Embedding token_embedding_;
+  Embedding position_embedding_{nullptr};          // learned positions only
+  Embedding ngram_embedding_{nullptr};             // n-grams only
+  torch::Tensor token_scale_v1_, ngram_scale_g1_;  // embedding_scale only
   std::vector<Block> blocks_;
   LayerNorm final_norm_{nullptr};  // pre-norm only, unless switched off
 };

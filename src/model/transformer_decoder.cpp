@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/transformer_state.h"
 #include "ops/gelu_kernel.h"
 
 namespace metaformer {
@@ -24,13 +25,13 @@ void NormDecoder::apply(const float* x_bd, float* y_bd, std::int64_t batch) cons
                  y_bd, batch, weight_d_.size(0));
 }
 
-BlockDecoder::BlockDecoder(const Block& block, std::int64_t batch, std::int64_t capacity)
+BlockDecoder::BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch)
     : batch_(batch),
       norm_position_(block->norm_position()),
       activation_(block->feed_forward()->activation()),
       mixer_norm_(block->mixer_norm()),
       feed_forward_norm_(block->feed_forward_norm()),
-      mixer_(block->mixer().decoder(batch, capacity)),
+      mixer_(std::move(mixer)),
       up_(block->feed_forward()->up()),
       down_(block->feed_forward()->down()),
       normal_bd_(floats(batch * up_.inputs())),
@@ -66,40 +67,59 @@ void BlockDecoder::step(std::vector<float>& x_bd) {
   residual(x_bd, feed_forward_norm_, [&](const float* x, float* y) { feed_forward(x, y); });
 }
 
-TransformerDecoder::TransformerDecoder(const TransformerImpl& transformer, const torch::Tensor& head_vd,
-                                       std::int64_t context, std::int64_t batch)
-    : batch_(batch),
-      context_(context),
-      width_(head_vd.size(1)),
-      token_table_vd_(transformer.token_table_vd()),
-      position_table_cd_(transformer.position_table_cd()),
-      head_(head_vd, torch::Tensor()),
-      x_bd_(floats(batch * width_)),
-      normal_bd_(x_bd_),
-      logits_bv_(floats(batch * head_vd.size(0))) {
-  for (const auto& block : transformer.blocks()) blocks_.emplace_back(block, batch, context);
-  if (!transformer.final_norm().is_empty()) final_norm_.emplace(transformer.final_norm());
-}
+namespace {
 
-void TransformerDecoder::resume(ModelState& state) {
-  state_ = &state;
-  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].resume(state.mixers[i]);
-}
+using MixerDecoders = std::vector<std::unique_ptr<MixerDecoder>>;
+
+class TransformerDecoder : public Decoder {
+ public:
+  TransformerDecoder(const TransformerImpl& transformer, MixerDecoders mixers, const torch::Tensor& head_vd,
+                     std::int64_t context, std::int64_t batch)
+      : batch_(batch),
+        context_(context),
+        width_(head_vd.size(1)),
+        token_table_vd_(transformer.token_table_vd()),
+        position_table_cd_(transformer.position_table_cd()),
+        head_(head_vd, torch::Tensor()),
+        x_bd_(floats(batch * width_)),
+        normal_bd_(x_bd_),
+        logits_bv_(floats(batch * head_vd.size(0))) {
+    for (std::size_t i = 0; i < mixers.size(); ++i)
+      blocks_.emplace_back(transformer.blocks()[i], std::move(mixers[i]), batch);
+    if (!transformer.final_norm().is_empty()) final_norm_.emplace(transformer.final_norm());
+  }
+
+  void resume(ModelState& state) override {
+    state_ = &TransformerState::of(state);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].resume(state_->mixer(i));
+  }
+
+  std::span<const float> step(std::span<const std::int32_t> tokens_b) override;
+
+ private:
+  std::int64_t batch_, context_, width_;
+  torch::Tensor token_table_vd_, position_table_cd_;
+  std::vector<BlockDecoder> blocks_;
+  std::optional<NormDecoder> final_norm_;
+  LinearDecoder head_;
+  std::vector<float> x_bd_, normal_bd_, logits_bv_;
+  TransformerState* state_ = nullptr;
+};
 
 std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> tokens_b) {
-  if (state_->length >= context_)
+  if (state_->length() >= context_)
     throw Error(ExitCode::failure,
-                fmt::format("a sequence of {} tokens does not fit model.context {}", state_->length + 1, context_));
+                fmt::format("a sequence of {} tokens does not fit model.context {}", state_->length() + 1, context_));
   for (std::int64_t b = 0; b < batch_; ++b) {
     const auto token = tokens_b[static_cast<std::size_t>(b)];
     float* x_d = x_bd_.data() + b * width_;
     std::copy_n(token_table_vd_.const_data_ptr<float>() + token * width_, width_, x_d);
     if (!position_table_cd_.defined()) continue;
-    const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->length * width_;
+    const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->length() * width_;
     std::transform(x_d, x_d + width_, position_d, x_d, std::plus<>());
   }
   for (auto& block : blocks_) block.step(x_bd_);
-  ++state_->length;
+  state_->advance(1);
   const float* hidden_bd = x_bd_.data();
   if (final_norm_) {
     final_norm_->apply(x_bd_.data(), normal_bd_.data(), batch_);
@@ -107,6 +127,18 @@ std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> to
   }
   head_.apply(hidden_bd, logits_bv_.data(), batch_);
   return logits_bv_;
+}
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_transformer_decoder(const TransformerImpl& transformer, const torch::Tensor& head_vd,
+                                                  std::int64_t context, std::int64_t batch) {
+  MixerDecoders mixers;
+  for (const auto& block : transformer.blocks()) {
+    mixers.push_back(block->mixer().decoder(batch, context));
+    if (mixers.back() == nullptr) return nullptr;
+  }
+  return std::make_unique<TransformerDecoder>(transformer, std::move(mixers), head_vd, context, batch);
 }
 
 }  // namespace metaformer

@@ -22,7 +22,8 @@ class NormDecoder {
 
 class BlockDecoder {
  public:
-  BlockDecoder(const Block& block, std::int64_t batch, std::int64_t capacity);
+  // `mixer`: of the block.
+  BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch);
   void resume(MixerState& state) { mixer_->resume(state); }
 
   // Replaces the vectors of the newest tokens by what the block makes of them.
@@ -44,23 +45,9 @@ class BlockDecoder {
   std::vector<float> hidden_, slope_;  // [b, hidden width]
 };
 
-class TransformerDecoder : public Decoder {
- public:
-  // Of a causal model with the given head, as their weights are now: float32, contiguous, on the CPU.
-  TransformerDecoder(const TransformerImpl& transformer, const torch::Tensor& head_vd, std::int64_t context,
-                     std::int64_t batch);
-
-  void resume(ModelState& state) override;
-  std::span<const float> step(std::span<const std::int32_t> tokens_b) override;
-
- private:
-  std::int64_t batch_, context_, width_;
-  torch::Tensor token_table_vd_, position_table_cd_;
-  std::vector<BlockDecoder> blocks_;
-  std::optional<NormDecoder> final_norm_;
-  LinearDecoder head_;
-  std::vector<float> x_bd_, normal_bd_, logits_bv_;
-  ModelState* state_ = nullptr;
-};
+// Of a causal model with the given head, as their weights are now: float32, contiguous, on the CPU. Nothing when one of
+// its mixers has no decoder.
+std::unique_ptr<Decoder> make_transformer_decoder(const TransformerImpl& transformer, const torch::Tensor& head_vd,
+                                                  std::int64_t context, std::int64_t batch);
 
 }  // namespace metaformer

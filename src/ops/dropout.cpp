@@ -1,8 +1,10 @@
 #include "ops/dropout.h"
 
-#include <limits>
+#include <c10/core/DeviceGuard.h>
 
+#include "cuda/dropout.h"
 #include "ops/bf16_bits.h"
+#include "ops/device_stream.h"
 #include "ops/dropout_kernel.h"
 #include "ops/parallel.h"
 
@@ -14,10 +16,10 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Tensor drop(const Tensor& given, double share, std::int64_t seed) {
+Tensor drop_on_host(const Tensor& given, double probability, std::uint64_t seed) {
   const auto x = given.contiguous();
   auto y = torch::empty_like(x);
-  const DropoutMask mask(share, static_cast<std::uint64_t>(seed));
+  const DropoutMask mask(probability, seed);
   const auto count = x.numel();
   constexpr std::int64_t grain = 1 << 10;
   constexpr auto together = DropoutMask::together;
@@ -31,30 +33,80 @@ Tensor drop(const Tensor& given, double share, std::int64_t seed) {
   return y;
 }
 
-// Keeps the seed alone: backward draws the mask again.
-class Dropout : public torch::autograd::Function<Dropout> {
+cuda::DropoutElement element_of(torch::ScalarType type) {
+  switch (type) {
+    case torch::kBFloat16:
+      return cuda::DropoutElement::bf16;
+    case torch::kHalf:
+      return cuda::DropoutElement::fp16;
+    default:
+      return cuda::DropoutElement::fp32;
+  }
+}
+
+Tensor drop_on_cuda(const Tensor& given, double probability, const RandomDraw& draw) {
+  const c10::OptionalDeviceGuard guard(given.device());
+  const auto x = given.contiguous();
+  auto y = torch::empty_like(x);
+  cuda::dropout({.element = element_of(x.scalar_type()),
+                 .x = x.data_ptr(),
+                 .y = y.data_ptr(),
+                 .count = x.numel(),
+                 .probability = probability,
+                 .key = draw.key.const_data_ptr<std::int64_t>(),
+                 .number = draw.number},
+                stream_of(x));
+  return y;
+}
+
+class HostDropout : public torch::autograd::Function<HostDropout> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, double share, std::int64_t seed) {
-    context->saved_data["share"] = share;
-    context->saved_data["seed"] = seed;
-    return drop(x, share, seed);
+  static Tensor forward(AutogradContext* context, const Tensor& x, double probability, std::uint64_t seed) {
+    context->saved_data["probability"] = probability;
+    context->saved_data["seed"] = static_cast<std::int64_t>(seed);
+    return drop_on_host(x, probability, seed);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return {drop(gradients[0], context->saved_data["share"].toDouble(), context->saved_data["seed"].toInt()), Tensor(),
-            Tensor()};
+    const auto seed = static_cast<std::uint64_t>(context->saved_data["seed"].toInt());
+    return {drop_on_host(gradients[0], context->saved_data["probability"].toDouble(), seed), {}, {}};
   }
 };
 
-}  // namespace
+// Keeps the key where it lies: forward and backward may be replayed with another.
+class CudaDropout : public torch::autograd::Function<CudaDropout> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, double probability, const Tensor& key,
+                        std::uint64_t number) {
+    context->save_for_backward({key});
+    context->saved_data["probability"] = probability;
+    context->saved_data["number"] = static_cast<std::int64_t>(number);
+    return drop_on_cuda(x, probability, {key, number});
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const RandomDraw draw{context->get_saved_variables()[0],
+                          static_cast<std::uint64_t>(context->saved_data["number"].toInt())};
+    return {drop_on_cuda(gradients[0], context->saved_data["probability"].toDouble(), draw), {}, {}, {}};
+  }
+};
 
-std::int64_t draw_seed() {
-  return torch::randint(std::numeric_limits<std::int64_t>::max() / 2, {1}, torch::kLong).item<std::int64_t>();
+Tensor drop(const Tensor& x, double probability, const RandomDraw& draw) {
+  if (x.is_cpu()) return HostDropout::apply(x, probability, draw.seed());
+  return CudaDropout::apply(x, probability, draw.key, draw.number);
 }
 
-Tensor dropout(const Tensor& x, double share) {
-  if (share == 0) return x;
-  const bool known = x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16;
-  return x.is_cpu() && known ? Dropout::apply(x, share, draw_seed()) : torch::dropout(x, share, /*train=*/true);
+bool has_kernel(const Tensor& x) {
+  const auto type = x.scalar_type();
+  return type == torch::kFloat || type == torch::kBFloat16 || (type == torch::kHalf && x.is_cuda());
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double probability, Pass& pass) {
+  if (!pass.training || probability == 0) return x;
+  const auto draw = pass.random.next();
+  if (has_kernel(x)) return drop(x, probability, draw);
+  const auto kept = drop(torch::ones(x.sizes(), x.options().dtype(torch::kFloat)), probability, draw) != 0;
+  return x * (kept.to(x.scalar_type()) / (1 - probability));
 }
 
 }  // namespace metaformer

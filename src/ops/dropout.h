@@ -1,15 +1,15 @@
 #pragma once
-// Dropout (Srivastava et al. 2014), the fastest way that a device and type have.
+// Dropout (Srivastava et al. 2014).
 
 #include <torch/torch.h>
 
+#include "ops/pass.h"
+
 namespace metaformer {
 
-// A seed from the library's generator: what is drawn by it repeats after torch::manual_seed.
-std::int64_t draw_seed();
-
-// x with a share of its entries, in [0, 1), set to 0 and the others divided by 1 - share. On the CPU in float32 and
-// bfloat16 by dropout_kernel.h; else the library's, whose generator draws one number after the other on a CPU.
-torch::Tensor dropout(const torch::Tensor& x, double share);
+// In training x with entries set to 0, each with the given probability in [0, 1), and the others divided by 1 -
+// probability; otherwise x itself. The mask is that of dropout_kernel.h on every device, and backward draws it again
+// in place of keeping it.
+torch::Tensor dropout(const torch::Tensor& x, double probability, Pass& pass);
 
 }  // namespace metaformer

@@ -8,9 +8,9 @@ namespace metaformer {
 
 static_assert(DropoutMask::together == lane_count);
 
-DropoutMask::DropoutMask(double share, std::uint64_t seed)
-    : limit_(static_cast<std::uint32_t>(share * 0x1p32)),
-      factor_(static_cast<float>(1 / (1 - share))),
+DropoutMask::DropoutMask(double probability, std::uint64_t seed)
+    : limit_(static_cast<std::uint32_t>(probability * 0x1p32)),
+      factor_(static_cast<float>(1 / (1 - probability))),
       low_key_(scrambled(static_cast<std::uint32_t>(seed))),
       high_key_(scrambled(static_cast<std::uint32_t>(seed >> 32) ^ low_key_)) {}
 

@@ -8,12 +8,12 @@ namespace metaformer {
 
 class DropoutMask {
  public:
-  // share: of the entries that become 0, in [0, 1).
-  DropoutMask(double share, std::uint64_t seed);
+  // probability: of the entries that become 0, in [0, 1).
+  DropoutMask(double probability, std::uint64_t seed);
 
   static constexpr std::int64_t together = 16;  // entries that are drawn at once
 
-  // y = x / (1 - share) or 0, for `count` entries of which the first stands at `place`, a multiple of `together`.
+  // y = x / (1 - probability) or 0, for `count` entries of which the first stands at `place`, a multiple of `together`.
   void apply(const float* x, float* y, std::int64_t count, std::int64_t place) const;
 
   // The same of bfloat16 (the upper halves of floats), rounded to nearest even.

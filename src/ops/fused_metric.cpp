@@ -2,13 +2,13 @@
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <optional>
 
 #include "base/error.h"
 #include "cuda/metric_attention.h"
+#include "ops/device_stream.h"
 #include "ops/heads.h"
 
 namespace metaformer {
@@ -38,11 +38,6 @@ cuda::MetricForm form_of(const Tensor& metric) {
 }
 
 cuda::MetricStrides strides_of(const Tensor& x_bnck) { return {x_bnck.stride(0), x_bnck.stride(1), x_bnck.stride(2)}; }
-
-void* stream_of(const Tensor& tensor) {
-  if (!tensor.is_cuda()) return nullptr;
-  return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device()).native_handle();
-}
 
 Tensor empty_per_row(const Tensor& like_bnck) {
   return torch::empty({like_bnck.size(0), like_bnck.size(1), like_bnck.size(2)},
@@ -150,17 +145,13 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
 
 }  // namespace
 
-std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& p_bnek, const Tensor& metric,
-                                  const Visibility& visibility, double dropout) {
+std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& metric) {
   const auto type = p_bnck.scalar_type();
   const auto width = p_bnck.size(3);
   if (type != torch::kFloat && type != torch::kBFloat16 && type != torch::kHalf)
     return fmt::format("they compute in float32, bfloat16 and float16, not in {}", c10::toString(type));
   if (width % 8 != 0 || width > 128) return fmt::format("head width {} is not a multiple of 8 up to 128", width);
   if (p_bnck.stride(3) != 1) return "the features of a token are not next to each other";
-  if (!p_bnck.is_same(p_bnek)) return "the tokens look at others than themselves";
-  if (visibility.has_positions()) return "positions are not in the order of the tokens";
-  if (dropout > 0) return "they have no dropout on scores";
   if (metric.defined() && metric.device() != p_bnck.device()) return "the metric is on another device";
   switch (cuda::metric_kernel_device()) {
     case cuda::MetricDevice::none:
@@ -178,15 +169,14 @@ void require_finite_form(const Tensor& metric) {
     throw Error(ExitCode::diverged, "the fused kernels were given a metric that is not finite");
 }
 
-Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& metric, const Visibility& visibility,
-                              const FusedMetricOptions& options) {
-  if (const auto obstacle = fused_metric_obstacle(p_bnck, p_bnck, metric, visibility, 0); !obstacle.empty())
+Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& metric, const FusedMetricOptions& options) {
+  if (const auto obstacle = fused_metric_obstacle(p_bnck, metric); !obstacle.empty())
     throw Error(ExitCode::usage, "the fused kernels cannot do this: " + obstacle);
   const auto segment_bc =
-      visibility.has_segments() ? visibility.query_segment_bc.to(torch::kInt).contiguous() : Tensor();
+      options.segment_bc.defined() ? options.segment_bc.to(torch::kInt).contiguous() : options.segment_bc;
   // Absent inputs are nothing to LibTorch's functions only as optionals.
   const auto if_any = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  return FusedMetric::apply(p_bnck, if_any(metric), if_any(segment_bc), options.distance, visibility.causal,
+  return FusedMetric::apply(p_bnck, if_any(metric), if_any(segment_bc), options.distance, options.causal,
                             options.scale);
 }
 

@@ -5,19 +5,18 @@
 
 #include <string>
 
-#include "ops/visibility.h"
-
 namespace metaformer {
 
 struct FusedMetricOptions {
   bool distance = false;
+  bool causal = false;
+  torch::Tensor segment_bc;  // integers; -1: padding; undefined: all one segment
   double scale = 1;
 };
 
 // Why the kernels cannot do this, in a few words, or "". `metric`: [n, k, k], [n, k] (diagonal), or undefined
 // (identity).
-std::string fused_metric_obstacle(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& metric,
-                                  const Visibility& visibility, double dropout);
+std::string fused_metric_obstacle(const torch::Tensor& p_bnck, const torch::Tensor& metric);
 
 // Once per mixer, before its first launch: a form that is not finite would only show as a loss that is not. Waits for
 // the device. Throws Error (exit code 4).
@@ -28,6 +27,6 @@ void require_finite_form(const torch::Tensor& metric);
 // gradient of the metric of a distance is only right once it is symmetrised, as it is for a symmetric parameter. Equal
 // inputs give equal bits. Throws Error (exit code 2) naming the obstacle.
 torch::Tensor fused_metric_attention(const torch::Tensor& p_bnck, const torch::Tensor& metric,
-                                     const Visibility& visibility, const FusedMetricOptions& options);
+                                     const FusedMetricOptions& options);
 
 }  // namespace metaformer

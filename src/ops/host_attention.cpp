@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "ops/dropout.h"
 #include "ops/heads.h"
 #include "ops/host_attention_kernel.h"
 #include "ops/parallel.h"
@@ -138,22 +137,21 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
 
 }  // namespace
 
-bool can_attend_on_host(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
-                        const Visibility& visibility) {
+bool can_attend_on_host(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej) {
   const auto type = q_bnck.scalar_type();
   return q_bnck.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && k_bnek.scalar_type() == type &&
          value_bnej.scalar_type() == type && q_bnck.size(2) == k_bnek.size(2) &&
-         q_bnck.size(2) <= longest_host_attention && q_bnck.numel() > 0 && !visibility.has_positions() &&
-         visibility.query_segment_bc.is_same(visibility.key_segment_be);
+         q_bnck.size(2) <= longest_host_attention && q_bnck.numel() > 0;
 }
 
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
-                      const Visibility& visibility, double scale, double dropout) {
+                      const HostAttentionOptions& options, Pass& pass) {
   // Absent inputs are nothing to LibTorch's functions only as optionals.
   std::optional<Tensor> segments;
-  if (visibility.has_segments()) segments = visibility.query_segment_bc.to(torch::kLong).contiguous();
-  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments, visibility.causal, scale, dropout,
-                              dropout > 0 ? draw_seed() : 0);
+  if (options.segment_bc.defined()) segments = options.segment_bc.to(torch::kLong).contiguous();
+  const double dropout = pass.training ? options.dropout : 0;
+  const auto seed = dropout > 0 ? static_cast<std::int64_t>(pass.random.next().seed()) : 0;
+  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments, options.causal, options.scale, dropout, seed);
 }
 
 }  // namespace metaformer

@@ -3,19 +3,24 @@
 
 #include <torch/torch.h>
 
-#include "ops/visibility.h"
+#include "ops/pass.h"
 
 namespace metaformer {
 
+struct HostAttentionOptions {
+  bool causal = false;
+  torch::Tensor segment_bc;  // integers; -1: padding; undefined: all one segment
+  double scale = 1;
+  double dropout = 0;  // of the weights, in training
+};
+
 // Whether it can be computed that way: float32 or bfloat16 on the CPU, queries and keys of the same tokens.
-bool can_attend_on_host(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej,
-                        const Visibility& visibility);
+bool can_attend_on_host(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej);
 
 // softmax(scale q k^T) v in the inputs' type, sums in float32; a token that sees nothing gets zeros. Keeps its inputs,
-// the result and a number per token and head, nothing of size c^2. Equal inputs give equal bits, whatever the number of
-// threads. Dropout on the weights draws from the CPU's default generator. Values that are the very tensor of the keys
-// are loaded once.
+// the result and a number per token and head, nothing of size c^2. Equal inputs and draws give equal bits, whatever the
+// number of threads. Values that are the very tensor of the keys are loaded once.
 torch::Tensor host_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej,
-                             const Visibility& visibility, double scale, double dropout = 0);
+                             const HostAttentionOptions& options, Pass& pass);
 
 }  // namespace metaformer

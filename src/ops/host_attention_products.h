@@ -11,7 +11,7 @@
 #include "base/vector_math.h"
 #include "ops/head_attention.h"
 
-namespace metaformer::host_attention_products {
+namespace metaformer::host_kernel {
 
 constexpr std::int64_t panel = 32;  // columns of a transposed operand that lie together
 
@@ -163,4 +163,4 @@ METAFORMER_INLINE void pair_rows(const float* units, std::int64_t rows, std::int
       store_lanes(pairs + c, paired(load_shorts(from + c), load_shorts(from + width + c)));
 }
 
-}  // namespace metaformer::host_attention_products
+}  // namespace metaformer::host_kernel

@@ -68,7 +68,7 @@ double padding_share(const EncodedSplits& splits, const ExperimentConfig& config
   training[Split::train] = splits[Split::train];
   const LabelledDataset dataset(
       std::move(training),
-      {.context = config.model.context, .truncation = config.data.truncation, .bucketing = bucketing});
+      {.context = context_of(config.model), .truncation = classification(config).truncation, .bucketing = bucketing});
   return padding_share(dataset, config.train);
 }
 
@@ -112,14 +112,15 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
   LabelledStats stats;
   stats.sources = splits.description;
   count_copies(splits, stats);
-  auto encoded = encode_splits(std::move(splits), config.data, Codec{});
+  auto encoded = encode_splits(std::move(splits), classification(config).data, Codec{});
   stats.labels = encoded.codec.labels;
   stats.vocabulary = encoded.codec.tokenizer->vocabulary_size();
   stats.has_unknown = encoded.codec.tokenizer->unknown_id().has_value();
   for (const auto split : every_split)
-    count_tokens(encoded[split], encoded.codec, config.model.context, stats.splits[static_cast<std::size_t>(split)]);
+    count_tokens(encoded[split], encoded.codec, context_of(config.model),
+                 stats.splits[static_cast<std::size_t>(split)]);
   stats.padding_unsorted = padding_share(encoded, config, 1);
-  stats.padding_bucketed = padding_share(encoded, config, config.train.bucketing);
+  stats.padding_bucketed = padding_share(encoded, config, classification(config).bucketing);
   return stats;
 }
 

@@ -39,7 +39,7 @@ struct LabelledStats {
   // Texts of one split, copies counted, that stand in another too.
   std::int64_t validation_in_train = 0, test_in_train = 0, test_in_validation = 0;
   // Share of the tokens of an epoch's training batches that is padding: each batch of texts as they come, and with
-  // train.bucketing. Texts are as long as they are: nothing is taken out of them (train.token_removal).
+  // task.bucketing. Texts are as long as they are: nothing is taken out of them (task.token_removal).
   double padding_unsorted = 0, padding_bucketed = 0;
   nlohmann::ordered_json sources;  // as LabelledSplits describes them: files, malformed rows, ratings left out
 

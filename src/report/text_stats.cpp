@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-TextStats measure_text(const Corpus& corpus, const DataConfig& config) {
+TextStats measure_text(const Corpus& corpus, const TextDataConfig& config) {
   constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
   std::unique_ptr<Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, shortest_context, tokenizer);

@@ -27,7 +27,7 @@ struct TextStats {
 
 // Tokens are those of the tokenizer that training with this config would make. Errors (exit code 3): not UTF-8, a split
 // without two tokens.
-TextStats measure_text(const Corpus& corpus, const DataConfig& config);
+TextStats measure_text(const Corpus& corpus, const TextDataConfig& config);
 
 nlohmann::ordered_json to_json(const TextStats& stats);
 

@@ -47,10 +47,10 @@ std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
   return longest;
 }
 
-TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const ExperimentConfig& config,
+TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config,
                         const std::array<Texts, 2>& texts) {
   TokenizerReport report;
-  report.kind = kind_of(config.data.tokenizer);
+  report.kind = kind_of(config.tokenizer);
   report.longest_tokens = longest_tokens(*tokenizer);
   double bytes = 0;
   for (const auto text : texts[0]) bytes += static_cast<double>(text.size());
@@ -62,25 +62,27 @@ TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const ExperimentCo
 }
 
 TokenizerReport report_text(const ExperimentConfig& config, bool offline) {
-  const auto corpus = load_corpus(config.data, offline);
-  const auto [train, validation] = split_corpus(corpus, config.data);
-  return measure(make_text_tokenizer(corpus, config.data), config, {Texts{train}, Texts{validation}});
+  const auto& data = language_model(config).data;
+  const auto corpus = load_corpus(data, offline);
+  const auto [train, validation] = split_corpus(corpus, data);
+  return measure(make_text_tokenizer(corpus, data), data, {Texts{train}, Texts{validation}});
 }
 
 TokenizerReport report_labelled(const ExperimentConfig& config, bool offline) {
-  const auto splits = load_labelled_splits(config.data, offline);
+  const auto& data = classification(config).data;
+  const auto splits = load_labelled_splits(data, offline);
   std::array<Texts, 2> texts;
   for (const auto split : {Split::train, Split::validation})
     for (const auto& text : splits[split]) texts[static_cast<std::size_t>(split)].push_back(text.text);
-  return measure(obtain_tokenizer(config.data, joined_texts(splits[Split::train]), Unknown::map), config, texts);
+  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
 }
 
 }  // namespace
 
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
-  if (config.task == TaskKind::sort)
+  if (is<SortConfig>(config.task))
     throw Error(ExitCode::usage, "task sort has no texts: its tokens are the numbers of its lists");
-  return config.task == TaskKind::language_model ? report_text(config, offline) : report_labelled(config, offline);
+  return is<LanguageModelConfig>(config.task) ? report_text(config, offline) : report_labelled(config, offline);
 }
 
 nlohmann::ordered_json to_json(const TokenizerReport& report) {

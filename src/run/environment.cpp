@@ -69,6 +69,12 @@ void write_environment(const RunDirectory& run, const Session& session, const Js
   write_file_atomically(run.environment_file(), json_text(environment, 2) + "\n");
 }
 
+bool has_same_data(const RunDirectory& run, const Json& data) {
+  const auto environment = read_environment(run);
+  const auto before = environment.is_object() ? environment.value("data", Json()) : Json();
+  return !before.is_object() || without_paths(before) == without_paths(data);
+}
+
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description) {
   if (!description.is_object()) return description;
   nlohmann::ordered_json kept;

@@ -1,16 +1,11 @@
 #pragma once
 // The safetensors file format (https://github.com/huggingface/safetensors): named tensors behind a JSON header.
 
-#include <torch/torch.h>
-
-#include <filesystem>
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "ops/named_tensors.h"
 
 namespace metaformer {
-
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // The file's bytes. Tensors are written in the order given, contiguous, from any device.
 std::string to_safetensors(const NamedTensors& tensors);

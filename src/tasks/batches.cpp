@@ -9,11 +9,15 @@ torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t ro
   return torch::tensor(at::ArrayRef<std::int64_t>(values), torch::kLong).view({rows, columns}).to(device);
 }
 
+static torch::Tensor to_weight(std::int64_t targets, torch::Device device) {
+  return torch::full({}, static_cast<double>(targets), torch::TensorOptions().dtype(torch::kDouble).device(device));
+}
+
 Batch to_batch(const TokenRows& rows, torch::Device device) {
   Batch batch;
   batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
   batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
-  batch.weight = static_cast<double>(rows.target_count);
+  batch.weight = to_weight(rows.target_count, device);
   return batch;
 }
 
@@ -27,8 +31,8 @@ Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t cont
     batch.ids_bc = torch::constant_pad_nd(batch.ids_bc, {0, further}, 0);
     batch.segments_bc = torch::constant_pad_nd(to_tensor(rows.segments, rows.rows, device), {0, further}, -1);
   }
-  if (!rows.labels.empty()) batch.labels_b = to_tensor(rows.labels, rows.rows, device).squeeze(1);
-  batch.weight = static_cast<double>(rows.rows);
+  if (!rows.labels.empty()) batch.labels_l = to_tensor(rows.labels, rows.rows, device).squeeze(1);
+  batch.weight = to_weight(rows.rows, device);
   return batch;
 }
 
@@ -40,7 +44,7 @@ Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>
   Batch batch;
   batch.ids_bc = window.narrow(1, 0, length).contiguous();
   batch.targets_bc = window.narrow(1, 1, length).contiguous();
-  batch.weight = static_cast<double>(rows * length);
+  batch.weight = to_weight(rows * length, tokens_t.device());
   return batch;
 }
 
@@ -57,7 +61,7 @@ torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& t
 void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) {
   sums.add("loss", token_loss(logits_bcv, batch.targets_bc));
   sums.add("correct", (logits_bcv.argmax(2) == batch.targets_bc).sum());
-  sums.weight += batch.weight;
+  sums.add("weight", batch.weight);
 }
 
 std::int64_t evaluation_rows(std::int64_t row_length) {

@@ -26,7 +26,7 @@ torch::Tensor widened(const torch::Tensor& logits);
 // Cross-entropy summed over the targets that are not -1.
 torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc);
 
-// Adds "loss" and "correct" (tokens whose likeliest prediction is right), and the weight.
+// Adds "loss" and "correct" (tokens whose likeliest prediction is right) and "weight" (targets).
 void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums);
 
 // Rows of an evaluation batch: about 8,192 tokens, large enough to be efficient, small enough for any memory.

@@ -1,98 +1,104 @@
 #include "tasks/classification_metrics.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
+
+#include "tasks/batches.h"
 
 namespace metaformer {
 
 namespace {
 
-// The rank sum of Mann and Whitney, ties sharing their ranks.
-std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std::int64_t label) {
-  std::vector<std::int64_t> order(probabilities.labels.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  const auto score = [&](std::int64_t text) { return probabilities.at(text, label); };
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return score(a) < score(b); });
-  double rank_sum = 0, members = 0;
-  for (std::size_t first = 0; first < order.size();) {
-    auto last = first;
-    while (last < order.size() && score(order[last]) == score(order[first])) ++last;
-    const double shared_rank = static_cast<double>(first + 1 + last) / 2;
-    for (; first < last; ++first) {
-      if (probabilities.labels[static_cast<std::size_t>(order[first])] != label) continue;
-      rank_sum += shared_rank;
-      ++members;
+using Json = nlohmann::ordered_json;
+
+ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
+  const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
+  const auto labels_l = given_l.to(torch::kCPU).contiguous();
+  const auto* values = probabilities_lv.data_ptr<double>();
+  const auto* labels = labels_l.data_ptr<std::int64_t>();
+  return {.classes = probabilities_lv.size(1),
+          .values = {values, values + probabilities_lv.numel()},
+          .labels = {labels, labels + labels_l.numel()}};
+}
+
+// How the texts of a confusion table are classified, by class and altogether.
+struct ByClass {
+  Json classes, confusion;
+  double accuracy = 0, f1 = 0;
+};
+
+ByClass describe_classes(const ClassProbabilities& probabilities, const std::vector<std::string>& names) {
+  const auto table = confusion_table(probabilities);
+  const auto count = static_cast<std::int64_t>(names.size());
+  const auto at = [&](std::int64_t truth, std::int64_t predicted) {
+    return table[static_cast<std::size_t>(truth * count + predicted)];
+  };
+  ByClass result;
+  std::int64_t correct = 0;
+  for (std::int64_t label = 0; label < count; ++label) {
+    const auto& name = names[static_cast<std::size_t>(label)];
+    std::int64_t texts = 0, predicted = 0;
+    for (std::int64_t other = 0; other < count; ++other) {
+      texts += at(label, other);
+      predicted += at(other, label);
+      result.confusion[name][names[static_cast<std::size_t>(other)]] = at(label, other);
     }
+    const double f1 = f1_score(table, count, label);
+    result.classes[name] = {{"texts", texts}, {"predicted", predicted}, {"correct", at(label, label)}, {"f1", f1}};
+    correct += at(label, label);
+    result.f1 += f1 / static_cast<double>(count);
   }
-  const double others = static_cast<double>(order.size()) - members;
-  if (members == 0 || others == 0) return std::nullopt;
-  return (rank_sum - members * (members + 1) / 2) / (members * others);
+  result.accuracy = static_cast<double>(correct) / static_cast<double>(probabilities.texts());
+  return result;
 }
 
 }  // namespace
 
-std::int64_t ClassProbabilities::predicted(std::int64_t text) const {
-  const auto row = values.begin() + text * classes;
-  return std::max_element(row, row + classes) - row;
+ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
+    : dataset_(std::move(dataset)), selection_(selection) {}
+
+void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
+  const auto logits_lv = widened(given_lv);
+  sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
+  sums.append("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
+  sums.append("labels", batch.labels_l);
+  sums.add("weight", batch.weight);
 }
 
-double log_loss(const ClassProbabilities& probabilities) {
-  double sum = 0;
-  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
-    sum -= std::log(probabilities.at(text, probabilities.labels[static_cast<std::size_t>(text)]));
-  return sum / static_cast<double>(probabilities.texts());
+Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
+  return report_of(to_probabilities(sums.joined("probabilities"), sums.joined("labels")),
+                   sums.item("loss") / sums.item("weight"));
 }
 
-std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities) {
-  std::vector<std::int64_t> table(static_cast<std::size_t>(probabilities.classes * probabilities.classes));
-  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
-    const auto label = probabilities.labels[static_cast<std::size_t>(text)];
-    ++table[static_cast<std::size_t>(label * probabilities.classes + probabilities.predicted(text))];
+Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
+  const auto by_class = describe_classes(probabilities, labels());
+  Json report = {{"loss", loss}, {"accuracy", by_class.accuracy}, {"f1", by_class.f1}};
+  if (std::isfinite(loss)) {  // a network that diverged ranks nothing
+    if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
+    report["calibration_error"] = calibration_error(probabilities);
   }
-  return table;
+  report["texts"] = probabilities.texts();
+  report["classes"] = by_class.classes;
+  report["confusion"] = by_class.confusion;
+  return report;
 }
 
-double f1_score(const std::vector<std::int64_t>& confusion, std::int64_t classes, std::int64_t label) {
-  const auto at = [&](std::int64_t truth, std::int64_t predicted) {
-    return confusion[static_cast<std::size_t>(truth * classes + predicted)];
-  };
-  std::int64_t members = 0, predicted = 0;
-  for (std::int64_t other = 0; other < classes; ++other) {
-    members += at(label, other);
-    predicted += at(other, label);
-  }
-  // Precision and recall multiplied out.
-  return members + predicted == 0
-             ? 0
-             : 2.0 * static_cast<double>(at(label, label)) / static_cast<double>(members + predicted);
+ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {
+  const auto& order = dataset_->source_order(split);
+  const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
+  const auto inverse_l = places_l.argsort();
+  return to_probabilities(sums.joined("probabilities").cpu().index_select(0, inverse_l),
+                          sums.joined("labels").cpu().index_select(0, inverse_l));
 }
 
-std::optional<double> roc_auc(const ClassProbabilities& probabilities) {
-  if (probabilities.classes == 2) return auc_of_class(probabilities, 1);
-  double sum = 0, counted = 0;
-  for (std::int64_t label = 0; label < probabilities.classes; ++label) {
-    if (const auto auc = auc_of_class(probabilities, label)) {
-      sum += *auc;
-      ++counted;
-    }
-  }
-  return counted == 0 ? std::nullopt : std::optional(sum / counted);
+double ClassificationMetrics::selection_error(const Json& report) const {
+  if (selection_ == SelectionMetric::loss) return report.at("loss");
+  return 1 - report.value(std::string(to_string(selection_)), 0.0);
 }
 
-double calibration_error(const ClassProbabilities& probabilities) {
-  constexpr std::size_t bins = 15;
-  std::array<double, bins> surplus{};  // confidence less correctness, summed
-  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
-    const auto predicted = probabilities.predicted(text);
-    const double confidence = probabilities.at(text, predicted);
-    const auto bin = std::min(bins - 1, static_cast<std::size_t>(std::floor(confidence * bins)));
-    surplus[bin] += confidence - (predicted == probabilities.labels[static_cast<std::size_t>(text)] ? 1 : 0);
-  }
-  double error = 0;
-  for (const double sum : surplus) error += std::abs(sum);
-  return error / static_cast<double>(probabilities.texts());
+std::vector<std::string> ClassificationMetrics::headline() const {
+  std::vector<std::string> names = {"accuracy"};
+  if (selection_ == SelectionMetric::auc) names.push_back("auc");
+  return names;
 }
 
 }  // namespace metaformer

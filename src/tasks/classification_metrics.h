@@ -1,41 +1,41 @@
 #pragma once
-// What a classifier's probabilities are worth, from all texts of a split at once. No torch in it.
+// What is reported of a classifier.
 
-#include <cstdint>
-#include <optional>
-#include <vector>
+#include "config/classification_config.h"
+#include "data/datasets/labelled_dataset.h"
+#include "tasks/class_probabilities.h"
+#include "tasks/metrics.h"
 
 namespace metaformer {
 
-// Row-major [texts, classes], finite; every row sums to 1. labels: class ids, one per text.
-struct ClassProbabilities {
-  std::int64_t classes = 0;
-  std::vector<double> values;
-  std::vector<std::int64_t> labels;
+// Reports loss, accuracy, f1 (the mean over the classes), auc, calibration_error, texts; per class: texts that have it,
+// texts predicted to have it, how many of these are right, f1; confusion: texts by their class and the predicted one.
+// The loss is neither smoothed nor weighted.
+class ClassificationMetrics : public Metrics {
+ public:
+  ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection);
 
-  std::int64_t texts() const { return static_cast<std::int64_t>(labels.size()); }
-  double at(std::int64_t text, std::int64_t label) const {
-    return values[static_cast<std::size_t>(text * classes + label)];
-  }
-  std::int64_t predicted(std::int64_t text) const;  // the likeliest class, of equal ones the first
+  void score(const torch::Tensor& logits_lv, const Batch& batch, ScoreSums& sums) const override;
+  nlohmann::ordered_json report(const ScoreSums& sums, Split split) const override;
+
+  // The same of probabilities from elsewhere (an ensemble), with their mean loss.
+  nlohmann::ordered_json report_of(const ClassProbabilities& probabilities, double loss) const;
+
+  // By the metric of the config. An AUC that batches of one class do not have counts as 0.
+  double selection_error(const nlohmann::ordered_json& report) const override;
+  std::vector<std::string> headline() const override;
+
+  const std::vector<std::string>& labels() const { return dataset_->codec().labels; }
+
+  // A digest of the texts of a split, in the order of the source.
+  const std::string& text_digest(Split split) const { return dataset_->text_digest(split); }
+
+  // What `score` gathered over all evaluation batches of a split, with the texts in the order of the source.
+  ClassProbabilities probabilities_of(const ScoreSums& sums, Split split) const;
+
+ private:
+  std::shared_ptr<const LabelledDataset> dataset_;
+  SelectionMetric selection_;
 };
-
-// Mean of -log(probability of the true class).
-double log_loss(const ClassProbabilities& probabilities);
-
-// [true class][predicted class], row-major: how many texts.
-std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities);
-
-// 2 precision recall / (precision + recall) of a class of a confusion table; 0 where nothing of it was found.
-double f1_score(const std::vector<std::int64_t>& confusion, std::int64_t classes, std::int64_t label);
-
-// Area under the receiver's operating curve: the probability that a text of a class ranks above one of another, half of
-// it for ties (Hanley and McNeil 1982). Of more than two classes the mean over one-against-the-rest. Nothing where no
-// class has texts on both sides.
-std::optional<double> roc_auc(const ClassProbabilities& probabilities);
-
-// Expected calibration error (Naeini et al. 2015, Guo et al. 2017): mean distance of confidence and accuracy over 15
-// equal bins of confidence, by their shares of the texts.
-double calibration_error(const ClassProbabilities& probabilities);
 
 }  // namespace metaformer

@@ -14,8 +14,8 @@ class TextFeatures {
  public:
   TextFeatures(const Classifier& model, std::int64_t vocabulary)
       : model_(model),
-        ngrams_(model.config().ngram_embedding),
-        tokens_(vocabulary + (model.config().head == ClassifierHead::first_token ? 1 : 0)) {}
+        ngrams_(model.config().embedding.ngrams),
+        tokens_(vocabulary + (is<FirstTokenHeadConfig>(model.head()) ? 1 : 0)) {}
 
   std::int64_t buckets() const { return ngrams_.order > 1 ? ngrams_.buckets : 0; }
   std::int64_t first_bucket() const { return tokens_; }
@@ -52,10 +52,10 @@ class TextFeatures {
 
 }  // namespace
 
-void scale_by_log_count_ratios(Classifier& model, const Task& task, std::int64_t classes) {
-  const auto vocabulary = task.codec().tokenizer->vocabulary_size();
+void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
+  const auto [vocabulary, classes] = sizes;
   const TextFeatures features(model, vocabulary);
-  const auto texts = training_features(task, features);
+  const auto texts = training_features(stream, features);
   std::vector<float> scale(static_cast<std::size_t>(features.first_bucket() + features.buckets()));
   for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
     const auto ratios = log_count_ratios(texts, label, scale.size());

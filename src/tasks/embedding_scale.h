@@ -1,10 +1,11 @@
 #pragma once
-// model.embedding_scale: log_count_ratio. Naive Bayes tells which features of a text say anything about its class; a
+// model.embedding.scale: log_count_ratio. Naive Bayes tells which features of a text say anything about its class; a
 // network that takes their embeddings in that proportion learns less from the rest (Wang and Manning 2012, "Baselines
 // and bigrams").
 
 #include "model/classifier.h"
-#include "tasks/task.h"
+#include "model/make_model.h"
+#include "tasks/batch_stream.h"
 
 namespace metaformer {
 
@@ -12,6 +13,6 @@ namespace metaformer {
 // (baselines/linear_classifier.h) between the training texts of a class and all others, as evaluation sees these texts:
 // cut, without noise. Of more than two classes the largest |r|; 0 for what no training text has. Throws Interrupted
 // when a signal asks to stop.
-void scale_by_log_count_ratios(Classifier& model, const Task& task, std::int64_t classes);
+void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes);
 
 }  // namespace metaformer

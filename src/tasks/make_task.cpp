@@ -2,30 +2,25 @@
 
 #include "tasks/classification_task.h"
 #include "tasks/language_model_task.h"
-#include "tasks/one_batch_task.h"
+#include "tasks/one_batch_stream.h"
 #include "tasks/sort_task.h"
 
 namespace metaformer {
 
 namespace {
 
-std::unique_ptr<Task> make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) {
-  switch (config.task) {
-    case TaskKind::language_model:
-      return std::make_unique<LanguageModelTask>(config, offline, std::move(codec));
-    case TaskKind::classification:
-      return std::make_unique<ClassificationTask>(config, offline, std::move(codec));
-    case TaskKind::sort:
-      return std::make_unique<SortTask>(config);
-  }
-  return nullptr;
+Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) {
+  if (is<SortConfig>(config.task)) return make_sort_task(config);
+  if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
+  return make_language_model_task(config, offline, std::move(codec));
 }
 
 }  // namespace
 
-std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline, Codec codec) {
+Task make_task(const ExperimentConfig& config, bool offline, Codec codec) {
   auto task = make_whole_task(config, offline, std::move(codec));
-  if (config.train.overfit_batch) return std::make_unique<OneBatchTask>(std::move(task), config.train.accumulate);
+  if (config.train.overfit_batch)
+    task.batches = std::make_shared<OneBatchStream>(task.batches, config.train.accumulate);
   return task;
 }
 

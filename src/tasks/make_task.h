@@ -1,12 +1,13 @@
 #pragma once
 // The task that a config asks for.
 
+#include "config/experiment_config.h"
 #include "tasks/task.h"
 
 namespace metaformer {
 
 // Builds the task of a config: reads its data (fetching a public corpus unless `offline`), builds or takes the codec.
 // Errors: exit codes 2 and 3.
-std::unique_ptr<Task> make_task(const ExperimentConfig& config, bool offline, Codec codec = {});
+Task make_task(const ExperimentConfig& config, bool offline, Codec codec = {});
 
 }  // namespace metaformer

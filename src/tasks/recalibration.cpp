@@ -21,27 +21,24 @@ torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Ten
   return shift_v;
 }
 
-void recalibrate(Classifier& model, const Task& task, const TrainConfig& config, const torch::Tensor& weights_v,
-                 torch::Device device) {
+void recalibrate(Classifier& model, const BatchStream& stream, const ExperimentConfig& config,
+                 const torch::Tensor& weights_v, torch::Device device) {
   constexpr std::int64_t texts = 4096;
   const torch::NoGradGuard no_grad;
-  const AutocastScope autocast(config.precision, device);
-  const bool was_training = model.is_training();
-  model.eval();
+  const AutocastScope autocast(config.train.precision, device);
   model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights alone
   std::vector<torch::Tensor> logits, labels;
-  for (std::int64_t i = 0; i * config.batch_size < texts; ++i) {
-    const auto batch = task.random_batch(Split::train, i, device);
-    logits.push_back(widened(model.forward(batch)).to(torch::kCPU, torch::kDouble));
-    labels.push_back(batch.labels_b.cpu());
+  for (std::int64_t i = 0; i * config.train.batch_size < texts; ++i) {
+    const auto batch = stream.random_batch(Split::train, i, device);
+    logits.push_back(widened(model.evaluate(batch)).to(torch::kCPU, torch::kDouble));
+    labels.push_back(batch.labels_l.cpu());
   }
-  model.train(was_training);
-  const auto logits_bv = torch::cat(logits), labels_b = torch::cat(labels);
+  const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);
   if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows tells of it
   const auto classes = logits_bv.size(1);
-  const double smoothing = config.label_smoothing;
+  const double smoothing = classification(config).label_smoothing;
   const auto targets_bv =
-      torch::one_hot(labels_b, classes) * (1 - smoothing) + smoothing / static_cast<double>(classes);
+      torch::one_hot(labels_l, classes) * (1 - smoothing) + smoothing / static_cast<double>(classes);
   // As the library does it, a class's weight goes with each target's share of that class.
   const auto weighted_bv = weights_v.defined() ? targets_bv * weights_v.to(torch::kCPU, torch::kDouble) : targets_bv;
   const auto weights_b = weighted_bv.sum(1);

@@ -1,9 +1,10 @@
 #pragma once
-// model.recalibrate. A classifier is trained on noisy texts and with dropout, and asked without: its logits are then
-// off by an amount that differs from run to run, and some class is told more often than it occurs.
+// task.head.recalibrate. A classifier is trained on noisy texts and with dropout, and asked without: its logits are
+// then off by an amount that differs from run to run, and some class is told more often than it occurs.
 
+#include "config/experiment_config.h"
 #include "model/classifier.h"
-#include "tasks/task.h"
+#include "tasks/batch_stream.h"
 
 namespace metaformer {
 
@@ -16,7 +17,7 @@ torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Ten
 // Shifts the model's logits so that training's loss (its smoothing, and weights_v by class unless undefined), over
 // 4,096 training texts without noise and dropout, is at its minimum in the shift. The same texts every time. A network
 // that diverged gets no shift. Goes on when a signal asks to stop: the checkpoint that is then saved needs the shift.
-void recalibrate(Classifier& model, const Task& task, const TrainConfig& config, const torch::Tensor& weights_v,
-                 torch::Device device);
+void recalibrate(Classifier& model, const BatchStream& stream, const ExperimentConfig& config,
+                 const torch::Tensor& weights_v, torch::Device device);
 
 }  // namespace metaformer

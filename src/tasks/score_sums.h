@@ -24,8 +24,6 @@ class ScoreSums {
 
   double item(const std::string& name) const { return sums_.at(name).item<double>(); }
 
-  double weight = 0;  // number of targets
-
  private:
   std::map<std::string, torch::Tensor> sums_;
   std::map<std::string, std::vector<torch::Tensor>> rows_;

@@ -2,80 +2,111 @@
 
 #include <fmt/format.h>
 
-#include "model/make_model.h"
+#include "data/datasets/sort_dataset.h"
 #include "tasks/batches.h"
+#include "tasks/token_objective.h"
 #include "text/number_tokenizer.h"
 
 namespace metaformer {
 
-SortTask::SortTask(const ExperimentConfig& config)
-    : config_(config),
-      dataset_(config.data.sort),
-      codec_{.tokenizer = std::make_unique<NumberTokenizer>(config.data.sort.digits), .labels = {}} {}
+namespace {
 
-std::shared_ptr<SequenceModel> SortTask::make_model() const {
-  return metaformer::make_model(config_, {.vocabulary = config_.data.sort.digits});
-}
+class ListStream : public BatchStream {
+ public:
+  ListStream(const ExperimentConfig& config, std::shared_ptr<const SortDataset> dataset)
+      : row_length_(2 * std::get<SortConfig>(config.task).length - 1),
+        train_(config.train),
+        dataset_(std::move(dataset)) {}
 
-double SortTask::tokens_per_step() const {
-  return static_cast<double>(config_.train.batch_size * config_.train.accumulate * row_length());
-}
+  double tokens_per_step() const override {
+    return static_cast<double>(train_.batch_size * train_.accumulate * row_length_);
+  }
 
-Batch SortTask::training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const {
-  const auto rows = config_.train.batch_size;
-  return to_batch(dataset_.random_rows(static_cast<std::uint64_t>(config_.train.seed), step, micro * rows, rows),
-                  device);
-}
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const auto rows = train_.batch_size;
+    return to_batch(dataset_->random_rows(seed(), step, micro * rows, rows), device);
+  }
 
-LossSum SortTask::loss(SequenceModel& model, const Batch& batch) const {
-  return {token_loss(model.forward(batch), batch.targets_bc), batch.weight};
-}
+  std::int64_t evaluation_batches(Split split) const override {
+    const auto rows = evaluation_rows(row_length_);
+    return (dataset_->list_count(split) + rows - 1) / rows;
+  }
 
-std::int64_t SortTask::evaluation_batches(Split split) const {
-  const auto rows = evaluation_rows(row_length());
-  return (dataset_.list_count(split) + rows - 1) / rows;
-}
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
+    const auto rows = evaluation_rows(row_length_);
+    return to_batch(dataset_->rows(split, index * rows, rows), device);
+  }
 
-Batch SortTask::evaluation_batch(Split split, std::int64_t index, torch::Device device) const {
-  const auto rows = evaluation_rows(row_length());
-  return to_batch(dataset_.rows(split, index * rows, rows), device);
-}
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return to_batch(dataset_->random_rows_of(split, seed(), index, train_.batch_size), device);
+  }
 
-Batch SortTask::random_batch(Split split, std::int64_t index, torch::Device device) const {
-  return to_batch(
-      dataset_.random_rows_of(split, static_cast<std::uint64_t>(config_.train.seed), index, config_.train.batch_size),
-      device);
-}
+ private:
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
 
-void SortTask::score(SequenceModel& model, const Batch& batch, ScoreSums& sums) const {
-  const auto logits_bcv = model.forward(batch);
-  score_tokens(logits_bcv, batch, sums);
-  const auto right_bc = (logits_bcv.argmax(2) == batch.targets_bc).logical_or(batch.targets_bc < 0);
-  const auto right_b = right_bc.all(1);
-  sums.add("exact", right_b.sum());
-  sums.add("lists", torch::ones_like(right_b).sum());
-}
+  std::int64_t row_length_;
+  TrainConfig train_;
+  std::shared_ptr<const SortDataset> dataset_;
+};
 
-nlohmann::ordered_json SortTask::metrics(const ScoreSums& sums, Split) const {
-  return {{"loss", sums.item("loss") / sums.weight},
-          {"accuracy", sums.item("correct") / sums.weight},
-          {"exact_match", sums.item("exact") / sums.item("lists")},
-          {"lists", static_cast<std::int64_t>(sums.item("lists"))}};
-}
+class SortMetrics : public Metrics {
+ public:
+  void score(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) const override {
+    score_tokens(logits_bcv, batch, sums);
+    const auto right_bc = (logits_bcv.argmax(2) == batch.targets_bc).logical_or(batch.targets_bc < 0);
+    const auto right_b = right_bc.all(1);
+    sums.add("exact", right_b.sum());
+    sums.add("lists", torch::ones_like(right_b).sum());
+  }
 
-nlohmann::ordered_json SortTask::data_description() const {
-  return {{"generator", "sort"},
-          {"exhaustive", dataset_.is_exhaustive()},
-          {"train_lists", dataset_.list_count(Split::train)},
-          {"validation_lists", dataset_.list_count(Split::validation)}};
-}
+  nlohmann::ordered_json report(const ScoreSums& sums, Split) const override {
+    const double weight = sums.item("weight"), lists = sums.item("lists");
+    return {{"loss", sums.item("loss") / weight},
+            {"accuracy", sums.item("correct") / weight},
+            {"exact_match", sums.item("exact") / lists},
+            {"lists", static_cast<std::int64_t>(lists)}};
+  }
 
-std::string SortTask::data_summary() const {
-  const auto& sort = config_.data.sort;
-  return fmt::format("lists of {} numbers from 0 ... {} ({}; {} held out)", sort.length, sort.digits - 1,
-                     dataset_.is_exhaustive() ? fmt::format("{} to train on", dataset_.list_count(Split::train))
-                                              : "drawn at random, evaluated on a sample",
-                     dataset_.list_count(Split::validation));
+  std::vector<std::string> headline() const override { return {"exact_match"}; }
+};
+
+class SortData : public TaskData {
+ public:
+  SortData(const SortConfig& config, std::shared_ptr<const SortDataset> dataset)
+      : config_(config),
+        dataset_(std::move(dataset)),
+        codec_{.tokenizer = std::make_unique<NumberTokenizer>(config.digits), .labels = {}} {}
+
+  const Codec& codec() const override { return codec_; }
+
+  nlohmann::ordered_json description() const override {
+    return {{"generator", "sort"},
+            {"exhaustive", dataset_->is_exhaustive()},
+            {"train_lists", dataset_->list_count(Split::train)},
+            {"validation_lists", dataset_->list_count(Split::validation)}};
+  }
+
+  std::string summary() const override {
+    return fmt::format("lists of {} numbers from 0 ... {} ({}; {} held out)", config_.length, config_.digits - 1,
+                       dataset_->is_exhaustive() ? fmt::format("{} to train on", dataset_->list_count(Split::train))
+                                                 : "drawn at random, evaluated on a sample",
+                       dataset_->list_count(Split::validation));
+  }
+
+ private:
+  SortConfig config_;
+  std::shared_ptr<const SortDataset> dataset_;
+  Codec codec_;
+};
+
+}  // namespace
+
+Task make_sort_task(const ExperimentConfig& config) {
+  const auto dataset = std::make_shared<const SortDataset>(std::get<SortConfig>(config.task));
+  return {.data = std::make_shared<SortData>(std::get<SortConfig>(config.task), dataset),
+          .batches = std::make_shared<ListStream>(config, dataset),
+          .objective = std::make_shared<TokenObjective>(),
+          .metrics = std::make_shared<SortMetrics>()};
 }
 
 }  // namespace metaformer

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "tasks/task.h"
+#include "tasks/batch_stream.h"
 #include "text/log_count_ratios.h"
 
 namespace metaformer {
@@ -13,6 +13,6 @@ using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const 
 
 // Of the training texts as evaluation sees them: cut to the context, without noise. Throws Interrupted when a signal
 // asks to stop.
-std::vector<LabelledFeatures> training_features(const Task& task, const RowFeatures& row_features);
+std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features);
 
 }  // namespace metaformer

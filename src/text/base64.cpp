@@ -8,7 +8,7 @@ namespace metaformer {
 
 namespace {
 
-// OpenSSL counts in int; whole groups, so that pieces join to the encoding of the whole.
+// OpenSSL counts in int. Pieces are multiples of 3 bytes, so that their encodings can be concatenated.
 constexpr std::size_t bytes_at_once = 3 << 20;
 
 const unsigned char* as_bytes(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
@@ -42,7 +42,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   }
   const auto padding = text.ends_with("==") ? 2U : text.ends_with("=") ? 1U : 0U;
   bytes.resize(bytes.size() - std::min<std::size_t>(padding, bytes.size()));
-  if (to_base64(bytes) != text) return std::nullopt;  // the library forgives white space and padding inside
+  if (to_base64(bytes) != text) return std::nullopt;  // the library accepts white space and padding inside
   return bytes;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Bytes as text (RFC 4648), by OpenSSL.
+// Base64 (RFC 4648), by OpenSSL.
 
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@ namespace metaformer {
 
 std::string to_base64(std::string_view bytes);
 
-// Nothing where `text` is not the base64 of anything: padded, one line, no white space.
+// Nothing if `text` is not valid base64: padded, on one line, without white space.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace metaformer

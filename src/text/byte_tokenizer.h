@@ -1,5 +1,5 @@
 #pragma once
-// Every byte is a token: works on any file, 256 tokens.
+// Every byte is a token: 256 tokens, for any file.
 
 #include "text/tokenizer.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What turns data into numbers and back. Saved with every checkpoint, so that a model never meets another numbering.
+// Converts data to numbers and back. Saved with every checkpoint, so that a model always has the same numbering.
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@ namespace metaformer {
 
 struct Codec {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::vector<std::string> labels;  // of classes, by class id; empty where there are none
+  std::vector<std::string> labels;  // of classes, by class id; empty if there are none
 };
 
 }  // namespace metaformer

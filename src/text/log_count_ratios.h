@@ -1,5 +1,5 @@
 #pragma once
-// How unequally the texts of two classes have a feature: what naive Bayes knows of it (Wang and Manning 2012,
+// Log-count ratios: how unequally a feature is distributed over two classes of texts (Wang and Manning 2012,
 // "Baselines and bigrams").
 
 #include <cstddef>
@@ -15,8 +15,8 @@ struct LabelledFeatures {
 
 // Naive Bayes' log-count ratios of features 0 ... size - 1 between the texts of a class and all others, r in the paper:
 // log of (texts of the class with the feature + s) over (texts of others with it + s), each normalised to sum to 1 over
-// the features that any text has. 0 where no text has the feature. s is `log_count_smoothing`: 1 in the paper, here
-// what cross-validation over films within IMDb's training half chose.
+// the features that any text has. 0 if no text has the feature. s is `log_count_smoothing`: 1 in the paper, here
+// the value that cross-validation over films within IMDb's training half selected.
 constexpr double log_count_smoothing = 3;
 std::vector<double> log_count_ratios(const std::vector<LabelledFeatures>& texts, std::int64_t label, std::size_t size);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Tokenizers from options, and from the files that they are kept in.
+// Makes tokenizers from options, and reads them from files.
 
 #include <memory>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace metaformer {
 
-// Builds the tokenizer that `options` describe, from `text` where it depends on it. Errors: exit code 3.
+// Builds the tokenizer that `options` describe, from `text` if it depends on one. Errors: exit code 3.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text,
                                           Unknown unknown = Unknown::refuse);
 

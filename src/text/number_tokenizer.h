@@ -1,5 +1,5 @@
 #pragma once
-// The numbers 0 ... count - 1 as tokens, each its own id: lists to be sorted.
+// The numbers 0 ... count - 1 as tokens with the same ids, for lists to be sorted.
 
 #include "text/tokenizer.h"
 
@@ -15,7 +15,7 @@ class NumberTokenizer : public Tokenizer {
 
   std::int64_t vocabulary_size() const override { return count_; }
 
-  // Reads numbers with commas or white space between them: "2 0 1", "2,0,1", "2, 0, 1".
+  // Reads numbers separated by commas or white space: "2 0 1", "2,0,1", "2, 0, 1".
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::string token_separator() const override { return " "; }

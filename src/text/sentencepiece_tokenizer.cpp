@@ -20,13 +20,13 @@ namespace {
 constexpr std::size_t most_words = 1 << 19;       // of a memo: about 80 MB
 constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
 constexpr std::size_t longest_sampled_word = 64;  // bytes
-constexpr char unspelt = '\xFF';                  // in no piece, since it is in no UTF-8
+constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
 constexpr std::string_view replacement_character = "\uFFFD";
 
-// "<0x0A>", by which the library names a byte.
+// "<0x0A>", the library's name for a byte.
 std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
 
-// The text of a piece: spaces for their marks, the byte for its name.
+// The text of a piece: marks of spaces become spaces, names of bytes become bytes.
 std::string spoken(const sentencepiece::SentencePieceProcessor& processor, int id) {
   std::string text = processor.IdToPiece(id);
   if (processor.IsUnknown(id)) return std::string(replacement_character);
@@ -50,7 +50,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
     const auto status = processor_->LoadFromSerializedProto(model_);
     if (!status.ok()) throw Error(ExitCode::data, status.error_message());
     read_pieces();
-  } catch (const std::exception& error) {  // the library throws where its own checks fail
+  } catch (const std::exception& error) {  // the library throws if one of its checks fails
     throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
   }
 }
@@ -82,7 +82,7 @@ void SentencePieceTokenizer::read_pieces() {
 
 std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
   Ids ids;
-  if (word == space_mark) {  // met only where white space is kept
+  if (word == space_mark) {  // occurs only if white space is kept
     for (const char byte : word) ids.push_back(processor_->PieceToId(byte_piece(byte)));
     return ids;
   }
@@ -105,7 +105,7 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) 
 
 SubwordLattice SentencePieceTokenizer::all_cuts(std::string_view word) const {
   const auto likeliest = cut(word);
-  // The word as the library normalises it, by nodes between characters. What no piece spells has one way only.
+  // The normalised word as a lattice with nodes between characters. Text that no piece spells has a single path.
   std::string text;
   std::vector<std::size_t> nodes = {0};
   std::vector<SubwordLattice::Edge> edges;

@@ -1,13 +1,13 @@
 #pragma once
 // Subwords: sentencepiece's unigram model (Kudo 2018) and byte-pair encoding (Sennrich et al. 2016).
 //
-// Where white space is dropped, a text is normalised by the library (NFKC, white space to single spaces; folded to
-// lower case when asked), and characters that no piece spells are the unknown token. Where it is kept, nothing is
-// normalised but the case when asked, and such characters come as bytes: every valid UTF-8 text is what its ids decode
-// to.
+// If white space is dropped, the library normalises a text (NFKC, white space to single spaces; folded to
+// lower case if requested), and characters that no piece spells become the unknown token. If it is kept, only the
+// case is normalised, if requested, and such characters are encoded as bytes: the ids of any valid UTF-8 text decode
+// to that text.
 //
-// The ids are those that the library gives for the whole text, apart from U+2581, with which the library marks spaces:
-// dropped as white space, or kept as its bytes.
+// The ids are those that the library gives for the whole text, except for U+2581, with which the library marks spaces:
+// it is dropped as white space, or encoded as its bytes.
 
 #include <memory>
 #include <unordered_map>
@@ -24,8 +24,8 @@ namespace metaformer {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  // `kind`: unigram or bpe. `model`: what train_sentencepiece gives. Errors (exit code 3) name `source`: not a model,
-  // or not one for `kind` and `whitespace`. A model made to deceive is not found out: check a digest first.
+  // `kind`: unigram or bpe. `model`: from train_sentencepiece. Errors (exit code 3) name `source`: not a model,
+  // or not one for `kind` and `whitespace`. Malicious models are not detected: check a digest first.
   SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model, const std::string& source);
   ~SentencePieceTokenizer() override;
 
@@ -35,11 +35,11 @@ class SentencePieceTokenizer : public Tokenizer {
   // May be called from several threads.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
-  // Unigram: each word is drawn from all ways to cut it. Words of more than 64 bytes are cut the likeliest way. May be
+  // Unigram: draws one of all segmentations of each word; the likeliest for words of more than 64 bytes. May be
   // called from several threads.
   std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const override;
 
-  // Unknown tokens are U+FFFD. Bytes come as they are: what a model writes need not be UTF-8.
+  // Unknown tokens become U+FFFD. Bytes are copied: text that a model generates need not be UTF-8.
   std::string decode(std::span<const std::int32_t> ids) const override;
 
   // The model in base64, and its SHA-256.
@@ -57,9 +57,9 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string model_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::int32_t unknown_ = 0;
-  std::vector<std::string> pieces_;  // what each id says, by id
+  std::vector<std::string> pieces_;  // the text of each id
   mutable WordMemoPool<Ids> memos_;
-  std::unordered_map<std::string_view, std::int32_t> ids_;  // of the pieces that words are cut into
+  std::unordered_map<std::string_view, std::int32_t> ids_;  // of the pieces of words
   std::size_t longest_piece_ = 0;                           // bytes
   mutable WordMemoPool<SubwordLattice> lattice_memos_;
 };

@@ -22,7 +22,7 @@ namespace {
 
 using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
 
-// Distinct words in byte order. Languages without spaces have words without end: those are cut.
+// Distinct words in byte order. In languages without spaces words are very long, and are cut.
 WordCounts count_words(std::string_view text, Whitespace whitespace) {
   constexpr std::size_t longest = 1024;
   require_utf8(text);
@@ -42,8 +42,8 @@ WordCounts count_words(std::string_view text, Whitespace whitespace) {
   return words;
 }
 
-// Gives the trainer "word\tcount". The unigram trainer takes for candidates what occurs twice at least, without looking
-// at counts: a frequent word comes several times, with its count divided among them.
+// Gives the trainer "word\tcount". The unigram trainer's candidates are substrings that occur at least twice, whatever
+// the counts, so a frequent word is given several times, with its count divided among them.
 class WordIterator : public sentencepiece::SentenceIterator {
  public:
   explicit WordIterator(const WordCounts& words) : words_(words) { write(); }
@@ -82,9 +82,8 @@ std::unordered_map<std::string, std::string> trainer_arguments(const Options& op
       {"character_coverage", fmt::format("{}", options.character_coverage)},
       {"required_chars", std::string(space_mark)},
       {"input_format", "tsv"},
-      {"seed_sentencepiece_size",
-       "200000"},            // a fifth of the default: as good for thirty times fewer pieces, and faster
-      {"num_threads", "4"},  // the order of sums, and so the model, depends on it
+      {"seed_sentencepiece_size", "200000"},  // a fifth of the default: equally good here, and faster
+      {"num_threads", "4"},                   // the order of sums, and so the model, depends on it
       {"unk_id", "0"},
       {"bos_id", "-1"},
       {"eos_id", "-1"},
@@ -106,7 +105,7 @@ std::unordered_map<std::string, std::string> trainer_arguments(const Options& op
   static const std::regex too_small(R"(required_chars\. \d+ vs (\d+)\.)");
   if (std::smatch match; std::regex_search(library_message, match, too_small))
     throw Error(ExitCode::data,
-                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text alone take "
+                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text take "
                             "{}; set it to more than that, or lower data.tokenizer.character_coverage",
                             vocabulary, match[1].str()));
   throw Error(ExitCode::data, fmt::format("sentencepiece cannot learn from the training text: {}", library_message));
@@ -116,7 +115,7 @@ template <class Options>
 std::string train(const Options& options, std::string_view text) {
   auto words = count_words(text, options.whitespace);
   if (words.empty()) throw Error(ExitCode::data, "the training text has no word to learn pieces from");
-  // The library ends the process when a required character is in no word.
+  // The library ends the process if a required character is in no word.
   const auto starts_with_space = [](const auto& word) { return word.first[0] == ' '; };
   if (options.whitespace == Whitespace::kept && std::none_of(words.begin(), words.end(), starts_with_space))
     words.emplace(words.begin(), " ", 1);
@@ -128,7 +127,7 @@ std::string train(const Options& options, std::string_view text) {
     if (!status.ok()) refuse(status.error_message(), options.vocabulary);
     return model;
   };
-  // It ends the process for other texts too that it did not expect.
+  // It also ends the process for other unexpected texts.
   return compute_in_child(learn, "sentencepiece cannot learn pieces from the training text");
 }
 

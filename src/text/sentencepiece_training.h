@@ -8,10 +8,10 @@
 
 namespace metaformer {
 
-// The serialized model (sentencepiece's ModelProto). A function of the options and the text, whatever the machine: the
-// library gets every distinct word with its count, in order. The vocabulary is smaller than asked for where the text
-// has no more pieces. With white space kept, whatever the pieces cannot spell comes as bytes. Errors (exit code 3): a
-// vocabulary that cannot hold the text's characters, with the least that can; no word in the text; not UTF-8.
+// The serialized model (sentencepiece's ModelProto). A function of the options and the text on any machine: the
+// library receives every distinct word with its count, in order. The vocabulary is smaller than requested if the text
+// has fewer pieces. If white space is kept, text that no pieces spell is encoded as bytes. Errors (exit code 3): a
+// vocabulary too small for the text's characters, with the smallest possible one; no word in the text; not UTF-8.
 std::string train_sentencepiece(const UnigramTokenizerOptions& options, std::string_view text);
 std::string train_sentencepiece(const BpeTokenizerOptions& options, std::string_view text);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The words that sentencepiece cuts into pieces, one by one: no piece goes beyond a word, because the mark of a space
-// (U+2581) stands at its start only. A text's pieces are therefore its words' pieces, and equal words need one cutting.
+// The words that sentencepiece splits into pieces. No piece extends beyond a word, because the mark of a space
+// (U+2581) occurs only at its start. The pieces of a text are therefore those of its words, and can be reused.
 
 #include <string_view>
 
@@ -11,10 +11,10 @@ namespace metaformer {
 
 constexpr std::string_view space_mark = "\u2581";
 
-// White space of ASCII that is a piece of its own where white space is kept; else it separates words, as a space does.
+// ASCII white space that is a separate piece if white space is kept; otherwise it separates words, as a space does.
 inline bool is_break(char c) { return c == '\n' || c == '\t' || c == '\r'; }
 
-// Bytes of the word that starts `text`, which is not empty. A break and the mark of a space stand alone; a space
+// Bytes of the word that starts `text`, which is not empty. A break and the mark of a space are words; a space
 // belongs to the word after it, and of several spaces all but the last are words.
 inline std::size_t word_length(std::string_view text) {
   if (is_break(text[0])) return 1;
@@ -27,7 +27,7 @@ inline std::size_t word_length(std::string_view text) {
   return length;
 }
 
-// Calls `use(word)` in order: the words are the whole text where white space is kept, else they have none in them.
+// Calls `use(word)` in order. If white space is kept, the words are the whole text, otherwise they contain none.
 // Throws Interrupted when a signal asks to stop.
 template <class Use>
 void for_each_word(std::string_view text, Whitespace whitespace, Use use) {

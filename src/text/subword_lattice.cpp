@@ -14,7 +14,7 @@ void SubwordLattice::add_node(const std::vector<Edge>& edges) {
 void SubwordLattice::weigh(double alpha) {
   constexpr double never = -std::numeric_limits<double>::infinity();
   alpha_ = alpha;
-  std::vector<double> forward = {0};  // by node: logarithm of the sum over all ways to it
+  std::vector<double> forward = {0};  // by node: logarithm of the sum over all paths to it
   for (std::size_t node = 1; node + 1 < first_.size(); ++node) {
     const auto begin = edges_.begin() + first_[node], end = edges_.begin() + first_[node + 1];
     const auto weight = [&](const Edge& edge) {
@@ -23,8 +23,8 @@ void SubwordLattice::weigh(double alpha) {
     double greatest = never, sum = 0;
     for (auto at = begin; at != end; ++at) greatest = std::max(greatest, weight(at->edge));
     if (greatest != never)
-      for (auto at = begin; at != end; ++at) at->share = sum += std::exp(weight(at->edge) - greatest);
-    for (auto at = begin; at != end; ++at) at->share /= sum;
+      for (auto at = begin; at != end; ++at) at->cumulative = sum += std::exp(weight(at->edge) - greatest);
+    for (auto at = begin; at != end; ++at) at->cumulative /= sum;
     forward.push_back(greatest + std::log(sum));
   }
 }
@@ -34,11 +34,11 @@ void SubwordLattice::draw(double alpha, double uniform, std::vector<std::int32_t
   const auto before = ids.size();
   for (auto node = first_.size() - 2; node > 0;) {
     const auto begin = edges_.begin() + first_[node], end = edges_.begin() + first_[node + 1];
-    auto drawn = std::upper_bound(begin, end, uniform, [](double u, const auto& edge) { return u < edge.share; });
+    auto drawn = std::upper_bound(begin, end, uniform, [](double u, const auto& edge) { return u < edge.cumulative; });
     if (drawn == end) --drawn;
-    // Where in the edge's share the number fell is uniform again.
-    const double below = drawn == begin ? 0 : std::prev(drawn)->share;
-    uniform = std::clamp((uniform - below) / (drawn->share - below), 0.0, 1.0);
+    // The number's place within the edge's interval is uniform again.
+    const double below = drawn == begin ? 0 : std::prev(drawn)->cumulative;
+    uniform = std::clamp((uniform - below) / (drawn->cumulative - below), 0.0, 1.0);
     ids.push_back(drawn->edge.id);
     node = static_cast<std::size_t>(drawn->edge.begin);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// All ways to cut a word into pieces, and drawing one of them: forward filtering, backward sampling (Kudo 2018, 3.2).
+// All segmentations of a word into pieces, and a random one: forward filtering, backward sampling (Kudo 2018, 3.2).
 
 #include <cstdint>
 #include <vector>
@@ -14,24 +14,24 @@ class SubwordLattice {
     double score;        // logarithm of the piece's probability
   };
 
-  // Goes on by a character: from the last node so far to a new one. `edges` are the pieces that end at the new node.
+  // Adds a character, and with it a new node. `edges` are the pieces that end at the new node.
   void add_node(const std::vector<Edge>& edges);
 
-  // A way through all nodes, appended to `ids`: probabilities are those of the pieces, multiplied, to the power
-  // `alpha`, divided by their sum over all ways. `uniform` in [0, 1) decides. There must be a way.
+  // Appends a path through all nodes to `ids`. Its probability is the product of those of its pieces to the power
+  // `alpha`, divided by the sum over all paths. `uniform` in [0, 1) decides. There must be a path.
   void draw(double alpha, double uniform, std::vector<std::int32_t>& ids);
 
  private:
   struct WeighedEdge {
     Edge edge;
-    double share;  // of this and the edges before it that end at the same node
+    double cumulative;  // probability of this and the edges before it that end at the same node
   };
 
   void weigh(double alpha);
 
   std::vector<WeighedEdge> edges_;            // by the node they end at
   std::vector<std::int32_t> first_ = {0, 0};  // of edges_, by node; the start has none
-  double alpha_ = -1;                         // that the shares are for
+  double alpha_ = -1;                         // for which the probabilities were computed
 };
 
 }  // namespace metaformer

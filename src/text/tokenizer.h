@@ -1,5 +1,5 @@
 #pragma once
-// Text to token ids and back. Ids are 0 ... vocabulary_size() - 1.
+// Converts text to token ids and back. Ids are 0 ... vocabulary_size() - 1.
 
 #include <cstdint>
 #include <memory>
@@ -21,33 +21,33 @@ class Tokenizer {
 
   virtual std::int64_t vocabulary_size() const = 0;
 
-  // Errors (exit code 3) name the first byte offset that is not valid UTF-8, or what is not in the vocabulary.
+  // Errors (exit code 3) name the first byte offset that is not valid UTF-8, or the text that is not in the vocabulary.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
-  // What stands for everything that the vocabulary does not hold, where there is such a token.
+  // The token for everything that is not in the vocabulary, if there is such a token.
   virtual std::optional<std::int32_t> unknown_id() const { return std::nullopt; }
 
-  // Subword regularisation (Kudo 2018): one of the ways to cut `text`, drawn with probabilities to the power `alpha`:
-  // a function of (text, alpha, rng): the i-th word takes rng.uniform(i). Tokenizers that know one way only encode.
+  // Subword regularisation (Kudo 2018): a random segmentation of `text`, with probabilities to the power `alpha`:
+  // a function of (text, alpha, rng): the i-th word uses rng.uniform(i). Tokenizers with one segmentation only encode.
   virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const;
 
-  // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers come back in a
-  // normal form that encodes to the same ids, unknown ones apart. Ids must be valid.
+  // Characters without an unknown token, and bytes: decode(encode(text)) == text. Words and numbers are decoded to a
+  // normal form that encodes to the same ids, except unknown ones. Ids must be valid.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
-  // What stands between two tokens that are decoded one by one.
+  // The text between two tokens that are decoded one by one.
   virtual std::string token_separator() const { return ""; }
 
-  // What tokenizer.json holds; `load_tokenizer` reads it.
+  // The content of tokenizer.json, which `load_tokenizer` reads.
   virtual nlohmann::ordered_json to_json() const = 0;
 };
 
-// The characters of a text that its known tokens `ids` do not stand for, of `characters` in all. Of tokenizers that
-// give known text back (white space kept, and characters and bytes).
+// How many of the `characters` of a text its known tokens `ids` do not represent. For tokenizers that
+// restore known text (with white space kept, and characters and bytes).
 std::int64_t count_unknown_characters(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
                                       std::int64_t characters);
 
-// What becomes of characters that the vocabulary does not hold: an Error, or the unknown token. Words always have an
+// How characters that are not in the vocabulary are treated: as an Error, or as the unknown token. Words always have an
 // unknown token, bytes never need one.
 enum class Unknown { refuse, map };
 

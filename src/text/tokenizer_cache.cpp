@@ -20,10 +20,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int format_version = 2;  // to be raised when the same options and text give another tokenizer
+constexpr int format_version = 2;  // raise it when the same options and text give another tokenizer
 constexpr std::uintmax_t largest_file = 1 << 28;
 
-// What the tokenizer is made of, but for the text; "" for kinds that are made at once. Sampling changes no tokenizer.
+// The options that a tokenizer depends on; "" for tokenizers that are not cached. Sampling changes no tokenizer.
 struct Recipe {
   template <class Options>
   std::string operator()(const Options& o) const {
@@ -39,7 +39,7 @@ std::string digest_of(const fs::path& path, const nlohmann::ordered_json& tokeni
   return sha256(path.stem().string() + tokenizer.dump());
 }
 
-// Nothing, after a warning, where the file is there and cannot be used.
+// Returns nothing, after a warning, if the file exists but cannot be used.
 std::unique_ptr<Tokenizer> read(const fs::path& path) {
   try {
     const auto json = parse_json<nlohmann::ordered_json>(read_file(path, largest_file, ExitCode::data));
@@ -48,14 +48,14 @@ std::unique_ptr<Tokenizer> read(const fs::path& path) {
     if (!intact) throw Error(ExitCode::data, path.string() + ": damaged");
     return load_tokenizer(json["tokenizer"].dump(), path.string());
   } catch (const Error& error) {
-    log::warning("{}; the tokenizer is made anew", error.what());
+    log::warning("{}; learning the tokenizer again", error.what());
     return nullptr;
   }
 }
 
 void write(const fs::path& path, const Tokenizer& tokenizer) {
   const auto json = tokenizer.to_json();
-  std::error_code ignored;  // what cannot be made cannot be written to, and that is reported
+  std::error_code ignored;  // the failing write is reported
   fs::create_directories(path.parent_path(), ignored);
   try {
     write_file_atomically(path,

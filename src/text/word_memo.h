@@ -1,6 +1,6 @@
 #pragma once
-// What was found for a word, kept from call to call: texts say the same words over and over. For functions that are
-// const and may run in several threads at once: each call borrows a memo of its own, and leaves it to a later one.
+// Remembers the value computed for a word between calls, because texts repeat words. For functions that are
+// const and may run in several threads at once: each call borrows a memo and returns it for later calls.
 
 #include <cstdint>
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace metaformer {
 
-// A hash table with open addressing: in the standard one, a call would mostly wait for memory.
+// A hash table with open addressing, because std::unordered_map is slower: it waits for memory.
 template <class Value>
 class WordMemo {
  public:
   explicit WordMemo(std::size_t most_words) : most_words_(most_words), slots_(std::size_t{1} << 12) {}
 
-  // The value of `word`, computed by `find()` unless it is kept; valid until the next call.
+  // The value of `word`, computed by `find()` if it is not in the table; valid until the next call.
   template <class Find>
   Value& get(std::string_view word, Find find) {
     const auto hash = std::hash<std::string_view>()(word);
@@ -40,13 +40,13 @@ class WordMemo {
     Value value;
   };
   struct Slot {
-    std::uint32_t tag = 0;    // of the hash, what does not choose the slot
+    std::uint32_t tag = 0;    // the bits of the hash that do not select the slot
     std::uint32_t entry = 0;  // its number, counted from 1; 0: free
   };
 
   static std::uint32_t tag(std::size_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 
-  // Where the word is, or would be.
+  // The slot of the word, or the free one where it belongs.
   Slot& find_slot(std::string_view word, std::size_t hash) {
     for (auto at = hash;; ++at) {
       auto& slot = slots_[at & (slots_.size() - 1)];
@@ -66,18 +66,18 @@ class WordMemo {
   }
 
   std::size_t most_words_;
-  std::vector<Slot> slots_;  // a power of two, half of them free at least
+  std::vector<Slot> slots_;  // a power of two; at least half of them are free
   std::vector<Entry> entries_;
   Value unkept_;
 };
 
-// The memos that no call is using.
+// Memos that no call uses at present.
 template <class Value>
 class WordMemoPool {
  public:
   explicit WordMemoPool(std::size_t most_words) : most_words_(most_words) {}
 
-  // Calls `use(memo)` with a memo that nobody else uses meanwhile.
+  // Calls `use(memo)` with a memo that no other thread uses.
   template <class Use>
   void borrow(Use use) {
     auto memo = take();

@@ -16,10 +16,10 @@ namespace metaformer {
 namespace {
 
 constexpr std::int32_t unknown = 0;
-constexpr std::string_view unknown_word = "<unk>";  // three tokens where a text has it, so never a word
+constexpr std::string_view unknown_word = "<unk>";  // a text that contains it gets three tokens, so it is never a word
 const std::string space = " ";
 
-// By hand: the functions of <cctype> depend on the locale, and a vocabulary must not.
+// Not <cctype>: its functions depend on the locale, and a vocabulary must not.
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_word_character(char c) {
@@ -36,7 +36,7 @@ std::size_t bare_length(std::string_view text, std::string_view joiners) {
   return length;
 }
 
-// Bytes of the token at the start of `text` where white space is kept.
+// Bytes of the token at the start of `text` if white space is kept.
 std::size_t token_length(std::string_view text, std::string_view joiners) {
   if (!is_space(text[0])) return bare_length(text, joiners);
   const bool leads_token = text[0] == ' ' && text.size() > 1 && !is_space(text[1]);
@@ -84,9 +84,9 @@ WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std:
   WordRules rules{.lowercase = options.lowercase, .joiners = options.joiners, .whitespace = options.whitespace};
   std::unordered_map<std::string, std::int64_t> counts;
   for_each_token(text, rules, [&](const std::string& token) { ++counts[token]; });
-  if (rules.whitespace == Whitespace::kept) counts[space] = std::numeric_limits<std::int64_t>::max();  // never left out
+  if (rules.whitespace == Whitespace::kept) counts[space] = std::numeric_limits<std::int64_t>::max();  // never dropped
   std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
-  std::vector<std::pair<std::int64_t, std::string>> ranking;  // the count negated: the greatest comes first
+  std::vector<std::pair<std::int64_t, std::string>> ranking;  // negated counts: the greatest comes first
   ranking.reserve(counts.size());
   for (const auto& [word, count] : counts) ranking.emplace_back(-count, word);
   std::sort(ranking.begin(), ranking.end());
@@ -117,7 +117,7 @@ std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   for_each_token(text, rules_, [&](const std::string& token) {
     auto next = id(token);
-    if (next == unknown && token[0] == ' ') {  // the space at least is known
+    if (next == unknown && token[0] == ' ') {  // only the space is known
       ids.push_back(id(space));
       next = id(token.substr(1));
     }

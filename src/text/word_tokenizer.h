@@ -1,8 +1,8 @@
 #pragma once
-// Words and punctuation marks as tokens, the most frequent first; id 0 stands for every other one.
+// Words and punctuation marks as tokens, the most frequent first; id 0 is the unknown token.
 //
 // A word is a run of ASCII letters, ASCII digits and characters beyond ASCII, with single joiners inside it (the
-// apostrophe of don't). Every other ASCII character is a token of its own, and ASCII white space separates.
+// apostrophe of don't). Every other ASCII character is a separate token, and ASCII white space separates tokens.
 
 #include <string>
 #include <unordered_map>
@@ -12,7 +12,7 @@
 
 namespace metaformer {
 
-// How a text is cut.
+// How a text is split.
 struct WordRules {
   bool lowercase = true;
   std::string joiners = WordTokenizerOptions().joiners;
@@ -21,8 +21,8 @@ struct WordRules {
 
 class WordTokenizer : public Tokenizer {
  public:
-  // Orders by falling count, then by bytes; drops what is rarer than `min_count` or beyond `vocabulary`. Kept white
-  // space: the space comes first, whatever its count.
+  // Orders by descending count, then by bytes; drops words rarer than `min_count` or beyond `vocabulary`. If white
+  // space is kept, the space comes first, whatever its count.
   static WordTokenizer from_text(const WordTokenizerOptions& options, std::string_view text);
 
   // `words` get the ids 1, 2, ...: each one token by the rules above, none twice; errors (exit code 3) name `source`.
@@ -32,8 +32,8 @@ class WordTokenizer : public Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::optional<std::int32_t> unknown_id() const override { return 0; }
 
-  // Unknown tokens are "<unk>". White space kept: the inverse of `encode` but for them and for letters in lower case.
-  // Dropped: tokens are joined with single spaces.
+  // Unknown tokens are "<unk>". If white space is kept: the inverse of `encode`, except for them and folded case.
+  // If it is dropped: tokens are joined with single spaces.
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::string token_separator() const override { return rules_.whitespace == Whitespace::dropped ? " " : ""; }
   nlohmann::ordered_json to_json() const override;

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attention/mixer.h"
 #include "model/parameter_buffer.h"
 #include "model/sequence_model.h"
 

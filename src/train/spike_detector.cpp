@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/log.h"
+
 namespace metaformer {
 
 bool is_spike(SpikeState& state, double norm, double threshold) {
@@ -21,6 +23,17 @@ bool is_spike(SpikeState& state, double norm, double threshold) {
   state.mean += weight * difference;
   state.variance = (1 - weight) * (state.variance + weight * difference * difference);
   return false;
+}
+
+AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
+  if (config.divergence.spikes.threshold == 0) return {};
+  return [&](double norm) {
+    if (!is_spike(progress.spikes, norm, config.divergence.spikes.threshold)) return true;
+    const bool skips = config.divergence.spikes.action == SpikeAction::skip;
+    log::warning("step {}: the gradient norm {:.3g} is a spike (number {}){}", progress.step + 1, norm,
+                 progress.spikes.count, skips ? "; its update is skipped" : "");
+    return !skips;
+  };
 }
 
 }  // namespace metaformer

@@ -1,7 +1,9 @@
 #pragma once
 // Gradient norms that stand out: a sign of trouble before it shows in the loss.
 
+#include "config/train_config.h"
 #include "run/progress.h"
+#include "train/step/training_step.h"
 
 namespace metaformer {
 
@@ -9,5 +11,9 @@ namespace metaformer {
 // its running mean. The first steps (20) only teach what is usual; spikes and what is not finite teach nothing.
 // threshold 0: never a spike.
 bool is_spike(SpikeState& state, double norm, double threshold);
+
+// Warns of spikes in the coming steps, and rejects their updates where the config says so. Empty when nobody watches.
+// Keeps references.
+AcceptNorm spike_watch(const TrainConfig& config, Progress& progress);
 
 }  // namespace metaformer

@@ -3,20 +3,21 @@
 
 #include <fmt/format.h>
 
-#include "attention/make_mixer.h"
+#include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "config/writer.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
 
-inline std::string describe(const MixerOptions& options) {
+inline std::string describe(const MixerConfig& options) {
   ExperimentConfig config;
-  config.model.mixer = options;
+  transformer(config).mixer = options;
   return config_to_json(config)["model"]["mixer"].dump();
 }
 
 // Every parameter drawn at random, so that no formula hides behind an identity.
-inline std::shared_ptr<Mixer> random_mixer(const MixerOptions& options, const MixerShape& shape,
+inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const MixerShape& shape,
                                            torch::ScalarType type = torch::kDouble) {
   torch::manual_seed(7);
   auto mixer = make_mixer(options, shape);
@@ -33,8 +34,15 @@ inline double relative_error(const torch::Tensor& value, const torch::Tensor& ex
   return size == 0 ? difference : difference / size;
 }
 
-inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibility& visibility) {
-  return mixer.forward(x_bcd, x_bcd, visibility, nullptr);
+inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                         const Visibility& visibility, MixerState* state = nullptr) {
+  Pass pass;
+  return mixer.forward(x_bcd, context_bed, visibility, state, pass);
+}
+
+inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibility& visibility,
+                         MixerState* state = nullptr) {
+  return mix(mixer, x_bcd, x_bcd, visibility, state);
 }
 
 // Segment ids of a batch of 2 sequences of 9: packed documents with padding, and one short sequence.

@@ -1,7 +1,10 @@
 // Every mixer against its formula, written out here in float64 from the definitions and independent of src/.
 
-#include "attention/make_mixer.h"
+#include "attention/mixer.h"
 #include "attention/mixer_support.h"
+#include "attention/mixers.h"
+#include "support/any_mixer.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -141,11 +144,18 @@ struct Formula {
   Tensor operator()(const NoneOptions&) const { return torch::zeros_like(x); }
 };
 
+// By the options' type; undefined for a mixer that has no formula here.
+template <class... Options>
+Tensor formula_of(const MixerConfig& mixer, const Formula& formula) {
+  Tensor result;
+  ((mixer.get_if<Options>() != nullptr ? void(result = formula(*mixer.get_if<Options>())) : void()), ...);
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
-  const auto all = every_mixer();
-  const auto options = all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+  const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   const bool segmented = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal << " segmented " << segmented);
@@ -154,7 +164,9 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   const auto segments = segmented ? example_segments() : torch::zeros({2, 9}, torch::kLong);
   const auto visible = brute_force_visible(causal, segments);
   const Weights weights(*mixer);
-  const auto expected = std::visit(Formula{weights, x, visible, causal}, options);
+  const auto expected = formula_of<ScaledDotProductOptions, QuadraticOptions, MetricOptions, AveragePoolingOptions,
+                                   IdentityOptions, NoneOptions>(options, Formula{weights, x, visible, causal});
+  REQUIRE(expected.defined());
   const auto actual = mix(*mixer, x, self_visibility(causal, segmented ? segments : Tensor()));
   CHECK(relative_error(actual, expected) < 1e-10);
 }

@@ -1,21 +1,14 @@
 // What every mixer must have, looped over all of them.
 
-#include "attention/make_mixer.h"
+#include "attention/mixer.h"
 #include "attention/mixer_support.h"
+#include "attention/mixers.h"
 #include "support/any_mixer.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 
-namespace {
-
-constexpr MixerShape shape{.width = 12, .heads = 3, .dropout = 0, .bias = false};
-
-bool is_pooling_or_less(const MixerOptions& options) {
-  return std::holds_alternative<AveragePoolingOptions>(options) || std::holds_alternative<IdentityOptions>(options) ||
-         std::holds_alternative<NoneOptions>(options);
-}
-
-}  // namespace
+static constexpr MixerShape shape{.width = 12, .heads = 3, .dropout = 0, .bias = false};
 
 TEST_CASE("no causal mixer looks ahead", "[mixer]") {
   const auto options = any_mixer();
@@ -27,8 +20,8 @@ TEST_CASE("no causal mixer looks ahead", "[mixer]") {
   const auto visibility = self_visibility(true, {});
   const auto before = mix(*mixer, x, visibility), after = mix(*mixer, changed, visibility);
   CHECK(torch::equal(before.narrow(1, 0, 6), after.narrow(1, 0, 6)));
-  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
-  const bool always_zero = std::holds_alternative<NoneOptions>(options) || (pooling && pooling->window.tokens == 1);
+  const auto* pooling = options.get_if<AveragePoolingOptions>();
+  const bool always_zero = options.get_if<NoneOptions>() != nullptr || (pooling && pooling->window.tokens == 1);
   CHECK(always_zero == torch::equal(before.narrow(1, 6, 4), after.narrow(1, 6, 4)));
 }
 
@@ -78,7 +71,7 @@ TEST_CASE("incremental mixing equals mixing all at once", "[mixer]") {
   std::int64_t done = 0;
   for (const std::int64_t count : {4, 1, 3, 1, 1, 1}) {
     const auto fresh = x.narrow(1, done, count).contiguous();
-    parts.push_back(mixer->forward(fresh, fresh, visibility, &state));
+    parts.push_back(mix(*mixer, fresh, visibility, &state));
     done += count;
   }
   CHECK(relative_error(torch::cat(parts, 1), full) < 1e-12);
@@ -97,8 +90,8 @@ TEST_CASE("a batch is a set of independent sequences", "[mixer]") {
 
 TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
   const auto options = any_mixer();
-  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
-  const auto* metric = std::get_if<MetricOptions>(&options);
+  const auto* pooling = options.get_if<AveragePoolingOptions>();
+  const auto* metric = options.get_if<MetricOptions>();
   const bool uses_order = (pooling && !pooling->window.all() && pooling->window.tokens < 40) ||
                           (metric && metric->score == MetricScore::as_published);
   if (uses_order) return;
@@ -115,29 +108,26 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
   const std::int64_t d = 12, n = 3, k = 4;
-  const auto expected = std::visit(
-      [&]<class Options>(const Options& o) -> std::int64_t {
-        if constexpr (std::is_same_v<Options, ScaledDotProductOptions>) return 3 * d * n * k + n * k * d;
-        if constexpr (std::is_same_v<Options, QuadraticOptions>)
-          return d * n * k + n * k * d + (o.form == QuadraticForm::full ? n * d * d : n * k * k);
-        if constexpr (std::is_same_v<Options, MetricOptions>)
-          return d * n * k + n * k * d +
-                 (o.constraint == MetricConstraint::identity   ? 0
-                  : o.constraint == MetricConstraint::diagonal ? n * k
-                                                               : n * k * (k + 1) / 2);
-        return 0;
-      },
-      options);
+  std::int64_t expected = 0;
+  if (options.get_if<ScaledDotProductOptions>() != nullptr) expected = 3 * d * n * k + n * k * d;
+  if (const auto* quadratic = options.get_if<QuadraticOptions>())
+    expected = d * n * k + n * k * d + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
+  if (const auto* metric = options.get_if<MetricOptions>())
+    expected = d * n * k + n * k * d +
+               (metric->constraint == MetricConstraint::identity   ? 0
+                : metric->constraint == MetricConstraint::diagonal ? n * k
+                                                                   : n * k * (k + 1) / 2);
   std::int64_t actual = 0;
   for (const auto& parameter : make_mixer(options, shape)->parameters()) actual += parameter.numel();
   CHECK(actual == expected);
+  CHECK(options->cost(shape, {}).parameters == expected);
 }
 
 TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal);
-  if (std::holds_alternative<NoneOptions>(options)) return;
+  if (options.get_if<NoneOptions>() != nullptr) return;
   const MixerShape small{.width = 6, .heads = 2, .dropout = 0, .bias = true};
   const auto mixer = random_mixer(options, small);
   const auto x = torch::randn({1, 9, 6}, torch::kDouble).requires_grad_();
@@ -168,11 +158,10 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
 TEST_CASE("backends agree, values and gradients", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
-  auto reference = options;
-  std::visit([](auto& o) { o.backend = Backend::reference; }, reference);
+  const auto reference = with_backend(options, Backend::reference);
   const auto x = torch::randn({2, 9, 12}, torch::kDouble);
   const auto visibility = self_visibility(true, example_segments());
-  const auto run = [&](const MixerOptions& chosen) {
+  const auto run = [&](const MixerConfig& chosen) {
     const auto mixer = random_mixer(chosen, shape);
     auto input = x.clone().requires_grad_();
     auto results = std::vector{mix(*mixer, input, visibility)};
@@ -207,23 +196,27 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
-  CHECK(mixer->traits().can_cross != is_pooling_or_less(options));
-  const auto* metric = std::get_if<MetricOptions>(&options);
-  if (!mixer->traits().can_cross || (metric && metric->score == MetricScore::as_published)) return;
+  const auto* metric = options.get_if<MetricOptions>();
+  if (metric && metric->score == MetricScore::as_published) return;
+  if (options.get_if<AveragePoolingOptions>() != nullptr) {
+    const auto x = torch::randn({2, 6, 12}, torch::kDouble);
+    CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so
+    return;
+  }
   // With x itself under another name, crossing must give what self-attention gives.
   const auto x = torch::randn({2, 6, 12}, torch::kDouble);
-  CHECK(relative_error(mixer->forward(x, x.clone(), {}, nullptr), mix(*mixer, x, {})) < 1e-12);
+  CHECK(relative_error(mix(*mixer, x, x.clone(), {}), mix(*mixer, x, {})) < 1e-12);
   // A shorter query sequence gives the same rows.
   const auto queries = x.narrow(1, 1, 2).contiguous();
-  CHECK(relative_error(mixer->forward(queries, x, {}, nullptr), mix(*mixer, x, {}).narrow(1, 1, 2)) < 1e-12);
+  CHECK(relative_error(mix(*mixer, queries, x, {}), mix(*mixer, x, {}).narrow(1, 1, 2)) < 1e-12);
 }
 
 TEST_CASE("the cache of a metric mixer is half that of scaled dot product", "[mixer]") {
-  const auto bytes = [](const MixerOptions& options) {
+  const auto bytes = [](const MixerConfig& options) {
     const auto mixer = random_mixer(options, shape);
     MixerState state(16);
     const auto x = torch::randn({2, 3, 12}, torch::kDouble);
-    mixer->forward(x, x, self_visibility(true, {}), &state);
+    mix(*mixer, x, self_visibility(true, {}), &state);
     return state.bytes();
   };
   CHECK(bytes(ScaledDotProductOptions{}) == 2 * 2 * 16 * 12 * 8);
@@ -232,8 +225,8 @@ TEST_CASE("the cache of a metric mixer is half that of scaled dot product", "[mi
 
 TEST_CASE("a full cache refuses more", "[mixer]") {
   MixerState state(4);
-  state.extend(0, torch::zeros({1, 3, 2}), 1);
-  CHECK_THROWS_WITH(state.extend(0, torch::zeros({1, 2, 2}), 1), ContainsSubstring("4 tokens"));
+  state.extend(0, torch::zeros({1, 3, 2}));
+  CHECK_THROWS_WITH(state.extend(0, torch::zeros({1, 2, 2})), ContainsSubstring("4 tokens"));
 }
 
 }  // namespace metaformer

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "base/digest.h"
-#include "baselines/baselines.h"
+#include "baselines/comparison.h"
 #include "support/own_cache.h"
 #include "support/workplace.h"
 #include "tasks/make_task.h"
@@ -47,7 +47,7 @@ class BaselinePlace {
 
   Json find(const std::vector<std::string>& more = {}) const {
     const auto config = place.experiment(options(more)).config;
-    return find_baselines(config, make_task(config, true)->data_description(), true);
+    return compare_with_baselines(config, make_task(config, true).data->description(), {}, true).accuracies;
   }
 
   std::vector<std::filesystem::path> cached() const {
@@ -126,14 +126,14 @@ TEST_CASE("baselines that cannot be computed are left out", "[baselines]") {
   const BaselinePlace at;
   const auto config = at.place.experiment(at.options()).config;
   std::filesystem::remove(at.place / "train.tsv");
-  CHECK(find_baselines(config, {{"train", {{"sha256", "00"}}}}, true).is_null());
+  CHECK(compare_with_baselines(config, {{"train", {{"sha256", "00"}}}}, {}, true).accuracies.is_null());
 }
 
 TEST_CASE("a classifier's summary holds the baselines where they apply", "[baselines]") {
   const BaselinePlace at;
   CHECK(at.place.train("run", at.options())["baselines"] == expected);
   CHECK(Json::parse(read_text(at.place / "run" / "summary.json"))["baselines"] == expected);
-  CHECK_FALSE(at.place.train("off", at.options({"train.baselines=false"})).contains("baselines"));
+  CHECK_FALSE(at.place.train("off", at.options({"task.baselines=false"})).contains("baselines"));
   CHECK_FALSE(at.place.train("one_batch", at.options({"train.overfit_batch=true"})).contains("baselines"));
   auto linear = at.options({"model.kind=linear", "data.tokenizer.kind=word"});
   std::erase_if(linear, [](const auto& key) { return key.starts_with("train.") || key.starts_with("model.layers"); });
@@ -141,8 +141,8 @@ TEST_CASE("a classifier's summary holds the baselines where they apply", "[basel
 }
 
 TEST_CASE("the table of baselines", "[baselines]") {
-  const auto lines = compare_with_baselines({{"majority", {{"validation", 0.5}}}, {"linear", {{"validation", 0.91}}}},
-                                            {{"validation", {{"accuracy", 0.8712}}}, {"test", nullptr}});
+  const auto lines = baseline_table({{"majority", {{"validation", 0.5}}}, {"linear", {{"validation", 0.91}}}},
+                                    {{"validation", {{"accuracy", 0.8712}}}, {"test", nullptr}});
   REQUIRE(lines.size() == 4);
   CHECK(lines[0] == "accuracy     validation       test");
   CHECK(lines[1] == "majority         50.00%          -");

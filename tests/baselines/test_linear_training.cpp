@@ -1,10 +1,10 @@
-// model.kind: linear as a run like every other.
+// model: linear as a run like every other.
 
 #include "base/error.h"
-#include "infer/evaluation.h"
 #include "infer/prediction.h"
 #include "support/failure.h"
 #include "support/workplace.h"
+#include "tasks/evaluation.h"
 #include "tasks/make_task.h"
 
 namespace metaformer {
@@ -35,7 +35,7 @@ std::vector<std::string> linear(const Workplace& place, std::vector<std::string>
                                           "data.tokenizer.kind=word",
                                           "model.context=64",
                                           "model.kind=linear",
-                                          "model.linear.buckets=4096"};
+                                          "model.buckets=4096"};
   more.insert(more.begin(), small.begin(), small.end());
   return more;
 }
@@ -68,7 +68,7 @@ TEST_CASE("a linear run learns pairs of words and leaves a run like any other", 
 
 TEST_CASE("single words do not tell pairs", "[linear]") {
   const Workplace place;
-  const auto summary = place.train("run", linear(place, {"model.linear.ngrams=1"}));
+  const auto summary = place.train("run", linear(place, {"model.ngrams=1"}));
   CHECK(summary["validation"]["accuracy"] < 0.8);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("a linear run is evaluated and asked like a network", "[linear]") {
   const auto summary = place.train("run", linear(place));
   auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
-  const auto metrics = evaluate_split(*run.model, *task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto metrics = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
   CHECK(metrics == summary["validation"]);
   CHECK(metrics["loss"] < 0.3);
 }
@@ -88,11 +88,11 @@ TEST_CASE("a linear prediction does not depend on its neighbours", "[linear]") {
   const auto run = load_run(place / "run", "best", "cpu");
   const auto good = run.codec.tokenizer->encode("word1 not bad"),
              poor = run.codec.tokenizer->encode("bad not end3 word2");
-  const auto together = predict(*run.model, {good, poor}, Precision::fp32, torch::kCPU);
+  const auto together = predict(run, {good, poor});
   CHECK(run.codec.labels[together[0].label] == "good");
   CHECK(run.codec.labels[together[1].label] == "poor");
-  CHECK(predict(*run.model, {good}, Precision::fp32, torch::kCPU)[0].probabilities == together[0].probabilities);
-  CHECK(predict(*run.model, {poor}, Precision::fp32, torch::kCPU)[0].probabilities == together[1].probabilities);
+  CHECK(predict(run, {good})[0].probabilities == together[0].probabilities);
+  CHECK(predict(run, {poor})[0].probabilities == together[1].probabilities);
 }
 
 TEST_CASE("linear training gives the same bytes every time", "[linear]") {

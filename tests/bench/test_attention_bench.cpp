@@ -5,6 +5,7 @@
 #include "bench/memory_meter.h"
 #include "bench/pair_table.h"
 #include "bench/step_bench.h"
+#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -45,7 +46,7 @@ TEST_CASE("operations are those of the products that a layer makes", "[bench]") 
 }
 
 TEST_CASE("operations of a training step are those of its products", "[bench]") {
-  ModelConfig config;
+  TransformerConfig config;
   config.layers = 2;
   config.heads = 2;
   config.width = 8;

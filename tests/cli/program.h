@@ -38,10 +38,11 @@ class Program {
  public:
   Program() {
     folder_.write("text.txt", small_text());
-    folder_.write("small.yaml",
-                  "data: {path: text.txt}\n"
-                  "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
-                  "train: {steps: 4, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, warmup_steps: 0}\n");
+    folder_.write(
+        "small.yaml",
+        "data: {path: text.txt}\n"
+        "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
+        "train: {steps: 4, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, schedule: {warmup_steps: 0}}\n");
   }
 
   const TemporaryFolder& folder() const { return folder_; }

@@ -60,6 +60,6 @@ TEST_CASE("data stats counts the text of a language model, and refuses a sorter"
   CHECK_THAT(program.succeed({"data", "stats", "small.yaml"}), ContainsSubstring("unknown tokens"));
   const auto sorter = program.run({"data", "stats", "--config", "sorter_metric.yaml"});
   CHECK(sorter.code == 2);
-  CHECK_THAT(sorter.err, ContainsSubstring("task sort makes its lists itself"));
+  CHECK_THAT(sorter.err, ContainsSubstring("task sort generates its lists"));
   CHECK(program.run({"data", "stats"}).code == 2);
 }

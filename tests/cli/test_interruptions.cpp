@@ -59,9 +59,9 @@ TEST_CASE("a stop at any moment of an evaluation leaves the same run in the end"
   const Program program;
   const bool recalibrates = GENERATE(true, false);
   const Arguments overrides =
-      recalibrates ? classifier(program, {"model.recalibrate=true", "train.learning_rate=0.02", "train.baselines=false",
-                                          "train.checkpoint_interval=3"})
-                   : Arguments{"train.eval_mode=random", "train.eval_batches=1", "train.checkpoint_interval=3"};
+      recalibrates ? classifier(program, {"task.head.recalibrate=true", "train.learning_rate=0.02",
+                                          "task.baselines=false", "train.checkpoint_interval=3"})
+                   : Arguments{"train.evaluation=random", "train.evaluation.batches=1", "train.checkpoint_interval=3"};
   program.succeed(training("whole", overrides));
   const auto expected = story(program.folder() / "whole");
   int stops = 0;
@@ -90,7 +90,7 @@ TEST_CASE("a stop at any moment of an evaluation leaves the same run in the end"
 
 TEST_CASE("a rollback to a step whose evaluation was stopped keeps that evaluation", "[cli][stop]") {
   const Program program;
-  const Arguments overrides = {"train.on_divergence=rollback", "train.patience=9"};
+  const Arguments overrides = {"train.divergence.action=rollback", "train.patience=9"};
   program.succeed(training("whole", overrides));
   CHECK(run_with(program, "evaluate:1", training("cut", overrides)).code == 143);
   CHECK(run_with(program, "nan:1", training("cut", overrides)).code == 0);

@@ -94,7 +94,7 @@ TEST_CASE("resuming with more steps says what the schedule does, and keeps every
 
 TEST_CASE("the sample command repeats a sample of training", "[runs]") {
   const Program program;
-  program.succeed({"train", "--config", "small.yaml", "--set", "train.sample_interval=2"});
+  program.succeed({"train", "--config", "small.yaml", "--set", "task.sample_interval=2"});
   const auto lines = read_text(program.folder() / "runs/latest/samples.jsonl");
   const auto sample = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
   CHECK(sample["step"] == 2);
@@ -178,7 +178,7 @@ TEST_CASE("the memory that a config check names is about what a training takes",
   program.folder().write("text.txt", words);
   program.folder().write("wide.yaml",
                          "base: small.yaml\nmodel: {layers: 3, width: 128, context: 128}\n"
-                         "train: {steps: 2, batch_size: 64, eval_mode: random, eval_batches: 1}\n");
+                         "train: {steps: 2, batch_size: 64, evaluation: {kind: random, batches: 1}}\n");
   const Arguments more = {"--config", "wide.yaml", "--set", change, "--json"};
   const auto with = [&](Arguments command) {
     command.insert(command.end(), more.begin(), more.end());

@@ -25,6 +25,8 @@ TEST_CASE("an unknown word on the command line is named, with what was probably 
       {{"train", "--config", "small.yaml", "--max-iters", "3"}, "did you mean '--set train.steps=VALUE'?"},
       {{"train", "--config", "small.yaml", "\x1b[31mred"}, "unexpected argument '\\x1b[31mred'"},
       {{"config", "explain", "lr"}, "no key 'lr'; did you mean 'train.learning_rate'?"},
+      {{"config", "explain", "model.linear"},
+       "model.linear: moved; write model.ngrams (model: {kind: linear, ngrams: ...})"},
   }));
   const auto result = program.run(arguments);
   INFO(result.err);
@@ -86,6 +88,17 @@ TEST_CASE("config explain takes the end of a key", "[cli]") {
   CHECK(program.succeed({"config", "explain", "mixer"}) == program.succeed({"config", "explain", "model.mixer"}));
   CHECK(program.succeed({"config", "explain", "steps"}) == program.succeed({"config", "explain", "train.steps"}));
   CHECK_THAT(program.succeed({"config", "explain", "mixer.constraint"}), ContainsSubstring("psd"));
+}
+
+TEST_CASE("config explain shows the kinds of a section, and which one a key belongs to", "[cli]") {
+  const Program program;
+  const auto schedule = program.succeed({"config", "explain", "schedule"});
+  CHECK_THAT(schedule, ContainsSubstring("linear: a straight line from train.learning_rate to floor"));
+  CHECK_THAT(schedule,
+             ContainsSubstring("train.schedule.floor  (with model: transformer, train.schedule: cosine or linear)"));
+  const auto fields = nlohmann::json::parse(program.succeed({"config", "explain", "task.head", "--json"}));
+  CHECK(fields.at(0).at("kinds").at("first_token") == "the logits of a class token in front of the text");
+  CHECK(fields.at(0).at("applies") == "task: classification");
 }
 
 TEST_CASE("numbers of options out of range are errors, not other numbers", "[cli]") {

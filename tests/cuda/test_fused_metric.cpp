@@ -3,10 +3,12 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "attention/make_mixer.h"
+#include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "base/error.h"
 #include "ops/fused_metric.h"
 #include "support/failure.h"
+#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -16,8 +18,8 @@ namespace {
 constexpr std::int64_t batch = 2, tokens = 37, heads = 2, width = 32;
 
 // Every mixer that has the kernels.
-std::vector<MixerOptions> fused_mixers() {
-  std::vector<MixerOptions> list = {QuadraticOptions{}};
+std::vector<MixerConfig> fused_mixers() {
+  std::vector<MixerConfig> list = {QuadraticOptions{}};
   for (const auto constraint :
        {MetricConstraint::symmetric, MetricConstraint::psd, MetricConstraint::diagonal, MetricConstraint::identity}) {
     list.push_back(MetricOptions{.constraint = constraint});
@@ -33,7 +35,7 @@ struct Outcome {
 };
 
 // The same parameters, input and output gradient for every backend.
-Outcome run(const MixerOptions& options, Backend backend, const Visibility& visibility, torch::ScalarType type) {
+Outcome run(const MixerConfig& options, Backend backend, const Visibility& visibility, torch::ScalarType type) {
   torch::manual_seed(3);
   const auto mixer =
       make_mixer(with_backend(options, backend), {.width = width, .heads = heads, .dropout = 0, .bias = false});
@@ -43,7 +45,8 @@ Outcome run(const MixerOptions& options, Backend backend, const Visibility& visi
   auto x = torch::randn({batch, tokens, width}).to(type).requires_grad_();
   const auto dy = torch::randn({batch, tokens, width}).to(type);
   torch::AutoGradMode with_grad(true);
-  const auto y = mixer->forward(x, x, visibility, nullptr);
+  Pass pass;
+  const auto y = mixer->forward(x, x, visibility, nullptr, pass);
   y.backward(dy);
   Outcome outcome{y.detach(), x.grad(), {}};
   for (const auto& parameter : mixer->parameters()) outcome.gradients.push_back(parameter.grad());
@@ -117,21 +120,24 @@ TEST_CASE("the fused backend works under autocast, with gradients in the paramet
 TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   const auto visibility = self_visibility(true, {});
   const auto complaint = [&](const torch::Tensor& p) {
-    const auto [code, message] = failure([&] { fused_metric_attention(p, {}, visibility, {}); });
+    const auto [code, message] = failure([&] { fused_metric_attention(p, {}, {.causal = true}); });
     CHECK(code == ExitCode::usage);
     return message;
   };
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 is not a multiple of 8"));
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("not in Double"));
   CHECK_THAT(complaint(torch::randn({1, 1, 16, 4}).transpose(2, 3)), ContainsSubstring("next to each other"));
-  auto options = MixerOptions(MetricOptions{.backend = Backend::fused});
+  auto options = MixerConfig(MetricOptions{.backend = Backend::fused});
   const auto mixer = make_mixer(options, {.width = width, .heads = heads, .dropout = 0, .bias = false});
   {
     const torch::NoGradGuard no_grad;
     mixer->named_parameters()["packed_metric"].flatten()[5].fill_(std::nan(""));
   }
   const auto x = torch::randn({1, 4, width});
-  const auto [code, message] = failure([&] { mixer->forward(x, x, visibility, nullptr); });
+  const auto [code, message] = failure([&] {
+    Pass pass;
+    mixer->forward(x, x, visibility, nullptr, pass);
+  });
   CHECK(code == ExitCode::diverged);
   CHECK_THAT(message, ContainsSubstring("metric that is not finite"));
 }

@@ -15,7 +15,24 @@ namespace metaformer {
 
 using Texts = std::vector<std::string>;
 
-inline LabelledTable read_text(const std::string& name, const std::string& content, const DataConfig& config = {}) {
+inline LabelledDataConfig columns(const std::string& text, const std::string& label, double malformed_limit = 0) {
+  LabelledDataConfig config;
+  config.text_field = text;
+  config.label_field = label;
+  config.malformed_limit = malformed_limit;
+  return config;
+}
+
+inline LabelledDataConfig tolerant() { return columns("text", "label", 1); }
+
+inline LabelledDataConfig of_format(TableFormat format) {
+  LabelledDataConfig config;
+  config.format = format;
+  return config;
+}
+
+inline LabelledTable read_text(const std::string& name, const std::string& content,
+                               const LabelledDataConfig& config = {}) {
   const TemporaryFolder folder;
   return read_labelled_table(folder.write(name, content), config);
 }
@@ -35,7 +52,7 @@ inline Texts malformed_of(const LabelledTable& table) {
 }
 
 // The message of a data error, after the path of the file.
-inline std::string refusal(const std::string& name, const std::string& content, const DataConfig& config = {}) {
+inline std::string refusal(const std::string& name, const std::string& content, const LabelledDataConfig& config = {}) {
   const TemporaryFolder folder;
   const auto path = folder.write(name, content);
   const auto [code, message] = failure([&] { read_labelled_table(path, config); });

@@ -1,18 +1,43 @@
-// A config file: whatever it holds, an Error or a config.
+// A config file: whatever it holds, an Error or a config that reads back from its dump.
 
 #include <unistd.h>
 
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "config/decoder.h"
 #include "config/loader.h"
+#include "config/writer.h"
+#include "support/before_tests.h"
+
+namespace {
+
+using namespace metaformer;
+
+void apply(const ConfigNode& layer, ExperimentConfig& config) {
+  Provenance provenance;
+  apply_layer(layer, config, provenance);
+}
+
+void load_layer(const std::filesystem::path& file) {
+  ExperimentConfig config, again;
+  apply(read_yaml_file(file), config);
+  apply(parse_yaml(config_to_yaml(config), "dump"), again);
+  if (config_to_json(again) != config_to_json(config)) std::abort();
+}
+
+// Also what an earlier version wrote.
+void load_run(const std::filesystem::path& file) { load_run_experiment(file); }
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace metaformer;
   static const auto file =
       std::filesystem::temp_directory_path() / ("metaformer_fuzz_" + std::to_string(::getpid()) + ".yaml");
+  static const bool prepared = (before_tests(), true);
+  (void)prepared;
   static const struct Remover {
     ~Remover() { std::filesystem::remove(file); }
   } remover;
@@ -22,11 +47,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::fwrite(data, 1, size, stream);
     std::fclose(stream);
   }
-  try {
-    ExperimentConfig config;
-    Provenance provenance;
-    apply_layer(read_yaml_file(file), config, provenance);
-  } catch (const Error&) {
+  for (const auto load : {&load_layer, &load_run}) {
+    try {
+      load(file);
+    } catch (const Error&) {
+    }
   }
   return 0;
 }

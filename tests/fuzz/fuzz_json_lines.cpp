@@ -16,7 +16,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void read(std::string_view text, const DataConfig& config) {
+void read(std::string_view text, const LabelledDataConfig& config) {
   const auto lines = 1 + std::count(text.begin(), text.end(), '\n');
   LabelledTable table;
   TableBuilder builder(table, config);
@@ -40,7 +40,7 @@ void read(std::string_view text, const DataConfig& config) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  DataConfig config;
+  LabelledDataConfig config;
   read(text, config);
   config.text_field = "reviewText";
   config.label_field = "overall";

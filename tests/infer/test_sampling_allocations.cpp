@@ -9,6 +9,7 @@
 
 #include "infer/sampling.h"
 #include "model/gpt.h"
+#include "model/initialise.h"
 
 namespace {
 std::atomic<std::int64_t> allocations = 0;
@@ -43,7 +44,7 @@ int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
 namespace metaformer {
 
 TEST_CASE("a token is generated without an allocation", "[sampling]") {
-  ModelConfig config;
+  TransformerConfig config;
   config.layers = 2;
   config.width = 32;
   config.heads = 2;
@@ -51,7 +52,6 @@ TEST_CASE("a token is generated without an allocation", "[sampling]") {
   config.mixer = any_mixer();
   Gpt model(config, 19);
   initialise(model, 1);
-  model.eval();
   const auto of_forty = [&](bool cached) {
     TextGenerator generator(model, {1, 2, 3}, {.cached = cached}, torch::kCPU, 2);
     for (int i = 0; i < 3; ++i) generator.next();

@@ -1,6 +1,8 @@
-#include "attention/make_mixer.h"
+#include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "base/error.h"
 #include "model/classifier.h"
+#include "model/initialise.h"
 #include "model/make_model.h"
 #include "model/memory_estimate.h"
 #include "support/any_mixer.h"
@@ -11,23 +13,24 @@ namespace {
 
 constexpr std::int64_t vocabulary = 13, classes = 3;
 
+const std::vector<HeadConfig> every_head = {PerTokenMeanHeadConfig{}, MeanPooledHeadConfig{}, FirstTokenHeadConfig{}};
+
 struct Example {
-  ModelConfig config;
+  TransformerConfig config;
   std::shared_ptr<Classifier> model;
 };
 
 Example any_classifier() {
-  ModelConfig config;
+  TransformerConfig config;
   config.layers = 2;
   config.heads = 2;
   config.width = 8;
   config.context = 9;
   config.mixer = any_mixer();
-  config.head = GENERATE(ClassifierHead::per_token_mean, ClassifierHead::mean_pooled, ClassifierHead::first_token);
+  const auto head = GENERATE(from_range(every_head));
   torch::manual_seed(4);
-  auto model = std::make_shared<Classifier>(config, vocabulary, classes);
+  auto model = std::make_shared<Classifier>(config, head, vocabulary, classes);
   model->to(torch::kDouble);
-  model->eval();
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model->parameters()) parameter.normal_(0, 0.4);
   return {config, model};
@@ -41,14 +44,14 @@ TEST_CASE("padding changes no class, whatever it holds and however long it is", 
   const auto [config, model] = any_classifier();
   const torch::NoGradGuard no_grad;
   const auto text = torch::randint(vocabulary, {1, 5}, torch::kLong);
-  const auto alone = model->forward(Batch{.ids_bc = text});
+  const auto alone = model->evaluate(Batch{.ids_bc = text});
   CHECK(alone.sizes() == std::vector<std::int64_t>{1, classes});
   for (const std::int64_t padding : {1, 4}) {
     const auto filler = torch::randint(vocabulary, {1, padding}, torch::kLong);
     const Batch padded{.ids_bc = torch::cat({text, filler}, 1),
                        .segments_bc = torch::cat(
                            {torch::zeros({1, 5}, torch::kLong), torch::full({1, padding}, -1, torch::kLong)}, 1)};
-    CHECK(difference(model->forward(padded), alone) < 1e-12);
+    CHECK(difference(model->evaluate(padded), alone) < 1e-12);
   }
 }
 
@@ -62,47 +65,47 @@ TEST_CASE("a batch of texts equals the texts one by one", "[classifier]") {
     segments[row]
         .narrow(0, lengths[static_cast<std::size_t>(row)], 9 - lengths[static_cast<std::size_t>(row)])
         .fill_(-1);
-  const auto together = model->forward(Batch{.ids_bc = ids, .segments_bc = segments});
+  const auto together = model->evaluate(Batch{.ids_bc = ids, .segments_bc = segments});
   for (std::int64_t row = 0; row < 4; ++row) {
     const auto text = ids[row].narrow(0, 0, lengths[static_cast<std::size_t>(row)]).unsqueeze(0);
-    CHECK(difference(model->forward(Batch{.ids_bc = text})[0], together[row]) < 1e-12);
+    CHECK(difference(model->evaluate(Batch{.ids_bc = text})[0], together[row]) < 1e-12);
   }
 }
 
 TEST_CASE("attention lets the last token change the class token, so nothing is causal", "[classifier]") {
-  ModelConfig config;
+  TransformerConfig config;
   config.layers = 1;
   config.width = 16;
   config.context = 6;
-  config.head = ClassifierHead::first_token;
-  Classifier model(config, vocabulary, classes);
+  Classifier model(config, FirstTokenHeadConfig{}, vocabulary, classes);
   initialise(model, 3);
   const torch::NoGradGuard no_grad;
   auto ids = torch::ones({1, 6}, torch::kLong);
-  const auto before = model.forward(Batch{.ids_bc = ids});
+  const auto before = model.evaluate(Batch{.ids_bc = ids});
   ids[0][5] = 2;
-  CHECK(difference(model.forward(Batch{.ids_bc = ids}), before) > 1e-9);
-  CHECK_THROWS_AS(model.forward(Batch{.ids_bc = torch::ones({1, 7}, torch::kLong)}), Error);
+  CHECK(difference(model.evaluate(Batch{.ids_bc = ids}), before) > 1e-9);
+  CHECK_THROWS_AS(model.evaluate(Batch{.ids_bc = torch::ones({1, 7}, torch::kLong)}), Error);
 }
 
 TEST_CASE("parameters are estimated to the number, for every mixer and task", "[memory]") {
   static const auto mixers = every_mixer();
   ExperimentConfig config;
-  config.task = GENERATE(TaskKind::language_model, TaskKind::classification);
-  auto& model = config.model;
+  config.task = GENERATE(TaskConfig{LanguageModelConfig{}}, TaskConfig{ClassificationConfig{}});
+  auto& model = transformer(config);
   model.layers = 2;
   model.heads = 2;
   model.width = 12;
   model.context = 7;
-  model.feed_forward.ratio = 2.6;
+  std::get<MlpConfig>(model.feed_forward).ratio = 2.6;
   model.bias = GENERATE(true, false);
-  model.tie_embeddings = GENERATE(true, false);
-  model.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
-  model.norm.final = GENERATE(true, false);
-  model.positions = model.norm.final ? PositionKind::learned : PositionKind::none;
-  if (!model.bias) model.ngram_embedding = {.order = 2, .buckets = 20};
-  for (const auto head : {ClassifierHead::per_token_mean, ClassifierHead::mean_pooled, ClassifierHead::first_token}) {
-    model.head = head;
+  model.embedding.tie = GENERATE(true, false);
+  auto& norm = std::get<LayerNormConfig>(model.norm);
+  norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  norm.final = GENERATE(true, false);
+  if (!norm.final) model.positions = NoPositionsConfig{};
+  if (!model.bias) model.embedding.ngrams = {.order = 2, .buckets = 20};
+  for (const auto& head : every_head) {
+    if (is<ClassificationConfig>(config.task)) classification(config).head = head;
     for (const auto& mixer : mixers) {
       model.mixer = mixer;
       const auto made = make_model(config, {.vocabulary = vocabulary, .classes = classes});

@@ -7,6 +7,7 @@
 #include "model/decoder.h"
 #include "model/gpt.h"
 #include "support/any_mixer.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -15,8 +16,8 @@ namespace {
 constexpr std::int64_t vocabulary = 13;
 constexpr double tolerance = 2e-6;  // of the norm of a row of logits
 
-ModelConfig config_of(const MixerOptions& mixer) {
-  ModelConfig config;
+TransformerConfig config_of(const MixerConfig& mixer) {
+  TransformerConfig config;
   config.layers = 2;
   config.heads = 2;
   config.width = 12;
@@ -27,7 +28,7 @@ ModelConfig config_of(const MixerOptions& mixer) {
 
 // The same weights in float32 and in float64.
 struct Models {
-  explicit Models(const ModelConfig& config) : narrow(config, vocabulary), wide(config, vocabulary) {
+  explicit Models(const TransformerConfig& config) : narrow(config, vocabulary), wide(config, vocabulary) {
     wide.to(torch::kDouble);
     torch::manual_seed(11);
     const torch::NoGradGuard no_grad;
@@ -37,8 +38,6 @@ struct Models {
       from[i].normal_(is_matrix ? 0 : 0.7, is_matrix ? 1 / std::sqrt(static_cast<double>(from[i].size(-1))) : 0.3);
       to[i].copy_(from[i]);
     }
-    narrow.eval();
-    wide.eval();
   }
   Gpt narrow, wide;
 };
@@ -47,11 +46,11 @@ struct Models {
 double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t prompt, int threads = 1) {
   const torch::NoGradGuard no_grad;
   const auto batch = ids_bc.size(0), length = ids_bc.size(1);
-  const auto expected_bcv = models.wide.forward({.ids_bc = ids_bc});
-  ModelState state(models.narrow.config().layers, models.narrow.config().context);
-  models.narrow.forward({.ids_bc = ids_bc.narrow(1, 0, prompt)}, &state);
+  const auto expected_bcv = models.wide.evaluate({.ids_bc = ids_bc});
+  const auto state = models.narrow.new_state(batch, models.narrow.config().context);
+  models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 0, prompt)}, state.get());
   const auto decoder = models.narrow.decoder(batch);
-  decoder->resume(state);
+  decoder->resume(*state);
   const auto usual_threads = at::get_num_threads();
   at::set_num_threads(threads);
   double greatest = 0;
@@ -85,18 +84,18 @@ TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
 TEST_CASE("a decoder knows every block, width and head", "[decoder]") {
   auto config = config_of(MetricOptions{});
   config.bias = GENERATE(false, true);
-  config.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
-  config.norm.final = GENERATE(false, true);
-  config.tie_embeddings = GENERATE(false, true);
-  config.positions = GENERATE(PositionKind::none, PositionKind::learned);
-  config.feed_forward.activation = GENERATE(Activation::gelu, Activation::relu);
+  config.norm =
+      LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post), .final = GENERATE(false, true)};
+  config.embedding.tie = GENERATE(false, true);
+  config.positions = GENERATE(PositionsConfig{NoPositionsConfig{}}, PositionsConfig{LearnedPositionsConfig{}});
+  std::get<MlpConfig>(config.feed_forward).activation = GENERATE(Activation::gelu, Activation::relu);
   Models models(config);
   CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
 }
 
 TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decoder]") {
-  auto config = config_of(GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(QuadraticOptions{}),
-                                   MixerOptions(QuadraticOptions{.form = QuadraticForm::full})));
+  auto config = config_of(GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{}),
+                                   MixerConfig(QuadraticOptions{.form = QuadraticForm::full})));
   config.heads = 3;
   config.width = 3 * GENERATE(1, 15, 16, 17, 70, 128);
   config.context = 40;
@@ -113,8 +112,8 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
   Models models(config);
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(1, 12);
-  const auto expected_bcv = models.wide.forward({.ids_bc = ids_bc});
-  ModelState state(config.layers, config.context);
+  const auto expected_bcv = models.wide.evaluate({.ids_bc = ids_bc});
+  const auto state = models.narrow.new_state(1, config.context);
   const auto decoder = models.narrow.decoder(1);
   const auto step = [&](std::int64_t place) {
     const std::vector<std::int32_t> token = {ids_bc[0][place].item<std::int32_t>()};
@@ -124,13 +123,13 @@ TEST_CASE("a decoder goes on after forward has added to its state, or begun anew
     CHECK(((logits_v - expected_v).norm() / expected_v.norm()).item<double>() < tolerance);
   };
   for (int round = 0; round < 2; ++round) {
-    models.narrow.forward({.ids_bc = ids_bc.narrow(1, 0, 2)}, &state);
-    decoder->resume(state);
+    models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 0, 2)}, state.get());
+    decoder->resume(*state);
     for (std::int64_t place = 2; place < 5; ++place) step(place);
-    models.narrow.forward({.ids_bc = ids_bc.narrow(1, 5, 4)}, &state);
-    decoder->resume(state);
+    models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 5, 4)}, state.get());
+    decoder->resume(*state);
     for (std::int64_t place = 9; place < 12; ++place) step(place);
-    state.clear();
+    state->reset();
   }
 }
 
@@ -138,10 +137,10 @@ TEST_CASE("a full state is an error of the decoder, and other weights have none"
   Models models(config_of(ScaledDotProductOptions{}));
   const torch::NoGradGuard no_grad;
   CHECK(models.wide.decoder(1) == nullptr);
-  ModelState state(2, 20);
-  models.narrow.forward({.ids_bc = random_ids(1, 19)}, &state);
+  const auto state = models.narrow.new_state(1, 20);
+  models.narrow.evaluate({.ids_bc = random_ids(1, 19)}, state.get());
   const auto decoder = models.narrow.decoder(1);
-  decoder->resume(state);
+  decoder->resume(*state);
   const std::vector<std::int32_t> token = {1};
   decoder->step(token);
   CHECK_THROWS_WITH(decoder->step(token), "a sequence of 21 tokens does not fit model.context 20");

@@ -1,8 +1,10 @@
 #include <set>
 
 #include "model/classifier.h"
+#include "model/initialise.h"
 #include "model/parameter_buffer.h"
 #include "model/transformer.h"
+#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -11,8 +13,8 @@ namespace {
 
 constexpr std::int64_t vocabulary = 11;
 
-ModelConfig small_config() {
-  ModelConfig config;
+TransformerConfig small_config() {
+  TransformerConfig config;
   config.layers = 1;
   config.heads = 1;
   config.width = 6;
@@ -21,10 +23,9 @@ ModelConfig small_config() {
   return config;
 }
 
-std::shared_ptr<Classifier> made(const ModelConfig& config) {
-  torch::manual_seed(8);
-  auto model = std::make_shared<Classifier>(config, vocabulary, 2);
-  model->eval();
+std::shared_ptr<Classifier> made(const TransformerConfig& config, const HeadConfig& head = {}) {
+  auto model = std::make_shared<Classifier>(config, head, vocabulary, 2);
+  initialise(*model, 8);
   return model;
 }
 
@@ -62,47 +63,46 @@ TEST_CASE("pairs of tokens spread over the buckets as if drawn at random", "[emb
 
 TEST_CASE("without positions the order of tokens does not matter, with n-grams it does", "[embedding]") {
   auto config = small_config();
-  config.positions = PositionKind::none;
-  config.head = ClassifierHead::per_token_mean;
+  config.positions = NoPositionsConfig{};
   const torch::NoGradGuard no_grad;
   const auto ids = torch::tensor({{1, 4, 2, 9, 3}});
-  const auto difference = [&](const ModelConfig& given) {
-    const auto model = made(given);
-    return (model->forward({.ids_bc = ids}) - model->forward({.ids_bc = ids.flip(1)})).abs().max().item<double>();
+  const auto difference = [&](const TransformerConfig& given) {
+    const auto model = made(given, PerTokenMeanHeadConfig{});
+    return (model->evaluate({.ids_bc = ids}) - model->evaluate({.ids_bc = ids.flip(1)})).abs().max().item<double>();
   };
   CHECK(difference(config) < 1e-6);
-  config.ngram_embedding = {.order = 2, .buckets = 64};
+  config.embedding.ngrams = {.order = 2, .buckets = 64};
   CHECK(difference(config) > 1e-3);
 }
 
 TEST_CASE("dropout of embeddings leaves the same features out at every token of a text", "[embedding]") {
   auto config = small_config();
-  config.embedding_dropout = 0.5;
-  config.norm.final = false;
+  config.embedding.dropout = 0.5;
+  std::get<LayerNormConfig>(config.norm).final = false;
   Transformer transformer(config, vocabulary, /*causal=*/false);
   const torch::NoGradGuard no_grad;
   for (auto& item : transformer->named_parameters()) {
     const bool is_token = item.key() == "token_embedding.weight";
     item.value().fill_(is_token ? 1 : 0);  // norms of 0: the branches add nothing
   }
-  transformer->train();
-  torch::manual_seed(2);
-  const auto x_bcd = transformer->forward({.ids_bc = torch::zeros({40, 5}, torch::kLong)}, nullptr);
+  StepPasses passes(2, 1, torch::kCPU);
+  auto training = passes.pass(0);
+  const auto x_bcd = transformer->forward({.ids_bc = torch::zeros({40, 5}, torch::kLong)}, nullptr, training);
   CHECK(torch::equal(x_bcd, x_bcd.narrow(1, 0, 1).expand_as(x_bcd)));
   const auto first_bd = x_bcd.select(1, 0);
   CHECK(((first_bd == 0) | (first_bd == 2)).all().item<bool>());  // kept ones make up for the others
   CHECK(std::abs(first_bd.mean().item<double>() - 1) < 5 / std::sqrt(240.0));
   CHECK_FALSE(torch::equal(first_bd[0], first_bd[1]));
-  transformer->eval();
-  CHECK(torch::equal(transformer->forward({.ids_bc = torch::zeros({1, 5}, torch::kLong)}, nullptr),
+  Pass evaluation;
+  CHECK(torch::equal(transformer->forward({.ids_bc = torch::zeros({1, 5}, torch::kLong)}, nullptr, evaluation),
                      torch::ones({1, 5, 6})));
 }
 
 TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as ever", "[embedding]") {
   auto config = small_config();
-  config.ngram_embedding = {.order = 2, .buckets = 500};
+  config.embedding.ngrams = {.order = 2, .buckets = 500};
   const auto usual = made(config);
-  config.embedding_std = 0.3;
+  config.embedding.std = 0.3;
   const auto wide = made(config);
   for (const auto& model : {usual, wide}) initialise(*model, 5);
   const auto usual_parameters = usual->named_parameters();
@@ -115,14 +115,13 @@ TEST_CASE("embeddings of tokens and n-grams start as wide as told, the rest as e
 
 TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there", "[embedding]") {
   auto config = small_config();
-  config.ngram_embedding = {.order = 2, .buckets = 32};
+  config.embedding.ngrams = {.order = 2, .buckets = 32};
   const auto plain = made(config);
-  config.embedding_scale = EmbeddingScale::log_count_ratio;
+  config.embedding.scale = EmbeddingScale::log_count_ratio;
   const auto model = made(config);
   for (const auto& each : {plain, model}) initialise(*each, 5);
   const auto forward = [](Classifier& given, std::vector<std::int64_t> ids) {
-    given.eval();
-    return given.forward({.ids_bc = torch::tensor(ids).unsqueeze(0)});
+    return given.evaluate({.ids_bc = torch::tensor(ids).unsqueeze(0)});
   };
   CHECK(torch::equal(forward(*plain, {1, 2, 3}), forward(*model, {1, 2, 3})));
   auto scale_v = torch::ones(vocabulary);
@@ -139,7 +138,7 @@ TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there"
 
 TEST_CASE("the flat buffer begins with the embeddings, then come the other matrices", "[embedding]") {
   auto config = small_config();
-  config.ngram_embedding = {.order = 2, .buckets = 32};
+  config.embedding.ngrams = {.order = 2, .buckets = 32};
   config.mixer = ScaledDotProductOptions{};
   const auto model = made(config);
   const ParameterBuffer buffer(*model);

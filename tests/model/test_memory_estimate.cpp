@@ -33,10 +33,10 @@ TEST_CASE("activations grow with the batch, and are fewer bytes with bf16", "[me
 
 TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped one", "[memory]") {
   ExperimentConfig config;
-  config.model.layers = 1024;
-  config.model.width = 65536;
-  config.model.context = 1 << 20;
-  config.model.feed_forward.ratio = 64;
+  transformer(config).layers = 1024;
+  transformer(config).width = 65536;
+  transformer(config).context = 1 << 20;
+  std::get<MlpConfig>(transformer(config).feed_forward).ratio = 64;
   config.train.batch_size = 1 << 20;
   const auto estimate = estimate_memory(config, {.vocabulary = 1 << 20});
   CHECK(estimate.activations > std::uint64_t{1} << 50);
@@ -46,10 +46,10 @@ TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped o
 
 TEST_CASE("a linear model has weights only", "[memory]") {
   ExperimentConfig config;
-  config.task = TaskKind::classification;
-  config.model.kind = ModelKind::linear;
+  config.task = ClassificationConfig{};
+  config.model = LinearConfig{};
   const auto estimate = estimate_memory(config, {.vocabulary = 100, .classes = 3});
-  CHECK(estimate.weights == static_cast<std::uint64_t>(config.model.linear.buckets + 1) * 3 * 4);
+  CHECK(estimate.weights == static_cast<std::uint64_t>(std::get<LinearConfig>(config.model).buckets + 1) * 3 * 4);
   CHECK(estimate.state() == estimate.weights);
   CHECK(estimate.activations == 0);
 }

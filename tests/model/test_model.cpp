@@ -2,15 +2,17 @@
 
 #include "base/error.h"
 #include "model/gpt.h"
+#include "model/initialise.h"
 #include "model/parameter_buffer.h"
 #include "support/any_mixer.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 
 namespace {
 
-ModelConfig small_config(const MixerOptions& mixer = MetricOptions{}) {
-  ModelConfig config;
+TransformerConfig small_config(const MixerConfig& mixer = MetricOptions{}) {
+  TransformerConfig config;
   config.layers = 2;
   config.heads = 2;
   config.width = 8;
@@ -33,65 +35,66 @@ double relative_error(const torch::Tensor& value, const torch::Tensor& expected)
 
 TEST_CASE("cached generation gives the logits of the whole sequence", "[model]") {
   auto config = small_config(any_mixer());
-  config.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post)};
   torch::manual_seed(1);
   Gpt model(config, vocabulary);
   model.to(torch::kDouble);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
   const auto batch = random_batch(3, 12);
-  const auto whole = model.forward(batch);
-  ModelState state(config.layers, config.context);
+  const auto whole = model.evaluate(batch);
+  const auto state = model.new_state(3, config.context);
   std::vector<torch::Tensor> parts;
   for (const auto& [first, count] : std::vector<std::pair<int, int>>{{0, 5}, {5, 1}, {6, 4}, {10, 2}})
-    parts.push_back(model.forward(Batch{.ids_bc = batch.ids_bc.narrow(1, first, count)}, &state));
+    parts.push_back(model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, first, count)}, state.get()));
   CHECK(relative_error(torch::cat(parts, 1), whole) < 1e-12);
-  CHECK(state.length == 12);
-  CHECK_THROWS_AS(model.forward(random_batch(3, 1), &state), Error);
+  CHECK(state->length() == 12);
+  CHECK_THROWS_AS(model.evaluate(random_batch(3, 1), state.get()), Error);
 }
 
 TEST_CASE("a sequence longer than the context is refused", "[model]") {
   Gpt model(small_config(), vocabulary);
-  CHECK_THROWS_WITH(model.forward(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
+  CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
 }
 
-TEST_CASE("packed documents with positions of their own equal separate documents", "[model]") {
-  const auto options = any_mixer();
+TEST_CASE("without positions, packed documents equal separate documents", "[model]") {
+  auto config = small_config(any_mixer());
+  config.positions = NoPositionsConfig{};
   torch::manual_seed(2);
-  Gpt model(small_config(options), vocabulary);
+  Gpt model(config, vocabulary);
   model.to(torch::kDouble);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
   const auto long_tensor = [](std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); };
   auto batch = random_batch(1, 9);
-  const auto apart_one = model.forward(Batch{.ids_bc = batch.ids_bc.narrow(1, 0, 4)});
-  const auto apart_two = model.forward(Batch{.ids_bc = batch.ids_bc.narrow(1, 4, 3)});
+  const auto apart_one = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 0, 4)});
+  const auto apart_two = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 4, 3)});
   batch.segments_bc = long_tensor({0, 0, 0, 0, 1, 1, 1, -1, -1});
-  batch.positions_bc = long_tensor({0, 1, 2, 3, 0, 1, 2, 0, 0});
-  const auto packed = model.forward(batch);
+  const auto packed = model.evaluate(batch);
   CHECK(relative_error(packed.narrow(1, 0, 4), apart_one) < 1e-12);
   CHECK(relative_error(packed.narrow(1, 4, 3), apart_two) < 1e-12);
 }
 
 TEST_CASE("parameters are counted by formula", "[model]") {
   auto config = small_config(ScaledDotProductOptions{});
-  config.tie_embeddings = GENERATE(true, false);
+  config.embedding.tie = GENERATE(true, false);
   config.bias = GENERATE(true, false);
-  config.norm.position = GENERATE(NormPosition::pre, NormPosition::post);
+  config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post)};
   const Gpt model(config, vocabulary);
-  const std::int64_t d = 8, hidden = 32, bias = config.bias, norms = config.norm.position == NormPosition::pre ? 5 : 4;
+  const std::int64_t d = 8, hidden = 32, bias = config.bias,
+                     norms = std::get<LayerNormConfig>(config.norm).position == NormPosition::pre ? 5 : 4;
   const auto mixers = 2 * (4 * d * d + bias * 4 * d);
   const auto counts = count_parameters(model);
   CHECK(counts.mixers == mixers);
-  CHECK(counts.all == vocabulary * d * (config.tie_embeddings ? 1 : 2) + 12 * d + mixers +
+  CHECK(counts.all == vocabulary * d * (config.embedding.tie ? 1 : 2) + 12 * d + mixers +
                           2 * (2 * d * hidden + bias * (hidden + d)) + norms * d * (1 + bias));
 }
 
 TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name", "[model]") {
-  ModelConfig config;
+  TransformerConfig config;
   config.bias = true;
-  config.mixer = GENERATE(MixerOptions(ScaledDotProductOptions{.score_std = std::nullopt}),
-                          MixerOptions(MetricOptions{}), MixerOptions(QuadraticOptions{.form = QuadraticForm::full}));
+  config.mixer = GENERATE(MixerConfig(ScaledDotProductOptions{.score_std = std::nullopt}), MixerConfig(MetricOptions{}),
+                          MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
   Gpt model(config, 65);
   initialise(model, 5);
   for (const auto& parameter : model.named_parameters()) {
@@ -117,10 +120,10 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
 
 // The formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in float64: [n, c, e]. The row term
 // of a distance is left out: the softmax cancels it.
-torch::Tensor scores_of(const Mixer& mixer, const MixerOptions& options, const torch::Tensor& x_cd,
+torch::Tensor scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
                         const torch::Tensor& y_ed, std::int64_t heads) {
   const auto root_k = std::sqrt(static_cast<double>(x_cd.size(1) / heads));
-  const auto* metric = std::get_if<MetricOptions>(&options);
+  const auto* metric = options.get_if<MetricOptions>();
   if (metric != nullptr && metric->score == MetricScore::as_published) {
     const auto parameters = mixer.named_parameters();
     const auto projection_nkd = parameters["projection.weight"].to(torch::kDouble).unflatten(0, {heads, -1});
@@ -143,14 +146,15 @@ torch::Tensor scores_of(const Mixer& mixer, const MixerOptions& options, const t
 
 TEST_CASE("the scores of different tokens start with the configured standard deviation", "[model]") {
   const double wanted = GENERATE(3.0, 1.0, 0.05);
-  ModelConfig config;
+  TransformerConfig config;
   config.mixer = any_mixer();
-  const bool has_scores = std::visit(
-      [&](auto& options) {
-        if constexpr (requires { options.score_std; }) options.score_std = wanted;
-        return requires { options.score_std; };
-      },
-      config.mixer);
+  const auto set_score_std = [&]<class Options>(Options* options) {
+    if (options != nullptr) options->score_std = wanted;
+    return options != nullptr;
+  };
+  const bool has_scores = set_score_std(config.mixer.get_if<ScaledDotProductOptions>()) ||
+                          set_score_std(config.mixer.get_if<QuadraticOptions>()) ||
+                          set_score_std(config.mixer.get_if<MetricOptions>());
   if (!has_scores) return;
   Gpt model(config, vocabulary);
   initialise(model, 5);
@@ -170,7 +174,7 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
 }
 
 TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scales those same draws", "[model]") {
-  ModelConfig config;
+  TransformerConfig config;
   config.mixer = ScaledDotProductOptions{.score_std = std::nullopt};
   Gpt published(config, vocabulary);
   config.mixer = ScaledDotProductOptions{.score_std = 1};
@@ -191,7 +195,7 @@ TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scal
 }
 
 TEST_CASE("an identity metric starts with larger projections but values of the usual size", "[model]") {
-  ModelConfig config;
+  TransformerConfig config;
   config.mixer = MetricOptions{.constraint = MetricConstraint::identity};
   Gpt model(config, vocabulary);
   initialise(model, 5);
@@ -220,16 +224,22 @@ TEST_CASE("models that differ in their mixer share everything else at initialisa
   CHECK_FALSE(torch::equal(one.parameters()[0], another_seed.parameters()[0]));
 }
 
-TEST_CASE("dropout acts in training alone", "[model]") {
+TEST_CASE("dropout acts in training only, and draws the same from the same place", "[model]") {
   auto config = small_config(any_mixer());
   config.dropout = 0.5;
   Gpt model(config, vocabulary);
   initialise(model, 1);
   const auto batch = random_batch(2, 12);
-  model.eval();
-  CHECK(torch::equal(model.forward(batch), model.forward(batch)));
-  model.train();
-  CHECK_FALSE(torch::equal(model.forward(batch), model.forward(batch)));
+  CHECK(torch::equal(model.evaluate(batch), model.evaluate(batch)));
+  StepPasses passes(1, 1, torch::kCPU);
+  passes.set_step(0);
+  auto pass = passes.pass(0);
+  const auto place = pass.random.place();
+  const auto dropped = model.forward(batch, nullptr, pass);
+  CHECK_FALSE(torch::equal(dropped, model.evaluate(batch)));
+  CHECK_FALSE(torch::equal(dropped, model.forward(batch, nullptr, pass)));
+  pass.random.go_back(place);
+  CHECK(torch::equal(dropped, model.forward(batch, nullptr, pass)));
 }
 
 TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[model]") {
@@ -239,8 +249,8 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
   initialise(plain, 3);
   ParameterBuffer buffer(model);
   const auto batch = random_batch(2, 12);
-  const auto loss = [&](Gpt& m) { return m.forward(batch).square().sum(); };
-  CHECK(torch::equal(model.forward(batch), plain.forward(batch)));
+  const auto loss = [&](Gpt& m) { return m.evaluate(batch).square().sum(); };
+  CHECK(torch::equal(model.evaluate(batch), plain.evaluate(batch)));
   loss(model).backward();
   loss(plain).backward();
   const auto expected = plain.named_parameters();
@@ -262,7 +272,7 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
                                                         .epsilon(1e-6));
   // What is written to the buffer is what the model uses.
   buffer.values().zero_();
-  CHECK(model.forward(batch).abs().max().item<double>() == 0);
+  CHECK(model.evaluate(batch).abs().max().item<double>() == 0);
 }
 
 }  // namespace metaformer

@@ -8,10 +8,17 @@ namespace metaformer {
 
 namespace {
 
+// The first training pass of a step.
+Pass training_pass(std::int64_t step) {
+  StepPasses passes(7, 1, torch::kCPU);
+  passes.set_step(step);
+  return passes.pass(0);
+}
+
 // 1 where an entry of ones stays, 0 where it is dropped.
-torch::Tensor kept(std::int64_t count, double share, std::int64_t seed) {
-  torch::manual_seed(seed);
-  return (dropout(torch::ones({count}), share) > 0).to(torch::kDouble);
+torch::Tensor kept(std::int64_t count, double share, std::int64_t step) {
+  auto pass = training_pass(step);
+  return (dropout(torch::ones({count}), share, pass) > 0).to(torch::kDouble);
 }
 
 double correlation(const torch::Tensor& a, const torch::Tensor& b) {
@@ -25,7 +32,8 @@ TEST_CASE("dropout takes its share and divides what it leaves by the rest", "[dr
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
   const double share = GENERATE(0.01, 0.2, 0.5, 0.9);
   const auto x = torch::randn({1'000'003}).to(type);
-  const auto y = dropout(x, share);
+  auto pass = training_pass(0);
+  const auto y = dropout(x, share, pass);
   REQUIRE(y.scalar_type() == type);
   const auto dropped = y == 0;
   // Five standard deviations of a share of a million.
@@ -42,10 +50,10 @@ TEST_CASE("what dropout takes has no pattern", "[dropout]") {
   const auto mask = kept(count, 0.3, 1);
   for (const std::int64_t lag : {1, 2, 15, 16, 64, 1024, 65536})
     CHECK(std::abs(correlation(mask.narrow(0, 0, count - lag), mask.narrow(0, lag, count - lag))) < 1.05 * limit);
-  for (const std::int64_t seed : {2, 3, 65537}) CHECK(std::abs(correlation(mask, kept(count, 0.3, seed))) < limit);
+  for (const std::int64_t step : {2, 3, 65537}) CHECK(std::abs(correlation(mask, kept(count, 0.3, step))) < limit);
 }
 
-TEST_CASE("dropout repeats after its seed, whatever the number of threads", "[dropout]") {
+TEST_CASE("dropout repeats in a repeated pass, whatever the number of threads", "[dropout]") {
   const auto before = at::get_num_threads();
   const auto expected = kept(300'007, 0.4, 7);
   for (const int threads : {1, 2, 3}) {
@@ -53,9 +61,9 @@ TEST_CASE("dropout repeats after its seed, whatever the number of threads", "[dr
     CHECK(torch::equal(kept(300'007, 0.4, 7), expected));
   }
   at::set_num_threads(before);
-  torch::manual_seed(7);
+  auto pass = training_pass(7);
   const auto x = torch::ones({300'007});
-  CHECK_FALSE(torch::equal(dropout(x, 0.4), dropout(x, 0.4)));
+  CHECK_FALSE(torch::equal(dropout(x, 0.4, pass), dropout(x, 0.4, pass)));
 }
 
 TEST_CASE("places beyond 32 bits have masks of their own", "[dropout]") {
@@ -73,17 +81,22 @@ TEST_CASE("places beyond 32 bits have masks of their own", "[dropout]") {
 TEST_CASE("the gradient of dropout goes where the value went", "[dropout]") {
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   const auto whole = torch::randn({3, 70, 40}).to(type).requires_grad_();
-  const auto y = dropout(whole.transpose(0, 1), 0.25);  // not contiguous
+  auto pass = training_pass(1);
+  const auto y = dropout(whole.transpose(0, 1), 0.25, pass);  // not contiguous
   const auto direction = torch::randn({40, 70, 3}).to(type).permute({1, 2, 0});
   const auto gradient = torch::autograd::grad({y}, {whole}, {direction})[0].transpose(0, 1);
   const auto expected = (direction.to(torch::kFloat) / 0.75F).to(type).masked_fill(y == 0, 0);
   CHECK(torch::allclose(gradient, expected, type == torch::kFloat ? 1e-6 : 1e-2, 0));
 }
 
-TEST_CASE("a share of 0 and an empty tensor are left alone", "[dropout]") {
+TEST_CASE("dropout does nothing with a probability of 0, with nothing, and in evaluation", "[dropout]") {
   const auto x = torch::randn({5});
-  CHECK(dropout(x, 0).is_same(x));
-  CHECK(dropout(torch::empty({0, 4}), 0.5).sizes() == torch::IntArrayRef{0, 4});
+  auto training = training_pass(1);
+  Pass evaluation;
+  CHECK(dropout(x, 0, training).is_same(x));
+  CHECK(training.random.place() == 0);
+  CHECK(dropout(x, 0.5, evaluation).is_same(x));
+  CHECK(dropout(torch::empty({0, 4}), 0.5, training).sizes() == torch::IntArrayRef{0, 4});
 }
 
 }  // namespace metaformer

@@ -5,7 +5,6 @@
 #include <set>
 #include <thread>
 
-#include "attention/score_attention.h"
 #include "ops/host_attention.h"
 #include "ops/host_attention_kernel.h"
 #include "ops/parallel.h"
@@ -17,10 +16,26 @@ namespace {
 
 struct Problem {
   torch::Tensor q, k, v, dt;
-  Visibility visibility;
-  double scale = 0.3;
+  HostAttentionOptions options;
   bool shared = false;
 };
+
+torch::Tensor visible_bce(const HostAttentionOptions& options, std::int64_t batch, std::int64_t tokens) {
+  auto visible = torch::ones({batch, tokens, tokens}, torch::kBool);
+  if (options.causal) visible = visible.tril();
+  if (!options.segment_bc.defined()) return visible;
+  const auto query = options.segment_bc.unsqueeze(2);
+  return visible.logical_and(query == options.segment_bc.unsqueeze(1)).logical_and(query >= 0);
+}
+
+// softmax(scale q k^T) v over what is visible, as written; zeros where nothing is. `kept`: what dropout leaves.
+torch::Tensor attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                        const HostAttentionOptions& options, const torch::Tensor& kept = torch::ones({})) {
+  const auto hidden = visible_bce(options, q.size(0), q.size(2)).unsqueeze(1).logical_not();
+  const auto score = (torch::matmul(q, k.transpose(2, 3)) * options.scale).masked_fill(hidden, -INFINITY);
+  const auto weight = torch::_safe_softmax(score, -1) * kept / (1 - options.dropout);
+  return torch::matmul(weight.to(v.scalar_type()), v);
+}
 
 torch::Tensor draw(std::int64_t tokens, std::int64_t width, torch::ScalarType type) {
   return torch::randn({2, tokens, 3, width}).to(type).transpose(1, 2);  // strides of a projection's heads
@@ -33,7 +48,7 @@ Problem draw_problem(std::int64_t tokens, std::int64_t width, std::int64_t value
                   .k = draw(tokens, width, type),
                   .v = {},
                   .dt = draw(tokens, value_width, type),
-                  .visibility = {},
+                  .options = {.scale = 0.3},
                   .shared = shared};
   problem.v = shared ? problem.k : draw(tokens, value_width, type);
   return problem;
@@ -53,15 +68,15 @@ Answer answer(const Problem& problem, torch::ScalarType type, Attend attend) {
 }
 
 Answer exact(const Problem& problem) {
-  return answer(problem, torch::kDouble, [&](const auto& q, const auto& k, const auto& v) {
-    return mix_by_scores(torch::matmul(q, k.transpose(2, 3)), v, problem.visibility, problem.scale, 0);
-  });
+  return answer(problem, torch::kDouble,
+                [&](const auto& q, const auto& k, const auto& v) { return attention(q, k, v, problem.options); });
 }
 
 Answer ours(const Problem& problem) {
   return answer(problem, problem.q.scalar_type(), [&](const auto& q, const auto& k, const auto& v) {
-    REQUIRE(can_attend_on_host(q, k, v, problem.visibility));
-    return host_attention(q, k, v, problem.visibility, problem.scale);
+    REQUIRE(can_attend_on_host(q, k, v));
+    Pass pass;
+    return host_attention(q, k, v, problem.options, pass);
   });
 }
 
@@ -90,14 +105,14 @@ TEST_CASE("attention on the host is the formula's, at every length and width", "
   const std::int64_t tokens = GENERATE(2, 31, 32, 33, 64, 70, 129), width = GENERATE(1, 8, 16, 24, 33, 64);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
   auto problem = draw_problem(tokens, width, width, shared);
-  problem.visibility = self_visibility(causal, {});
+  problem.options.causal = causal;
   INFO(tokens << " tokens, width " << width << (causal ? " causal" : "") << (shared ? " shared" : ""));
   check_near(ours(problem), exact(problem), 3e-6);
 }
 
 TEST_CASE("a token that sees itself alone takes its value, and its score has no gradient", "[host]") {
   auto problem = draw_problem(1, 24, 24, false);
-  problem.visibility = self_visibility(GENERATE(true, false), {});
+  problem.options.causal = GENERATE(true, false);
   const auto given = ours(problem);
   CHECK(torch::allclose(given.t, problem.v, 1e-6, 1e-6));
   CHECK(torch::allclose(given.dv, problem.dt, 1e-6, 1e-6));  // backward computes the weight of 1 anew
@@ -111,7 +126,8 @@ TEST_CASE("attention on the host knows segments and padding", "[host]") {
   const std::int64_t tokens = GENERATE(12, 65, 100);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
   auto problem = draw_problem(tokens, 16, 16, shared);
-  problem.visibility = self_visibility(causal, segments_for(tokens));
+  problem.options.causal = causal;
+  problem.options.segment_bc = segments_for(tokens);
   const auto given = ours(problem);
   check_near(given, exact(problem), 3e-6);
   CHECK(given.t.select(0, 1).abs().max().item<float>() == 0);
@@ -123,12 +139,13 @@ TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   auto padded = draw_problem(tokens + padding, 24, 24, shared, type);
-  padded.visibility = self_visibility(
-      causal, torch::cat({torch::full({2, tokens}, 3, torch::kLong), torch::full({2, padding}, -1, torch::kLong)}, 1));
+  padded.options.causal = causal;
+  padded.options.segment_bc =
+      torch::cat({torch::full({2, tokens}, 3, torch::kLong), torch::full({2, padding}, -1, torch::kLong)}, 1);
   auto bare = padded;
   for (auto* x : {&bare.q, &bare.k, &bare.v, &bare.dt}) *x = x->narrow(2, 0, tokens);
   if (shared) bare.v = bare.k;
-  bare.visibility = self_visibility(causal, {});
+  bare.options.segment_bc = torch::Tensor();
   const auto given = ours(padded), expected = ours(bare);
   const auto check = [&](const torch::Tensor& x, const torch::Tensor& without) {
     CHECK(torch::equal(x.narrow(2, 0, tokens), without));
@@ -142,17 +159,17 @@ TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host
 
 TEST_CASE("values may be of another width than keys", "[host]") {
   auto problem = draw_problem(50, 40, 8, false);
-  problem.visibility = self_visibility(true, {});
+  problem.options.causal = true;
   check_near(ours(problem), exact(problem), 3e-6);
 }
 
 TEST_CASE("in bfloat16 attention on the host is at most twice as far from the truth as eager products", "[host]") {
   const bool shared = GENERATE(false, true);
   auto problem = draw_problem(90, 32, 32, shared, torch::kBFloat16);
-  problem.visibility = self_visibility(true, {});
+  problem.options.causal = true;
   const auto truth = exact(problem), given = ours(problem);
   const auto eager = answer(problem, torch::kBFloat16, [&](const auto& q, const auto& k, const auto& v) {
-    return mix_by_scores(torch::matmul(q, k.transpose(2, 3)), v, problem.visibility, problem.scale, 0);
+    return attention(q, k, v, problem.options);
   });
   CHECK(error(given.t, truth.t) <= 2 * error(eager.t, truth.t));
   CHECK(error(given.dq, truth.dq) <= 2 * error(eager.dq, truth.dq));
@@ -175,7 +192,7 @@ TEST_CASE("a loop over heads runs on every thread", "[host]") {
 
 TEST_CASE("the number of threads changes no bit of attention on the host", "[host]") {
   auto problem = draw_problem(70, 24, 24, true);
-  problem.visibility = self_visibility(true, {});
+  problem.options.causal = true;
   const auto threads = at::get_num_threads();
   at::set_num_threads(1);
   const auto one = ours(problem);
@@ -189,13 +206,13 @@ TEST_CASE("the number of threads changes no bit of attention on the host", "[hos
 
 TEST_CASE("scores far from 0 overflow nothing on the host, and NaN reaches what sees it alone", "[host]") {
   auto problem = draw_problem(40, 16, 16, false);
-  problem.visibility = self_visibility(true, {});
-  problem.scale = 300;
+  problem.options.causal = true;
+  problem.options.scale = 300;
   const auto large = ours(problem);
   CHECK(large.t.isfinite().all().item<bool>());
   CHECK(large.dq.isfinite().all().item<bool>());
   CHECK(error(large.t, exact(problem).t) < 1e-3);
-  problem.scale = 0.3;
+  problem.options.scale = 0.3;
   problem.k.index_put_({0, 0, 20, 3}, std::nan(""));
   const auto t = ours(problem).t;
   CHECK(t.select(0, 1).isfinite().all().item<bool>());
@@ -207,30 +224,31 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   constexpr std::int64_t tokens = 70;
   constexpr double dropout = 0.3;
   auto problem = draw_problem(tokens, 16, 16, false);
-  problem.visibility = self_visibility(GENERATE(true, false), {});
+  problem.options.causal = GENERATE(true, false);
+  auto dropping = problem.options;
+  dropping.dropout = dropout;
+  StepPasses passes(5, 1, torch::kCPU);
+  passes.set_step(1);
   const auto attend = [&](const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
-    torch::manual_seed(5);
-    return host_attention(q, k, v, problem.visibility, problem.scale, dropout);
+    auto pass = passes.pass(0);
+    return host_attention(q, k, v, dropping, pass);
   };
   // With values that are an identity the result is the weights themselves.
   const auto identity = torch::eye(tokens).expand({2, 3, tokens, tokens}).contiguous();
   const auto dropped = attend(problem.q, problem.k, identity);
-  const auto whole = host_attention(problem.q, problem.k, identity, problem.visibility, problem.scale);
+  Pass evaluation;
+  const auto whole = host_attention(problem.q, problem.k, identity, dropping, evaluation);
   const auto mask = (dropped != 0).logical_or(whole == 0);
   const double share = (mask.logical_not().sum() / (whole != 0).sum()).item<double>();
   CHECK(share == Approx(dropout).margin(0.02));
   CHECK_FALSE(torch::equal(mask.select(1, 0), mask.select(1, 1)));  // heads draw by themselves
   CHECK_FALSE(torch::equal(mask.select(0, 0), mask.select(0, 1)));
-  torch::manual_seed(6);
-  CHECK_FALSE(torch::equal(host_attention(problem.q, problem.k, identity, problem.visibility, problem.scale, dropout),
-                           dropped));
   const auto truth = answer(problem, torch::kDouble, [&](const auto& q, const auto& k, const auto& v) {
-    auto score = torch::matmul(q, k.transpose(2, 3)) * problem.scale;
-    if (problem.visibility.causal)
-      score = score.masked_fill(torch::ones({tokens, tokens}, torch::kBool).triu(1), -INFINITY);
-    return torch::matmul(torch::softmax(score, -1) * mask / (1 - dropout), v);
+    return attention(q, k, v, dropping, mask);
   });
   check_near(answer(problem, torch::kFloat, attend), truth, 3e-6);
+  passes.set_step(2);
+  CHECK_FALSE(torch::equal(attend(problem.q, problem.k, identity), dropped));
 }
 
 TEST_CASE("every instruction set gives the formula", "[host]") {
@@ -240,8 +258,8 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
   const double tolerance = type == torch::kFloat ? 3e-6 : 0.01;  // bfloat16 rounds to 2^-9
   constexpr std::int64_t tokens = 75, width = 40;
   auto problem = draw_problem(tokens, width, width, false, type);
-  problem.visibility = self_visibility(true, {});
-  problem.scale = 0.25;
+  problem.options.causal = true;
+  problem.options.scale = 0.25;
   const auto truth = exact(problem);
   const auto one = [](const torch::Tensor& x) { return x.select(0, 1).select(0, 2).contiguous(); };
   const auto q = one(problem.q), k = one(problem.k), v = one(problem.v), dt = one(problem.dt);
@@ -272,12 +290,11 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
 
 TEST_CASE("what the host's attention cannot do is left to the library", "[host]") {
   const auto x = torch::randn({1, 2, 6, 8});
-  const auto plain = self_visibility(true, {});
-  CHECK(can_attend_on_host(x, x, x, plain));
-  CHECK_FALSE(can_attend_on_host(x.narrow(2, 5, 1), x, x, plain));
-  CHECK_FALSE(can_attend_on_host(x.to(torch::kDouble), x.to(torch::kDouble), x.to(torch::kDouble), plain));
+  CHECK(can_attend_on_host(x, x, x));
+  CHECK_FALSE(can_attend_on_host(x.narrow(2, 5, 1), x, x));
+  CHECK_FALSE(can_attend_on_host(x.to(torch::kDouble), x.to(torch::kDouble), x.to(torch::kDouble)));
   const auto far = torch::empty({1, 1, longest_host_attention + 1, 8});
-  CHECK_FALSE(can_attend_on_host(far, far, far, plain));
+  CHECK_FALSE(can_attend_on_host(far, far, far));
 }
 
 }  // namespace metaformer

@@ -1,9 +1,11 @@
 """Logits, loss and every gradient of our models against reference_model.py, from the safetensors that dump_model writes:
-a GPT, and classifiers with every head on padded texts.
+a GPT, and classifiers with every head on padded texts, for every mixer with pre- and post-norm.
 
-usage: compare_model.py DUMP_MODEL MIXER pre|post
+usage: compare_model.py DUMP_MODEL METAFORMER
 """
+import functools
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
+from cases import run_cases
 
 MIXERS = {
     "scaled_dot_product": "{kind: scaled_dot_product}",
@@ -42,14 +45,13 @@ def relative_error(value, expected, whole):
     return (value.double() - expected).norm().item() / (size if size > ZERO * whole else whole)
 
 
-def compare(dump_model, overrides):
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_model, folder, *overrides], check=True)
-        config = json.loads((Path(folder) / "config.json").read_text())
-        weights = load_file(Path(folder) / "model.safetensors")
-        expected = load_file(Path(folder) / "expected.safetensors")
+def compare(folder):
+    """Relative errors by tensor of the model that dump_model wrote there."""
+    config = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
+    expected = load_file(folder / "expected.safetensors")
     weights = {name: weight.double().requires_grad_() for name, weight in weights.items()}
-    if config["task"] == "classification":
+    if config["task"]["kind"] == "classification":
         logits = reference_model.classify(config, weights, expected["ids"], expected.pop("segments"))
     else:
         logits = reference_model.forward(config, weights, expected["ids"])
@@ -65,19 +67,43 @@ def compare(dump_model, overrides):
     return errors
 
 
+PLAIN = ["model.bias=false", "model.embedding.tie=true", "model.feed_forward.activation=gelu"]
+BIASED = ["model.bias=true", "model.embedding.tie=false", "model.feed_forward.activation=relu"]
+CLASSIFY = ["task=classification", "model.bias=true"]
+MODELS = {"plain": PLAIN, "biased": BIASED, **{head: [*CLASSIFY, f"task.head={head}"] for head in HEADS}}
+
+
+def check(dump_model, mixer, norm):
+    """The worst error of each model; one process writes them all."""
+    common = [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}", "model.layers=2", "model.heads=3",
+              "model.width=24", "model.context=17"]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [word for name, overrides in MODELS.items() for word in ("--", f"{folder}/{name}", *common, *overrides)]
+        subprocess.run([dump_model, *arguments[1:]], check=True)
+        errors = {name: compare(Path(folder) / name) for name in MODELS}
+    worst = {name: max(tensors, key=tensors.get) for name, tensors in errors.items()}
+    found = ", ".join(f"{name} {errors[name][tensor]:.1e} ({tensor})" for name, tensor in worst.items())
+    assert all(errors[name][tensor] <= TOLERANCE for name, tensor in worst.items()), found
+    return found
+
+
+def kinds_of_mixers(metaformer):
+    """What the program has."""
+    keys = json.loads(subprocess.check_output([metaformer, "config", "explain", "--json", "model.mixer"]))
+    return set(keys[0]["kinds"])
+
+
+def check_that_every_kind_is_here(metaformer):
+    missing = kinds_of_mixers(metaformer) - {re.search(r"kind: (\w+)", mixer)[1] for mixer in MIXERS.values()}
+    assert not missing, f"no case for {missing}"
+    return "none is missing"
+
+
 def main():
-    dump_model, mixer, norm = sys.argv[1:]
-    failed = False
-    plain = ["model.bias=false", "model.tie_embeddings=true", "model.feed_forward.activation=gelu"]
-    biased = ["model.bias=true", "model.tie_embeddings=false", "model.feed_forward.activation=relu"]
-    classify = ["task=classification", "model.bias=true"]
-    for other in (plain, biased, *([*classify, f"model.head={head}"] for head in HEADS)):
-        errors = compare(dump_model, [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}", "model.layers=2",
-                                      "model.heads=3", "model.width=24", "model.context=17", *other])
-        worst = max(errors, key=errors.get)
-        print(f"{mixer} {norm} {' '.join(other)}: {len(errors)} tensors, worst {worst} {errors[worst]:.2e}")
-        failed |= not errors[worst] <= TOLERANCE
-    sys.exit(1 if failed else 0)
+    dump_model, metaformer = sys.argv[1:]
+    run_cases({"kinds of mixers": functools.partial(check_that_every_kind_is_here, metaformer),
+               **{f"{mixer} {norm}-norm": functools.partial(check, dump_model, mixer, norm)
+                  for mixer in MIXERS for norm in ("pre", "post")}})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ float64.
 
 usage: compare_training.py DUMP_TRAINING
 """
+import functools
 import json
 import math
 import random
@@ -17,11 +18,12 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
+from cases import run_cases
 from compare_model import MIXERS
 
 # Small, but with everything on: several heads and blocks, warm-up and cosine, decay, a clip that bites in some steps.
 OVERRIDES = ["model.layers=2", "model.heads=2", "model.width=32", "model.context=32", "train.steps=50",
-             "train.batch_size=8", "train.learning_rate=1e-3", "train.warmup_steps=10", "train.clip=0.8"]
+             "train.batch_size=8", "train.learning_rate=1e-3", "train.schedule.warmup_steps=10", "train.clip=0.8"]
 TOLERANCE = 1e-4  # of every step's loss
 WEIGHT_TOLERANCE = 1e-5  # of the final weights as one vector, relative
 LEARNT = 0.2      # the loss must fall at least so far, or the curves would agree about nothing
@@ -32,7 +34,7 @@ def text():
 
 
 def learning_rate(train, step):
-    peak, floor, warmup = train["learning_rate"], train["min_learning_rate"], train["warmup_steps"]
+    peak, floor, warmup = train["learning_rate"], train["schedule"]["floor"], train["schedule"]["warmup_steps"]
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
     progress = (step - warmup) / (train["steps"] - warmup)
@@ -41,11 +43,11 @@ def learning_rate(train, step):
 
 def train_reference(config, weights, ids, targets):
     """Losses and gradient norms (before clipping) by step; `weights` are trained in place."""
-    train = config["train"]
+    train, adamw = config["train"], config["train"]["optimizer"]
     optimizer = torch.optim.AdamW(
-        [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": train["weight_decay"]},
+        [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": adamw["weight_decay"]},
          {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0}],
-        betas=tuple(train["betas"]), eps=1e-8)
+        betas=tuple(adamw["betas"]), eps=1e-8)
     losses, norms = [], []
     for step in range(train["steps"]):
         for group in optimizer.param_groups:
@@ -75,9 +77,10 @@ def compare(dump_training, corpus, mixer, norm):
     final = torch.cat([weight.detach().flatten() for weight in weights.values()])
     our_final = torch.cat([ours["final." + name].double().flatten() for name in weights])
     weight_error = ((our_final - final).norm() / final.norm()).item()
-    print(f"{mixer} {norm}-norm: loss {losses[0]:.4f} to {losses[-1]:.4f}, largest difference {worst:.1e}; "
-          f"final weights differ by {weight_error:.1e}", flush=True)
-    return worst <= TOLERANCE and weight_error <= WEIGHT_TOLERANCE and fell > LEARNT
+    found = (f"loss {losses[0]:.4f} to {losses[-1]:.4f}, largest difference {worst:.1e}; "
+             f"final weights differ by {weight_error:.1e}")
+    assert worst <= TOLERANCE and weight_error <= WEIGHT_TOLERANCE and fell > LEARNT, found
+    return found
 
 
 def main():
@@ -85,8 +88,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "text.txt"
         corpus.write_text(text())
-        agree = [compare(dump_training, corpus, mixer, norm) for mixer in MIXERS for norm in ("pre", "post")]
-    sys.exit(0 if all(agree) else 1)
+        run_cases({f"{mixer} {norm}-norm": functools.partial(compare, dump_training, corpus, mixer, norm)
+                   for mixer in MIXERS for norm in ("pre", "post")})
 
 
 if __name__ == "__main__":

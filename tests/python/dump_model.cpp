@@ -1,17 +1,20 @@
 // Writes a model with random weights, a batch, and what the model makes of it: for comparison with independent code.
 //
-//   dump_model FOLDER [KEY=VALUE ...]     overrides of the default config
+//   dump_model FOLDER [KEY=VALUE ...] [-- FOLDER [KEY=VALUE ...]] ...     overrides of the default config
 //
-// FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
+// Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
 // segments, with padding), logits, loss, grad.NAME.
 
+#include <algorithm>
 #include <iostream>
 
+#include "attention/mixers.h"
 #include "base/files.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "model/make_model.h"
-#include "run/named_tensors.h"
+#include "ops/named_tensors.h"
+#include "run/safetensors.h"
 
 namespace metaformer {
 
@@ -24,19 +27,12 @@ static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::in
   const auto length_b1 = torch::tensor({context, std::int64_t{1}, context / 2, context - 1}).unsqueeze(1);
   return {.ids_bc = torch::randint(vocabulary, {4, context}, torch::kLong),
           .segments_bc = -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong),
-          .labels_b = torch::randint(classes, {4}, torch::kLong)};
+          .labels_l = torch::randint(classes, {4}, torch::kLong)};
 }
 
-}  // namespace metaformer
-
-int main(int argc, char** argv) {
-  using namespace metaformer;
-  if (argc < 2) {
-    std::cerr << "usage: dump_model FOLDER [KEY=VALUE ...]\n";
-    return 2;
-  }
-  const std::filesystem::path folder = argv[1];
-  const auto config = default_experiment({argv + 2, argv + argc}).config;
+static void dump(const std::filesystem::path& folder, const std::vector<std::string>& overrides) {
+  std::filesystem::create_directories(folder);
+  const auto config = default_experiment(overrides).config;
   constexpr std::int64_t vocabulary = 23, classes = 4;
   torch::manual_seed(11);
   const auto model = make_model(config, {.vocabulary = vocabulary, .classes = classes});
@@ -52,10 +48,10 @@ int main(int argc, char** argv) {
       value.add_(0.1 * torch::randn_like(value));
     }
   }
-  const auto batch = config.task == TaskKind::classification ? ragged_batch(vocabulary, classes, config.model.context)
-                                                             : token_batch(vocabulary, config.model.context);
-  const auto logits = model->forward(batch);
-  const auto targets = config.task == TaskKind::classification ? batch.labels_b : batch.targets_bc.flatten();
+  const auto batch = is<ClassificationConfig>(config.task) ? ragged_batch(vocabulary, classes, context_of(config.model))
+                                                           : token_batch(vocabulary, context_of(config.model));
+  const auto logits = model->evaluate(batch);
+  const auto targets = is<ClassificationConfig>(config.task) ? batch.labels_l : batch.targets_bc.flatten();
   const auto loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), targets);
   loss.backward();
   NamedTensors expected = {{"ids", batch.ids_bc}, {"targets", targets}, {"logits", logits}, {"loss", loss}};
@@ -67,4 +63,20 @@ int main(int argc, char** argv) {
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
   write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));
   write_file_synced(folder / "expected.safetensors", to_safetensors(expected));
+}
+
+}  // namespace metaformer
+
+int main(int argc, char** argv) {
+  const std::string next = "--";
+  if (argc < 2) {
+    std::cerr << "usage: dump_model FOLDER [KEY=VALUE ...] [-- FOLDER [KEY=VALUE ...]] ...\n";
+    return 2;
+  }
+  metaformer::register_mixers();
+  for (auto begin = argv + 1, end = argv + argc; begin < end;) {
+    const auto stop = std::find(begin, end, next);
+    metaformer::dump(*begin, {begin + 1, stop});
+    begin = stop == end ? end : stop + 1;
+  }
 }

@@ -8,13 +8,14 @@
 
 #include <iostream>
 
+#include "attention/mixers.h"
 #include "base/files.h"
 #include "config/loader.h"
 #include "config/writer.h"
-#include "run/named_tensors.h"
+#include "model/initialise.h"
+#include "ops/named_tensors.h"
 #include "tasks/make_task.h"
-#include "train/schedule.h"
-#include "train/training_step.h"
+#include "train/training_setup.h"
 
 int main(int argc, char** argv) {
   using namespace metaformer;
@@ -22,27 +23,25 @@ int main(int argc, char** argv) {
     std::cerr << "usage: dump_training FOLDER [KEY=VALUE ...]\n";
     return 2;
   }
+  register_mixers();
   const std::filesystem::path folder = argv[1];
   const auto config = default_experiment({argv + 2, argv + argc}).config;
   const auto task = make_task(config, /*offline=*/true);
-  const auto model = task->make_model();
-  initialise(*model, static_cast<std::uint64_t>(config.train.seed));
-  ParameterBuffer parameters(*model);
-  AdamW optimizer(parameters, config.train);
-  EagerTrainingStep training_step(config, *task, *model, parameters, optimizer, torch::kCPU);
+  TrainingSetup setup(config, task, torch::kCPU);
+  const auto& model = *setup.model;
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
-  write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));
+  write_file_synced(folder / "model.safetensors", to_safetensors(named_state(model)));
 
   std::vector<torch::Tensor> ids, targets, losses;
-  model->train();
   for (std::int64_t step = 0; step < config.train.steps; ++step) {
-    const auto batch = task->training_batch(step, 0, torch::kCPU);  // a function of (seed, step): what the step sees
+    const auto batch =
+        task.batches->training_batch(step, 0, torch::kCPU);  // a function of (seed, step): what the step sees
     ids.push_back(batch.ids_bc);
     targets.push_back(batch.targets_bc);
-    losses.push_back(training_step.run(step, learning_rate_at(config.train, step)).loss.to(torch::kDouble));
+    losses.push_back(setup.step->run(step, setup.schedule->rate(step)).loss.to(torch::kDouble));
   }
   NamedTensors training = {
       {"ids", torch::stack(ids)}, {"targets", torch::stack(targets)}, {"losses", torch::stack(losses)}};
-  for (const auto& [name, value] : named_state(*model)) training.emplace_back("final." + name, value);
+  for (const auto& [name, value] : named_state(model)) training.emplace_back("final." + name, value);
   write_file_synced(folder / "training.safetensors", to_safetensors(training));
 }

@@ -2,8 +2,9 @@
 must lie over one another. In fp32 within 5e-5 of PyTorch's eager float32. In bf16 within 2e-3 of it, or, where rounding to
 bfloat16 itself leads further away, at most twice as far as PyTorch's autocast.
 
-usage: overlay_losses.py DUMP_TRAINING MIXER fp32|bf16 [KEY=VALUE ...]
+usage: overlay_losses.py DUMP_TRAINING [KEY=VALUE ...]
 """
+import functools
 import json
 import random
 import subprocess
@@ -16,9 +17,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
+from cases import run_cases
 from compare_model import MIXERS
 from compare_training import learning_rate
 
+COMPARED = ("scaled_dot_product", "metric")
 TOLERANCE = {"fp32": 5e-5, "bf16": 2e-3}
 
 
@@ -35,11 +38,11 @@ def text():
 
 
 def train(config, weights, ids, targets, precision):
-    train_config = config["train"]
+    train_config, adamw = config["train"], config["train"]["optimizer"]
     optimizer = torch.optim.AdamW(
-        [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": train_config["weight_decay"]},
+        [{"params": [w for w in weights.values() if w.dim() >= 2], "weight_decay": adamw["weight_decay"]},
          {"params": [w for w in weights.values() if w.dim() < 2], "weight_decay": 0}],
-        betas=tuple(train_config["betas"]), eps=1e-8)
+        betas=tuple(adamw["betas"]), eps=1e-8)
     losses = []
     for step in range(train_config["steps"]):
         for group in optimizer.param_groups:
@@ -55,8 +58,7 @@ def train(config, weights, ids, targets, precision):
     return torch.tensor(losses, dtype=torch.float64)
 
 
-def main():
-    dump_training, mixer, precision, *overrides = sys.argv[1:]
+def check(dump_training, overrides, mixer, precision):
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "text.txt"
         corpus.write_text(text())
@@ -73,13 +75,20 @@ def main():
     exact = reference("fp32")
     difference = (ours["losses"] - exact).abs().max().item()
     limit = TOLERANCE[precision]
-    print(f"{mixer} {precision}: loss {exact[0]:.4f} to {exact[-1]:.4f}; largest difference {difference:.1e}")
+    found = f"loss {exact[0]:.4f} to {exact[-1]:.4f}; largest difference {difference:.1e}"
     if precision == "bf16":
         of_rounding = (reference("bf16") - exact).abs().max().item()
-        print(f"PyTorch's autocast: {of_rounding:.1e}")
+        found += f"; of PyTorch's autocast {of_rounding:.1e}"
         limit = max(limit, 2 * of_rounding)
-    assert exact[0] - exact[-1] > 0.5, "nothing was learnt, so the curves agree about nothing"
-    sys.exit(difference > limit)
+    assert exact[0] - exact[-1] > 0.5, f"{found}: nothing was learnt, so the curves agree about nothing"
+    assert difference <= limit, f"{found}: more than {limit:.1e}"
+    return found
+
+
+def main():
+    dump_training, *overrides = sys.argv[1:]
+    run_cases({f"{mixer} {precision}": functools.partial(check, dump_training, overrides, mixer, precision)
+               for mixer in COMPARED for precision in TOLERANCE})
 
 
 if __name__ == "__main__":

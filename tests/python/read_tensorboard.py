@@ -14,7 +14,8 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 CONFIG = """
 data: {path: text.txt}
 model: {layers: 1, heads: 2, width: 16, context: 16}
-train: {steps: 40, batch_size: 2, eval_interval: 10, log_interval: 5, sample_interval: 20}
+task: {kind: language_model, sample_interval: 20}
+train: {steps: 40, batch_size: 2, eval_interval: 10, log_interval: 5}
 """
 
 

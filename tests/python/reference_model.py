@@ -130,12 +130,12 @@ def trunk(config, weights, ids, segments, causal):
 
 def forward(config, weights, ids):
     x = trunk(config, weights, ids, torch.zeros_like(ids), causal=True)
-    table = "transformer.token_embedding.weight" if config["model"]["tie_embeddings"] else "head.weight"
+    table = "transformer.token_embedding.weight" if config["model"]["embedding"]["tie"] else "head.weight"
     return x @ weights[table].T
 
 
 def classify(config, weights, ids, segments):
-    head = config["model"]["head"]
+    head = config["task"]["head"]["kind"]
     if head == "first_token":
         class_token = torch.full_like(ids[:, :1], len(weights["transformer.token_embedding.weight"]) - 1)
         ids, segments = torch.cat((class_token, ids), 1), torch.cat((torch.zeros_like(class_token), segments), 1)

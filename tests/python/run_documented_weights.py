@@ -22,7 +22,7 @@ TEXT = "ROMEO:No, that is not it.\nJULIET:It is.\n"
 CONFIG = """
 data: {path: text.txt}
 model: {layers: 2, heads: 4, width: 32, context: 32}
-train: {steps: 150, batch_size: 8, learning_rate: 0.01, eval_interval: 50, warmup_steps: 10}
+train: {steps: 150, batch_size: 8, learning_rate: 0.01, eval_interval: 50, schedule: {warmup_steps: 10}}
 """
 
 

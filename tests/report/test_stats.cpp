@@ -19,9 +19,9 @@ LabelledSplits splits_of(const std::array<std::vector<std::pair<std::string, std
 
 ExperimentConfig word_config(std::int64_t context) {
   ExperimentConfig config;
-  config.task = TaskKind::classification;
-  config.data.tokenizer = WordTokenizerOptions{.min_count = 2};
-  config.model.context = context;
+  config.task = ClassificationConfig{};
+  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = 2};
+  transformer(config).context = context;
   return config;
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "
 
 TEST_CASE("a tokenizer without an unknown token has no share of it", "[stats]") {
   auto config = word_config(64);
-  config.data.tokenizer = ByteTokenizerOptions{};
+  data_of(config)->tokenizer = ByteTokenizerOptions{};
   const auto stats = measure_labelled_texts(splits_of({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}), config);
   CHECK(stats[Split::validation].all_tokens == 2);
   CHECK(to_json(stats).at("splits").at("train").at("unknown_tokens").is_null());
@@ -103,21 +103,21 @@ TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
   std::array<std::vector<std::pair<std::string, std::string>>, 3> texts;
   const auto add = [&](int count) { texts[0].emplace_back(words(count), texts[0].size() % 2 == 0 ? "x" : "y"); };
   auto config = word_config(64);
-  config.data.tokenizer = WordTokenizerOptions{.min_count = 1};
+  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = 1};
   SECTION("one batch of all") {
     for (const int count : {1, 2, 3, 10}) add(count);
     config.train.batch_size = 4;
-    config.train.bucketing = 1;
+    classification(config).bucketing = 1;
     texts[1] = texts[0];
     CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 24.0 / 40);
-    config.model.context = 2;  // 1 + 2 + 2 + 2
+    transformer(config).context = 2;  // 1 + 2 + 2 + 2
     CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 1.0 / 8);
   }
   SECTION("two lengths, an epoch sorted as a whole") {
     for (int i = 0; i < 32; ++i) add(i < 16 ? 1 : 9);
     texts[1] = texts[0];
     config.train.batch_size = 4;
-    config.train.bucketing = 8;
+    classification(config).bucketing = 8;
     const auto stats = measure_labelled_texts(splits_of(texts), config);
     CHECK(stats.padding_bucketed == 0);
     CHECK(stats.padding_unsorted > 0.1);
@@ -134,7 +134,7 @@ TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
 
 TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
   auto config = word_config(64);
-  config.train.token_removal = config.train.token_unknown = 0.4;
+  classification(config).token_removal = classification(config).token_unknown = 0.4;
   const auto texts = splits_of({{{{words(50), "x"}, {words(50), "y"}}, {{"a", "x"}}, {}}});
   const auto stats = measure_labelled_texts(texts, config);
   CHECK(stats[Split::train].all_tokens == 100);
@@ -143,7 +143,7 @@ TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
 }
 
 TEST_CASE("a text for a language model is counted by split", "[stats]") {
-  DataConfig config;
+  TextDataConfig config;
   config.validation_fraction = 0.3;
   const auto stats = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, config);
   CHECK(stats[Split::train].characters == 7);

@@ -3,6 +3,7 @@
 # LibTorch, and the links of its documents lead somewhere.
 #   check_install.sh CMAKE BUILD_FOLDER
 set -euo pipefail
+links=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/check_links.py
 prefix=$(mktemp -d "${TMPDIR:-/tmp}/metaformer install XXXXXX")
 trap 'rm -rf "$prefix"' EXIT
 fail() {
@@ -18,8 +19,11 @@ cd /
 outside=$(ldd "$prefix/bin/metaformer" | grep -E '^\s*lib(torch|c10|cupti|cudart|gomp)' | grep -vF "$prefix/" || true)
 [[ -z $outside ]] || fail "libraries of LibTorch from outside the installation: $outside"
 
-find "$prefix/share/doc" -name '*.md' | while read -r document; do
-  { grep -oE '\]\([^)# ]+' "$document" || true; } | cut -c3- | { grep -v '^https\?:' || true; } | while read -r link; do
-    [[ -e $(dirname "$document")/$link ]] || fail "${document#"$prefix/"}: the link $link leads nowhere"
-  done
+"$links" "$prefix/share/doc" || fail "see above: links of the installed documents"
+for script in bash-completion/completions/metaformer zsh/site-functions/_metaformer; do
+  [[ -s $prefix/share/$script ]] || fail "share/$script is missing or empty"
+done
+for text in torch/LICENSE torch/NOTICE; do
+  [[ -n ${LIBTORCH:-} ]] ||  # an unpacked LibTorch brings no licence texts
+    compgen -G "$prefix/share/doc/*/licenses/$text" >/dev/null || fail "the licence text $text is missing"
 done

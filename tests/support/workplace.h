@@ -3,11 +3,16 @@
 
 #include <sstream>
 
+#include "infer/load_run.h"
+#include "model/initialise.h"
+#include "model/make_model.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
 #include "tasks/make_task.h"
+#include "tasks/network_predictor.h"
+#include "train/optimizer/make_optimizer.h"
 #include "train/run.h"
-#include "train/training_step.h"
+#include "train/step/eager_training_step.h"
 
 namespace metaformer {
 
@@ -27,7 +32,7 @@ class Workplace {
                                       "'}\n"
                                       "model: {layers: 2, heads: 2, width: 16, context: 16}\n"
                                       "train: {batch_size: 6, steps: 12, eval_interval: 6, checkpoint_interval: 4, "
-                                      "log_interval: 3, warmup_steps: 2}\n");
+                                      "log_interval: 3, schedule: {warmup_steps: 2}}\n");
     std::filesystem::current_path(folder_.path());
   }
   Workplace(const Workplace&) = delete;
@@ -40,12 +45,12 @@ class Workplace {
 
   nlohmann::ordered_json train(const std::string& out, const std::vector<std::string>& overrides,
                                bool resume = false) const {
-    return metaformer::train({.experiment = experiment(overrides),
-                              .out = folder_ / out,
-                              .resume = resume,
-                              .offline = true,
-                              .device = "cpu",
-                              .command_line = {"test"}});
+    return to_json(metaformer::train({.experiment = experiment(overrides),
+                                      .out = folder_ / out,
+                                      .resume = resume,
+                                      .offline = true,
+                                      .device = "cpu",
+                                      .command_line = {"test"}}));
   }
 
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
@@ -74,17 +79,22 @@ inline std::string metrics_without_time(const std::filesystem::path& run) {
 
 struct Parts {
   explicit Parts(Experiment given)
-      : experiment(std::move(given)), task(make_task(experiment.config, true)), model(task->make_model()) {
+      : experiment(std::move(given)),
+        task(make_task(experiment.config, true)),
+        model(make_model(experiment.config, sizes_of(task.data->codec()))) {
     initialise(*model, 1);
     parameters = std::make_unique<ParameterBuffer>(*model);
-    optimizer = std::make_unique<AdamW>(*parameters, experiment.config.train);
-    step = std::make_unique<EagerTrainingStep>(experiment.config, *task, *model, *parameters, *optimizer, torch::kCPU);
+    optimizer = make_optimizer(*parameters, experiment.config.train);
+    step = std::make_unique<EagerTrainingStep>(of_step());
   }
+  StepParts of_step() { return {experiment.config, task, *model, *parameters, *optimizer, torch::kCPU}; }
+  NetworkPredictor predictor() { return NetworkPredictor(*model); }
+
   Experiment experiment;
-  std::unique_ptr<Task> task;
+  Task task;
   std::shared_ptr<SequenceModel> model;
   std::unique_ptr<ParameterBuffer> parameters;
-  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<TrainingStep> step;
 };
 

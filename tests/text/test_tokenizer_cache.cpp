@@ -19,8 +19,8 @@ std::string text_of(const std::string& extra = "") {
   return text;
 }
 
-DataConfig config_with(const TokenizerOptions& options, bool cache = true) {
-  DataConfig config;
+TextDataConfig config_with(const TokenizerOptions& options, bool cache = true) {
+  TextDataConfig config;
   config.cache = cache;
   config.tokenizer = options;
   return config;

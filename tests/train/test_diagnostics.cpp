@@ -1,9 +1,11 @@
 #include <cmath>
 
-#include "attention/make_mixer.h"
-#include "infer/evaluation.h"
+#include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "support/any_mixer.h"
+#include "support/mixer_options.h"
 #include "support/workplace.h"
+#include "tasks/evaluation.h"
 #include "train/diagnostics.h"
 #include "train/step_profiler.h"
 
@@ -46,7 +48,7 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   const torch::NoGradGuard no_grad;
   for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.5);
   const auto form = mixer->score_form();
-  const auto* as_metric = std::get_if<MetricOptions>(&options);
+  const auto* as_metric = options.get_if<MetricOptions>();
   const bool published = as_metric != nullptr && as_metric->score == MetricScore::as_published;
   const bool scores = !mixer->parameters().empty() && !published;
   REQUIRE(form.has_value() == scores);
@@ -59,9 +61,9 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
 TEST_CASE("two tokens are weighed by the score form", "[diagnostics]") {
   // With two tokens, the first attends to the second with sigmoid(r_12 - r_11): the output tells the score.
   const auto options =
-      GENERATE(MixerOptions(ScaledDotProductOptions{}), MixerOptions(QuadraticOptions{}),
-               MixerOptions(QuadraticOptions{.form = QuadraticForm::full}), MixerOptions(MetricOptions{}),
-               MixerOptions(MetricOptions{.constraint = MetricConstraint::psd}));
+      GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{}),
+               MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
+               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd}));
   torch::manual_seed(2);
   const std::int64_t d = 4;
   const auto mixer = make_mixer(options, {.width = d, .heads = 1});
@@ -73,10 +75,11 @@ TEST_CASE("two tokens are weighed by the score form", "[diagnostics]") {
   const auto dense = torch::matmul(form.left_nrd[0].t(), form.right_nrd[0]);
   const auto scores = torch::matmul(x[0], torch::matmul(dense, x[0].t())) / 2.0;  // sqrt(k) = 2
   const auto weights = torch::softmax(scores, 1);
-  const auto both = mixer->forward(x, x, Visibility{}, nullptr)[0];
+  Pass pass;
+  const auto both = mixer->forward(x, x, Visibility{}, nullptr, pass)[0];
   const auto alone = [&](int token) {
     const auto one = x.narrow(1, token, 1).contiguous();
-    return mixer->forward(one, one, Visibility{}, nullptr)[0][0];
+    return mixer->forward(one, one, Visibility{}, nullptr, pass)[0][0];
   };
   const auto values = torch::stack({alone(0), alone(1)});
   CHECK(torch::allclose(both, torch::matmul(weights, values), 1e-9, 1e-12));
@@ -136,7 +139,7 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
     profiler.after_step();
     const auto ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (step >= 10 && step < 30) recorded_ms += ms;
-    evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU);  // does not count
+    evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);  // does not count
   }
   profiler.finish();
   double self_ms = 0;

@@ -15,10 +15,10 @@ std::vector<std::string> impatient(const std::string& patience, const std::strin
           "train.checkpoint_interval=3",
           "train.patience=" + patience,
           "train.learning_rate=0.3",
-          "train.schedule=constant",
-          "train.eval_mode=" + mode,
+          "train.schedule={kind: constant, warmup_steps: 2}",
+          "train.evaluation=" + mode,
           "model.dropout=0.1",
-          mode == "random" ? "train.eval_batches=2" : "train.log_interval=3"};
+          mode == "random" ? "train.evaluation.batches=2" : "train.log_interval=3"};
 }
 
 // The validation losses that decide, in order.

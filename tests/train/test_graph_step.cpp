@@ -1,9 +1,8 @@
 // A step that is replayed as a graph does what an eager one does. The graph here runs its work by hand.
 
-#include "data/datasets/text_dataset.h"
 #include "support/workplace.h"
-#include "tasks/batches.h"
-#include "train/graph_training_step.h"
+#include "tasks/one_batch_stream.h"
+#include "train/step/graph_training_step.h"
 
 namespace metaformer {
 
@@ -33,13 +32,7 @@ class GraphByHand : public DeviceGraph {
 };
 
 GraphTrainingStep graph_step(Parts& parts, Counts& counts, bool fails = false) {
-  return {parts.experiment.config,
-          *parts.task,
-          *parts.model,
-          *parts.parameters,
-          *parts.optimizer,
-          torch::kCPU,
-          std::make_unique<GraphByHand>(counts, fails)};
+  return {parts.of_step(), std::make_unique<GraphByHand>(counts, fails)};
 }
 
 // Steps of both, with a rate that changes. A rate in a tensor is a float, so updates differ by its rounding.
@@ -65,6 +58,17 @@ TEST_CASE("replayed steps are eager steps: other batches, rates and losses every
   check_equal(eager, graph, parts, 8);
   CHECK(counts.captures == 1);
   CHECK(counts.replays == 5);  // after three to warm up
+}
+
+TEST_CASE("with dropout a replayed step draws what an eager one draws, for every batch that it accumulates",
+          "[graph]") {
+  const Workplace place;
+  const auto experiment = place.experiment({"train.accumulate=2", "model.dropout=0.3", "model.embedding.dropout=0.2"});
+  Parts eager(experiment), parts(experiment);
+  Counts counts;
+  auto graph = graph_step(parts, counts);
+  check_equal(eager, graph, parts, 8);
+  CHECK(counts.replays == 5);
 }
 
 TEST_CASE("what a replay returns is not overwritten by the next", "[graph]") {
@@ -120,32 +124,26 @@ TEST_CASE("a step whose norm somebody must accept is never replayed", "[graph]")
   CHECK(counts.replays == 0);
 }
 
-TEST_CASE("windows cut on the device are those of the dataset", "[batches]") {
-  const auto tokens = torch::arange(100, torch::kInt) * 3;
-  const auto batch = cut_windows(tokens, {0, 17, 89}, 10);
-  REQUIRE(batch.ids_bc.sizes() == torch::IntArrayRef({3, 10}));
-  CHECK(batch.ids_bc.scalar_type() == torch::kLong);
-  CHECK(batch.weight == 30);
-  for (const auto& [row, start] : std::vector<std::pair<int, int>>{{0, 0}, {1, 17}, {2, 89}}) {
-    CHECK(torch::equal(batch.ids_bc[row], (torch::arange(10) + start) * 3));
-    CHECK(torch::equal(batch.targets_bc[row], (torch::arange(10) + start + 1) * 3));
-  }
-}
-
-TEST_CASE("a language model's batches are the dataset's windows", "[batches]") {
+TEST_CASE("a replayed step divides by the targets of its own batches", "[graph]") {
   const Workplace place;
-  Parts parts(place.experiment({}));
-  const auto& config = parts.experiment.config;
-  const auto corpus = load_corpus(config.data, true);
-  std::unique_ptr<Tokenizer> tokenizer;
-  const TextDataset dataset(corpus, config.data, config.model.context, tokenizer);
-  const auto expected = to_batch(dataset.random_windows(Split::train, static_cast<std::uint64_t>(config.train.seed),
-                                                        RandomPurpose::batches, 4, 6, 6),
-                                 torch::kCPU);
-  const auto given = parts.task->training_batch(4, 1, torch::kCPU);
-  CHECK(torch::equal(given.ids_bc, expected.ids_bc));
-  CHECK(torch::equal(given.targets_bc, expected.targets_bc));
-  CHECK(given.weight == expected.weight);
+  // Language model windows that all have the same shape; the number of their targets is what differs.
+  class Halved : public OneBatchStream {
+   public:
+    using OneBatchStream::OneBatchStream;
+    Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+      auto batch = OneBatchStream::training_batch(step, micro, device);
+      batch.targets_bc = batch.targets_bc.clone();
+      batch.targets_bc.narrow(1, 0, step % 5).fill_(-1);
+      batch.weight = (batch.targets_bc >= 0).sum().to(torch::kDouble);
+      return batch;
+    }
+  };
+  Parts eager(place.experiment({})), parts(place.experiment({}));
+  for (auto* each : {&eager, &parts}) each->task.batches = std::make_shared<Halved>(each->task.batches, 1);
+  Counts counts;
+  auto graph = graph_step(parts, counts);
+  check_equal(eager, graph, parts, 9);
+  CHECK(counts.replays == 6);
 }
 
 }  // namespace metaformer

@@ -10,9 +10,13 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 std::vector<std::string> mending(const std::string& steps) {
-  return {"train.eval_interval=4",  "train.on_divergence=rollback", "train.rollback_factor=0.5",
-          "train.max_rollbacks=5",  "train.keep_checkpoints=5",     "train.steps=" + steps,
-          "train.schedule=constant"};
+  return {"train.eval_interval=4",
+          "train.divergence.action=rollback",
+          "train.divergence.action.factor=0.5",
+          "train.divergence.action.limit=5",
+          "train.keep_checkpoints=5",
+          "train.steps=" + steps,
+          "train.schedule={kind: constant, warmup_steps: 2}"};
 }
 
 // Weights that a step cannot leave but by diverging.

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "support/failure.h"
 #include "support/workplace.h"
-#include "train/progress_line.h"
 
 namespace metaformer {
 
@@ -62,21 +61,21 @@ TEST_CASE("an epoch is every training text once, and a sorter has none", "[outpu
   place.folder().write("table.csv", table);
   const auto classified = place.train(
       "classified",
-      {"task=classification", "data.path='" + (place / "table.csv").string() + "'", "train.baselines=false"});
+      {"task=classification", "data.path='" + (place / "table.csv").string() + "'", "task.baselines=false"});
   const double held_out = classified["validation"]["texts"];
   CHECK(classified["epochs"].get<double>() == Approx(12 * 6 / (100 - held_out)));
-  const auto sorted = place.train("sorted", {"task=sort", "data.path=null", "data.sort.length=4"});
+  const auto sorted = place.train("sorted", {"task=sort", "task.length=4"});
   CHECK(sorted["epochs"].is_null());
   CHECK_FALSE(training_lines(place / "sorted").front().contains("epoch"));
 }
 
 TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]") {
   const Workplace place;
-  place.train("free", {"train.log_interval=1", "train.schedule=constant", "train.clip=0"});
+  place.train("free", {"train.log_interval=1", "train.schedule={kind: constant, warmup_steps: 2}", "train.clip=0"});
   std::vector<double> norms;
   for (const auto& line : training_lines(place / "free")) norms.push_back(line["gradient_norm"]);
   std::sort(norms.begin(), norms.end());
-  const std::vector<std::string> some_clipped = {"train.schedule=constant",
+  const std::vector<std::string> some_clipped = {"train.schedule={kind: constant, warmup_steps: 2}",
                                                  "train.clip=" + std::to_string(norms[norms.size() / 2])};
   const auto whole = place.train("whole", some_clipped);
   CHECK(whole["clipped_fraction"] > 0.0);
@@ -112,7 +111,7 @@ TEST_CASE("samples while training change nothing else, for every mixer", "[sampl
   const Workplace place;
   const std::vector<std::string> plain = {"model.mixer.kind=" + mixer, "model.dropout=0.1"};
   auto sampled = plain;
-  sampled.push_back("train.sample_interval=5");
+  sampled.push_back("task.sample_interval=5");
   place.train("plain", plain);
   place.train("sampled", sampled);
   CHECK(model_bytes(place / "plain") == model_bytes(place / "sampled"));
@@ -129,7 +128,7 @@ TEST_CASE("samples while training change nothing else, for every mixer", "[sampl
 
 TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
   const Workplace place;
-  const std::vector<std::string> sampled = {"train.sample_interval=4"};
+  const std::vector<std::string> sampled = {"task.sample_interval=4"};
   place.train("whole", sampled);
   place.train("cut", sampled);
   const auto whole = read_text(place / "whole/samples.jsonl");
@@ -146,30 +145,10 @@ TEST_CASE("a resumed run has the samples of an undisturbed one", "[samples]") {
 }
 
 TEST_CASE("texts are samples of language models only", "[samples]") {
-  const auto refused = failure([] { default_experiment({"task=sort", "data.path=null", "train.sample_interval=5"}); });
+  const auto refused = failure([] { default_experiment({"task=sort", "task.sample_interval=5"}); });
   CHECK(refused.first == ExitCode::usage);
-  CHECK_THAT(refused.second, ContainsSubstring("train.sample_interval: has no meaning for task sort"));
-}
-
-TEST_CASE("the progress line shows a moving mean, and counts coming evaluations in the time left", "[progress]") {
-  TrainConfig config;
-  config.steps = 105;
-  config.eval_interval = 10;
-  ProgressLine line(config, 1000);
-  CHECK(line.text(50, 1e-3, 0) == "step 50/105  lr 1.00e-03");
-  line.add_losses(4, 1);
-  CHECK(line.text(50, 1e-3, 0.1) == "step 50/105  loss 4.0000  lr 1.00e-03  10.0k tokens/s  ETA 6s");
-  line.add_evaluation(9);
-  line.add_evaluation(11);
-  CHECK_THAT(line.text(50, 1e-3, 0.1), ContainsSubstring("10.0k tokens/s  ETA 1m06s"));  // 60, 70, 80, 90, 100 and 105
-  CHECK_THAT(line.text(105, 1e-3, 0.1), ContainsSubstring("ETA 0s"));
-  for (int step = 0; step < 1000; ++step) line.add_losses(2, 1);
-  CHECK_THAT(line.text(50, 1e-3, 0), ContainsSubstring("loss 2.0000"));
-  line.add_losses(3, 1);
-  CHECK_THAT(line.text(50, 1e-3, 0), ContainsSubstring("loss 2.0200"));
-  ProgressLine together(config, 1000);
-  together.add_losses(6, 2);
-  CHECK_THAT(together.text(50, 1e-3, 0), ContainsSubstring("loss 3.0000"));
+  CHECK_THAT(refused.second,
+             ContainsSubstring("task.sample_interval: unknown key for task 'sort'; only task: language_model has it"));
 }
 
 }  // namespace metaformer

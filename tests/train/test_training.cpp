@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "infer/evaluation.h"
 #include "support/workplace.h"
 
 namespace metaformer {
@@ -19,7 +18,26 @@ TEST_CASE("accumulated batches give the gradient of the big batch", "[training]"
     CHECK(four.gradient_norm.item<double>() == Approx(one.gradient_norm.item<double>()).epsilon(1e-5));
     CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
   }
-  CHECK(big.task->tokens_per_step() == small.task->tokens_per_step());
+  CHECK(big.task.batches->tokens_per_step() == small.task.batches->tokens_per_step());
+}
+
+TEST_CASE("an accumulated step draws what its batches draw one by one", "[training]") {
+  const Workplace place;
+  Parts parts(place.experiment({"train.accumulate=2", "train.clip=0", "model.dropout=0.3"}));
+  constexpr std::int64_t step = 3;
+  StepPasses passes(static_cast<std::uint64_t>(parts.experiment.config.train.seed), 2, torch::kCPU);
+  passes.set_step(step);
+  const auto batches = training_batches(parts.of_step(), step);
+  const auto weight = (batches[0].weight + batches[1].weight).to(torch::kFloat);
+  for (const std::int64_t micro : {0, 1}) {
+    auto pass = passes.pass(micro);
+    const auto& batch = batches[static_cast<std::size_t>(micro)];
+    const auto sum = parts.task.objective->loss(parts.model->forward(batch, nullptr, pass), batch);
+    (sum / weight).backward();
+  }
+  const auto expected = parts.parameters->gradients().clone();
+  parts.step->run(step, 0);
+  CHECK(torch::equal(parts.parameters->gradients(), expected));
 }
 
 TEST_CASE("clipping scales the gradient to the limit and reports the norm before", "[training]") {
@@ -51,7 +69,8 @@ TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
   const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
   const std::string precision = GENERATE("fp32", "bf16");
   const std::vector<std::string> common = {"model.mixer.kind=" + mixer, "train.precision=" + precision,
-                                           "model.dropout=0.2", "train.accumulate=2", "train.schedule=constant"};
+                                           "model.dropout=0.2", "train.accumulate=2",
+                                           "train.schedule={kind: constant, warmup_steps: 2}"};
   auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());
     return more;
@@ -72,7 +91,8 @@ TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
 TEST_CASE("dropout of embeddings alone is resumed to the byte too", "[training]") {
   const Workplace place;
   const auto with = [](const std::string& steps) {
-    return std::vector<std::string>{"model.embedding_dropout=0.5", "train.schedule=constant", "train.steps=" + steps};
+    return std::vector<std::string>{"model.embedding.dropout=0.5", "train.schedule={kind: constant, warmup_steps: 2}",
+                                    "train.steps=" + steps};
   };
   place.train("whole", with("12"));
   place.train("cut", with("5"));
@@ -121,7 +141,7 @@ TEST_CASE("an evaluation that a stop cut short is made up for", "[training]") {
 
 TEST_CASE("random-batch estimates are repeatable and near the whole split; the end evaluates the whole", "[training]") {
   const Workplace place;
-  const auto summary = place.train("run", {"train.eval_mode=random", "train.eval_batches=50"});
+  const auto summary = place.train("run", {"train.evaluation=random", "train.evaluation.batches=50"});
   std::istringstream lines(read_text(place / "run/metrics.jsonl"));
   std::map<std::string, int> counts;
   double estimate = 0;
@@ -179,8 +199,8 @@ TEST_CASE("the summary of an earlier end is not taken for that of a longer run",
 TEST_CASE("old checkpoints are removed, the targets of links never", "[training]") {
   const Workplace place;
   // A rate so high that the first evaluation stays the best.
-  place.train("run", {"train.steps=40", "train.eval_interval=4", "train.learning_rate=0.5", "train.schedule=constant",
-                      "train.keep_checkpoints=2"});
+  place.train("run", {"train.steps=40", "train.eval_interval=4", "train.learning_rate=0.5",
+                      "train.schedule={kind: constant, warmup_steps: 2}", "train.keep_checkpoints=2"});
   const auto checkpoints = place / "run/checkpoints";
   CHECK(std::filesystem::read_symlink(checkpoints / "last") == "step-40");
   CHECK(
@@ -194,7 +214,8 @@ TEST_CASE("old checkpoints are removed, the targets of links never", "[training]
 TEST_CASE("a loss that is not finite stops with its step and keeps the checkpoints", "[training]") {
   const Workplace place;
   try {
-    place.train("run", {"train.steps=200", "train.learning_rate=1e30", "train.clip=0", "train.warmup_steps=0"});
+    place.train("run",
+                {"train.steps=200", "train.learning_rate=1e30", "train.clip=0", "train.schedule.warmup_steps=0"});
     FAIL("it went on");
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::diverged);
@@ -211,33 +232,6 @@ TEST_CASE("one batch can be learned by heart with every mixer", "[training]") {
   for (int i = 0; i < 300; ++i) loss = parts.step->run(0, 3e-3).loss.item<double>();
   // Without mixing, a token that has two successors in the window cannot be told apart but by its position.
   CHECK(loss < 0.01);
-}
-
-TEST_CASE("whole-split evaluation is the mean over single predictions", "[training]") {
-  const Workplace place;
-  Parts parts(place.experiment({}));
-  const auto metrics = evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU);
-  double sum = 0, correct = 0, count = 0;
-  parts.model->eval();
-  for (std::int64_t i = 0; i < parts.task->evaluation_batches(Split::validation); ++i) {
-    const auto batch = parts.task->evaluation_batch(Split::validation, i, torch::kCPU);
-    for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row) {
-      const auto logits = parts.model->forward(Batch{.ids_bc = batch.ids_bc.narrow(0, row, 1)})[0].to(torch::kDouble);
-      for (std::int64_t c = 0; c < logits.size(0); ++c) {
-        const auto target = batch.targets_bc[row][c].item<std::int64_t>();
-        if (target < 0) continue;
-        sum -= torch::log_softmax(logits[c], 0)[target].item<double>();
-        correct += logits[c].argmax().item<std::int64_t>() == target;
-        ++count;
-      }
-    }
-  }
-  CHECK(metrics["tokens"].get<double>() == count);
-  CHECK(metrics["loss"].get<double>() == Approx(sum / count).epsilon(1e-6));
-  CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
-  CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
-  CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
-  CHECK(metrics == evaluate_split(*parts.model, *parts.task, Split::validation, Precision::fp32, torch::kCPU));
 }
 
 TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[training]") {

@@ -23,12 +23,12 @@ using Sources = std::vector<LabelledSource>;
 
 namespace {
 
-constexpr int format_version = 3;  // to be raised when the same texts and config give other tokens or another file
+constexpr int format_version = 3;  // raise it when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
 fs::path path_of(const fs::path& cache, const std::string& key) { return cache / "tokens" / (key + ".bin"); }
 
-// Where a source lies does not matter; its own name may say its format.
+// The folder of a source does not matter; its name may determine the format.
 Json digests_of(const Sources& sources) {
   Json digests;
   for (const auto& [name, path] : sources)
@@ -37,18 +37,17 @@ Json digests_of(const Sources& sources) {
   return digests;
 }
 
-std::string key_of(const DataConfig& config, const Json& digests) {
-  ExperimentConfig experiment;
-  experiment.data = config;
-  auto data = config_to_json(experiment).at("data");
-  for (const auto* unrelated : {"path", "validation_path", "test_path", "truncation", "cache", "sort"})
-    data.erase(unrelated);
-  // Not as text: what a command line sets may be no UTF-8.
+std::string key_of(const LabelledDataConfig& config, const Json& digests) {
+  ClassificationConfig task;
+  task.data = config;
+  auto data = config_to_json({.task = task}).at("data");
+  for (const auto* unrelated : {"path", "validation_path", "test_path", "cache"}) data.erase(unrelated);
+  // Not as text: values from a command line may be invalid UTF-8.
   const auto bytes = Json::to_cbor(Json({{"format", format_version}, {"sources", digests}, {"data", data}}));
   return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-std::string key_of(const DataConfig& config, const Json& digests, const Codec& codec) {
+std::string key_of(const LabelledDataConfig& config, const Json& digests, const Codec& codec) {
   std::string labels;
   for (const auto& label : codec.labels) labels += sha256(label);
   return sha256(key_of(config, digests) + sha256(codec.tokenizer->to_json().dump()) + labels);
@@ -58,7 +57,7 @@ bool is_same(const Codec& a, const Codec& b) {
   return a.labels == b.labels && a.tokenizer->to_json() == b.tokenizer->to_json();
 }
 
-// Nothing, after a warning, where the file is there and cannot be used.
+// Returns nothing, after a warning, if the file exists but cannot be used.
 std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
@@ -67,12 +66,12 @@ std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) 
     fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
     return splits;
   } catch (const Error& error) {
-    log::warning("{}; the texts are tokenized anew", error.what());
+    log::warning("{}; tokenizing the texts again", error.what());
     return std::nullopt;
   }
 }
 
-// Files that others remove or add meanwhile are no errors.
+// Files that other processes add or remove in the meantime are no errors.
 void remove_least_recently_used(const fs::path& kept) {
   struct File {
     fs::file_time_type used;
@@ -98,7 +97,7 @@ void remove_least_recently_used(const fs::path& kept) {
 }
 
 void write(const EncodedSplits& splits, const fs::path& path, const std::string& key) {
-  std::error_code ignored;  // what cannot be made cannot be written to, and that is reported
+  std::error_code ignored;  // the failing write is reported
   fs::create_directories(path.parent_path(), ignored);
   try {
     write_file_atomically(path, pack_encoded_splits(splits, key, most_bytes));
@@ -134,12 +133,12 @@ std::optional<EncodedSplits> find(const fs::path& cache, const Sources& sources,
 
 }  // namespace
 
-EncodedSplits load_encoded_splits(const DataConfig& config, bool offline, Codec codec) {
+EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec) {
   const auto cache = config.cache ? cache_folder() : std::nullopt;
   if (!cache) return encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const auto sources = labelled_sources(config, offline);
   const auto digests = digests_of(sources);
-  // A given codec is most often the one that training made of the same texts.
+  // A given codec usually is the one that training made from the same texts.
   std::vector<std::string> keys = {key_of(config, digests)};
   if (codec.tokenizer) keys.push_back(key_of(config, digests, codec));
   if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);

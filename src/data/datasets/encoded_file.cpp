@@ -44,7 +44,7 @@ class Writer {
   std::string bytes_;
 };
 
-// Every count is compared with what is left before anything is made of it.
+// Compares every count with the remaining bytes before it allocates memory for it.
 class Reader {
  public:
   Reader(std::string_view bytes, const std::string& source) : bytes_(bytes), source_(source) {}
@@ -62,7 +62,7 @@ class Reader {
     std::memcpy(&number, take(sizeof number).data(), sizeof number);
     return number;
   }
-  // Of things that take at least `least` bytes each.
+  // A count of items that take at least `least` bytes each.
   std::uint64_t count(std::size_t least) {
     const auto count = number();
     if (count > bytes_.size() / least) fail("cut off");
@@ -82,7 +82,7 @@ class Reader {
   const std::string& source_;
 };
 
-// What lies between the signature and the digest, both found right.
+// The bytes between the signature and the digest, after both were checked.
 Reader open(std::string_view bytes, std::string_view key, const std::string& source) {
   const Reader whole(bytes, source);
   if (!bytes.starts_with(signature) || bytes.size() < signature.size() + key.size() + digest_size)
@@ -101,7 +101,7 @@ EncodedText read_text(Reader& reader, std::size_t labels, std::int64_t vocabular
   return text;
 }
 
-// At least what the packed splits have.
+// A lower bound of the bytes of the packed splits.
 std::uint64_t packed_size(const EncodedSplits& splits, const std::string& description, const std::string& tokenizer) {
   constexpr std::uint64_t all_else = 1024;
   auto size = all_else + description.size() + tokenizer.size();
@@ -114,7 +114,7 @@ std::uint64_t packed_size(const EncodedSplits& splits, const std::string& descri
 }  // namespace
 
 std::string pack_encoded_splits(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
-  // Paths may be no UTF-8.
+  // Paths may be invalid UTF-8.
   const auto description = splits.description.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   const auto tokenizer = splits.codec.tokenizer->to_json().dump();
   const auto size = packed_size(splits, description, tokenizer);

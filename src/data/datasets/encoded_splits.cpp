@@ -24,7 +24,7 @@ std::optional<std::int64_t> as_integer(const std::string& text) {
   return value;
 }
 
-// Labels in order: of their values where all are integers, else of their bytes.
+// Labels in order: by value if all are integers, else by bytes.
 std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
   std::set<std::string> distinct;
   for (const auto& text : texts) distinct.insert(text.label);
@@ -35,7 +35,7 @@ std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
   return labels;
 }
 
-Codec make_codec(const std::vector<LabelledText>& training, const DataConfig& config) {
+Codec make_codec(const std::vector<LabelledText>& training, const LabelledDataConfig& config) {
   return {.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map),
           .labels = sorted_labels(training)};
 }
@@ -60,7 +60,7 @@ double sampling_of(const TokenizerOptions& options) {
   return unigram == nullptr ? 0 : unigram->sampling;
 }
 
-EncodedSplits encode_splits(LabelledSplits splits, const DataConfig& config, Codec codec) {
+EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec) {
   EncodedSplits encoded{
       .codec = std::move(codec), .texts = {}, .description = std::move(splits.description), .text_digests = {}};
   const auto& training = splits[Split::train];

@@ -1,5 +1,5 @@
 #pragma once
-// Labelled texts as tokens and class ids, by split: what lies between a source and the batches of training.
+// Labelled texts as tokens and class ids, by split: the step between a source and the batches of training.
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace metaformer {
 struct EncodedText {
   std::vector<std::int32_t> ids;  // all of them, at least one
   std::int64_t label = 0;
-  std::string text;  // of training texts alone, and only where they are cut into subwords anew every epoch
+  std::string text;  // only for training texts that are split into subwords again in every epoch
 };
 
 struct EncodedSplits {
@@ -27,11 +27,11 @@ struct EncodedSplits {
   const std::vector<EncodedText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
 };
 
-// The codec is made from the training texts unless one is given. Errors (exit code 3): only one label, a label that is
+// Makes the codec from the training texts unless one is given. Errors (exit code 3): only one label, a label that is
 // not among the codec's, a text without a token.
-EncodedSplits encode_splits(LabelledSplits splits, const DataConfig& config, Codec codec);
+EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec);
 
-// data.tokenizer.sampling: the power by which training texts are cut into subwords anew every epoch; 0: they are not.
+// data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
 double sampling_of(const TokenizerOptions& options);
 
 }  // namespace metaformer

@@ -10,7 +10,7 @@ namespace metaformer {
 
 namespace {
 
-// Random streams of a purpose, apart from those of epochs and places.
+// Random streams for a purpose, separate from those of epochs and places.
 constexpr auto beyond_epochs = std::uint64_t{1} << 63;
 
 template <class T>
@@ -29,18 +29,19 @@ void sort_by_falling_length(std::vector<EncodedText>& texts, std::vector<std::si
 }  // namespace
 
 BatchOptions BatchOptions::of(const ExperimentConfig& config) {
-  return {.context = config.model.context,
-          .truncation = config.data.truncation,
-          .sampling = sampling_of(config.data.tokenizer),
-          .token_removal = config.train.token_removal,
-          .token_unknown = config.train.token_unknown,
-          .bucketing = config.train.bucketing};
+  const auto& task = classification(config);
+  return {.context = context_of(config.model),
+          .truncation = task.truncation,
+          .sampling = sampling_of(task.data.tokenizer),
+          .token_removal = task.token_removal,
+          .token_unknown = task.token_unknown,
+          .bucketing = task.bucketing};
 }
 
 LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& options)
     : splits_(std::move(splits)), options_(options) {
   if (options.token_unknown > 0 && !codec().tokenizer->unknown_id())
-    throw Error(ExitCode::usage, "train.token_unknown: this tokenizer has no unknown token; set it to 0");
+    throw Error(ExitCode::usage, "task.token_unknown: this tokenizer has no unknown token; set it to 0");
   const auto context = static_cast<std::size_t>(options.context);
   for (const auto split : every_split) {
     auto& texts = splits_[split];
@@ -75,13 +76,13 @@ const std::vector<std::size_t>& LabelledDataset::epoch_order(std::uint64_t seed,
   return order_;
 }
 
-// Which training text stands at a place of the endless row of epochs.
+// The training text at a place in the endless sequence of epochs.
 std::size_t LabelledDataset::text_at(std::uint64_t seed, std::int64_t place) const {
   const auto size = count(Split::train);
   return epoch_order(seed, place / size)[static_cast<std::size_t>(place % size)];
 }
 
-// The places that the steps of a group see, in the order of the steps.
+// The places of the steps of a group, in the order of the steps.
 const std::vector<std::int64_t>& LabelledDataset::group_order(std::uint64_t seed, std::int64_t group,
                                                               std::int64_t rows_per_step) const {
   if (const auto key = std::tuple(seed, group, rows_per_step); group_key_ != key) {

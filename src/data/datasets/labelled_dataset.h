@@ -1,5 +1,5 @@
 #pragma once
-// The padded batches that a classifier sees of labelled texts.
+// Padded batches of labelled texts for a classifier.
 
 #include <optional>
 #include <tuple>
@@ -11,7 +11,7 @@
 
 namespace metaformer {
 
-// How texts become batches.
+// How batches are made from texts.
 struct BatchOptions {
   std::int64_t context = 0;  // longest row, in tokens
   Truncation truncation = Truncation::head;
@@ -33,19 +33,19 @@ class LabelledDataset {
   const std::string& text_digest(Split split) const { return splits_.text_digests[static_cast<std::size_t>(split)]; }
   std::int64_t count(Split split) const { return static_cast<std::int64_t>(texts(split).size()); }
   std::int64_t cut_count() const { return cut_count_; }  // texts that are longer than the context
-  double mean_length() const;                            // tokens that a training text has in a batch
+  double mean_length() const;                            // mean number of tokens of a training text in a batch
 
   // Rows first ... first + rows of step's global order; a step has `rows_per_step`. Every epoch is a permutation of the
-  // training texts of its own: a function of (seed, epoch). With bucketing the rows of so many steps are sorted by
-  // length, and the steps then take their turns in random order. What noise and resampling do to a text is a function
-  // of (seed, its place in the stream of epochs).
+  // training texts, a function of (seed, epoch). With bucketing the rows of that many steps are sorted by
+  // length, and these steps are then shuffled. Noise and resampling of a text are functions
+  // of (seed, its place in the sequence of epochs).
   LabelledRows training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t first,
                              std::int64_t rows) const;
 
-  // A split by falling length: little is padded, and what a batch frees is large enough for the next one.
+  // A split by descending length: there is little padding, and the memory of a batch suffices for the next one.
   LabelledRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
-  // Which text of its split, in the order of the source, stands at each place of texts(split).
+  // For each place of texts(split), the index of its text in the order of the source.
   const std::vector<std::size_t>& source_order(Split split) const {
     return source_order_[static_cast<std::size_t>(split)];
   }
@@ -67,7 +67,7 @@ class LabelledDataset {
   BatchOptions options_;
   std::int64_t cut_count_ = 0;
 
-  // What was asked for last.
+  // The result of the last request.
   mutable std::vector<std::size_t> order_;
   mutable std::optional<std::pair<std::uint64_t, std::int64_t>> order_key_;
   mutable std::vector<std::int64_t> group_;

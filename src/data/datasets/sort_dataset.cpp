@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t most_enumerated = 1 << 20;
 constexpr std::size_t evaluation_lists = 10'000;
 
-// digits^length, or `most_enumerated` + 1 when it is more than that.
+// digits^length, or `most_enumerated` + 1 if it is larger.
 std::int64_t count_lists(const SortConfig& config) {
   std::int64_t count = 1;
   for (std::int64_t i = 0; i < config.length && count <= most_enumerated; ++i) count *= config.digits;
@@ -106,7 +106,7 @@ TokenRows SortDataset::random_rows_of(Split split, std::uint64_t seed, std::int6
   return batch;
 }
 
-// ids: the list and its sorted copy but for the last number; targets: the sorted copy, from the list's last number on.
+// ids: the list and its sorted copy without the last number; targets: the sorted copy, from the list's last number on.
 void SortDataset::append(TokenRows& batch, List list) const {
   auto sorted = list;
   std::sort(sorted.begin(), sorted.end());

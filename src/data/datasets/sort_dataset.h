@@ -2,15 +2,15 @@
 // The array sorter (minGPT's exercise): a list of numbers followed by the same list in order, as one sequence
 // that a causal model learns to continue.
 
-#include "config/data_config.h"
+#include "config/task_config.h"
 #include "data/token_rows.h"
 
 namespace metaformer {
 
 class SortDataset {
  public:
-  // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. Where there are at
-  // most 2^20 lists all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once. Errors
+  // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. If there are at
+  // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once. Errors
   // (exit code 2): so few lists that a split is empty.
   explicit SortDataset(const SortConfig& config);
 

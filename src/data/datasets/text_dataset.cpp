@@ -22,8 +22,8 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
   return text.size();
 }
 
-// What every tokenizer but that of bytes needs.
-void require_text(const Corpus& corpus, const DataConfig& config) {
+// Every tokenizer except that of bytes needs valid UTF-8.
+void require_text(const Corpus& corpus, const TextDataConfig& config) {
   if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
   require_utf8(corpus.text, corpus.path.string());
   if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
@@ -37,12 +37,12 @@ std::array<std::string_view, 2> split_text(std::string_view text, double validat
   return {text.substr(0, cut), text.substr(cut)};
 }
 
-std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const DataConfig& config) {
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config) {
   if (corpus.held_out) return {corpus.text, *corpus.held_out};
   return split_text(corpus.text, config.validation_fraction);
 }
 
-std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config) {
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config) {
   require_text(corpus, config);
   if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
     return make_tokenizer(config.tokenizer, corpus.held_out ? corpus.text + *corpus.held_out : corpus.text);
@@ -50,18 +50,17 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataC
 }
 
 std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config) {
-  const bool is_counted = config.task == TaskKind::language_model &&
-                          std::holds_alternative<CharacterTokenizerOptions>(config.data.tokenizer);
-  if (!is_counted) return std::nullopt;
+  const auto* task = std::get_if<LanguageModelConfig>(&config.task);
+  if (task == nullptr || !is<CharacterTokenizerOptions>(task->data.tokenizer)) return std::nullopt;
   try {
     constexpr bool offline = true;
-    return make_text_tokenizer(load_corpus(config.data, offline), config.data)->vocabulary_size();
+    return make_text_tokenizer(load_corpus(task->data, offline), task->data)->vocabulary_size();
   } catch (const Error&) {  // training reports it
     return std::nullopt;
   }
 }
 
-TextDataset::TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
+TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
                          std::unique_ptr<Tokenizer>& tokenizer)
     : context_(context) {
   require_text(corpus, config);

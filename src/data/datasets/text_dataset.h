@@ -1,5 +1,5 @@
 #pragma once
-// A text as training and validation tokens, and the batches a language model sees.
+// A text as training and validation tokens, and the batches of a language model.
 
 #include <cstdint>
 #include <memory>
@@ -18,28 +18,28 @@ namespace metaformer {
 // `validation_fraction` is held out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
 std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction);
 
-// The same of a corpus: its text and the held-out text, where there is one.
-std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const DataConfig& config);
+// The same for a corpus: its text and the held-out text, if there is one.
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config);
 
-// The tokenizer of a config for a text, from its training part alone, but for characters: a model must know all that
-// there are, held-out ones too (nanoGPT's way). Errors (exit code 3): not UTF-8.
-std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const DataConfig& config);
+// The tokenizer of a config for a text, made from its training part only. Exception: characters, because a model must
+// know all of them, held-out ones too (as in nanoGPT). Errors (exit code 3): not UTF-8.
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config);
 
-// The number of characters that tokenize the text of a config, where it is a language model's over characters and the
-// text is on this machine, readable and without defects; else nothing.
+// The number of distinct characters in the text of a config, if it is for a language model over characters and the
+// text is on this machine, readable and valid; otherwise nothing.
 std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config);
 
 class TextDataset {
  public:
   // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
   // text.
-  TextDataset(const Corpus& corpus, const DataConfig& config, std::int64_t context,
+  TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
               std::unique_ptr<Tokenizer>& tokenizer);
 
   const std::vector<std::int32_t>& tokens(Split split) const;
   std::int64_t characters(Split split) const;
 
-  // Those that unknown tokens stand for.
+  // The number of characters that unknown tokens stand for.
   std::int64_t unknown_characters(Split split) const;
 
   // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step,
@@ -47,7 +47,7 @@ class TextDataset {
   TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
                            std::int64_t first, std::int64_t rows) const;
 
-  // Where those windows start.
+  // The starts of those windows.
   std::vector<std::int64_t> random_starts(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
                                           std::int64_t first, std::int64_t rows) const;
 

@@ -28,12 +28,12 @@ void check_digest(const PublicCorpus& corpus, const std::string& where, std::str
                                             by_md5 ? "MD5" : "SHA-256", digest, expected));
 }
 
-// The corpus in a folder, under its own name or another that counts.
+// The corpus in a folder, under its name or another accepted one.
 std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corpus) {
   std::error_code ignored;
   if (auto path = folder / corpus.file; fs::exists(path, ignored)) return path;
   if (corpus.stem.empty()) return std::nullopt;
-  std::optional<fs::path> first;  // by name, whatever order the folder has
+  std::optional<fs::path> first;  // the first by name, whatever the order in the folder
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
     if (name.starts_with(corpus.stem) && name.ends_with(".tar.gz") && (!first || entry.path() < *first))
@@ -42,9 +42,9 @@ std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corp
   return first;
 }
 
-// Keys that these data give no meaning to.
-void refuse_void_keys(const DataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
-  const DataConfig usual;
+// Keys that have no effect on these data.
+void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
+  const TextDataConfig usual;
   const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
     if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
   };
@@ -66,7 +66,7 @@ std::string help_without_network(const PublicCorpus& corpus) {
 const std::vector<PublicCorpus>& public_corpora() {
   static const std::vector<PublicCorpus> corpora = {
       {.name = "tinyshakespeare",
-       .task = TaskKind::language_model,
+       .task = LanguageModelConfig::kind,
        .file = "tinyshakespeare.txt",
        .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
        .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
@@ -74,7 +74,7 @@ const std::vector<PublicCorpus>& public_corpora() {
        .bytes = 1'115'394,
        .stem = ""},
       {.name = "imdb",
-       .task = TaskKind::classification,
+       .task = ClassificationConfig::kind,
        .file = "aclImdb_v1.tar.gz",
        .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
        .sha256 = "",
@@ -139,11 +139,11 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
   return target;
 }
 
-Corpus load_corpus(const DataConfig& config, bool offline) {
+Corpus load_corpus(const TextDataConfig& config, bool offline) {
   const auto* known = config.path ? nullptr : &find_public_corpus(config.corpus);
-  if (known != nullptr && known->task != TaskKind::language_model)
-    throw Error(ExitCode::usage, fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name,
-                                             to_string(known->task)));
+  if (known != nullptr && known->task != LanguageModelConfig::kind)
+    throw Error(ExitCode::usage,
+                fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name, known->task));
   Corpus corpus{.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path), .text = {}, .sha256 = {}};
   auto training = read_text_files(corpus.path, config);
   corpus.text = std::move(training.text);

@@ -1,5 +1,5 @@
 #pragma once
-// Text corpora: public ones by name, any files by path.
+// Text corpora: public ones by name, others by path.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,13 +14,13 @@ namespace metaformer {
 
 struct PublicCorpus {
   std::string name;
-  TaskKind task;
-  std::string file;  // its name in METAFORMER_DATA and in the cache
+  std::string_view task;  // the kind of task that it is for
+  std::string file;       // its name in METAFORMER_DATA and in the cache
   std::string url;
-  std::string sha256;  // of the file; "" where its publisher names another digest
-  std::string md5;     // "" where that is not it
+  std::string sha256;  // of the file; "" if its publisher uses another digest
+  std::string md5;     // "" if the publisher uses another digest
   std::uint64_t bytes;
-  std::string stem;  // any STEM*.tar.gz counts as the file; "" where none does
+  std::string stem;  // any STEM*.tar.gz is accepted as the file; "" if none is
 };
 
 const std::vector<PublicCorpus>& public_corpora();
@@ -28,10 +28,10 @@ const std::vector<PublicCorpus>& public_corpora();
 // Errors (exit code 2) list the known names.
 const PublicCorpus& find_public_corpus(const std::string& name);
 
-// Where the file is: in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer).
+// Searches the file in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer).
 std::optional<std::filesystem::path> locate_corpus(const PublicCorpus& corpus);
 
-// The same; fetched into the cache when it is nowhere. Errors (exit code 3): nowhere and `offline`.
+// The same; downloads a missing file into the cache. Errors (exit code 3): missing and `offline`.
 std::filesystem::path obtain_corpus(const PublicCorpus& corpus, bool offline);
 
 // Downloads into `folder`, checks the publisher's digest, and returns the file. Errors: exit code 3.
@@ -39,15 +39,15 @@ std::filesystem::path fetch_corpus(const PublicCorpus& corpus, const std::filesy
 
 struct Corpus {
   std::filesystem::path path;
-  std::string text;                          // without a held-out text its end is for validation
-  std::string sha256;                        // over all files of the text, as they lie there
-  std::optional<std::string> held_out = {};  // what data.validation_path names
+  std::string text;                          // without a held-out text its end is held out
+  std::string sha256;                        // over all files of the text, before unpacking
+  std::optional<std::string> held_out = {};  // the text that data.validation_path names
   nlohmann::ordered_json description = {};   // for environment.json: paths, digests, numbers of files and documents
 };
 
-// The text that a config names: data.path, else data.corpus, which is fetched when it is nowhere (unless `offline`);
+// The text that a config names: data.path, else data.corpus, which is downloaded if it is missing (unless `offline`);
 // and data.validation_path. Errors: those of read_text_files (data/sources/text_files.h); digest of a public corpus
-// differs (exit code 3); a corpus that is no text, keys that mean nothing for these files (exit code 2).
-Corpus load_corpus(const DataConfig& config, bool offline);
+// differs (exit code 3); a corpus that is not a text, keys that have no effect on these files (exit code 2).
+Corpus load_corpus(const TextDataConfig& config, bool offline);
 
 }  // namespace metaformer

@@ -23,7 +23,7 @@ struct Columns {
   bool in_header;
 };
 
-// The index that a column number stands for; nothing when `field` is a name.
+// The index of a column number; nothing if `field` is a name.
 std::optional<std::size_t> numbered_column(const std::string& field) {
   std::size_t number = 0;
   const auto* end = field.data() + field.size();
@@ -32,8 +32,8 @@ std::optional<std::size_t> numbered_column(const std::string& field) {
   return number - 1;
 }
 
-bool has_default_columns(const DataConfig& config) {
-  const DataConfig defaults;
+bool has_default_columns(const LabelledDataConfig& config) {
+  const LabelledDataConfig defaults;
   return config.text_field == defaults.text_field && config.label_field == defaults.label_field;
 }
 
@@ -52,7 +52,7 @@ bool has_name(std::string_view row, const std::string& name) {
   return false;
 }
 
-// What to do about a row of one column that another character seems to separate; else "".
+// Advice for a row of one column that another character seems to separate; else "".
 std::string delimiter_hint(std::string_view row) {
   for (const auto& [delimiter, name] : delimiters)
     if (row.find(delimiter) != std::string_view::npos)
@@ -65,7 +65,7 @@ std::string delimiter_hint(std::string_view row) {
 
 class TableReader {
  public:
-  TableReader(LabelledTable& table, const DataConfig& config, TableBuilder& builder)
+  TableReader(LabelledTable& table, const LabelledDataConfig& config, TableBuilder& builder)
       : table_(table), config_(config), builder_(builder) {}
 
   void add(DelimitedRow&& row) {
@@ -92,7 +92,7 @@ class TableReader {
   std::string defect(const DelimitedRow& row) const;
 
   LabelledTable& table_;
-  const DataConfig& config_;
+  const LabelledDataConfig& config_;
   TableBuilder& builder_;
   std::optional<Columns> columns_;
 };
@@ -110,7 +110,7 @@ void TableReader::check_first_row(const DelimitedRow& first) const {
   if (has_name(row, config_.text_field)) fail("one column only" + delimiter_hint(row));
 }
 
-// The index that a column's name or number stands for; nothing where the header has no such name.
+// The index of a column's name or number; nothing if the header has no such name.
 std::optional<std::size_t> TableReader::find_column(const std::string& field, const DelimitedRow& header) const {
   if (const auto index = numbered_column(field)) return index;
   std::optional<std::size_t> found;
@@ -133,7 +133,7 @@ Columns TableReader::find_columns(const DelimitedRow& first) const {
              &label_field = builder_.needs_labels() ? config_.label_field : text_field;
   const auto text_number = numbered_column(text_field), label_number = numbered_column(label_field);
   const bool may_have = config_.header != TableHeader::absent, must_have = config_.header == TableHeader::present;
-  // Where labels are not needed, a label's name still shows that the first row is a header.
+  // Even if labels are not needed, a label's name shows that the first row is a header.
   const bool is_header = !builder_.needs_labels() && may_have && !numbered_column(config_.label_field) &&
                          find_column(config_.label_field, first).has_value();
   if (text_number && label_number) return {*text_number, *label_number, width, must_have || is_header};
@@ -154,7 +154,7 @@ void TableReader::refuse_header(const std::string& missing, const DelimitedRow& 
                                           in_quotes(missing), quoted_list(header), did_you_mean(missing, header)));
 }
 
-// Why its columns cannot be told, or "".
+// Why its columns cannot be found, or "".
 std::string TableReader::defect(const DelimitedRow& row) const {
   if (!row.defect.empty()) return row.defect;
   const auto width = row.fields.size(), needed = 1 + std::max(columns_->text, columns_->label);
@@ -165,20 +165,20 @@ std::string TableReader::defect(const DelimitedRow& row) const {
 
 }  // namespace
 
-void add_delimited_rows(std::string_view content, const DataConfig& config,
+void add_delimited_rows(std::string_view content, const LabelledDataConfig& config,
                         void (*for_each_row)(std::string_view, const UseRow&), LabelledTable& table,
                         TableBuilder& builder) {
   TableReader reader(table, config, builder);
   for_each_row(content, [&](DelimitedRow&& row) { reader.add(std::move(row)); });
 }
 
-void refuse_header_as_row(const LabelledTable& table, const DataConfig& config) {
+void refuse_header_as_row(const LabelledTable& table, const LabelledDataConfig& config) {
   constexpr std::size_t fewest = 5;
   if (table.has_header || config.header != TableHeader::automatic || config.rating.positive_from) return;
   if (table.rows.size() < fewest) return;
   std::map<std::string_view, int> counts;
   for (const auto& row : table.rows) ++counts[row.label];
-  // Its label stands nowhere else, where every other one is repeated.
+  // Its label occurs only once, while every other label is repeated.
   const auto& first = table.rows.front();
   const auto singles = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second == 1; });
   if (singles != 1 || counts[first.label] != 1) return;

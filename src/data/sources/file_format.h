@@ -1,5 +1,5 @@
 #pragma once
-// What a file's name says about its format.
+// Derives the format of a file from its name.
 
 #include <filesystem>
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace metaformer {
 
-// csv of .csv, tsv of .tsv, jsonl of .jsonl, .json and .ndjson, text of .txt and .text, each also with .gz behind it,
-// in letters of any case; nothing of other names.
+// csv for .csv, tsv for .tsv, jsonl for .jsonl, .json and .ndjson, text for .txt and .text, each also followed by .gz,
+// in letters of any case; nothing for other names.
 std::optional<TableFormat> format_by_name(const std::filesystem::path& path);
 
 }  // namespace metaformer

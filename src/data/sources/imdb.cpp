@@ -30,7 +30,7 @@ struct Review {
   LabelledText text;
 };
 
-// Why it cannot be used, or "".
+// Why the review cannot be used, or "".
 std::string defect_of(const ReviewName& name, const std::string& text) {
   if (text.find('\0') != std::string::npos) return "the review has NUL bytes";
   if (auto defect = utf8_defect(text); !defect.empty()) return "the review is " + defect;
@@ -42,7 +42,7 @@ std::string defect_of(const ReviewName& name, const std::string& text) {
   return "";
 }
 
-// The corpus writes line breaks as <br />, which as words would be 6% of its tokens.
+// The corpus writes line breaks as <br />; as words these would be 6% of its tokens.
 void make_line_breaks(std::string& text) {
   constexpr std::string_view markup = "<br />";
   std::size_t kept = 0;
@@ -74,7 +74,7 @@ class Reader {
   std::size_t malformed() const { return malformed_; }
   const FilmLists& films() const { return films_; }
 
-  // The counts of reviews, malformed ones too, where they are not those of the whole corpus; else "".
+  // The counts of reviews, including malformed ones, if they are not those of the whole corpus; else "".
   std::string counts_of_part() const {
     constexpr std::size_t whole = 12'500;
     if (counts_ == Counts{{{whole, whole}, {whole, whole}}}) return "";
@@ -118,7 +118,7 @@ class Reader {
     const auto all = malformed_ + reviews_.size();
     const auto what = fmt::format("{} of {} reviews cannot be used; the first is {}", malformed_, all, first_defect_);
     if (static_cast<double>(malformed_) > malformed_limit_ * static_cast<double>(all))
-      throw Error(ExitCode::data, fmt::format("{}: {}; data.malformed_limit tolerates a share of {}", path_.string(),
+      throw Error(ExitCode::data, fmt::format("{}: {}; data.malformed_limit tolerates a fraction of {}", path_.string(),
                                               what, malformed_limit_));
     log::warning("{}: {}", path_.string(), what);
   }
@@ -132,7 +132,7 @@ class Reader {
   std::string first_defect_;
 };
 
-// What stays on one side of the validation split: the reviews of a film, else those of a block of neighbouring ids.
+// Groups that the validation split keeps together: the reviews of a film, else those of a block of neighbouring ids.
 std::vector<std::string> groups_of(const std::vector<Review>& reviews, const FilmLists& films) {
   std::vector<std::string> groups;
   for (const auto& [name, text] : reviews) {
@@ -143,7 +143,7 @@ std::vector<std::string> groups_of(const std::vector<Review>& reviews, const Fil
   return groups;
 }
 
-// Films that have reviews in both halves; nothing where a half has no lists.
+// Films that have reviews in both halves; nothing if a half has no lists.
 std::optional<std::int64_t> count_films_in_both(const std::vector<Review>& reviews, const FilmLists& films) {
   if (!films.has("train") || !films.has("test")) return std::nullopt;
   std::unordered_set<std::string_view> train, both;
@@ -155,7 +155,7 @@ std::optional<std::int64_t> count_films_in_both(const std::vector<Review>& revie
   return static_cast<std::int64_t>(both.size());
 }
 
-// Texts that stand more than once, and texts of the test half that the training half has.
+// Texts that occur more than once, and texts of the test half that the training half has.
 nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   std::unordered_set<std::string_view> train, test;
   std::int64_t copies_in_train = 0, copies_in_test = 0, leaked = 0;
@@ -169,7 +169,7 @@ nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
   return {{"copies_in_train", copies_in_train}, {"copies_in_test", copies_in_test}, {"test_texts_in_train", leaked}};
 }
 
-// A corpus by name is the whole one; what data.path names may be a part of it.
+// A corpus by name is the whole one; data.path may name a part of it.
 void require_whole(const Reader& reader, const fs::path& path, bool is_by_name) {
   const auto counts = reader.counts_of_part();
   if (counts.empty()) return;
@@ -216,7 +216,7 @@ void report(const LabelledSplits& splits, const std::vector<std::string>& groups
 
 }  // namespace
 
-LabelledSplits load_imdb(const fs::path& path, const DataConfig& config) {
+LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config) {
   Reader reader(path, config.malformed_limit);
   auto reviews = reader.read();
   require_whole(reader, path, !config.path);

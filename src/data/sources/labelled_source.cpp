@@ -31,7 +31,7 @@ void report(const LabelledTable& table) {
                first.why);
 }
 
-std::vector<LabelledText> read_table(const std::string& path, const DataConfig& config, const std::string& name,
+std::vector<LabelledText> read_table(const std::string& path, const LabelledDataConfig& config, const std::string& name,
                                      nlohmann::ordered_json& description) {
   auto table = read_labelled_table(path, config);
   report(table);
@@ -46,7 +46,7 @@ std::vector<LabelledText> read_table(const std::string& path, const DataConfig& 
   return texts;
 }
 
-[[noreturn]] void refuse_one_sided_split(const LabelledSplits& splits, const DataConfig& config) {
+[[noreturn]] void refuse_one_sided_split(const LabelledSplits& splits, const LabelledDataConfig& config) {
   std::set<std::string_view> distinct;
   for (const auto& texts : splits.texts)
     for (const auto& text : texts) distinct.insert(text.text);
@@ -56,11 +56,11 @@ std::vector<LabelledText> read_table(const std::string& path, const DataConfig& 
                           *config.path, distinct.size(), config.validation_fraction, in_quotes(config.text_field)));
 }
 
-bool names_public_corpus(const DataConfig& config) { return config.corpus != DataConfig().corpus; }
+bool names_public_corpus(const LabelledDataConfig& config) { return config.corpus != LabelledDataConfig().corpus; }
 
-std::filesystem::path locate_public_corpus(const DataConfig& config, bool offline) {
+std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, bool offline) {
   const auto& corpus = find_public_corpus(config.corpus);
-  if (corpus.task != TaskKind::classification)
+  if (corpus.task != ClassificationConfig::kind)
     throw Error(ExitCode::usage,
                 fmt::format("data.corpus: {} has no labels; task classification takes imdb, or a table "
                             "that data.path names",
@@ -79,7 +79,7 @@ bool is_held_out(const std::string& key, double fraction) {
   return static_cast<double>(Rng::mix(hash_name(key)) >> 11) * 0x1p-53 < fraction;
 }
 
-std::vector<LabelledSource> labelled_sources(const DataConfig& config, bool offline) {
+std::vector<LabelledSource> labelled_sources(const LabelledDataConfig& config, bool offline) {
   if (names_public_corpus(config)) return {{"train", locate_public_corpus(config, offline)}};
   if (!config.path)
     throw Error(
@@ -92,7 +92,7 @@ std::vector<LabelledSource> labelled_sources(const DataConfig& config, bool offl
   return sources;
 }
 
-LabelledSplits load_labelled_splits(const DataConfig& config, bool offline) {
+LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offline) {
   const auto sources = labelled_sources(config, offline);
   if (names_public_corpus(config)) return load_imdb(sources.front().path, config);
   LabelledSplits splits;

@@ -24,7 +24,7 @@ constexpr std::uintmax_t largest_table = std::uintmax_t{16} << 30;
 
 void require_rows(const LabelledTable& table, double malformed_limit) {
   const auto malformed = table.malformed.size(), all = table.all_rows();
-  // A quotient of whole numbers rounds as the decimal in the config does, so a share that equals the limit is allowed.
+  // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
   if (malformed > 0 && static_cast<double>(malformed) / static_cast<double>(all) > malformed_limit) {
     const auto& first = table.malformed.front();
     throw Error(ExitCode::data,
@@ -61,7 +61,7 @@ std::optional<std::string> as_label(const nlohmann::json& value) {
 
 }  // namespace
 
-void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
+void add_json_lines(std::string_view content, const LabelledDataConfig& config, const std::string& source,
                     TableBuilder& builder) {
   const auto &text_field = config.text_field, &label_field = config.label_field;
   if (builder.needs_labels() && text_field == label_field)
@@ -86,7 +86,7 @@ void add_json_lines(std::string_view content, const DataConfig& config, const st
 
 namespace {
 
-void read_rows(std::string content, const DataConfig& config, Labels labels, LabelledTable& table) {
+void read_rows(std::string content, const LabelledDataConfig& config, Labels labels, LabelledTable& table) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   if (is_gzip(content)) content = unpack_gzip(content, largest_table, table.path.string());
   std::string_view text = content;
@@ -102,7 +102,7 @@ void read_rows(std::string content, const DataConfig& config, Labels labels, Lab
 
 }  // namespace
 
-LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config) {
+LabelledTable read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config) {
   auto content = read_file(path, largest_table, ExitCode::data);
   LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
   const auto format = table_format(path, config.format);
@@ -112,7 +112,8 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const DataC
   return table;
 }
 
-LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const DataConfig& config) {
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path,
+                              const LabelledDataConfig& config) {
   LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
   read_rows(std::move(content), config, Labels::none, table);
   return table;

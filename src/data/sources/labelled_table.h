@@ -9,12 +9,12 @@
 
 namespace metaformer {
 
-// The format is data.format, or else what the name says once .gz is taken off: .csv; .jsonl, .json or .ndjson; else
-// tab-separated. Whether the file is gzipped is told by its first bytes.
+// The format is data.format, or that of the name without .gz: .csv; .jsonl, .json or .ndjson; else
+// tab-separated. Gzipped files are recognised by their first bytes.
 //
 // Columns are named by data.text_field and data.label_field. Unless data.header says otherwise, two numbers mean that
-// there is no header; a name must stand in the first row, which is the header then. The default names may both be
-// missing: then there is no header, column 1 is the text and column 2 the label. In JSON lines
+// there is no header; a name must occur in the first row, which then is the header. If both default names are
+// missing, there is no header, column 1 is the text and column 2 the label. In JSON lines
 // (base/json_lines.h) they name members. A label there is a string, true, false, or a number; whole numbers are written
 // without a fraction, so 5.0 and 5 are one label.
 //
@@ -23,19 +23,19 @@ namespace metaformer {
 // line of JSON as base/json_lines.h wants. Blank lines and a byte order mark are skipped.
 //
 // Errors (exit code 3): unreadable, cut off or damaged gzip, more than 16 GiB (unpacked), no such column or member, no
-// rows, a share of malformed rows above data.malformed_limit. A first row that looks like a header but was not named is
+// rows, a fraction of malformed rows above data.malformed_limit. A first row that looks like an unnamed header is
 // an error too, unless data.header is set. Errors (exit code 2): column 0, both fields in one column, data.header for
 // JSON lines.
-LabelledTable read_labelled_table(const std::filesystem::path& path, const DataConfig& config);
+LabelledTable read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config);
 
-// The texts of a table without looking at its labels, out of `content`, gzipped or not, which messages call `path`. Of
-// the columns only that of the texts is needed; without a header that has the default name it is column 1. Malformed
-// rows are no error, whatever their number, and a table may have no rows. Other errors as above.
-LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const DataConfig& config);
+// The texts of a table without its labels, from `content`, gzipped or not, which messages call `path`. Of
+// the columns only that of the texts is needed; without a header with the default name it is column 1. Malformed
+// rows are never an error, and a table may have no rows. Other errors as above.
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const LabelledDataConfig& config);
 
 // Adds the members that data.text_field and data.label_field name of every object in `content`, JSON lines that
 // messages call `source`. Errors: as above.
-void add_json_lines(std::string_view content, const DataConfig& config, const std::string& source,
+void add_json_lines(std::string_view content, const LabelledDataConfig& config, const std::string& source,
                     TableBuilder& builder);
 
 }  // namespace metaformer

@@ -1,5 +1,5 @@
 #pragma once
-// Rows as the readers of formats find them, checked and turned into those of a LabelledTable.
+// Checks the rows that the readers of formats find, and adds them to a LabelledTable.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +12,7 @@
 namespace metaformer {
 
 struct LabelledRow {
-  std::string text;   // as it stands in the file
+  std::string text;   // as in the file
   std::string label;  // without white space around it; with data.rating "positive" or "negative"
   std::int64_t line;  // where the row starts, counted from 1
 };
@@ -24,7 +24,7 @@ struct MalformedRow {
 
 struct LabelledTable {
   std::filesystem::path path;
-  std::string sha256;  // of the whole file, as it lies there
+  std::string sha256;  // of the whole file, before unpacking
   std::vector<LabelledRow> rows;
   std::vector<MalformedRow> malformed;
   std::size_t left_out = 0;  // rows whose rating lies between data.rating.negative_to and positive_from
@@ -34,13 +34,13 @@ struct LabelledTable {
   std::size_t all_rows() const { return rows.size() + malformed.size() + left_out; }
 };
 
-// Whether the rows of a table need labels, or texts only, which are to be classified.
+// Whether the rows of a table need labels, or only texts (for prediction).
 enum class Labels { needed, none };
 
 class TableBuilder {
  public:
   // Both must outlive the builder. Labels::none: rows have texts only.
-  TableBuilder(LabelledTable& table, const DataConfig& config, Labels labels = Labels::needed)
+  TableBuilder(LabelledTable& table, const LabelledDataConfig& config, Labels labels = Labels::needed)
       : table_(table), config_(config), labels_(labels) {}
 
   bool needs_labels() const { return labels_ == Labels::needed; }
@@ -49,18 +49,18 @@ class TableBuilder {
   // label is no finite number. White space around the label is left out.
   void add(std::string&& text, std::string_view label, std::int64_t line);
 
-  // A row that its format cannot tell apart, and why.
+  // A row that its format cannot separate into fields, and why.
   void refuse(std::int64_t line, std::string why);
 
  private:
-  // Why there is no such rating, or "".
+  // Why the rating is invalid, or "".
   std::string range_defect(double rating) const;
 
   // "positive", "negative", or "" for a rating between the two.
   std::string_view class_of(double rating) const;
 
   LabelledTable& table_;
-  const DataConfig& config_;
+  const LabelledDataConfig& config_;
   Labels labels_;
 };
 

@@ -30,7 +30,7 @@ constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 30;
 
 class TextReader {
  public:
-  TextReader(const fs::path& path, const DataConfig& config) : path_(path), config_(config) {}
+  TextReader(const fs::path& path, const TextDataConfig& config) : path_(path), config_(config) {}
 
   TextFiles read() {
     const bool is_whole_folder = is_folder(path_);
@@ -60,7 +60,7 @@ class TextReader {
   nlohmann::ordered_json describe(bool is_whole_folder) const;
 
   const fs::path& path_;
-  const DataConfig& config_;
+  const TextDataConfig& config_;
   TextFiles files_;
   std::vector<std::pair<std::string, std::string>> digests_;  // name below path_, SHA-256 of the file as it lies there
   std::uintmax_t bytes_ = 0;
@@ -170,6 +170,8 @@ nlohmann::ordered_json TextReader::describe(bool is_whole_folder) const {
 
 }  // namespace
 
-TextFiles read_text_files(const fs::path& path, const DataConfig& config) { return TextReader(path, config).read(); }
+TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
+  return TextReader(path, config).read();
+}
 
 }  // namespace metaformer

@@ -10,22 +10,22 @@
 namespace metaformer {
 
 struct TextFiles {
-  std::string text;                    // all documents, with data.document_separator between any two
-  nlohmann::ordered_json description;  // path and a SHA-256 over all files; of several documents also their counts
+  std::string text;                    // all documents, separated by data.document_separator
+  nlohmann::ordered_json description;  // path and a SHA-256 over all files; for several documents also their counts
   bool has_json_lines = false;
   bool is_one_text = false;  // one file of plain text, which is one document
 };
 
-// Of a file the format is data.format, else that of its name (data/sources/file_format.h); other names are plain text.
-// A file of plain text is a document, and of JSON lines each object, of which data.text_field names the text; empty
+// The format of a file is data.format, else that of its name (data/sources/file_format.h); other names are plain text.
+// A file of plain text is a document. In JSON lines each object is one, and data.text_field names its text; empty
 // documents are left out.
 //
-// Of a folder all files below it count, in the order of their paths in bytes. Hidden files, links to folders and, where
-// data.format is auto, names without a known ending are passed over; a warning has their number.
+// In a folder all files below it are read, in the order of their paths in bytes. Hidden files, links to folders and, if
+// data.format is auto, names without a known ending are skipped; a warning has their number.
 //
-// Unless the tokenizer is that of bytes, plain text must be UTF-8. Errors (exit code 3) name the file, and the line
-// where there is one: unreadable, damaged, more than 16 GiB in all, not UTF-8, no text, lines of JSON that are
+// Unless the tokenizer is `byte`, plain text must be UTF-8. Errors (exit code 3) name the file, and the line
+// if there is one: unreadable, damaged, more than 16 GiB in all, not UTF-8, no text, lines of JSON that are
 // malformed (base/json_lines.h) beyond data.malformed_limit.
-TextFiles read_text_files(const std::filesystem::path& path, const DataConfig& config);
+TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfig& config);
 
 }  // namespace metaformer

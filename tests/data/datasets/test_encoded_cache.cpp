@@ -40,7 +40,7 @@ std::string table_of(int rows, const std::string& ending = "") {
 struct Place {
   OwnCache cache;
   TemporaryFolder folder;
-  DataConfig config;
+  LabelledDataConfig config;
 
   Place() {
     config.path = folder.write("train.csv", table_of(60) + ",1,1\n").string();
@@ -146,13 +146,6 @@ TEST_CASE("whatever changes the tokens is a miss", "[encoded_cache]") {
   };
   CHECK_FALSE(is_hit(file, [&] { outcome([&] { return place.load(); }); }));
   CHECK(outcome([&] { return place.load(); }) == outcome([&] { return place.fresh(); }));
-}
-
-TEST_CASE("what is no matter of tokens is a hit", "[encoded_cache]") {
-  Place place;
-  place.load();
-  place.config.truncation = Truncation::tail;
-  CHECK(is_hit(place.only_file(), [&] { place.load(); }));
 }
 
 TEST_CASE("a limit that the data break is an error, cached tokens or not", "[encoded_cache]") {
@@ -321,7 +314,7 @@ TEST_CASE("IMDb's tokens come from the cache, and follow its texts, names and ra
   for (int id = 0; id < 2000; id += 25)
     for (const auto* half : {"train", "test"})
       for (const int rating : {2, 9}) write(half, id, rating, fmt::format("film {} of {}", id, rating));
-  DataConfig config;
+  LabelledDataConfig config;
   config.corpus = "imdb";
   config.path = place.folder.path().string();
   config.validation_fraction = 0.3;

@@ -24,7 +24,7 @@ std::string table(int rows) {
 
 struct Example {
   TemporaryFolder folder;
-  DataConfig config;
+  LabelledDataConfig config;
 
   explicit Example(const std::string& content) {
     config.path = folder.write("table.tsv", content).string();

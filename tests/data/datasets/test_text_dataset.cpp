@@ -24,7 +24,7 @@ const std::string sample_text = "Überraschung: 自然 \U0001F600\nEnde";
 
 TextDataset dataset_of(const std::string& text, std::int64_t context,
                        TokenizerOptions tokenizer = CharacterTokenizerOptions{}) {
-  DataConfig config;
+  TextDataConfig config;
   config.tokenizer = tokenizer;
   std::unique_ptr<Tokenizer> made;
   return TextDataset(Corpus{.path = "memory.txt", .text = text, .sha256 = {}}, config, context, made);
@@ -102,7 +102,7 @@ TEST_CASE("a text shorter than the context is refused with both numbers", "[data
 
 TEST_CASE("corpora that cannot be read are data errors", "[corpus]") {
   const TemporaryFolder folder;
-  DataConfig config;
+  TextDataConfig config;
   config.path = (folder / "missing.txt").string();
   CHECK(failure([&] { load_corpus(config, true); }).first == ExitCode::data);
   config.path = folder.write("empty.txt", "").string();
@@ -120,13 +120,13 @@ TEST_CASE("a public corpus with another digest is refused, and --offline never f
   const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
   setenv("METAFORMER_DATA", folder.path().c_str(), 1);
   const OwnCache no_cache;
-  CHECK_THAT(failure([] { load_corpus(DataConfig{}, true); }).second, ContainsSubstring("--offline forbids"));
+  CHECK_THAT(failure([] { load_corpus(TextDataConfig{}, true); }).second, ContainsSubstring("--offline forbids"));
   folder.write("tinyshakespeare.txt", "not Shakespeare");
-  const auto [code, message] = failure([] { load_corpus(DataConfig{}, true); });
+  const auto [code, message] = failure([] { load_corpus(TextDataConfig{}, true); });
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("should be 86c4e6aa"));
   setenv("METAFORMER_DATA", (folder / "nowhere").c_str(), 1);
-  CHECK_THAT(failure([] { load_corpus(DataConfig{}, true); }).second, ContainsSubstring("no such folder"));
+  CHECK_THAT(failure([] { load_corpus(TextDataConfig{}, true); }).second, ContainsSubstring("no such folder"));
   setenv("METAFORMER_DATA", before.c_str(), 1);
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("an archive by another name counts as the corpus, the official one fir
   CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.labeled.tar.gz");
   folder.write("aclImdb_v1.tar.gz", "");
   CHECK(locate_corpus(imdb) == folder / "aclImdb_v1.tar.gz");
-  DataConfig config;
+  TextDataConfig config;
   config.corpus = "imdb";
   const auto [code, message] = failure([&] { load_corpus(config, true); });
   CHECK(code == ExitCode::usage);
@@ -192,7 +192,7 @@ TEST_CASE("there is no cache without a home, and none that others can write to",
   for (const auto* value : {static_cast<const char*>(nullptr), "", "relative"}) {
     const Variable none("HOME", value);
     CHECK_FALSE(cache_folder());
-    const auto [code, message] = failure([] { load_corpus(DataConfig{}, false); });
+    const auto [code, message] = failure([] { load_corpus(TextDataConfig{}, false); });
     CHECK(code == ExitCode::data);
     CHECK_THAT(message, ContainsSubstring("there is no cache to fetch it into"));
   }
@@ -207,7 +207,7 @@ TEST_CASE("nothing is downloaded but by https", "[corpus]") {
 }
 
 TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
-  DataConfig config;
+  TextDataConfig config;
   config.tokenizer = WordTokenizerOptions{.min_count = 2, .whitespace = Whitespace::kept};
   config.validation_fraction = 0.5;
   const std::string train = "aa bb aa bb aa bb .", validation = "aa strange bb, odd";

@@ -75,8 +75,8 @@ std::multiset<std::string> texts_of(const LabelledSplits& splits, Split split) {
   return texts;
 }
 
-DataConfig config_with(double malformed_limit) {
-  DataConfig config;
+LabelledDataConfig config_with(double malformed_limit) {
+  LabelledDataConfig config;
   config.path = "a part of the corpus";
   config.validation_fraction = 0.3;
   config.malformed_limit = malformed_limit;
@@ -210,7 +210,7 @@ TEST_CASE("a validation film of the corpus has no review in the training split",
   for_each_archive_entry(
       archive, 16 << 20, [](std::string_view name) { return FilmLists::is_list(name); },
       [&](std::string_view name, std::string&& text) { lists[std::string(name)] = std::move(text); });
-  DataConfig config;
+  LabelledDataConfig config;
   config.validation_fraction = 0.1;
   const auto splits = load_imdb(archive, config);
   const auto train = groups_of(splits, Split::train, lists), validation = groups_of(splits, Split::validation, lists);

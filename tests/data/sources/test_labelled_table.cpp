@@ -8,10 +8,6 @@ namespace metaformer {
 
 namespace {
 
-DataConfig columns(const std::string& text, const std::string& label, double malformed_limit = 0) {
-  return {.text_field = text, .label_field = label, .malformed_limit = malformed_limit};
-}
-
 std::string random_field(const Rng& rng, std::uint64_t index, const Texts& pieces) {
   std::string field = "x";  // never blank
   const auto length = rng.below(100 * index, 12);
@@ -76,12 +72,12 @@ TEST_CASE("the format is the file's ending unless the config names it", "[table]
   CHECK(rows_of(read_text("t.CSV", "a,b\n")) == comma_rows);
   CHECK(rows_of(read_text("t.txt", "a\tb\n")) == comma_rows);
   CHECK(rows_of(read_text("csv", "a\tb\n")) == comma_rows);
-  CHECK(rows_of(read_text("t.tsv", "a,b\n", {.format = TableFormat::csv})) == comma_rows);
-  CHECK(rows_of(read_text("t.csv", "a\tb\n", {.format = TableFormat::tsv})) == comma_rows);
+  CHECK(rows_of(read_text("t.tsv", "a,b\n", of_format(TableFormat::csv))) == comma_rows);
+  CHECK(rows_of(read_text("t.csv", "a\tb\n", of_format(TableFormat::tsv))) == comma_rows);
 }
 
 TEST_CASE("columns go by name where there is a header, else by number", "[table]") {
-  const auto read = [](const std::string& content, const DataConfig& config = {}) {
+  const auto read = [](const std::string& content, const LabelledDataConfig& config = {}) {
     const auto table = read_text("t.csv", content, config);
     return std::pair(table.has_header, rows_of(table));
   };
@@ -110,7 +106,7 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
   CHECK(read_text("t.csv", rows).rows.size() == 5);
   // Several rare labels are rare labels.
   CHECK(read_text("t.csv", "odd film,odd\n" + rows + "rare film,rare\n").rows.size() == 7);
-  DataConfig absent;
+  LabelledDataConfig absent;
   absent.header = TableHeader::absent;
   CHECK(read_text("t.csv", "text,label\n" + rows, absent).rows.size() == 6);
 }
@@ -157,7 +153,7 @@ TEST_CASE("texts to classify may have one column, but no header with another del
 TEST_CASE("two columns of one name are an error where that name is asked for", "[table]") {
   const std::string content = "text,label,text,note,note\na,b,c,d,e\n";
   CHECK_THAT(refusal("t.csv", content), ContainsSubstring(":1: columns 1 and 3 are both called 'text'"));
-  DataConfig config;
+  LabelledDataConfig config;
   config.text_field = "3";
   CHECK(rows_of(read_text("t.csv", content, config)) == Texts{"2 b c"});
 }

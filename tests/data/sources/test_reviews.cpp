@@ -13,9 +13,7 @@ namespace metaformer {
 
 namespace {
 
-DataConfig amazon(double malformed_limit = 0) {
-  return {.text_field = "reviewText", .label_field = "overall", .malformed_limit = malformed_limit};
-}
+LabelledDataConfig amazon(double malformed_limit = 0) { return columns("reviewText", "overall", malformed_limit); }
 
 // A review as Amazon's files have it; `text` is JSON.
 std::string review(const std::string& text, const std::string& stars) {
@@ -113,7 +111,7 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
     content += lines[i].first + "\n";
     if (!lines[i].second.empty()) expected.push_back(fmt::format("{} {}", i + 1, lines[i].second));
   }
-  const auto table = read_text("t.jsonl", content, {.malformed_limit = 1});
+  const auto table = read_text("t.jsonl", content, tolerant());
   CHECK(malformed_of(table) == expected);
   CHECK(rows_of(table) == Texts{"1 1 fine", fmt::format("{} 2 last", lines.size())});
 }
@@ -133,7 +131,7 @@ TEST_CASE("a member that no object has is named, with those that there are", "[r
   CHECK(refusal("t.json", content, config) ==
         ": no object has a member 'reviewTxt'; the first, on line 3, has 'asin', 'helpful', 'overall', 'reviewText', "
         "'reviewTime', 'reviewerID', 'reviewerName', 'summary', 'unixReviewTime'; did you mean 'reviewText'?");
-  CHECK_THAT(refusal("t.json", content, {.malformed_limit = 1}), ContainsSubstring("no object has a member 'text'"));
+  CHECK_THAT(refusal("t.json", content, tolerant()), ContainsSubstring("no object has a member 'text'"));
   CHECK_THAT(refusal("t.jsonl", "{}\n", {}), ContainsSubstring("the first, on line 1, has none"));
   // A single object that has it makes the others malformed rows.
   CHECK(malformed_of(read_text("t.json", content + R"({"reviewTxt": "c", "overall": 1})", config)).size() == 3);
@@ -144,12 +142,12 @@ TEST_CASE("a member that no object has is named, with those that there are", "[r
 TEST_CASE("what JSON lines cannot do is said", "[reviews]") {
   const TemporaryFolder folder;
   const auto path = folder.write("t.jsonl", R"({"text": "a", "label": 1})");
-  DataConfig config;
+  LabelledDataConfig config;
   config.header = TableHeader::present;
   auto [code, message] = failure([&] { read_labelled_table(path, config); });
   CHECK(code == ExitCode::usage);
   CHECK_THAT(message, ContainsSubstring("data.header"));
-  std::tie(code, message) = failure([&] { read_labelled_table(path, {.text_field = "x", .label_field = "x"}); });
+  std::tie(code, message) = failure([&] { read_labelled_table(path, columns("x", "x")); });
   CHECK(code == ExitCode::usage);
   CHECK_THAT(message, ContainsSubstring("both mean the member 'x'"));
   CHECK(refusal("t.jsonl", "\n \n", {}) == ": the table has no rows");
@@ -166,7 +164,7 @@ TEST_CASE("gzipped tables are told by their bytes, their format by the name with
   }
   CHECK(rows_of(read_text("t.csv.gz", gzip("fine,1\n"), {})) == comma);
   CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n"), {})) == comma);
-  CHECK(rows_of(read_text("t.gz", gzip(json), {.format = TableFormat::jsonl})) == comma);
+  CHECK(rows_of(read_text("t.gz", gzip(json), of_format(TableFormat::jsonl))) == comma);
   // Members one after the other are one file, as `cat a.gz b.gz` makes it.
   CHECK(rows_of(read_text("t.gz", gzip("fine\t1\n") + gzip("poor\t0\n"), {})) == Texts{"1 1 fine", "2 0 poor"});
 }
@@ -219,7 +217,7 @@ TEST_CASE("a rating that is out of range is malformed where the range is told", 
 }
 
 TEST_CASE("a rating that is no number is malformed, in every format", "[reviews]") {
-  DataConfig config{.malformed_limit = 1};
+  auto config = tolerant();
   config.rating.positive_from = 7;
   const auto why = " the label 'good' is not a number, as data.rating asks";
   CHECK(malformed_of(read_text("t.csv", "text,label\na,good\nb,9\n", config)) == Texts{std::string("2") + why});
@@ -262,7 +260,7 @@ TEST_CASE("what was left out stands in the description of the splits", "[reviews
 
 TEST_CASE("a label that training does not have is an error that names its row", "[reviews]") {
   const TemporaryFolder folder;
-  DataConfig config;
+  LabelledDataConfig config;
   config.path = folder
                     .write("train.jsonl", R"({"text": "a b", "label": 0})"
                                           "\n"
@@ -287,7 +285,7 @@ TEST_CASE("files that are no tables are refused, whatever their name", "[reviews
   const std::string utf16("\xff\xfet\0e\0x\0t\0\t\0l\0\n\0", 16);
   CHECK_THAT(refusal("t.tsv", utf16, {}), ContainsSubstring("NUL bytes"));
   CHECK_THAT(refusal("t.csv", "text,label\ncaf\xe9,good\n", {}), ContainsSubstring(":2: the text is not valid UTF-8"));
-  CHECK(malformed_of(read_text("t.csv", std::string("text,label\na,b\nc\0d,e\nf,g\0\n", 26), {.malformed_limit = 1})) ==
+  CHECK(malformed_of(read_text("t.csv", std::string("text,label\na,b\nc\0d,e\nf,g\0\n", 26), tolerant())) ==
         Texts{"3 the text has NUL bytes", "4 the label has NUL bytes"});
 }
 
@@ -296,7 +294,7 @@ TEST_CASE("a review of a million bytes is a review, with or without spaces", "[r
     std::string text;
     while (text.size() < (1 << 20)) text += piece;
     const TemporaryFolder folder;
-    DataConfig config;
+    LabelledDataConfig config;
     const auto rows = review("\"" + text + "\"", "5.0") + review("\"short\"", "1.0");
     config.path = folder.write("t.json", rows).string();
     config.validation_path = config.path;

@@ -24,7 +24,7 @@ std::filesystem::path write_gzip(const TemporaryFolder& folder, const std::strin
 const std::string json_lines =
     "{\"text\": \"Erster.\\n\"}\n\n{\"id\": 3, \"text\": \"Zweiter \\u00e4.\"}\r\n{\"text\": \"\"}\n";
 
-std::string refusal(const std::filesystem::path& path, const DataConfig& config = {}) {
+std::string refusal(const std::filesystem::path& path, const TextDataConfig& config = {}) {
   const auto [code, message] = failure([&] { read_text_files(path, config); });
   CHECK(code == ExitCode::data);
   CHECK(message.find('\n') == std::string::npos);
@@ -52,7 +52,7 @@ TEST_CASE("JSON lines are documents with a separator between them", "[text_files
   const TemporaryFolder folder;
   const auto name = GENERATE(as<std::string>(), "a.jsonl", "a.json", "A.NDJSON", "a.jsonl.gz", "named.otherwise");
   const auto path = name.ends_with("gz") ? write_gzip(folder, name, json_lines) : folder.write(name, json_lines);
-  DataConfig config;
+  TextDataConfig config;
   if (name == "named.otherwise") config.format = TableFormat::jsonl;
   config.document_separator = "<|end|>";
   const auto files = read_text_files(path, config);
@@ -82,7 +82,7 @@ TEST_CASE("a folder is all of its files in the order of their paths", "[text_fil
   CHECK(files.description.at("files") == 5);
   CHECK(files.description.at("documents") == 6);
   CHECK_FALSE(files.is_one_text);
-  DataConfig all_text;
+  TextDataConfig all_text;
   all_text.format = TableFormat::text;
   CHECK_THAT(read_text_files(folder.path(), all_text).text, ContainsSubstring("e\n%PDF") || ContainsSubstring("%PDF"));
 }
@@ -127,7 +127,7 @@ TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[
   const TemporaryFolder folder;
   folder.write("a.txt", "a");
   const auto path = folder.write("b.jsonl", "{\"text\": \"one\"}\n" + line + "\n{\"text\": \"two\"}\n");
-  DataConfig config;
+  TextDataConfig config;
   for (const auto& source : {path, folder.path()}) {
     config.malformed_limit = 0;
     const auto message = refusal(source, config);
@@ -140,7 +140,7 @@ TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[
 
 TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
   const TemporaryFolder folder;
-  DataConfig config;
+  TextDataConfig config;
   config.path = folder.write("train.txt", "abc abc abc").string();
   config.validation_path = folder.write("held.jsonl", "{\"text\": \"xyz\"}\n{\"text\": \"abx\"}\n").string();
   const auto corpus = load_corpus(config, true);
@@ -162,14 +162,14 @@ TEST_CASE("keys that mean nothing for the files at hand are errors", "[text_file
   const TemporaryFolder folder;
   const auto text = folder.write("a.txt", "plain").string(), lines = folder.write("b.jsonl", json_lines).string();
   const auto outcome = [&](const std::string& path, auto change) {
-    DataConfig config;
+    TextDataConfig config;
     config.path = path;
     change(config);
     return failure([&] { load_corpus(config, true); });
   };
-  const auto separator = [](DataConfig& config) { config.document_separator = "\n\n"; };
-  const auto limit = [](DataConfig& config) { config.malformed_limit = 0.1; };
-  const auto field = [](DataConfig& config) { config.text_field = "text2"; };
+  const auto separator = [](TextDataConfig& config) { config.document_separator = "\n\n"; };
+  const auto limit = [](TextDataConfig& config) { config.malformed_limit = 0.1; };
+  const auto field = [](TextDataConfig& config) { config.text_field = "text2"; };
   CHECK_THAT(outcome(text, separator).second, ContainsSubstring("data.document_separator: means nothing for " + text));
   CHECK_THAT(outcome(text, limit).second, ContainsSubstring("data.malformed_limit: means nothing"));
   CHECK_THAT(outcome(text, field).second, ContainsSubstring("data.text_field: means nothing"));

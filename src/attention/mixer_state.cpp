@@ -1,0 +1,87 @@
+#include "attention/mixer_state.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t token_dim = -2;
+constexpr std::size_t most_slots = 16;
+
+std::string slot_name(std::size_t slot) { return fmt::format("slot_{}", slot); }
+
+std::vector<std::int64_t> with_tokens(const torch::Tensor& like, std::int64_t tokens) {
+  auto sizes = like.sizes().vec();
+  sizes[sizes.size() - 2] = tokens;
+  return sizes;
+}
+
+}  // namespace
+
+MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& like) {
+  if (slot >= buffers_.size()) buffers_.resize(slot + 1);
+  auto& buffer = buffers_[slot];
+  if (!buffer.storage.defined()) buffer.storage = torch::empty(with_tokens(like, capacity_), like.options());
+  if (buffer.storage.sizes().vec() != with_tokens(like, capacity_))
+    throw Error(ExitCode::usage, "a state was made by a model of other sizes, or for another number of sequences");
+  return buffer;
+}
+
+torch::Tensor MixerState::extend(std::size_t slot, const torch::Tensor& fresh) {
+  const auto count = fresh.size(token_dim);
+  auto& [storage, length] = slot_for(slot, fresh);
+  require_room(length + count);
+  storage.narrow(token_dim, length, count).copy_(fresh);
+  length += count;
+  return storage.narrow(token_dim, 0, length);
+}
+
+void MixerState::require_room(std::int64_t tokens) const {
+  if (tokens > capacity_)
+    throw Error(ExitCode::failure, fmt::format("a cache of {} tokens cannot hold {}", capacity_, tokens));
+}
+
+std::int64_t MixerState::append(std::size_t slot) {
+  auto& length = buffers_.at(slot).length;
+  require_room(length + 1);
+  return length++;
+}
+
+void MixerState::reset() {
+  for (auto& buffer : buffers_) buffer.length = 0;
+}
+
+NamedTensors MixerState::tensors() const {
+  NamedTensors all;
+  for (std::size_t slot = 0; slot < buffers_.size(); ++slot)
+    if (buffers_[slot].storage.defined())
+      all.emplace_back(slot_name(slot), buffers_[slot].storage.narrow(token_dim, 0, buffers_[slot].length));
+  return all;
+}
+
+void MixerState::load(const NamedTensors& saved, const std::string& source) {
+  buffers_.clear();
+  for (const auto& [name, tensor] : saved) {
+    std::size_t slot = 0;
+    while (slot < most_slots && name != slot_name(slot)) ++slot;
+    if (slot == most_slots)
+      throw Error(ExitCode::usage, fmt::format("{}: no mixer remembers {}", source, in_quotes(name)));
+    if (tensor.size(token_dim) > capacity_)
+      throw Error(ExitCode::usage, fmt::format("{}: {} tokens are more than the {} of this state", source,
+                                               tensor.size(token_dim), capacity_));
+    extend(slot, tensor.to(device_));
+  }
+}
+
+std::int64_t MixerState::bytes() const {
+  std::int64_t total = 0;
+  for (const auto& buffer : buffers_)
+    if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
+  return total;
+}
+
+}  // namespace metaformer

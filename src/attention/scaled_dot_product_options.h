@@ -1,0 +1,33 @@
+#pragma once
+// The options of scaled dot product attention, and what it costs. No torch.
+
+#include "attention/score_options.h"
+
+namespace metaformer {
+
+struct ScaledDotProductOptions {
+  static constexpr std::string_view kind = "scaled_dot_product";
+  static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
+  std::optional<double> score_std = 1;
+  Backend backend = Backend::automatic;
+
+  std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
+
+  // Projections to queries, keys, values and the output.
+  MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
+    return AttentionCost{.projections = 4, .score_width = shape.head_width()}.of(shape, load, backend);
+  }
+};
+
+template <class Visitor>
+void visit(Visitor& field, ScaledDotProductOptions& o) {
+  field("score_std", o.score_std, positive,
+        "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
+        "N(0, 0.02), as in GPT-2");
+  field("backend", o.backend, backend_help);
+}
+
+class Mixer;
+std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape);
+
+}  // namespace metaformer

@@ -1,0 +1,27 @@
+#include "attention/visibility.h"
+
+namespace metaformer {
+
+torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device) {
+  const auto options = torch::TensorOptions().dtype(torch::kLong).device(device);
+  return torch::arange(keys, options).unsqueeze(0) - torch::arange(keys - queries, keys, options).unsqueeze(1);
+}
+
+torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device) {
+  torch::Tensor visible;
+  if (visibility.has_segments()) {
+    const auto query = visibility.query_segment_bc.unsqueeze(2);
+    visible = (query == visibility.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
+  }
+  if (visibility.causal && queries > 1) {
+    const auto not_after = (offset_ce(queries, keys, device) <= 0).unsqueeze(0);
+    visible = visible.defined() ? visible.logical_and(not_after) : not_after;
+  }
+  return visible;
+}
+
+Visibility self_visibility(bool causal, const torch::Tensor& segment_bc) {
+  return {.causal = causal, .query_segment_bc = segment_bc, .key_segment_be = segment_bc};
+}
+
+}  // namespace metaformer

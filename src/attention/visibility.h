@@ -1,0 +1,27 @@
+#pragma once
+// Who may see whom, with one meaning for all mixers.
+
+#include <torch/torch.h>
+
+namespace metaformer {
+
+// Query c sees key e when both have the same segment, that segment is not -1 (padding), and, if causal, the key does
+// not stand after the query: the keys stand in order and the queries are the last of them. Segments are integers on the
+// device of the activations and are never read by the host. Undefined segments: all one segment.
+struct Visibility {
+  bool causal = false;
+  torch::Tensor query_segment_bc, key_segment_be;  // both or neither
+
+  bool has_segments() const { return query_segment_bc.defined(); }
+};
+
+// True where query c sees key e: [b, c, e], or [1, c, e] without segments. Undefined when everyone sees everyone.
+torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device);
+
+// The visibility of tokens that look at themselves, from one segment id per token (undefined: one segment).
+Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
+
+// [c, e]: how far key e stands after query c in row order, the queries being the last of the keys.
+torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
+
+}  // namespace metaformer

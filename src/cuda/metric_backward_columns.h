@@ -1,0 +1,165 @@
+#pragma once
+// One block per tile of keys: dp, and of a distance what is still missing in dq.
+
+#include "cuda/metric_backward.h"
+
+namespace metaformer::cuda {
+
+template <class Format, int Width>
+class ColumnBlock {
+ public:
+  using Shape = BackwardShape<Format, Width>;
+  using Element = typename Format::Element;
+  using Tokens = Tile<Format, Shape::ld>;
+  static constexpr int steps = Width / Format::depth;
+
+  GPU_DEVICE ColumnBlock(const MetricBackward& backward, unsigned char* memory)
+      : backward_(backward),
+        in_(backward.in),
+        rule_(in_),
+        place_(first_tile_first(in_, Shape::rows)),
+        tiles_{reinterpret_cast<Element*>(memory)},
+        segment_(reinterpret_cast<std::int32_t*>(memory + Shape::column_tile_bytes)),
+        log2_sum_(reinterpret_cast<float*>(segment_ + 2 * Shape::streamed)),
+        delta_(log2_sum_ + 2 * Shape::streamed),
+        row_(16 * warp_index()),
+        key_(place_.first + row_ + lane_index() / 4) {}
+
+  GPU_DEVICE void run() {
+    Left p[1][steps];
+    Sum dp[1][Width / 8];
+    load_own(p[0], dp);
+    float score_sum[2] = {0, 0};
+    const std::int64_t first = in_.causal ? place_.first / Shape::streamed * Shape::streamed : 0;
+    start_queries(first);
+    for (auto query = first; query < in_.tokens; query += Shape::streamed) {
+      finish_loads();
+      if (query + Shape::streamed < in_.tokens) start_queries(query + Shape::streamed);
+      add_queries(query, p, score_sum, dp);
+    }
+    if (in_.distance) add_score_sums(dp[0], score_sum);
+    store<Format>(dp[0], static_cast<Element*>(backward_.dp), backward_.dp_strides, in_, place_, place_.first + row_);
+  }
+
+ private:
+  // What is loaded after p: dq and the metric, then tiles of q and dt.
+  GPU_DEVICE Tokens later() const { return {tiles_.at(Shape::first_query_row, 0)}; }
+
+  // p as an operand, and dp = dq M^T to start from.
+  GPU_DEVICE void load_own(Left (&p)[steps], Sum (&dp)[1][Width / 8]) {
+    const Tokens metric{later().at(Shape::rows, 0)};
+    start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
+    start_load_metric<Width, Shape::threads>(metric, in_, place_.head);
+    finish_loads();
+    load(p, tiles_, row_);
+    if (Shape::keeps_rows) gpu::sync_threads();  // p is in registers: dq takes its place
+    const auto strides = contiguous_strides(in_);
+    start_load_tokens<Width, Shape::threads>(later(), Shape::rows, backward_.dq, strides, in_, place_, place_.first);
+    finish_loads();
+    if (in_.form == MetricForm::dense) {
+      Left dq[1][steps];
+      load(dq[0], later(), row_);
+      clear(dp[0]);
+      multiply_transposed(dp, dq, metric, 0);
+    } else {
+      load(dp[0], later(), row_);
+      if (in_.form == MetricForm::diagonal) scale_columns(dp[0], metric);
+    }
+    gpu::sync_threads();  // dq and the metric have been read: query tiles take their place
+  }
+
+  GPU_DEVICE void start_queries(std::int64_t query) {
+    const int first = buffer_row<Shape::streamed>(query);
+    start_load_tokens<Width, Shape::threads>(Tokens{later().at(first, 0)}, Shape::streamed, backward_.q,
+                                             backward_.q_strides, in_, place_, query);
+    start_load_tokens<Width, Shape::threads>(Tokens{later().at(2 * Shape::streamed + first, 0)}, Shape::streamed,
+                                             backward_.dt, backward_.dt_strides, in_, place_, query);
+    for (int i = gpu::thread_index(); i < Shape::streamed; i += Shape::threads) {
+      const bool exists = gpu::within(query + i < in_.tokens);
+      segment_[first + i] = segment_of(in_, place_.batch, query + i);
+      log2_sum_[first + i] = exists ? backward_.log2_sum[place_.row(in_, query + i)] : INFINITY;
+      delta_[first + i] = exists ? backward_.delta[place_.row(in_, query + i)] : 0.0f;
+    }
+  }
+
+  GPU_DEVICE void add_queries(std::int64_t query, Left (&p)[1][steps], float (&score_sum)[2], Sum (&dp)[1][Width / 8]) {
+    const int first = buffer_row<Shape::streamed>(query), dt = 2 * Shape::streamed + first;
+    Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
+    clear(weight[0]);
+    clear(gradient[0]);
+    if constexpr (!Shape::keeps_rows) load(p[0], tiles_, row_);
+    multiply_transposed(weight, p, later(), first);
+    multiply_transposed(gradient, p, later(), dt);
+    weigh(query, weight[0], gradient[0], score_sum);
+    Left operand[1][Shape::streamed / Format::depth];
+    to_left<Format>(operand[0], weight[0]);
+    multiply(dp, operand, later(), dt);
+    to_left<Format>(operand[0], gradient[0]);
+    multiply(dp, operand, later(), first);
+  }
+
+  GPU_DEVICE void weigh(std::int64_t query, Sum (&weight)[Shape::streamed / 8], Sum (&gradient)[Shape::streamed / 8],
+                        float (&score_sum)[2]) const {
+    const std::int32_t segment[2] = {segment_of(in_, place_.batch, key_), segment_of(in_, place_.batch, key_ + 8)};
+    float half_bias[2] = {0, 0};
+    GPU_UNROLL
+    for (int h = 0; h < 2; ++h)
+      if (in_.distance && gpu::within(key_ + 8 * h < in_.tokens))
+        half_bias[h] = backward_.half_bias[place_.row(in_, key_ + 8 * h)];
+    GPU_UNROLL
+    for (int n = 0; n < Shape::streamed / 8; ++n) {
+      GPU_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2,
+                  i = buffer_row<Shape::streamed>(query) + column;
+        const bool visible = gpu::within(sees(in_, query + column, segment_[i], key_ + 8 * h, segment[h]));
+        rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, query + column == key_ + 8 * h, half_bias[h],
+                    log2_sum_[i], delta_[i]);
+        score_sum[h] += gradient[n].r[e];
+        gradient[n].r[e] *= rule_.gradient;
+      }
+    }
+  }
+
+  // dp -= (rho + 2 c) q and dq -= c p: c once for itself and once through dq M.
+  GPU_DEVICE void add_score_sums(Sum (&dp)[Width / 8], const float (&score_sum)[2]) const {
+    float c[2], both[2] = {0, 0};
+    GPU_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      c[h] = in_.scale * sum_of_row(score_sum[h]);
+      if (gpu::within(key_ + 8 * h < in_.tokens))
+        both[h] = backward_.score_sum[place_.row(in_, key_ + 8 * h)] + 2 * c[h];
+    }
+    for_each_pair(dp, [&](int row, int column, float* values) {
+      const auto token = place_.first + row_ + row;
+      if (!gpu::within(token < in_.tokens) || !gpu::within(column < in_.width)) return;
+      const auto* p = tokens_at<Format>(in_.p, in_.p_strides, place_, token) + column;
+      const auto* q = tokens_at<Format>(backward_.q, backward_.q_strides, place_, token) + column;
+      auto* dq = static_cast<Element*>(backward_.dq) + place_.offset(contiguous_strides(in_), token) + column;
+      GPU_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        values[e] -= both[row / 8] * Format::to_float(q[e]);
+        dq[e] = Format::from_float(Format::to_float(dq[e]) - c[row / 8] * Format::to_float(p[e]));
+      }
+    });
+  }
+
+  const MetricBackward& backward_;
+  const MetricInputs& in_;
+  ScoreRule rule_;
+  Place place_;
+  Tokens tiles_;  // streamed: two of q, then two of dt
+  std::int32_t* segment_;
+  float *log2_sum_, *delta_;
+  int row_;           // of this warp's 16
+  std::int64_t key_;  // this lane's first; its second is 8 further
+};
+
+template <class Format, int Width>
+GPU_KERNEL((BackwardShape<Format, Width>::threads))
+metric_column_kernel(const MetricBackward backward) {
+  GPU_SHARED_MEMORY(memory);
+  ColumnBlock<Format, Width>(backward, memory).run();
+}
+
+}  // namespace metaformer::cuda

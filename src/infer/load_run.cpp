@@ -1,0 +1,78 @@
+#include "infer/load_run.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "baselines/linear_model.h"
+#include "model/make_model.h"
+#include "ops/device.h"
+#include "ops/named_tensors.h"
+#include "tasks/network_predictor.h"
+
+namespace metaformer {
+
+namespace {
+
+std::string model_file(const Checkpoint& checkpoint) { return (checkpoint.folder / "model.safetensors").string(); }
+
+void require_labels(const ExperimentConfig& config, const Checkpoint& checkpoint) {
+  if (is<ClassificationConfig>(config.task) && checkpoint.codec.labels.empty())
+    throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
+}
+
+// No training saves such weights, and their answers would mean nothing.
+void require_finite(const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.model)
+    if (!tensor.isfinite().all().item<bool>())
+      throw Error(ExitCode::diverged,
+                  fmt::format("{}: {} is not finite: take another checkpoint", model_file(checkpoint), name));
+}
+
+std::shared_ptr<SequenceModel> load_network(const ExperimentConfig& config, const Checkpoint& checkpoint,
+                                            torch::Device device) {
+  auto model = make_model(config, sizes_of(checkpoint.codec));
+  copy_by_name(checkpoint.model, named_state(*model), model_file(checkpoint));
+  model->to(device);
+  return model;
+}
+
+std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const Checkpoint& checkpoint,
+                                             torch::Device device) {
+  const auto classes = static_cast<std::int64_t>(checkpoint.codec.labels.size());
+  auto model = std::make_shared<LinearModel>(config, classes, checkpoint);
+  model->to(device);
+  return model;
+}
+
+}  // namespace
+
+LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint_name,
+                   const std::string& device_name) {
+  const auto device = select_device(device_name);
+  auto directory = RunDirectory::open(folder);
+  if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
+  auto experiment = load_run_experiment(directory.config_file());
+  auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
+  const auto& config = experiment.config;
+  require_labels(config, checkpoint);
+  require_finite(checkpoint);
+  std::shared_ptr<SequenceModel> model;
+  std::shared_ptr<const Predictor> predictor;
+  if (is<LinearConfig>(config.model)) {
+    predictor = load_linear(std::get<LinearConfig>(config.model), checkpoint, device);
+  } else {
+    model = load_network(config, checkpoint, device);
+    predictor = std::make_shared<NetworkPredictor>(*model);
+  }
+  return {.experiment = std::move(experiment),
+          .directory = std::move(directory),
+          .checkpoint = checkpoint.folder,
+          .progress = std::move(checkpoint.progress),
+          .model = std::move(model),
+          .predictor = std::move(predictor),
+          .codec = std::move(checkpoint.codec),
+          .device = device};
+}
+
+}  // namespace metaformer

@@ -1,0 +1,30 @@
+#pragma once
+// What a model remembers of sequences while they are read or generated.
+
+#include <cstdint>
+#include <string>
+
+#include "ops/named_tensors.h"
+
+namespace metaformer {
+
+class ModelState {
+ public:
+  virtual ~ModelState() = default;
+
+  virtual std::int64_t length() const = 0;  // tokens seen
+
+  // Forgets the sequences; keeps its memory.
+  virtual void reset() = 0;
+
+  // All that it remembers, by name; the tensors alias its memory.
+  virtual NamedTensors tensors() const = 0;
+
+  // Remembers what tensors() gave, of a state of the same model and batch, on any device. Throws Error (exit code 2)
+  // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
+  virtual void load(const NamedTensors& saved, const std::string& source) = 0;
+
+  virtual std::int64_t bytes() const = 0;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,41 @@
+#include "ops/layer.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace metaformer {
+
+namespace {
+
+using Specs = std::map<std::string, ParameterSpec>;
+
+void add_specs(const torch::nn::Module& module, const std::string& prefix, Specs& all) {
+  const auto* layer = dynamic_cast<const Layer*>(&module);
+  if (layer == nullptr) return;
+  for (const auto& [name, spec] : layer->specs()) all[prefix + name] = spec;
+}
+
+}  // namespace
+
+torch::Tensor Layer::add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec) {
+  specs_[name] = spec;
+  return register_parameter(name, std::move(value));
+}
+
+std::vector<SpecifiedParameter> specified_parameters(const torch::nn::Module& root) {
+  Specs specs;
+  add_specs(root, "", specs);
+  for (const auto& module : root.named_modules("", /*include_self=*/false))
+    add_specs(*module.value(), module.key() + ".", specs);
+  std::vector<SpecifiedParameter> parameters;
+  for (const auto& parameter : root.named_parameters()) {
+    const auto found = specs.find(parameter.key());
+    if (found == specs.end())
+      throw Error(ExitCode::failure, fmt::format("the parameter {} has no ParameterSpec", parameter.key()));
+    parameters.push_back({parameter.key(), parameter.value(), found->second});
+  }
+  return parameters;
+}
+
+}  // namespace metaformer

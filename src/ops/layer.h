@@ -1,0 +1,64 @@
+#pragma once
+// Modules whose parameters say, where they are registered, how they start and whether weight decay applies to them.
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace metaformer {
+
+// GPT-2's standard deviation of initial weights (Radford et al. 2019).
+constexpr double usual_std = 0.02;
+
+// How a parameter starts.
+struct Init {
+  enum class Kind { zeros, ones, normal };
+  Kind kind = Kind::normal;
+  double std = usual_std;  // of a normal distribution with mean 0
+
+  static constexpr Init zeros() { return {.kind = Kind::zeros}; }
+  static constexpr Init ones() { return {.kind = Kind::ones}; }
+  static constexpr Init normal(double std = usual_std) { return {.kind = Kind::normal, .std = std}; }
+};
+
+// GPT-2 divides the initial weights at the end of every residual branch by the square root of the number of branches.
+inline double branch_output_std(std::int64_t layers) {
+  return usual_std * (1 / std::sqrt(2.0 * static_cast<double>(layers)));
+}
+
+// Which weight decay applies; also the order in which ParameterBuffer keeps them.
+enum class Decay { embeddings, matrices, none };
+
+struct ParameterSpec {
+  Init init;
+  Decay decay = Decay::none;
+};
+
+// A mixer's form of scores is drawn from N(0, 1), for Mixer::scale_initial_scores.
+constexpr ParameterSpec score_form_spec{.init = Init::normal(1), .decay = Decay::matrices};
+
+class Layer : public torch::nn::Module {
+ public:
+  // Registers a parameter, which holds `value` until it is initialised.
+  torch::Tensor add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec);
+
+  const std::map<std::string, ParameterSpec>& specs() const { return specs_; }
+
+ private:
+  std::map<std::string, ParameterSpec> specs_;  // by name in this module
+};
+
+struct SpecifiedParameter {
+  std::string name;  // from the root
+  torch::Tensor value;
+  ParameterSpec spec;
+};
+
+// All parameters below `root`, in the order of named_parameters(). Throws Error (exit code 1) for one that no Layer
+// registered.
+std::vector<SpecifiedParameter> specified_parameters(const torch::nn::Module& root);
+
+}  // namespace metaformer

@@ -1,0 +1,26 @@
+#pragma once
+// y = x W^T + b.
+
+#include "ops/layer.h"
+
+namespace metaformer {
+
+class LinearImpl : public Layer {
+ public:
+  // `init`: of the weight; a bias starts at 0.
+  LinearImpl(std::int64_t inputs, std::int64_t outputs, bool bias, Init init = Init::normal()) {
+    weight_oi_ = add_parameter("weight", torch::zeros({outputs, inputs}), {.init = init, .decay = Decay::matrices});
+    if (bias) bias_o_ = add_parameter("bias", torch::zeros(outputs), {.init = Init::zeros()});
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) { return torch::nn::functional::linear(x, weight_oi_, bias_o_); }
+
+  const torch::Tensor& weight() const { return weight_oi_; }
+  const torch::Tensor& bias() const { return bias_o_; }  // undefined: none
+
+ private:
+  torch::Tensor weight_oi_, bias_o_;
+};
+TORCH_MODULE(Linear);
+
+}  // namespace metaformer

@@ -1,0 +1,62 @@
+#pragma once
+// What a forward pass is given besides its input: whether it trains, and where its random numbers come from. Nothing is
+// drawn from a generator that others share, so a pass that is repeated draws the same numbers.
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace metaformer {
+
+// One draw of a pass: a seed, as a function of the pass's key and of how many draws came before.
+struct RandomDraw {
+  torch::Tensor key;  // one int64, on the device that draws
+  std::uint64_t number = 0;
+
+  std::uint64_t seed() const;  // for a key in the host's memory
+};
+
+// The random numbers of a pass. It can be copied, and put back to an earlier place, to draw the same again.
+class RandomStream {
+ public:
+  RandomStream() = default;  // has no numbers: to draw from it is an error
+
+  // The key is read when something is drawn. Work that a device recorded therefore draws other numbers when it is
+  // replayed after the key was rewritten: those that the same work draws when it is started with that key.
+  explicit RandomStream(torch::Tensor key) : key_(std::move(key)) {}
+
+  RandomDraw next();
+
+  std::uint64_t place() const { return drawn_; }
+  void go_back(std::uint64_t place) { drawn_ = place; }
+
+ private:
+  torch::Tensor key_;
+  std::uint64_t drawn_ = 0;
+};
+
+// A default one evaluates: no dropout, no draws.
+struct Pass {
+  bool training = false;
+  RandomStream random;
+};
+
+// The training passes of a step, one for each micro-batch. Their random numbers are a function of (seed, step,
+// micro-batch, number of the draw).
+class StepPasses {
+ public:
+  StepPasses(std::uint64_t seed, std::int64_t micro_batches, torch::Device device);
+
+  // Rewrites the keys where they lie. Work that was started for the step before must not draw after this call, but for
+  // what the device's stream has in order.
+  void set_step(std::int64_t step);
+
+  Pass pass(std::int64_t micro_batch) const;
+
+ private:
+  std::uint64_t seed_;
+  torch::Tensor keys_;  // [micro-batches]
+};
+
+}  // namespace metaformer

@@ -1,0 +1,49 @@
+#pragma once
+// summary.json of a run: how it ended.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "run/run_directory.h"
+
+namespace metaformer {
+
+// The part that only training by steps has.
+struct StepwiseSummary {
+  double ms_per_step = 0, tokens_per_second = 0;  // 0: not measured
+  std::int64_t rollbacks = 0, spikes = 0, seed = 0;
+  std::int64_t tokens = 0;       // seen in training
+  std::optional<double> epochs;  // nothing where epochs have no meaning
+  double clipped_fraction = 0;   // of the steps
+  double evaluation_seconds = 0, wall_seconds = 0;
+};
+
+struct RunSummary {
+  std::int64_t steps = 0;
+  double train_loss = 0, val_loss = 0;  // the last ones
+  double best_val_loss = 0;
+  double best_val_error = 0;  // what chose the best (Metrics::selection_error)
+  std::int64_t best_step = 0;
+  nlohmann::ordered_json validation;  // the last metrics
+  nlohmann::ordered_json test;        // those of the best checkpoint; null: no test split
+  bool stopped_early = false;
+  std::int64_t parameters = 0, mixer_parameters = 0;
+  std::optional<StepwiseSummary> stepwise;
+  std::int64_t peak_memory_bytes = 0;
+  double train_seconds = 0;
+  std::string run;                   // its folder
+  nlohmann::ordered_json baselines;  // null: none
+};
+
+// The keys of summary.json (docs/run_directory.md), in their order.
+nlohmann::ordered_json to_json(const RunSummary& summary);
+
+// Replaces summary.json at once.
+void write_summary(const RunDirectory& run, const RunSummary& summary);
+
+// Nothing when there is no such file or it cannot be read. Numbers that an earlier version did not write are NaN or 0.
+std::optional<RunSummary> read_summary(const RunDirectory& run);
+
+}  // namespace metaformer

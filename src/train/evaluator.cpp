@@ -1,0 +1,73 @@
+#include "train/evaluator.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/log.h"
+#include "ops/named_tensors.h"
+#include "tasks/evaluation.h"
+#include "train/milestones.h"
+
+namespace metaformer {
+
+using Json = nlohmann::ordered_json;
+
+Evaluator::Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
+                     const Divergence& divergence)
+    : config_(config), task_(task), model_(model), predictor_(model), device_(device), divergence_(divergence) {}
+
+void Evaluator::adapt(std::int64_t step) {
+  if (adapted_step_ == step) return;
+  task_.adaptation->before_evaluation(model_, device_);
+  adapted_step_ = step;
+}
+
+Json Evaluator::estimate(std::int64_t step, MetricsLog& metrics) {
+  const auto& train = config_.train;
+  const auto batches = std::get<RandomEvaluationConfig>(train.evaluation).batches;
+  Json report;
+  for (const auto split : {Split::train, Split::validation}) {
+    report = estimate_split(predictor_, task_, split, batches, train.precision, device_);
+    metrics.write(step, fmt::format("{}_estimate", to_string(split)), report);
+  }
+  return report;
+}
+
+Json Evaluator::evaluate_whole(std::int64_t step, MetricsLog& metrics) {
+  auto report = evaluate_split(predictor_, task_, Split::validation, config_.train.precision, device_);
+  metrics.write(step, "validation", report);
+  return report;
+}
+
+// Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report.
+Progress Evaluator::evaluate(const Progress& now, MetricsLog& metrics) {
+  const bool estimates = is<RandomEvaluationConfig>(config_.train.evaluation);
+  adapt(now.step);
+  auto after = now;
+  after.validation = estimates ? estimate(now.step, metrics) : evaluate_whole(now.step, metrics);
+  const double loss = after.validation.at("loss").get<double>();
+  if (!std::isfinite(loss)) throw divergence_.error("validation loss");
+  const double error = task_.metrics->selection_error(after.validation);
+  const bool improved = !after.best || error < after.best->error;
+  after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
+  if (improved) after.best = BestSoFar{after.step, loss, error};
+  after.evaluated_step = after.step;
+  if (estimates && is_finished(config_.train, after)) after.validation = evaluate_whole(now.step, metrics);
+  log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
+  return after;
+}
+
+Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& metrics) {
+  const auto step = now.best->step;
+  if (step != now.step) {
+    const auto best = load_checkpoint(run, step_name(step), WithOptimizer::no);
+    copy_by_name(best.model, named_state(model_), (best.folder / "model.safetensors").string());
+  }
+  auto report = evaluate_split(predictor_, task_, Split::test, config_.train.precision, device_);
+  metrics.write(step, "test", report);
+  log::info("test, step {}: {}", step, headline_of(task_, report));
+  return report;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,46 @@
+#pragma once
+// Evaluations of a run in training, and which of them was the best.
+
+#include "config/experiment_config.h"
+#include "run/checkpoint.h"
+#include "run/metrics_log.h"
+#include "tasks/network_predictor.h"
+#include "tasks/task.h"
+#include "train/divergence.h"
+
+namespace metaformer {
+
+class Evaluator {
+ public:
+  // Keeps references.
+  Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
+            const Divergence& divergence);
+
+  // Evaluates the weights at the step of `now` and writes the metrics. Returns `now` with them, and with the best so
+  // far. Throws Error (exit code 4) when the validation loss is not finite, Interrupted when a signal asks to stop.
+  Progress evaluate(const Progress& now, MetricsLog& metrics);
+
+  // Metrics of the best checkpoint of a run on the test split, which nothing before has looked at. Leaves the model
+  // with the weights of that checkpoint.
+  nlohmann::ordered_json test(const RunDirectory& run, const Progress& now, MetricsLog& metrics);
+
+  // Lets the task adapt the weights of a step, once (tasks/model_adaptation.h).
+  void adapt(std::int64_t step);
+
+  // The weights of steps so far count no longer.
+  void forget() { adapted_step_ = -1; }
+
+ private:
+  nlohmann::ordered_json estimate(std::int64_t step, MetricsLog& metrics);        // on random batches
+  nlohmann::ordered_json evaluate_whole(std::int64_t step, MetricsLog& metrics);  // on the validation split
+
+  const ExperimentConfig& config_;
+  const Task& task_;
+  SequenceModel& model_;
+  NetworkPredictor predictor_;
+  torch::Device device_;
+  const Divergence& divergence_;
+  std::int64_t adapted_step_ = -1;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,11 @@
+#include "train/optimizer/make_optimizer.h"
+
+#include "train/optimizer/adamw.h"
+
+namespace metaformer {
+
+std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config) {
+  return std::make_unique<AdamW>(parameters, std::get<AdamWConfig>(config.optimizer));
+}
+
+}  // namespace metaformer

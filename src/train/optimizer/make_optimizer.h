@@ -1,0 +1,15 @@
+#pragma once
+// The optimiser that a config asks for.
+
+#include <memory>
+
+#include "config/train_config.h"
+#include "model/parameter_buffer.h"
+#include "train/optimizer/optimizer.h"
+
+namespace metaformer {
+
+// Keeps a reference to `parameters`.
+std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config);
+
+}  // namespace metaformer

@@ -1,0 +1,21 @@
+#include "train/step/make_training_step.h"
+
+#include "base/log.h"
+#include "train/step/graph_training_step.h"
+
+namespace metaformer {
+
+std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
+  const auto& train = parts.config.train;
+  if (parts.device.is_cuda() && train.cuda_graph) {
+    std::string problem;
+    if (train.divergence.spikes.threshold > 0)
+      problem = "the host watches for spikes (train.divergence.spikes.threshold)";
+    auto graph = problem.empty() ? make_cuda_graph(problem) : nullptr;
+    if (graph != nullptr) return std::make_unique<GraphTrainingStep>(parts, std::move(graph));
+    log::info("steps are not replayed as a CUDA graph: {}", problem);
+  }
+  return std::make_unique<EagerTrainingStep>(parts);
+}
+
+}  // namespace metaformer

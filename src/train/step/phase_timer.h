@@ -1,0 +1,48 @@
+#pragma once
+// The time of every phase of a training step.
+
+#include <array>
+#include <chrono>
+#include <numeric>
+
+#include "config/schema.h"
+#include "ops/device.h"
+
+namespace metaformer {
+
+enum class StepPhase { batch, forward, backward, clip, update };
+template <>
+struct EnumNames<StepPhase> {
+  static constexpr std::array<std::string_view, 5> values = {"batch", "forward", "backward", "clip", "update"};
+};
+
+struct StepTimes {
+  std::array<double, EnumNames<StepPhase>::values.size()> seconds{};
+  double total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+};
+
+// Waits for the device between phases; without `times` does nothing.
+class PhaseTimer {
+ public:
+  PhaseTimer(StepTimes* times, torch::Device device) : times_(times), device_(device) {
+    if (times_ == nullptr) return;
+    wait_for(device_);
+    start_ = std::chrono::steady_clock::now();
+  }
+
+  // The phase that has run since the end of the one before.
+  void end(StepPhase phase) {
+    if (times_ == nullptr) return;
+    wait_for(device_);
+    const auto now = std::chrono::steady_clock::now();
+    times_->seconds[static_cast<std::size_t>(phase)] += std::chrono::duration<double>(now - start_).count();
+    start_ = now;
+  }
+
+ private:
+  StepTimes* times_;
+  torch::Device device_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,90 @@
+// Initialisation and weight decay go by what is said where a parameter is registered.
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "model/classifier.h"
+#include "model/gpt.h"
+#include "model/initialise.h"
+#include "model/parameter_buffer.h"
+#include "ops/linear.h"
+#include "support/any_mixer.h"
+
+namespace metaformer {
+
+namespace {
+
+// Names and shapes by which no rule could tell what they are.
+struct Odd : Layer {
+  Odd() {
+    add_parameter("bias", torch::zeros({3, 400}), {.init = Init::normal(0.5), .decay = Decay::matrices});
+    add_parameter("table", torch::zeros(7), {.init = Init::ones(), .decay = Decay::embeddings});
+    add_parameter("weight", torch::ones({4, 4}), {.init = Init::zeros()});
+  }
+};
+
+TransformerConfig small_config() {
+  TransformerConfig config;
+  config.layers = 2;
+  config.heads = 3;
+  config.width = 12;
+  config.context = 9;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a parameter starts and decays as its spec says, whatever its name and shape", "[specs]") {
+  Odd odd;
+  initialise(odd, 3, 1);
+  const auto parameters = odd.named_parameters();
+  CHECK(parameters["bias"].std().item<double>() == Approx(0.5).epsilon(0.1));
+  CHECK(torch::equal(parameters["table"], torch::ones(7)));
+  CHECK(torch::equal(parameters["weight"], torch::zeros({4, 4})));
+  const ParameterBuffer buffer(odd);
+  REQUIRE(buffer.views().size() == 3);
+  CHECK(buffer.views()[0].name == "table");
+  CHECK(buffer.views()[1].name == "bias");
+  CHECK(buffer.views()[2].name == "weight");
+  CHECK(buffer.embeddings() == buffer.views()[1].offset);
+  CHECK(buffer.decayed() == buffer.views()[2].offset);
+}
+
+TEST_CASE("a parameter without a spec is an error that names it", "[specs]") {
+  torch::nn::Sequential modules(Linear(2, 3, /*bias=*/true), torch::nn::Linear(3, 4));
+  CHECK_THROWS_WITH(specified_parameters(*modules), ContainsSubstring("1.weight"));
+}
+
+TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]") {
+  auto config = small_config();
+  config.mixer = any_mixer();
+  config.bias = true;
+  config.embedding.tie = false;
+  config.embedding.ngrams = {.order = 2, .buckets = 32};
+  const bool classifies = GENERATE(false, true);
+  std::shared_ptr<SequenceModel> model = std::make_shared<Gpt>(config, 11);
+  if (classifies) model = std::make_shared<Classifier>(config, HeadConfig{}, 11, 3);
+  for (const auto& [name, value, spec] : specified_parameters(*model)) {
+    INFO(name);
+    CHECK((spec.decay == Decay::none) == (value.dim() < 2));
+    CHECK((spec.decay == Decay::embeddings) == name.ends_with("embedding.weight"));
+  }
+}
+
+TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
+  const auto bits = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
+  const auto before = bits();
+  auto config = small_config();
+  config.mixer = any_mixer();
+  config.dropout = 0.3;
+  config.embedding.dropout = 0.3;
+  Gpt model(config, 11);
+  initialise(model, 3);
+  StepPasses passes(1, 1, torch::kCPU);
+  auto pass = passes.pass(0);
+  const Batch batch{.ids_bc = torch::zeros({2, 9}, torch::kLong)};
+  model.forward(batch, nullptr, pass).sum().backward();
+  CHECK(pass.random.place() > 0);
+  CHECK(torch::equal(bits(), before));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,72 @@
+// The file format of tensors, and loading it into a model.
+
+#include "base/error.h"
+#include "run/safetensors.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+TEST_CASE("safetensors round-trip every type and shape", "[safetensors]") {
+  const NamedTensors tensors = {{"float", torch::randn({2, 3})},
+                                {"a \"quoted\" näme", torch::randn({4}, torch::kDouble)},
+                                {"half", torch::randn({2, 2}).to(torch::kBFloat16)},
+                                {"long", torch::arange(5)},
+                                {"scalar", torch::tensor(3.5)},
+                                {"empty", torch::zeros({0, 7})},
+                                {"strided", torch::randn({3, 4}).t()}};
+  const auto bytes = to_safetensors(tensors);
+  const auto loaded = from_safetensors(bytes, "t");
+  REQUIRE(loaded.size() == tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CHECK(loaded[i].first == tensors[i].first);
+    CHECK(loaded[i].second.scalar_type() == tensors[i].second.scalar_type());
+    CHECK(torch::equal(loaded[i].second, tensors[i].second));
+  }
+}
+
+TEST_CASE("hostile safetensors are refused", "[safetensors]") {
+  const auto with_header = [](const std::string& header, const std::string& data = "") {
+    const std::uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
+  };
+  const std::string header =
+      GENERATE(as<std::string>(), "", "[]", "{", R"({"a":1})", R"({"a":{}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",
+               R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[1e3],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
+               R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,0]}})",
+               R"({"a":{"dtype":"F32","shape":[1]}})", R"({"a":{"dtype":"F32","data_offsets":[0,4]}})");
+  INFO(header);
+  CHECK_THROWS_AS(from_safetensors(with_header(header, "1234"), "t"), Error);
+  CHECK_THROWS_AS(from_safetensors(with_header(header + std::string(3, ' ')), "t"), Error);
+}
+
+TEST_CASE("every truncation of a safetensors file is noticed", "[safetensors]") {
+  const auto bytes = to_safetensors({{"a", torch::randn({3})}, {"b", torch::randn({2})}});
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    CHECK_THROWS_AS(from_safetensors(bytes.substr(0, length), "t"), Error);
+  CHECK_THROWS_AS(from_safetensors(bytes + "x", "t"), Error);
+  CHECK_THROWS_AS(from_safetensors(std::string(8, '\xff'), "t"), Error);
+  CHECK_THROWS_WITH(from_safetensors("{", "some/file"), ContainsSubstring("some/file: not a valid safetensors file"));
+}
+
+TEST_CASE("loading into another architecture changes nothing and says what differs", "[safetensors]") {
+  const auto target = torch::zeros({2, 2}), other = torch::zeros({3});
+  const NamedTensors targets = {{"a", target}, {"b", other}};
+  CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}}, targets, "f"), ContainsSubstring("no tensor 'b'"));
+  CHECK_THROWS_WITH(copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({4})}}, targets, "f"),
+                    ContainsSubstring("'b' has shape [4], this model's has [3]"));
+  CHECK_THROWS_WITH(
+      copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}, {"c", torch::ones({1})}}, targets, "f"),
+      ContainsSubstring("'c' is not part of this model"));
+  CHECK(target.abs().sum().item<double>() == 0);
+  copy_by_name({{"a", torch::ones({2, 2})}, {"b", torch::ones({3})}}, targets, "f");
+  CHECK(target.sum().item<double>() == 4);
+}
+
+}  // namespace metaformer

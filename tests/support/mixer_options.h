@@ -1,0 +1,9 @@
+#pragma once
+// The options of every mixer, for tests that name them. No torch.
+
+#include "attention/average_pooling_options.h"
+#include "attention/control_options.h"
+#include "attention/metric_options.h"
+#include "attention/quadratic_options.h"
+#include "attention/scaled_dot_product_options.h"
+#include "config/mixer_config.h"

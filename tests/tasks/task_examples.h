@@ -1,0 +1,42 @@
+#pragma once
+// Small tasks to train on.
+
+#include "base/random.h"
+#include "support/workplace.h"
+
+namespace metaformer {
+
+inline std::vector<std::string> sorter(std::vector<std::string> more = {}) {
+  const std::vector<std::string> small = {
+      "task=sort",      "task.length=4", "task.digits=4",         "train.batch_size=32",
+      "model.width=32", "model.heads=4", "train.eval_interval=50"};
+  more.insert(more.begin(), small.begin(), small.end());
+  return more;
+}
+
+// A text is "good" when the word marker stands anywhere in it. Lengths differ, so batches are padded.
+inline std::string marked_table(int rows) {
+  const Rng rng(3, RandomPurpose::batches);
+  std::string table = "text\tlabel\n";
+  std::uint64_t drawn = 0;
+  for (int i = 0; i < rows; ++i) {
+    const auto length = 1 + rng.below(drawn++, 12), place = rng.below(drawn++, length);
+    const bool good = rng.below(drawn++, 2) == 0;
+    for (std::uint64_t word = 0; word < length; ++word)
+      table += good && word == place ? "marker " : "word" + std::to_string(rng.below(drawn++, 40)) + " ";
+    table += good ? "\tgood\n" : "\tbad\n";
+  }
+  return table;
+}
+
+inline std::vector<std::string> classifier(const Workplace& place, std::vector<std::string> more = {}) {
+  place.folder().write("table.tsv", marked_table(1500));
+  const std::vector<std::string> small = {
+      "task=classification",          "data.path='" + (place / "table.tsv").string() + "'",
+      "data.validation_fraction=0.3", "model.layers=1",
+      "train.batch_size=16",          "train.eval_interval=50"};
+  more.insert(more.begin(), small.begin(), small.end());
+  return more;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,137 @@
+// Classification, in whole trainings and in parts.
+
+#include <cmath>
+
+#include "tasks/evaluation.h"
+#include "tasks/task_examples.h"
+
+namespace metaformer {
+
+TEST_CASE("one word anywhere in a padded text decides, with every mixer and head", "[classification]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "metric", "average_pooling", "identity");
+  // One token's logits outweigh those of all others only after long training where no token sees another.
+  const bool attends = mixer == "scaled_dot_product" || mixer == "metric";
+  const std::string head = attends ? "per_token_mean" : "mean_pooled";
+  const auto summary =
+      place.train("run", classifier(place, {"model.mixer.kind=" + mixer, "task.head=" + head, "model.width=32",
+                                            "train.steps=250", "train.learning_rate=3e-3"}));
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+  const auto& classes = summary["validation"]["classes"];
+  CHECK(classes["good"]["texts"] == classes["good"]["correct"]);
+  CHECK(classes["bad"]["texts"] == classes["bad"]["predicted"]);
+  const auto texts = classes["good"]["texts"].get<int>() + classes["bad"]["texts"].get<int>();
+  CHECK(texts == summary["validation"]["texts"]);
+  CHECK(texts > 300);
+}
+
+TEST_CASE("a class token sees every word through attention", "[classification]") {
+  const Workplace place;
+  const auto summary =
+      place.train("run", classifier(place, {"task.head=first_token", "train.steps=200", "train.learning_rate=1e-2"}));
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+}
+
+TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", "[classification][divergence]") {
+  const Workplace place;
+  Parts parts(place.experiment(classifier(place)));
+  parts.parameters->values().fill_(std::numeric_limits<float>::quiet_NaN());
+  const auto metrics = evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  CHECK(std::isnan(metrics["loss"].get<double>()));
+  CHECK_FALSE(metrics.contains("auc"));
+  CHECK_FALSE(metrics.contains("calibration_error"));
+}
+
+TEST_CASE("class weights and smoothing change the loss that is trained, not the one that is reported",
+          "[classification]") {
+  const Workplace place;
+  Parts plain(place.experiment(classifier(place)));
+  Parts changed(place.experiment(classifier(place, {"task.label_smoothing=0.2", "task.class_weights=balanced"})));
+  const torch::NoGradGuard no_grad;
+  const auto batch = plain.task.batches->training_batch(0, 0, torch::kCPU);
+  const auto logits = plain.model->evaluate(batch).to(torch::kDouble);
+  // By hand: a class weighs texts / (classes texts of it); smoothing gives every class 0.2 / 2 of the target.
+  double good = 0, all = 0;
+  for (std::int64_t i = 0; i < plain.task.batches->evaluation_batches(Split::train); ++i) {
+    const auto labels = plain.task.batches->evaluation_batch(Split::train, i, torch::kCPU).labels_l;
+    good += labels.sum().item<double>();
+    all += static_cast<double>(labels.numel());
+  }
+  const auto weights = torch::tensor({all / (2 * (all - good)), all / (2 * good)}, torch::kDouble);
+  const auto losses_bv = -torch::log_softmax(logits, 1);
+  const auto exact_b = losses_bv.gather(1, batch.labels_l.unsqueeze(1)).squeeze(1);
+  const auto weighted = 0.8 * (weights.index({batch.labels_l}) * exact_b).sum() + 0.1 * (losses_bv * weights).sum();
+  CHECK(plain.task.objective->loss(plain.model->evaluate(batch), batch).item<double>() ==
+        Approx(exact_b.sum().item<double>()));
+  CHECK(changed.task.objective->loss(changed.model->evaluate(batch), batch).item<double>() ==
+        Approx(weighted.item<double>()));
+  const auto report = [&](Parts& parts) {
+    return evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  };
+  CHECK(report(changed) == report(plain));
+}
+
+TEST_CASE("the test split is read once, by the checkpoint that validation chose", "[classification]") {
+  const Workplace place;
+  place.folder().write("test.tsv", marked_table(200));
+  const auto summary =
+      place.train("run", classifier(place, {"train.steps=150", "task.baselines=false",
+                                            "data.test_path='" + (place / "test.tsv").string() + "'"}));
+  const auto run = load_run(place / "run", "best", "cpu");
+  const auto task = make_task(run.experiment.config, true, std::move(load_run(place / "run", "best", "cpu").codec));
+  CHECK(summary["test"] == evaluate_split(*run.predictor, task, Split::test, Precision::fp32, torch::kCPU));
+  CHECK(run.progress.step == summary["best_step"].get<std::int64_t>());
+  CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation["accuracy"].get<double>());
+  std::istringstream lines(read_text(place / "run" / "metrics.jsonl"));
+  int tests = 0;
+  for (std::string line; std::getline(lines, line);) tests += nlohmann::json::parse(line)["split"] == "test";
+  CHECK(tests == 1);
+}
+
+TEST_CASE("the metric that chooses a classifier's best checkpoint is the config's", "[classification]") {
+  const Workplace place;
+  const auto error = [&](const std::string& metric, const nlohmann::ordered_json& metrics) {
+    Parts parts(place.experiment(classifier(place, {"task.selection_metric=" + metric})));
+    return parts.task.metrics->selection_error(metrics);
+  };
+  const nlohmann::ordered_json metrics = {{"loss", 0.75}, {"accuracy", 0.875}, {"auc", 0.9375}};
+  CHECK(error("loss", metrics) == 0.75);
+  CHECK(error("accuracy", metrics) == 0.125);
+  CHECK(error("auc", metrics) == 0.0625);
+  CHECK(error("auc", {{"loss", 0.75}, {"accuracy", 0.875}}) == 1);  // texts of one class have none
+  Parts by_auc(place.experiment(classifier(place, {"task.selection_metric=auc"})));
+  CHECK(headline_of(by_auc.task, metrics) == "loss 0.7500, accuracy 87.50%, auc 93.75%");
+  CHECK(headline_of(Parts(place.experiment(classifier(place))).task, metrics) == "loss 0.7500, accuracy 87.50%");
+  CHECK_THROWS_WITH(
+      place.experiment({"task.selection_metric=auc"}),
+      ContainsSubstring(
+          "task.selection_metric: unknown key for task 'language_model'; only task: classification has it"));
+}
+
+TEST_CASE("AUC cannot choose by validation texts of one class, which is said before there is a run",
+          "[classification]") {
+  const Workplace place;
+  auto overrides = classifier(place, {"train.steps=2", "data.validation_path='" + (place / "good.tsv").string() + "'"});
+  place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nmarker word2\tgood\n");
+  place.train("by_accuracy", overrides);
+  overrides.emplace_back("task.selection_metric=auc");
+  CHECK_THROWS_WITH(place.train("by_auc", overrides),
+                    ContainsSubstring("task.selection_metric auc: all 2 texts of the validation split have the label "
+                                      "'good'"));
+  CHECK_FALSE(std::filesystem::exists(place / "by_auc"));
+  place.folder().write("good.tsv", "text\tlabel\nmarker word1\tgood\nword3 word2\tbad\n");
+  place.train("by_auc", overrides);
+}
+
+TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[classification]") {
+  const Workplace place;
+  Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
+  Parts small(place.experiment(classifier(place, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto one = big.step->run(step, 1e-3), four = small.step->run(step, 1e-3);
+    CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-5));
+    CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
+  }
+}
+
+}  // namespace metaformer

@@ -1,0 +1,54 @@
+// Sorting as whole trainings.
+
+#include "data/datasets/sort_dataset.h"
+#include "infer/sampling.h"
+#include "tasks/evaluation.h"
+#include "tasks/task_examples.h"
+
+namespace metaformer {
+
+namespace {
+
+std::string sorted_by(const LoadedRun& run, const std::string& list) {
+  TextGenerator generator(*run.model, run.codec.tokenizer->encode(list), {.temperature = 0}, torch::kCPU);
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 4; ++i) tokens.push_back(generator.next()[0]);
+  return run.codec.tokenizer->decode(tokens);
+}
+
+}  // namespace
+
+TEST_CASE("a sorter learns to sort lists it never saw, and its checkpoint does", "[sort]") {
+  const Workplace place;
+  const auto summary = place.train("run", sorter({"train.steps=500", "train.learning_rate=3e-3",
+                                                  "train.schedule.floor=1e-4", "model.mixer.kind=scaled_dot_product"}));
+  CHECK(summary["validation"]["exact_match"] == 1.0);
+  CHECK(summary["validation"]["accuracy"] == 1.0);
+  auto run = load_run(place / "run", "best", "cpu");
+  CHECK(sorted_by(run, "3 1 0 1") == "0 1 1 3");
+  CHECK(sorted_by(run, "2 2 0 3") == "0 2 2 3");
+}
+
+TEST_CASE("exact match is the share of lists that greedy generation sorts", "[sort]") {
+  const Workplace place;
+  place.train("run", sorter({"train.steps=25", "train.learning_rate=3e-3"}));  // half learned
+  auto run = load_run(place / "run", "last", "cpu");
+  const auto task = make_task(run.experiment.config, true);
+  const auto metrics = evaluate_split(*run.predictor, task, Split::test, Precision::fp32, torch::kCPU);
+  const SortDataset dataset(std::get<SortConfig>(run.experiment.config.task));
+  double sorted = 0;
+  const auto lists = dataset.list_count(Split::test);
+  for (std::int64_t i = 0; i < lists; ++i) {
+    const auto batch = dataset.rows(Split::test, i, 1);
+    std::vector<std::int32_t> list(batch.ids.begin(), batch.ids.begin() + 4), right = list;
+    std::sort(right.begin(), right.end());
+    const auto& tokenizer = *run.codec.tokenizer;
+    sorted += sorted_by(run, tokenizer.decode(list)) == tokenizer.decode(right);
+  }
+  CHECK(metrics["lists"] == lists);
+  CHECK(metrics["exact_match"].get<double>() == Approx(sorted / static_cast<double>(lists)));
+  CHECK(metrics["exact_match"].get<double>() > 0.02);
+  CHECK(metrics["exact_match"].get<double>() < 0.98);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,40 @@
+// What a run goes on with.
+
+#include "tasks/task_examples.h"
+
+namespace metaformer {
+
+TEST_CASE("classifiers and sorters resume to the byte", "[classification][sort]") {
+  const Workplace place;
+  const bool sorts = GENERATE(true, false);
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"train.schedule={kind: constant, warmup_steps: 2}", "model.dropout=0.1",
+                             "train.accumulate=4", "train.batch_size=32"});
+    if (sorts) return sorter(more);
+    more.insert(more.end(), {"model.embedding.scale=log_count_ratio", "model.embedding.ngrams={order: 2, buckets: 64}",
+                             "task.head.recalibrate=true", "train.eval_interval=2"});
+    return classifier(place, more);
+  };
+  // Of about 1,050 texts: the epoch ends in step 9, after the cut.
+  place.train("whole", with({"train.steps=12"}));
+  place.train("cut", with({"train.steps=5"}));
+  place.train("cut", with({"train.steps=12"}), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+}
+
+TEST_CASE("a run goes on with its own numbering or not at all", "[classification]") {
+  const Workplace place;
+  place.train("run", classifier(place, {"train.steps=5"}));
+  const auto overrides = classifier(place, {"train.steps=9"});
+  auto table = read_text(place / "table.tsv");
+  for (auto at = table.find("\tgood\n"); at != std::string::npos; at = table.find("\tgood\n", at + 1))
+    table.replace(at, 6, "\tevil\n");
+  place.folder().write("table.tsv", table);
+  CHECK_THROWS_WITH(place.train("run", overrides, true), ContainsSubstring("the label 'evil' is not among"));
+  place.folder().write("table.tsv", marked_table(1400));
+  CHECK_THROWS_WITH(place.train("run", overrides, true), ContainsSubstring("the data are not those it was trained on"));
+  place.folder().write("table.tsv", marked_table(1500));
+  CHECK(place.train("run", overrides, true)["steps"] == 9);
+}
+
+}  // namespace metaformer
