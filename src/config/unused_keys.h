@@ -1,6 +1,6 @@
 #pragma once
 // Keys of a config that are set and have no effect, because a key of another section says otherwise, or a number: they
-// are mistakes. What has no meaning for the kind of its own section is no key there at all.
+// are mistakes. A key that its section's kind does not have is unknown, not unused.
 
 #include <optional>
 #include <string>

@@ -31,7 +31,7 @@ struct MetricInputs {
   const std::int32_t* segments = nullptr;  // [b, c]: tokens see each other when equal and not -1; none: all one segment
 };
 
-// Every [b, n, c, k] without strides of its own is contiguous, and so is every [b, n, c] of fp32.
+// Every [b, n, c, k] without a strides member is contiguous, and so is every [b, n, c] of fp32.
 struct MetricForward {
   MetricInputs in;
   void* t = nullptr;

@@ -11,7 +11,7 @@ namespace metaformer {
 
 struct ModelSizes {
   std::int64_t vocabulary = 0;
-  std::int64_t classes = 0;  // classification alone
+  std::int64_t classes = 0;  // classification only
 };
 
 ModelSizes sizes_of(const Codec& codec);

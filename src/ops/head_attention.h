@@ -26,7 +26,7 @@ struct HeadAttention {
   const std::int64_t* segment = nullptr;  // per token; tokens see those of their own segment, those of -1 see nothing
   float* log_sum =
       nullptr;  // per token, padding too: of the exponentials of its scores; infinity where it sees nothing
-  // Backward alone:
+  // Backward only:
   HeadRows dt, dq, dk, dv;
 
   bool shares_values() const { return k.data == v.data; }

@@ -26,7 +26,7 @@ void recalibrate(Classifier& model, const BatchStream& stream, const ExperimentC
   constexpr std::int64_t texts = 4096;
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(config.train.precision, device);
-  model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights alone
+  model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights only
   std::vector<torch::Tensor> logits, labels;
   for (std::int64_t i = 0; i * config.train.batch_size < texts; ++i) {
     const auto batch = stream.random_batch(Split::train, i, device);

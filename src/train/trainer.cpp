@@ -47,7 +47,7 @@ LogPosition log_position(const TrainConfig& config, const Progress& progress) {
           .past_end = estimates && !is_finished(config, progress)};
 }
 
-// Not enough memory is an error of its own, which says what did not fit.
+// The error for too little memory, which says what did not fit.
 Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
   const auto& model = transformer(config);
   return Error(ExitCode::out_of_memory,
