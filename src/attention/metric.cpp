@@ -1,5 +1,5 @@
 // Metric attention: r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the
-// same projection p, so a cache holds p alone. Formulas: docs/architecture.md, "The mixers".
+// same projection p, so a cache holds only p. Formulas: docs/architecture.md, "The mixers".
 
 #include <cmath>
 #include <optional>

@@ -43,7 +43,7 @@ struct MetricOptions {
                           "'as_published' is the formula for a packed metric: set constraint to symmetric"};
     if (published && (backend == Backend::composed || backend == Backend::fused))
       return MixerProblem{{"model.mixer.backend", score_key},
-                          "'as_published' has the reference backend alone: set backend to auto or reference"};
+                          "score 'as_published' has only the reference backend: set backend to auto or reference"};
     return backend == Backend::fused ? fused_problem(shape) : std::nullopt;
   }
 

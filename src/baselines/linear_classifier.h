@@ -22,9 +22,9 @@ struct LinearWeights {
 
 // Minimises |w|^2 / 2 + cost * sum of log(1 + exp(-y w.x)), the bias a part of w, with x the features' log-count ratios
 // (naive_bayes) or 1: for two classes once, its log odds shared between them; for more, every class against the rest.
-// The ratios are multiplied into the weights that come back. A class that has no text, or all, is told by its bias
-// alone. The same on every call with the same texts; not for several threads at once. Throws Interrupted when a signal
-// asks to stop.
+// The ratios are multiplied into the weights that come back. A class that has no text, or all, is predicted
+// by its bias only. The same on every call with the same texts; not for several threads at once. Throws Interrupted
+// when a signal asks to stop.
 LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
                                     const LinearConfig& config);
 

@@ -9,8 +9,8 @@
 
 namespace metaformer {
 
-// Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch wants what is given
-// out to be freed by its address alone. Blocks may outlive any meter, so there is one for ever.
+// Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch frees a block
+// by its address, without its size. Blocks may outlive any meter, so there is one for ever.
 class CountingAllocator final : public c10::Allocator {
  public:
   static CountingAllocator& instance() {

@@ -84,30 +84,6 @@ void switch_model(ModelConfig model, ExperimentConfig& config, Provenance& prove
 
 }  // namespace
 
-ExperimentConfig defaults_for(const std::vector<ConfigNode>& layers) {
-  ExperimentConfig config;
-  std::optional<TaskConfig> task;
-  std::optional<ModelConfig> model;
-  for (const auto& layer : layers) {
-    if (!task) task = named_kind<TaskConfig>(layer, "task");
-    if (!model) model = named_kind<ModelConfig>(layer, "model");
-  }
-  if (task) config.task = std::move(*task);
-  if (model) config.model = std::move(*model);
-  return config;
-}
-
-template <class V>
-static std::size_t layers_before_kind(const std::vector<ConfigNode>& layers, std::string_view section) {
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    if (const auto kind = named_kind<V>(layers[i], section)) return kind->index() == V{}.index() ? 0 : i;
-  return 0;
-}
-
-std::size_t layers_before_kinds(const std::vector<ConfigNode>& layers) {
-  return std::max(layers_before_kind<TaskConfig>(layers, "task"), layers_before_kind<ModelConfig>(layers, "model"));
-}
-
 void switch_kinds(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance) {
   auto task = named_kind<TaskConfig>(layer, "task");
   auto model = named_kind<ModelConfig>(layer, "model");

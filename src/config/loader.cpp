@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/check.h"
-#include "config/kind_switch.h"
 #include "config/moved_keys.h"
 
 namespace metaformer {
@@ -127,10 +126,8 @@ void make_paths_absolute(ExperimentConfig& config) {
 
 Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers,
                    OtherKinds other_kinds = OtherKinds::refused) {
-  Experiment experiment{.name = name, .config = defaults_for(layers), .provenance = {}};
-  const auto undecided = layers_before_kinds(layers);
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    apply_layer(layers[i], experiment.config, experiment.provenance, i < undecided ? OtherKinds::ignored : other_kinds);
+  Experiment experiment{.name = name, .config = {}, .provenance = {}};
+  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance, other_kinds);
   check_config(experiment.config, experiment.provenance);
   make_paths_absolute(experiment.config);
   return experiment;

@@ -23,9 +23,9 @@ using OptimizerConfig = std::variant<AdamWConfig>;
 template <class Visitor>
 void visit(Visitor& field, AdamWConfig& c) {
   field("betas", c.betas, from_to_below(0, 1), "decay rates of the two moments");
-  field("weight_decay", c.weight_decay, at_least(0), "decay of the weights, on matrices only");
+  field("weight_decay", c.weight_decay, at_least(0), "decay of the weights; applied to matrices only");
   field("embedding_weight_decay", c.embedding_weight_decay, at_least(0),
-        "the same of token, position and n-gram embeddings; null: weight_decay");
+        "decay of the embeddings of tokens, positions and n-grams; null: as weight_decay");
 }
 
 }  // namespace metaformer

@@ -77,7 +77,9 @@ void visit(Visitor& field, WordTokenizerOptions& o) {
   field("vocabulary", o.vocabulary, between(2, 1 << 24), "most frequent words kept, the unknown word included");
   field("min_count", o.min_count, between(1, 1 << 30), "rarer words of the training texts become the unknown word");
   field("lowercase", o.lowercase, "ASCII letters in lower case");
-  field("joiners", o.joiners, "marks that do not part a word where they stand alone inside it: ' keeps don't, / 8/10");
+  field("joiners", o.joiners,
+        "characters that do not split a word if there is only one of them between letters or digits: ' keeps don't, / "
+        "keeps 8/10");
   field("whitespace", o.whitespace, whitespace_help);
 }
 
@@ -85,7 +87,7 @@ template <class Visitor, class Options>
 void visit_sentencepiece(Visitor& field, Options& o) {
   field("vocabulary", o.vocabulary, between(16, 1 << 20), "pieces, the unknown one included");
   field("character_coverage", o.character_coverage, between(0.9, 1),
-        "share of the training texts' characters that the pieces must be able to spell");
+        "fraction of the characters of the training texts that the pieces must cover");
   field("lowercase", o.lowercase, "letters folded to lower case (Unicode)");
   field("whitespace", o.whitespace, whitespace_help);
 }

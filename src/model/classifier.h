@@ -24,7 +24,7 @@ class Classifier : public SequenceModel {
   // The batch as the transformer sees it: with the class token in front where the head reads one (id: the vocabulary).
   Batch embedded(const Batch& batch) const;
 
-  // From now on adds shift_v to the logits that are told, not to those trained on. For models that recalibrate alone.
+  // From now on adds shift_v to the logits of evaluation, not to those of training. Only for models that recalibrate.
   void set_logit_shift(const torch::Tensor& shift_v);
 
  private:

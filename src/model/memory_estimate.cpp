@@ -76,15 +76,15 @@ double evaluation_activations(const ExperimentConfig& config, std::int64_t vocab
 // LibTorch and what is small. For products in bf16 oneDNN compiles a kernel for every shape, and keeps up to 1024 of
 // them; texts of many lengths make many shapes.
 std::uint64_t program_bytes(const ExperimentConfig& config) {
-  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, alone = 200 * MiB, bf16_products = 100 * MiB,
+  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, program = 200 * MiB, bf16_products = 100 * MiB,
                           kernel = 650 << 10;
   constexpr std::uint64_t most_kernels = 1024, kernels_per_block = 16, length_step = 8;
-  if (is<LinearConfig>(config.model) || config.train.precision != Precision::bf16) return alone;
-  if (!is<ClassificationConfig>(config.task)) return alone + bf16_products;
+  if (is<LinearConfig>(config.model) || config.train.precision != Precision::bf16) return program;
+  if (!is<ClassificationConfig>(config.task)) return program + bf16_products;
   const auto& model = transformer(config);
   const auto lengths = static_cast<std::uint64_t>(model.context) / length_step + 1;
   const auto kernels = kernels_per_block * static_cast<std::uint64_t>(model.layers) * lengths;
-  return alone + std::min(most_kernels, kernels) * kernel;
+  return program + std::min(most_kernels, kernels) * kernel;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
-// How much memory a training will take, from its config alone: to know before hours are lost, not to the byte.
+// How much memory a training will take, from its config: good enough to refuse a run before hours are lost, not exact
+// to the byte.
 
 #include <cstdint>
 

@@ -23,8 +23,8 @@ class TransformerImpl : public torch::nn::Module {
 
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
 
-  // What the embeddings of tokens (by id; a class token may be left out) and of n-grams (by bucket g) are multiplied
-  // by: 1 until told. For models with an embedding_scale alone.
+  // Factors of the embeddings of tokens (by id; a class token may be left out) and of n-grams (by bucket g); 1 until
+  // set. Only for models with model.embedding.scale.
   void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }

@@ -19,7 +19,7 @@ METAFORMER_INLINE void DropoutMask::apply_to(const Element* x, Element* y, std::
                                              std::int64_t place) const {
   constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const auto dropped = [&](const Element* from, std::int64_t i) {
-    // The second key goes between two rounds: with a sum alone, masks of two seeds would be shifts of one another.
+    // The second key goes between two rounds: with only a sum, masks of two seeds would be shifts of one another.
     const auto further = high_key_ ^ static_cast<std::uint32_t>((place + i) >> 32);
     const auto bits = scrambled(scrambled(lane + static_cast<std::uint32_t>(place + i) + low_key_) ^ further);
     return bits < limit_ ? Lanes{} : load_lanes(from) * factor_;

@@ -3,8 +3,8 @@
 //
 //   y = x F(x),  slope = F(x) + x f(x)      F, f: distribution and density of the standard normal
 //
-// Both need exp(-x^2 / 2) alone: F by a polynomial in 1 / (1 + c |x|) times it. Backward is then one product, where the
-// library's computes an error function and an exponential anew.
+// Both need one exponential, exp(-x^2 / 2): F is that times a polynomial in 1 / (1 + c |x|). Backward is then one
+// product; the library's backward computes an error function and an exponential again.
 
 #include <cstdint>
 

@@ -62,7 +62,7 @@ double padding_share(const LabelledDataset& dataset, const TrainConfig& train) {
   return static_cast<double>(padding) / static_cast<double>(places);
 }
 
-// The same of the training texts alone, without noise.
+// The same of only the training texts, without noise.
 double padding_share(const EncodedSplits& splits, const ExperimentConfig& config, std::int64_t bucketing) {
   EncodedSplits training;  // no tokenizer: nothing is cut anew
   training[Split::train] = splits[Split::train];

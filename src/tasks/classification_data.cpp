@@ -19,11 +19,11 @@ void warn_of_rare_classes(const LabelledDataset& dataset) {
   const auto usual = dataset.count(Split::train) / static_cast<std::int64_t>(counts.size());
   for (std::size_t label = 0; label < counts.size(); ++label)
     if (const auto count = counts[label]; usual > (count <= a_few ? much_rarer : far_rarer) * count)
-      log::warning("the label {} is that of {} of the {} training texts: a class of its own, or a slip?",
+      log::warning("{1} of the {2} training texts have the label {0}: is it a mistake?",
                    in_quotes(dataset.codec().labels[label]), count, dataset.count(Split::train));
 }
 
-// The AUC of a split is over the classes that it has, and one class alone has none: nothing could be chosen by it.
+// The AUC of a split is over the classes that it has, and one class has none: no step could be chosen by it.
 void require_two_classes(const LabelledDataset& dataset, Split split) {
   const auto texts = dataset.texts(split);
   const bool has_two =

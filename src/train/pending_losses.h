@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "train/step/training_step.h"
+#include "step/training_step.h"
 
 namespace metaformer {
 

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "config/loader.h"
 #include "config/writer.h"
+#include "optim/make_schedule.h"
 #include "run/environment.h"
-#include "train/optimizer/make_schedule.h"
 #include "train/rollback.h"
 
 namespace metaformer {

@@ -17,8 +17,8 @@ struct TrainRequest {
   std::vector<std::string> command_line;
 };
 
-// Trains, or continues. Returns the summary. A finished run is not trained again. Errors: see the exit codes in
-// README.md.
+// Trains, or continues. Returns the summary. A finished run is not trained again. Errors: see the exit
+// codes in docs/commands.md.
 RunSummary train(TrainRequest request);
 
 }  // namespace metaformer

@@ -3,7 +3,7 @@
 
 #include "config/train_config.h"
 #include "run/progress.h"
-#include "train/step/training_step.h"
+#include "step/training_step.h"
 
 namespace metaformer {
 

@@ -1,10 +1,10 @@
 #pragma once
 // A model in training with all that a step needs. Runs and benchmarks share it.
 
+#include "optim/make_optimizer.h"
+#include "optim/make_schedule.h"
 #include "run/checkpoint.h"
-#include "train/optimizer/make_optimizer.h"
-#include "train/optimizer/make_schedule.h"
-#include "train/step/make_training_step.h"
+#include "step/make_training_step.h"
 
 namespace metaformer {
 

@@ -129,7 +129,7 @@ TEST_CASE("a label that hardly any training text has is warned of, a rare class 
     CHECK(result.code == 0);
     return result.err;
   };
-  CHECK_THAT(errors_with(1, "7"), ContainsSubstring("warning: the label '7' is that of 1 of the 121 training texts"));
+  CHECK_THAT(errors_with(1, "7"), ContainsSubstring("warning: 1 of the 121 training texts have the label '7'"));
   CHECK_THAT(errors_with(12, "2"), !ContainsSubstring("warning"));
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
        "a.yaml:1:38: model.mixer.score: 'distance' needs a metric that is never negative: set constraint to psd, "
        "diagonal or identity"},
       {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n",
-       "a.yaml:1:61: model.mixer.backend: 'as_published' has the reference backend alone: set backend to auto or "
+       "a.yaml:1:61: model.mixer.backend: score 'as_published' has only the reference backend: set backend to auto or "
        "reference"},
       {"model: {mixer: {kind: scaled_dot_product, score_std: 0}}\n",
        "a.yaml:1:54: model.mixer.score_std: 0 is out of range; must be above 0"},

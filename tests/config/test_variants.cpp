@@ -91,23 +91,16 @@ TEST_CASE("a layer that switches the task keeps the data keys that both tasks ha
   CHECK(is<SortConfig>(above(text, "task: sort\n").config.task));
 }
 
-TEST_CASE("what the lowest layers say is of the task that a layer above them names first", "[config]") {
-  const auto config = above("data: {label_field: stars, tokenizer: {min_count: 5}}\n", "task: classification\n").config;
-  CHECK(classification(config).data.label_field == "stars");
-  CHECK(std::get<WordTokenizerOptions>(classification(config).data.tokenizer).min_count == 5);
-  const auto linear = above("task: classification\nmodel: {cost: 3}\n", "model: linear\n").config;
-  CHECK(std::get<LinearConfig>(linear.model).cost == 3);
-}
-
-TEST_CASE("what a file without a task says of the default task is dropped with another task", "[config]") {
+TEST_CASE("a file without a task or a model is of the default ones, whatever layers above it name", "[config]") {
+  CHECK_THROWS_AS(above("data: {label_field: a}\n", "task: classification\n"), Error);
+  CHECK_THROWS_AS(above("task: classification\nmodel: {cost: 3}\n", "model: linear\n"), Error);
+  CHECK_THROWS_AS(above("data: {pathh: a.txt}\n", "train: {steps: 7}\n", {"task=classification"}), Error);
   const auto sorter = above("data: {path: a.txt, document_separator: x}\n", "train: {steps: 7}\n", {"task=sort"});
   CHECK(is<SortConfig>(sorter.config.task));
   CHECK(sorter.config.train.steps == 7);
   const auto linear =
       above("model: {layers: 2, context: 9}\n", "train: {steps: 7}\n", {"task=classification", "model=linear"});
   CHECK(std::get<LinearConfig>(linear.config.model).context == 9);
-  CHECK_THROWS_AS(above("data: {pathh: a.txt}\n", "train: {steps: 7}\n", {"task=classification"}), Error);
-  CHECK_THROWS_AS(above("data: {label_field: a}\n", "train: {steps: 7}\n", {"task=language_model"}), Error);
 }
 
 TEST_CASE("a layer that switches the model drops what only the other model has", "[config]") {

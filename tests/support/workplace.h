@@ -6,13 +6,13 @@
 #include "infer/load_run.h"
 #include "model/initialise.h"
 #include "model/make_model.h"
+#include "optim/make_optimizer.h"
+#include "step/eager_training_step.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
 #include "tasks/make_task.h"
 #include "tasks/network_predictor.h"
-#include "train/optimizer/make_optimizer.h"
 #include "train/run.h"
-#include "train/step/eager_training_step.h"
 
 namespace metaformer {
 

@@ -58,33 +58,6 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   CHECK((diagnose_form(*form).asymmetry < 1e-6) == (as_metric != nullptr));
 }
 
-TEST_CASE("two tokens are weighed by the score form", "[diagnostics]") {
-  // With two tokens, the first attends to the second with sigmoid(r_12 - r_11): the output tells the score.
-  const auto options =
-      GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{}),
-               MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
-               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd}));
-  torch::manual_seed(2);
-  const std::int64_t d = 4;
-  const auto mixer = make_mixer(options, {.width = d, .heads = 1});
-  mixer->to(torch::kDouble);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.7);
-  const auto x = torch::randn({1, 2, d}, torch::kDouble);
-  const auto form = *mixer->score_form();
-  const auto dense = torch::matmul(form.left_nrd[0].t(), form.right_nrd[0]);
-  const auto scores = torch::matmul(x[0], torch::matmul(dense, x[0].t())) / 2.0;  // sqrt(k) = 2
-  const auto weights = torch::softmax(scores, 1);
-  Pass pass;
-  const auto both = mixer->forward(x, x, Visibility{}, nullptr, pass)[0];
-  const auto alone = [&](int token) {
-    const auto one = x.narrow(1, token, 1).contiguous();
-    return mixer->forward(one, one, Visibility{}, nullptr, pass)[0][0];
-  };
-  const auto values = torch::stack({alone(0), alone(1)});
-  CHECK(torch::allclose(both, torch::matmul(weights, values), 1e-9, 1e-12));
-}
-
 TEST_CASE("norms by block add up to the whole, and the update is what the step changed", "[diagnostics]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.05"}));

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "train/step/phase_timer.h"
+#include "step/phase_timer.h"
 
 namespace metaformer {
 

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "optim/make_schedule.h"
 #include "support/catch.h"
-#include "train/optimizer/make_schedule.h"
 
 namespace metaformer {
 

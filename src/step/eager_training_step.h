@@ -1,8 +1,8 @@
 #pragma once
 // A step through LibTorch's autograd.
 
-#include "train/step/gradients.h"
-#include "train/step/training_step.h"
+#include "step/gradients.h"
+#include "step/training_step.h"
 
 namespace metaformer {
 

@@ -1,4 +1,4 @@
-#include "train/optimizer/make_schedule.h"
+#include "optim/make_schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include "config/optimizer_config.h"
 #include "model/parameter_buffer.h"
-#include "train/optimizer/optimizer.h"
+#include "optim/optimizer.h"
 
 namespace metaformer {
 

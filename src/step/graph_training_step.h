@@ -2,7 +2,7 @@
 // A step that a device replays as one graph: the host starts one piece of work in place of hundreds.
 
 #include "ops/device_graph.h"
-#include "train/step/eager_training_step.h"
+#include "step/eager_training_step.h"
 
 namespace metaformer {
 

@@ -5,7 +5,7 @@
 
 #include "config/train_config.h"
 #include "model/parameter_buffer.h"
-#include "train/optimizer/optimizer.h"
+#include "optim/optimizer.h"
 
 namespace metaformer {
 

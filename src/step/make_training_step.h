@@ -1,8 +1,8 @@
 #pragma once
 // The fastest training step for a config and a device.
 
-#include "train/step/gradients.h"
-#include "train/step/training_step.h"
+#include "step/gradients.h"
+#include "step/training_step.h"
 
 namespace metaformer {
 

@@ -1,8 +1,8 @@
 // A step that is replayed as a graph does what an eager one does. The graph here runs its work by hand.
 
+#include "step/graph_training_step.h"
 #include "support/workplace.h"
 #include "tasks/one_batch_stream.h"
-#include "train/step/graph_training_step.h"
 
 namespace metaformer {
 

@@ -1,4 +1,4 @@
-#include "train/step/graph_training_step.h"
+#include "step/graph_training_step.h"
 
 #include <algorithm>
 

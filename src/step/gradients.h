@@ -6,9 +6,9 @@
 #include "config/experiment_config.h"
 #include "model/parameter_buffer.h"
 #include "model/sequence_model.h"
+#include "optim/optimizer.h"
+#include "step/phase_timer.h"
 #include "tasks/task.h"
-#include "train/optimizer/optimizer.h"
-#include "train/step/phase_timer.h"
 
 namespace metaformer {
 

@@ -1,6 +1,6 @@
-#include "train/optimizer/make_optimizer.h"
+#include "optim/make_optimizer.h"
 
-#include "train/optimizer/adamw.h"
+#include "optim/adamw.h"
 
 namespace metaformer {
 

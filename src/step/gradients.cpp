@@ -1,4 +1,4 @@
-#include "train/step/gradients.h"
+#include "step/gradients.h"
 
 #include <limits>
 

@@ -1,7 +1,7 @@
-#include "train/step/make_training_step.h"
+#include "step/make_training_step.h"
 
 #include "base/log.h"
-#include "train/step/graph_training_step.h"
+#include "step/graph_training_step.h"
 
 namespace metaformer {
 

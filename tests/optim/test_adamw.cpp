@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "ops/linear.h"
+#include "optim/adamw.h"
 #include "support/torch_catch.h"
-#include "train/optimizer/adamw.h"
 
 namespace metaformer {
 

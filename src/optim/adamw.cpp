@@ -1,4 +1,4 @@
-#include "train/optimizer/adamw.h"
+#include "optim/adamw.h"
 
 #include "ops/named_tensors.h"
 

@@ -1,4 +1,4 @@
-#include "train/step/eager_training_step.h"
+#include "step/eager_training_step.h"
 
 namespace metaformer {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "config/train_config.h"
-#include "train/optimizer/schedule.h"
+#include "optim/schedule.h"
 
 namespace metaformer {
 
