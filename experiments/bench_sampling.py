@@ -133,8 +133,9 @@ def load(run, shape):
     characters = json.loads((checkpoint / "tokenizer.json").read_text())["characters"]
     model = Gpt(len(characters), **shape).eval()
     model.load_state_dict({name.removeprefix("transformer."): weight for name, weight in weights.items()})
-    config = {"model": {**shape, "mixer": {"kind": "scaled_dot_product"}, "norm": {"position": "pre"},
-                        "feed_forward": {"activation": "gelu"}, "embedding": {"tie": True}}}
+    config = {"model": {**shape, "mixer": {"kind": "scaled_dot_product"}, "embedding": {"tie": True}, "residual": True,
+                        "norm": {"kind": "layer_norm", "position": "pre", "epsilon": 1e-5},
+                        "feed_forward": {"kind": "mlp", "activation": {"kind": "gelu"}, "output_activation": False}}}
     ids = torch.randint(len(characters), (2, CONTEXT))
     with torch.no_grad():
         expected = reference_model.forward(config, {name: weight.double() for name, weight in weights.items()}, ids)

@@ -241,11 +241,11 @@ def table(name):
     """The rows of a sweep as a Markdown table: a line for each config, over its seeds."""
     rows = in_order(name, read_rows(results_of(name)))
     sorts, classifies = any(row["exact_match"] for row in rows), any(row.get("test_accuracy") for row in rows)
-    metric = "validation loss, mean ± sd | against the first, 95%"
+    metric = "validation loss, mean ± sd | difference to the first row (95% interval)"
     if sorts:
         metric = "exact match %, mean ± sd | worst | perfect since step"
     elif classifies:
-        metric = "test accuracy %, mean ± sd | against the first, 95% | validation score % | test AUC"
+        metric = "test accuracy %, mean ± sd | difference to the first row (95% interval) | validation score % | test AUC"
     columns = f"config | seeds | {metric} | parameters | in mixers"
     lines = [f"| {columns} |", "|---" * (columns.count("|") + 1) + "|"]
     for config, overrides in dict.fromkeys((row["config"], row["overrides"]) for row in rows):

@@ -11,7 +11,9 @@ from pathlib import Path
 
 BELOW = {
     "base": [],
-    "config": ["base"],
+    "yaml": ["base"],
+    "config": ["yaml"],
+    "config_reader": ["config"],
     "cuda": ["base"],
     "text": ["config"],
     "data": ["text"],
@@ -22,7 +24,7 @@ BELOW = {
     "model": ["attention", "text"],
     "tasks": ["model", "data/datasets"],
     "run": ["ops", "text"],
-    "baselines": ["tasks", "run"],
+    "baselines": ["tasks", "run", "config_reader"],
     "infer": ["baselines"],
     "train": ["infer", "step"],
     "step": ["tasks", "optim"],
@@ -31,7 +33,7 @@ BELOW = {
     "bench": ["train"],
     "cli": ["report", "bench"],
 }
-WITHOUT_TORCH = {"base", "config", "cuda", "text", "data", "data/sources", "data/datasets", "report"}
+WITHOUT_TORCH = {"base", "yaml", "config", "config_reader", "cuda", "text", "data", "data/sources", "data/datasets", "report"}
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")

@@ -53,6 +53,8 @@ SPECIAL = {
     "recalibration": [*CLASSIFICATION, "task.head.recalibrate=true", "task.baselines=false"],
     "150 classes": [*CLASSIFICATION, "data.path=classes.csv", "data.test_path=classes.csv", "task.baselines=false"],
     "baselines": [*CLASSIFICATION, "data.test_path=table.csv"],
+    "averaged weights of Muon in fp16": [*TASKS["language_model"], "train.optimizer=muon", "train.precision=fp16",
+                                         "train.weight_average.decay=0.9"],
     "byte-pair encoding": [*TASKS["language_model"], "data.tokenizer.kind=bpe", "data.tokenizer.vocabulary=300",
                            "data.tokenizer.whitespace=kept"],
 }

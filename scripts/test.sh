@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up and builds if needed, then runs the tests. Arguments go to ctest:
 #   scripts/test.sh                 everything
-#   scripts/test.sh -L attention    the tests with a label (core, data, attention, model, train, cli, python, structure)
+#   scripts/test.sh -L attention    the tests with a label (one per folder of src, and python, structure, fuzz)
 #   scripts/test.sh -R resume       the tests whose name matches
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh

@@ -1,5 +1,6 @@
 // Metric attention: r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the
-// same projection p, so a cache holds only p. Formulas: docs/architecture.md, "The mixers".
+// same projection p, so a cache holds only p, unless values have a projection of their own. Formulas:
+// docs/architecture.md, "The mixers".
 
 #include <cmath>
 #include <optional>
@@ -10,6 +11,8 @@
 #include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
 #include "attention/score_attention.h"
+#include "attention/score_positions.h"
+#include "attention/shared_projection.h"
 #include "ops/fused_metric.h"
 #include "ops/heads.h"
 
@@ -45,19 +48,21 @@ class Metric : public Mixer {
   Metric(const MetricOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        projection_(register_module("projection", Linear(shape.width, shape.width, shape.bias))),
+        projection_(*this, shape, options.values, options.qk_norm),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
-        metric_(*this, options.constraint, options.score == MetricScore::distance, shape.heads, shape.head_width()) {}
+        metric_(*this, options.constraint, options.score == MetricScore::distance, shape.heads, shape.head_width()),
+        positions_(*this, shape, shape.head_width()) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
-    const auto p_bnck = project(x_bcd);
-    auto p_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
-    if (state != nullptr) p_bnek = state->extend(0, p_bnek);
+    const auto newest = projection_.project(x_bcd);
+    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
+    if (state != nullptr) seen = projection_.remember(seen, *state);
     // The newest tokens of a sequence being generated look at others than themselves: composed.
     const bool fused = options_.backend == Backend::fused && state == nullptr;
-    return output_(merge_heads(fused ? attend_fused(p_bnck, visibility) : attend(p_bnck, p_bnek, visibility, pass)));
+    return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility)
+                                     : attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
@@ -72,8 +77,11 @@ class Metric : public Mixer {
     else if (options_.constraint != MetricConstraint::identity)
       form_nkj = metric_.dense_nkk();
     return make_score_decoder({.shape = shape_,
-                               .projection = LinearDecoder(projection_),
+                               .projection = LinearDecoder(projection_.layer()),
                                .output = LinearDecoder(output_),
+                               .value_begin = projection_.value_begin(),
+                               .value_slot = projection_.has_own_values() ? 1UL : 0UL,
+                               .key_gain_k = projection_.gain_k(),
                                .form_nkj = form_nkj,
                                .distance = distance,
                                .newest_share = published ? 0.5F : 1.0F},
@@ -82,29 +90,27 @@ class Metric : public Mixer {
 
   std::optional<ScoreForm> score_form() const override {
     // The published scores mirror a form at the diagonal of the tokens: they are of no single one.
-    if (options_.score == MetricScore::as_published) return std::nullopt;
-    const auto projection_nkd = projection_->weight().view({shape_.heads, shape_.head_width(), shape_.width});
+    if (options_.score == MetricScore::as_published || options_.qk_norm) return std::nullopt;
+    const auto projection_nkd = projection_.rows_nkd();
     const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
     const double twice = options_.score == MetricScore::distance ? 2 : 1;
     return ScoreForm{.left_nrd = projection_nkd, .right_nrd = twice * image_nkd};
   }
 
   void scale_initial_scores(double projection_variance) override {
-    const double wanted = options_.score_std / score_std_per_norm(projection_variance);
+    const double wanted = options_.score_std / score_std_per_norm(projection_.variance(projection_variance));
     if (options_.constraint == MetricConstraint::identity) {
       // There is no metric to scale. Scores grow with the square of p; the output projection undoes what that does to
-      // the values, which are p too.
+      // values that are p, too.
       const double factor = std::sqrt(wanted / metric_.identity_norm());
-      projection_->weight().mul_(factor);
-      output_->weight().div_(factor);
+      projection_.scale_scored(factor);
+      if (!projection_.has_own_values()) output_->weight().div_(factor);
     } else {
       metric_.scale_to_norm(wanted);
     }
   }
 
  private:
-  torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
-
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
 
   // Standard deviation of the scores (after 1 / sqrt(k)) where the Frobenius norm of M is 1 and the entries of p are
@@ -115,21 +121,42 @@ class Metric : public Mixer {
       case MetricScore::bilinear:
         return v / std::sqrt(k);
       case MetricScore::distance:  // 2 p M p' - p' M p'
-        return std::sqrt(6.0) * v / std::sqrt(k);
+        return std::sqrt(4 + key_term_variance()) * v / std::sqrt(k);
       case MetricScore::as_published:  // twice the form that has each M_ij, i > j, once and doubled
         return 2 * std::sqrt((2 * k - 1) / k) * v / std::sqrt(k);
     }
     return 0;
   }
 
-  torch::Tensor attend(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
-                       Pass& pass) const {
-    const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout};
-    if (options_.backend == Backend::reference || options_.score == MetricScore::as_published)
-      return mix_by_scores(scores(p_bnck, p_bnek), p_bnek, visibility, mixing, pass);
-    if (options_.score == MetricScore::distance) return composed_distance(p_bnck, p_bnek, visibility, mixing, pass);
-    return composed_attention(metric_.apply(p_bnck), p_bnek, p_bnek, visibility, mixing, pass);
+  // Var(p' M p') where v and the Frobenius norm of M are 1: 2 for normal p'. On the sphere, where qk_norm puts p', what
+  // M has of the identity gives no variance.
+  double key_term_variance() const {
+    if (!projection_.is_normalised()) return 2;
+    if (options_.constraint != MetricConstraint::psd) return 0;  // starts as a multiple of the identity
+    const auto k = static_cast<double>(shape_.head_width());
+    const auto metric_nkk = metric_.dense_nkk();
+    const auto trace_n = metric_nkk.diagonal(0, 1, 2).sum(1);
+    const auto isotropic_n = trace_n.square() / (k * metric_nkk.square().sum({1, 2}));
+    return 2 * k / (k + 2) * (1 - isotropic_n.mean().item<double>());
   }
+
+  torch::Tensor attend_seen(const torch::Tensor& p_bnck, const SharedProjection::Vectors& seen,
+                            const Visibility& visibility, Pass& pass) {
+    const auto& p_bnek = seen.p_bnck;
+    const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout, .shaw = positions_.shaw()};
+    const bool by_formula = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
+    if (by_formula && !positions_.rotates()) {
+      const auto q_bnck = mixing.shaw != nullptr ? query_factor() * metric_.apply(p_bnck) : p_bnck;
+      return mix_by_scores(scores(p_bnck, p_bnek), q_bnck, seen.value_bnck, visibility, mixing, pass);
+    }
+    if (options_.score == MetricScore::distance) return composed_distance(p_bnck, seen, visibility, mixing, pass);
+    const auto tokens = p_bnek.size(2);
+    return attend(positions_.rotated(metric_.apply(p_bnck), tokens), positions_.rotated(p_bnek, tokens),
+                  seen.value_bnck, visibility, mixing, options_.backend, pass);
+  }
+
+  // Scores depend on both tokens by query_factor() p_c M p_e.
+  double query_factor() const { return options_.score == MetricScore::distance ? 2 : 1; }
 
   torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility) {
     const auto form = metric_.kernel_form();
@@ -155,30 +182,37 @@ class Metric : public Mixer {
   }
 
   // The softmax cancels what is constant along a row, -p_c M p_c. What is left, 2 p_c M p_e - p_e M p_e, is one product
-  // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [p_e, 0]. Below float32 the
-  // gradient of M would drown in that cancellation, so such inputs are widened first.
-  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
-                                  const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) const {
-    const auto given = p_bnek.scalar_type();
+  // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [v_e, 0]. Below float32 the
+  // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M and
+  // p_e.
+  torch::Tensor composed_distance(const torch::Tensor& p_bnck, const SharedProjection::Vectors& seen,
+                                  const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) {
+    const auto given = seen.p_bnck.scalar_type();
     const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
     std::optional<c10::impl::ExcludeDispatchKeyGuard> without_autocast;
     if (narrow) without_autocast.emplace(c10::autocast_dispatch_keyset);
     const auto wide = narrow ? torch::kFloat : given;
-    const auto p_e = p_bnek.to(wide);
+    const auto p_e = seen.p_bnck.to(wide);
+    const auto v_e = projection_.has_own_values() ? seen.value_bnck.to(wide) : p_e;
     const auto image_e = metric_.apply(p_e);  // p_e M
-    const auto image_c = p_bnck.is_same(p_bnek) ? image_e : metric_.apply(p_bnck.to(wide));
+    const auto image_c = p_bnck.is_same(seen.p_bnck) ? image_e : metric_.apply(p_bnck.to(wide));
     const auto length_bne1 = (image_e * p_e).sum(-1, true);
-    const auto q = torch::cat({2 * image_c, torch::ones_like(image_c.narrow(3, 0, 1))}, 3);
-    const auto k = torch::cat({p_e, -length_bne1}, 3);
-    const auto v = torch::constant_pad_nd(p_e, {0, 1});
-    const auto t = composed_attention(q, k, v, visibility, mixing, pass);
+    const auto q = positions_.rotated(2 * image_c, p_e.size(2)), k = positions_.rotated(p_e, p_e.size(2));
+    if (options_.backend == Backend::reference || needs_scores(visibility, mixing)) {
+      const auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
+      return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
+    }
+    const auto t = attend(torch::cat({q, torch::ones_like(q.narrow(3, 0, 1))}, 3), torch::cat({k, -length_bne1}, 3),
+                          torch::constant_pad_nd(v_e, {0, 1}), visibility, mixing, options_.backend, pass);
     return t.narrow(3, 0, shape_.head_width()).to(given);
   }
 
   MetricOptions options_;
   MixerShape shape_;
-  Linear projection_, output_;
+  SharedProjection projection_;
+  Linear output_;
   MetricTensor metric_;
+  ScorePositions positions_;
   bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 

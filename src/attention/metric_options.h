@@ -23,7 +23,10 @@ struct MetricOptions {
   static constexpr std::string_view summary = "scores from a learned metric tensor over one shared projection";
   MetricConstraint constraint = MetricConstraint::symmetric;
   MetricScore score = MetricScore::bilinear;
+  static constexpr bool has_scores = true;
+  MixerValues values = MixerValues::shared;
   double score_std = 1;
+  bool qk_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const {
@@ -44,13 +47,18 @@ struct MetricOptions {
     if (published && (backend == Backend::composed || backend == Backend::fused))
       return MixerProblem{{"model.mixer.backend", score_key},
                           "score 'as_published' has only the reference backend: set backend to auto or reference"};
-    return backend == Backend::fused ? fused_problem(shape) : std::nullopt;
+    if (published && act_on_scores(shape.positions))
+      return MixerProblem{{"model.positions", score_key},
+                          fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
+                                      kind_of(shape.positions))};
+    return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
   }
 
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
     const auto k = shape.head_width();
     const auto width = static_cast<double>(shape.width);
-    AttentionCost cost{.projections = 2, .score_width = k};
+    AttentionCost cost{
+        .projections = values == MixerValues::own ? 3 : 2, .score_width = k, .qk_norms = qk_norm ? 1 : 0};
     switch (constraint) {
       case MetricConstraint::symmetric:
       case MetricConstraint::psd:
@@ -74,7 +82,9 @@ void visit(Visitor& field, MetricOptions& o) {
         "M symmetric; psd (M = L L^T); diagonal; or identity (scores p p^T, no metric parameters)");
   field("score", o.score,
         "bilinear: p M p'; distance: -(p-p') M (p-p'); as_published: the uncorrected formula, for comparison only");
+  field("values", o.values, values_help);
   field("score_std", o.score_std, positive, score_std_help);
+  field("qk_norm", o.qk_norm, qk_norm_help);
   field("backend", o.backend, backend_help);
 }
 

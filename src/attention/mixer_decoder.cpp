@@ -4,7 +4,11 @@
 #include <cmath>
 #include <vector>
 
+#include "attention/head_norm.h"
+#include "attention/rotary_positions.h"
+#include "attention/score_bias.h"
 #include "ops/parallel.h"
+#include "ops/rotary_kernel.h"
 
 namespace metaformer {
 
@@ -30,7 +34,7 @@ class ScoreDecoder : public MixerDecoder {
         query_(floats(batch * heads_ * key_width_)),
         scores_(floats(batch * heads_ * score_step())),
         mixed_(floats(batch * parts_.shape.width)) {
-    if (parts_.distance) score_offsets_ = floats(batch * heads_ * capacity);
+    prepare_positions();
     if (parts_.form_nkj.defined()) form_njk_ = parts_.form_nkj.transpose(1, 2).contiguous();
   }
 
@@ -38,13 +42,17 @@ class ScoreDecoder : public MixerDecoder {
     state_ = &state;
     keys_ = state.buffer(parts_.key_slot).data_ptr<float>();
     values_ = state.buffer(parts_.value_slot).data_ptr<float>();
-    if (!parts_.distance) return;
     for (std::int64_t row = 0; row < batch_ * heads_; ++row)
-      for (std::int64_t e = 0; e < state.length(parts_.key_slot); ++e) set_offset(row, e);
+      for (std::int64_t e = 0; e < state.length(parts_.key_slot); ++e) {
+        if (parts_.distance) set_offset(row, e);
+        set_rotated_key(row, e);
+      }
   }
 
   void step(const float* x_bd, float* y_bd) override {
     parts_.projection.apply(x_bd, projected_.data(), batch_);
+    normalise(parts_.key_gain_k, parts_.key_begin);
+    if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_k, parts_.query_begin);
     const auto newest = remember(x_bd);
     const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
     const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
@@ -59,10 +67,63 @@ class ScoreDecoder : public MixerDecoder {
 
   std::int64_t score_step() const { return (capacity_ + 15) / 16 * 16; }
 
-  const float* projected(std::int64_t row, std::int64_t begin) const {
-    return projected_.data() + row / heads_ * parts_.projection.outputs() + begin + row % heads_ * value_width_;
+  // Rotary positions have rotated keys beside those of the state. ALiBi's -slope (c - e) is slope e but for what is the
+  // same for every key, which the softmax cancels.
+  void prepare_positions() {
+    const auto& positions = parts_.shape.positions;
+    if (parts_.distance || is<AlibiPositionsConfig>(positions)) score_offsets_ = floats(batch_ * heads_ * capacity_);
+    if (const auto* rotary = std::get_if<RotaryPositionsConfig>(&positions)) {
+      const auto tables = make_rotary_tables(*rotary, key_width_, capacity_);
+      rotary_ = {tables.cos_cr.to(torch::kFloat), tables.sin_cr.to(torch::kFloat)};
+      rotated_keys_ = floats(batch_ * heads_ * capacity_ * key_width_);
+      rotated_query_ = query_;
+    }
+    if (!is<AlibiPositionsConfig>(positions)) return;
+    slopes_ = alibi_slopes(heads_);
+    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
+      for (std::int64_t e = 0; e < capacity_; ++e) score_offset(row, e) = alibi(row, e);
   }
-  // Of row b n + head: where its keys begin. Inputs are kept once for all heads.
+
+  float alibi(std::int64_t row, std::int64_t token) const {
+    if (slopes_.empty()) return 0;
+    return static_cast<float>(slopes_[static_cast<std::size_t>(row % heads_)] * static_cast<double>(token)) / scale_;
+  }
+  float& score_offset(std::int64_t row, std::int64_t token) {
+    return score_offsets_[static_cast<std::size_t>(row * capacity_ + token)];
+  }
+
+  void rotate(const float* from, float* to, std::int64_t token) const {
+    const auto pairs = rotary_.cos_cr.size(1);
+    rotate_token(RotaryToken<float>{.x = from,
+                                    .y = to,
+                                    .heads = 1,
+                                    .width = key_width_,
+                                    .pairs = pairs,
+                                    .cosines = rotary_.cos_cr.const_data_ptr<float>() + token * pairs,
+                                    .sines = rotary_.sin_cr.const_data_ptr<float>() + token * pairs});
+  }
+  void set_rotated_key(std::int64_t row, std::int64_t token) {
+    if (rotated_keys_.empty()) return;
+    rotate(keys(row) + token * key_width_, rotated_keys_.data() + (row * capacity_ + token) * key_width_, token);
+  }
+
+  // Of row b n + head.
+  std::int64_t place(std::int64_t row, std::int64_t begin) const {
+    return row / heads_ * parts_.projection.outputs() + begin + row % heads_ * value_width_;
+  }
+  const float* projected(std::int64_t row, std::int64_t begin) const { return projected_.data() + place(row, begin); }
+
+  void normalise(const torch::Tensor& gain_k, std::int64_t begin) {
+    if (!gain_k.defined()) return;
+    for (std::int64_t row = 0; row < batch_ * heads_; ++row) {
+      float* x_k = projected_.data() + place(row, begin);
+      const float mean_square = dot_product(x_k, x_k, value_width_) / static_cast<float>(value_width_);
+      const float factor = 1 / std::sqrt(mean_square + static_cast<float>(HeadNormImpl::epsilon));
+      const float* gain = gain_k.const_data_ptr<float>();
+      for (std::int64_t i = 0; i < value_width_; ++i) x_k[i] *= factor * gain[i];
+    }
+  }
+  // Where the keys of row b n + head begin. Inputs are kept once for all heads.
   float* keys(std::int64_t row) const {
     return keys_ + (parts_.from_inputs ? row / heads_ : row) * capacity_ * key_width_;
   }
@@ -96,7 +157,7 @@ class ScoreDecoder : public MixerDecoder {
   const float* set_offset(std::int64_t row, std::int64_t token) {
     const float* key = keys(row) + token * key_width_;
     const float* image = apply_form(row, key);
-    score_offsets_[static_cast<std::size_t>(row * capacity_ + token)] = -dot_product(image, key, key_width_) / 2;
+    score_offset(row, token) = alibi(row, token) - dot_product(image, key, key_width_) / 2;
     return image;
   }
 
@@ -108,12 +169,19 @@ class ScoreDecoder : public MixerDecoder {
 
   void attend(const float* x_bd, std::int64_t row, std::int64_t newest) {
     const float* q = find_query(x_bd, row, newest);
+    const float* seen_keys = keys(row);
+    if (!rotated_keys_.empty()) {
+      set_rotated_key(row, newest);
+      rotate(q, rotated_query_.data() + row * key_width_, newest);
+      q = rotated_query_.data() + row * key_width_;
+      seen_keys = rotated_keys_.data() + row * capacity_ * key_width_;
+    }
     const SeenTokens seen{.count = newest + 1,
-                          .keys = keys(row),
+                          .keys = seen_keys,
                           .key_width = key_width_,
                           .values = values(row),
                           .value_width = value_width_,
-                          .score_offsets = parts_.distance ? score_offsets_.data() + row * capacity_ : nullptr};
+                          .score_offsets = score_offsets_.empty() ? nullptr : score_offsets_.data() + row * capacity_};
     attend_to_seen(q, seen, scale_, parts_.newest_share, scores_.data() + row * score_step(),
                    mixed_.data() + row * value_width_);
   }
@@ -126,7 +194,11 @@ class ScoreDecoder : public MixerDecoder {
   std::vector<float> query_;          // [b n, key width]
   std::vector<float> scores_;         // [b n, score_step()]
   std::vector<float> mixed_;          // [b, n k]
-  std::vector<float> score_offsets_;  // [b n, capacity], distances only
+  std::vector<float> score_offsets_;  // [b n, capacity], distances and ALiBi only
+  std::vector<double> slopes_;        // [n], ALiBi only
+  RotaryTables rotary_;               // rotary positions only, as are these:
+  std::vector<float> rotated_keys_;   // [b n, capacity, key width]
+  std::vector<float> rotated_query_;  // [b n, key width]
   MixerState* state_ = nullptr;
   float *keys_ = nullptr, *values_ = nullptr;  // the state's: [b, n, capacity, k], inputs [b, capacity, d]
 };
@@ -147,6 +219,8 @@ void LinearDecoder::apply(const float* x_bi, float* y_bo, std::int64_t batch) co
 }
 
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity) {
+  const auto& positions = parts.shape.positions;
+  if (is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions)) return nullptr;
   return std::make_unique<ScoreDecoder>(std::move(parts), batch, capacity);
 }
 

@@ -1,4 +1,5 @@
-// Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p.
+// Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p, or a
+// projection of their own. Rotary positions turn p W (or x U) and the other side of the score, never the values.
 
 #include <cmath>
 #include <utility>
@@ -7,6 +8,8 @@
 #include "attention/mixer_decoder.h"
 #include "attention/quadratic_options.h"
 #include "attention/score_attention.h"
+#include "attention/score_positions.h"
+#include "attention/shared_projection.h"
 #include "ops/fused_metric.h"
 #include "ops/heads.h"
 
@@ -19,71 +22,81 @@ class Quadratic : public Mixer {
   Quadratic(const QuadraticOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        projection_(register_module("projection", Linear(shape.width, shape.width, shape.bias))),
+        projection_(*this, shape, options.values, options.qk_norm),
         output_(
-            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
+        positions_(*this, shape, full() ? shape.width : shape.head_width()) {
     const auto k = shape.head_width();
-    form_ = full() ? add_parameter("full_form", torch::zeros({shape.heads, shape.width, shape.width}), score_form_spec)
-                   : add_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}), score_form_spec);
+    auto spec = score_form_spec;
+    spec.hidden_matrices = shape.heads;  // each maps p (or x) to what the other side of the score is compared with
+    form_ = full() ? add_parameter("full_form", torch::zeros({shape.heads, shape.width, shape.width}), spec)
+                   : add_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}), spec);
   }
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
-    const auto p_bnck = project(x_bcd);
-    auto value_bnek = context_bed.is_same(x_bcd) ? p_bnck : project(context_bed);
-    if (state != nullptr) value_bnek = state->extend(0, value_bnek);
-    auto left = p_bnck, right = value_bnek;
+    const auto newest = projection_.project(x_bcd);
+    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
+    if (state != nullptr) seen = projection_.remember(seen, *state);
+    if (options_.backend == Backend::fused && state == nullptr)
+      return output_(merge_heads(attend_fused(newest.p_bnck, visibility)));
+    auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
       left = x_bcd.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
       right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
     }
-    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
-    if (options_.backend == Backend::fused && state == nullptr) {
-      if (!std::exchange(checked_, true)) require_finite_form(form_);
-      return output_(merge_heads(fused_metric_attention(
-          p_bnck, form_, {.causal = visibility.causal, .segment_bc = visibility.query_segment_bc, .scale = scale})));
-    }
-    const ScoreMixing mixing{.scale = scale, .dropout = shape_.dropout};
-    const auto q = per_head_product(left, form_);
-    const auto t_bnck = options_.backend == Backend::reference
-                            ? mix_by_scores(torch::matmul(q, right.transpose(2, 3).to(q.scalar_type())), value_bnek,
-                                            visibility, mixing, pass)
-                            : composed_attention(q, right.to(q.scalar_type()), value_bnek, visibility, mixing, pass);
-    return output_(merge_heads(t_bnck));
+    const auto tokens = right.size(2);
+    const auto q_bnck = positions_.rotated(per_head_product(left, form_), tokens);
+    const auto k_bnek = positions_.rotated(right.to(q_bnck.scalar_type()), tokens);
+    const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout, .shaw = positions_.shaw()};
+    return output_(merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass)));
   }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     return make_score_decoder({.shape = shape_,
-                               .projection = LinearDecoder(projection_),
+                               .projection = LinearDecoder(projection_.layer()),
                                .output = LinearDecoder(output_),
+                               .value_begin = projection_.value_begin(),
                                .key_slot = full() ? 1UL : 0UL,
+                               .value_slot = projection_.has_own_values() ? 1UL : 0UL,
+                               .key_gain_k = projection_.gain_k(),
                                .from_inputs = full(),
                                .form_nkj = form_.detach()},
                               batch, capacity);
   }
 
   std::optional<ScoreForm> score_form() const override {
+    if (options_.qk_norm) return std::nullopt;
     if (full())
       return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
-    const auto projection_nkd = projection_->weight().view({shape_.heads, shape_.head_width(), shape_.width});
-    return ScoreForm{.left_nrd = projection_nkd, .right_nrd = torch::matmul(form_, projection_nkd)};
+    const auto rows_nkd = projection_.rows_nkd();
+    return ScoreForm{.left_nrd = rows_nkd, .right_nrd = torch::matmul(form_, rows_nkd)};
   }
 
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
   void scale_initial_scores(double projection_variance) override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
-    const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_variance * root_k);
+    const double unit =
+        full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_.variance(projection_variance) * root_k);
     form_.mul_(unit * options_.score_std);
   }
 
  private:
   bool full() const { return options_.form == QuadraticForm::full; }
-  torch::Tensor project(const torch::Tensor& x_bcd) { return split_heads(projection_(x_bcd), shape_.heads); }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
+
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility) {
+    if (!std::exchange(checked_, true)) require_finite_form(form_);
+    return fused_metric_attention(
+        p_bnck, form_, {.causal = visibility.causal, .segment_bc = visibility.query_segment_bc, .scale = scale()});
+  }
 
   QuadraticOptions options_;
   MixerShape shape_;
-  Linear projection_, output_;
+  SharedProjection projection_;
+  Linear output_;
+  ScorePositions positions_;
   torch::Tensor form_;    // W_nkk or U_ndd
   bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };

@@ -15,7 +15,10 @@ struct QuadraticOptions {
   static constexpr std::string_view kind = "quadratic";
   static constexpr std::string_view summary = "scores from a free bilinear form over one shared projection (or over x)";
   QuadraticForm form = QuadraticForm::projected;
+  static constexpr bool has_scores = true;
+  MixerValues values = MixerValues::shared;
   double score_std = 1;
+  bool qk_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const {
@@ -24,18 +27,26 @@ struct QuadraticOptions {
   }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const {
+    if (form == QuadraticForm::full && values == MixerValues::own)
+      return MixerProblem{
+          {"model.mixer.values", "model.mixer.form"},
+          "form 'full' scores the inputs, so its projection is one of values already: set it to shared"};
+    if (form == QuadraticForm::full && qk_norm)
+      return MixerProblem{{"model.mixer.qk_norm", "model.mixer.form"},
+                          "form 'full' scores the inputs, which model.norm normalises already: set it to false"};
     const bool fused = backend == Backend::fused && form == QuadraticForm::projected;
-    return fused ? fused_problem(shape) : std::nullopt;
+    return fused ? fused_problem(shape, values) : std::nullopt;
   }
 
   // A form of width x width, or of head width x head width, per head.
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
     const auto side = form == QuadraticForm::full ? shape.width : shape.head_width();
     const auto square = static_cast<double>(side) * static_cast<double>(side);
-    return AttentionCost{.projections = 2,
+    return AttentionCost{.projections = values == MixerValues::own ? 3 : 2,
                          .form_parameters = side * side,
                          .form_operations = 2 * load.tokens * static_cast<double>(shape.heads) * square,
-                         .score_width = side}
+                         .score_width = side,
+                         .qk_norms = qk_norm ? 1 : 0}
         .of(shape, load, backend);
   }
 };
@@ -43,7 +54,9 @@ struct QuadraticOptions {
 template <class Visitor>
 void visit(Visitor& field, QuadraticOptions& o) {
   field("form", o.form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
+  field("values", o.values, values_help);
   field("score_std", o.score_std, positive, score_std_help);
+  field("qk_norm", o.qk_norm, qk_norm_help);
   field("backend", o.backend, backend_help);
 }
 

@@ -2,10 +2,12 @@
 
 #include <cmath>
 
+#include "attention/head_norm.h"
 #include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
 #include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
+#include "attention/score_positions.h"
 #include "ops/heads.h"
 
 namespace metaformer {
@@ -17,23 +19,33 @@ class ScaledDotProduct : public Mixer {
   ScaledDotProduct(const ScaledDotProductOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
-        query_key_value_(register_module("query_key_value", Linear(shape.width, 3 * shape.width, shape.bias))),
+        query_key_value_(register_module("query_key_value", Linear(shape.width, 3 * shape.width, shape.bias,
+                                                                   Init::normal(), /*hidden_matrices=*/3))),
         output_(
-            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {}
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
+        positions_(*this, shape, shape.head_width()) {
+    if (!options.qk_norm) return;
+    query_norm_ = register_module("query_norm", HeadNorm(shape.head_width()));
+    key_norm_ = register_module("key_norm", HeadNorm(shape.head_width()));
+  }
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed);
+    if (options_.qk_norm) {
+      q_bnck = query_norm_(q_bnck);
+      k_bnek = key_norm_(k_bnek);
+    }
     if (state != nullptr) {
       k_bnek = state->extend(0, k_bnek);
       v_bnek = state->extend(1, v_bnek);
     }
-    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width()));
-    const ScoreMixing mixing{.scale = scale, .dropout = shape_.dropout};
-    const auto t_bnck =
-        options_.backend == Backend::reference
-            ? mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), v_bnek, visibility, mixing, pass)
-            : composed_attention(q_bnck, k_bnek, v_bnek, visibility, mixing, pass);
+    const auto tokens = k_bnek.size(2);
+    const ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
+                             .dropout = shape_.dropout,
+                             .shaw = positions_.shaw()};
+    const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
+                               visibility, mixing, options_.backend, pass);
     return output_(merge_heads(t_bnck));
   }
 
@@ -44,18 +56,25 @@ class ScaledDotProduct : public Mixer {
                                .key_begin = shape_.width,
                                .value_begin = 2 * shape_.width,
                                .key_slot = 0,
-                               .value_slot = 1},
+                               .value_slot = 1,
+                               .query_gain_k = gain_of(query_norm_),
+                               .key_gain_k = gain_of(key_norm_)},
                               batch, capacity);
   }
 
   std::optional<ScoreForm> score_form() const override {
+    if (options_.qk_norm) return std::nullopt;
     const auto rows = query_key_value_->weight().view({3, shape_.heads, shape_.head_width(), shape_.width});
     return ScoreForm{.left_nrd = rows[0], .right_nrd = rows[1]};
   }
 
-  // Var(q . k) = head width * (variance of a projection)^2.
+  // Var(q . k) = head width * (variance of a projection)^2; of normalised vectors that variance is 1.
   void scale_initial_scores(double projection_variance) override {
     if (!options_.score_std) return;
+    if (options_.qk_norm) {
+      for (const auto& norm : {query_norm_, key_norm_}) norm->gain().mul_(std::sqrt(*options_.score_std));
+      return;
+    }
     const auto queries_and_keys = query_key_value_->weight().narrow(0, 0, 2 * shape_.width);
     queries_and_keys.mul_(std::sqrt(*options_.score_std / projection_variance));
   }
@@ -83,6 +102,8 @@ class ScaledDotProduct : public Mixer {
   MixerShape shape_;
   Linear query_key_value_;  // rows: queries, keys, values
   Linear output_;
+  HeadNorm query_norm_{nullptr}, key_norm_{nullptr};  // qk_norm only
+  ScorePositions positions_;
 };
 
 }  // namespace

@@ -8,14 +8,17 @@ namespace metaformer {
 struct ScaledDotProductOptions {
   static constexpr std::string_view kind = "scaled_dot_product";
   static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
+  static constexpr bool has_scores = true;
   std::optional<double> score_std = 1;
+  bool qk_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
 
   // Projections to queries, keys, values and the output.
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
-    return AttentionCost{.projections = 4, .score_width = shape.head_width()}.of(shape, load, backend);
+    return AttentionCost{.projections = 4, .score_width = shape.head_width(), .qk_norms = qk_norm ? 2 : 0}.of(
+        shape, load, backend);
   }
 };
 
@@ -24,6 +27,7 @@ void visit(Visitor& field, ScaledDotProductOptions& o) {
   field("score_std", o.score_std, positive,
         "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
         "N(0, 0.02), as in GPT-2");
+  field("qk_norm", o.qk_norm, qk_norm_help);
   field("backend", o.backend, backend_help);
 }
 

@@ -7,10 +7,13 @@
 
 namespace metaformer {
 
-torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& value_bnek,
-                            const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) {
+torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
+                            const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
+                            Pass& pass) {
   const auto visible = visible_bce(visibility, score_bnce.size(2), score_bnce.size(3), score_bnce.device());
   auto scaled = score_bnce * mixing.scale;
+  if (mixing.shaw != nullptr) scaled = scaled + (*mixing.shaw)->scores(q_bnck, score_bnce.size(3)) * mixing.scale;
+  if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   torch::Tensor weight_bnce;
   if (visible.defined()) {
     const auto visible_bnce = visible.unsqueeze(1);
@@ -21,12 +24,17 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
     weight_bnce = torch::softmax(scaled, -1);
   }
   weight_bnce = dropout(weight_bnce, mixing.dropout, pass);
-  return torch::matmul(weight_bnce.to(value_bnek.scalar_type()), value_bnek);
+  weight_bnce = weight_bnce.to(value_bnek.scalar_type());
+  auto t_bnck = torch::matmul(weight_bnce, value_bnek);
+  return mixing.shaw != nullptr ? t_bnck + (*mixing.shaw)->values(weight_bnce) : t_bnck;
 }
 
-torch::Tensor composed_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
-                                 const torch::Tensor& value_bnek, const Visibility& visibility,
-                                 const ScoreMixing& mixing, Pass& pass) {
+torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
+                     const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass) {
+  const auto by_scores = [&] {
+    return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
+  };
+  if (backend == Backend::reference || needs_scores(visibility, mixing)) return by_scores();
   const bool to_themselves = visibility.query_segment_bc.is_same(visibility.key_segment_be);
   if (to_themselves && can_attend_on_host(q_bnck, k_bnek, value_bnek))
     return host_attention(q_bnck, k_bnek, value_bnek,
@@ -35,8 +43,7 @@ torch::Tensor composed_attention(const torch::Tensor& q_bnck, const torch::Tenso
                            .scale = mixing.scale,
                            .dropout = mixing.dropout},
                           pass);
-  if (pass.training && mixing.dropout > 0)
-    return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), value_bnek, visibility, mixing, pass);
+  if (pass.training && mixing.dropout > 0) return by_scores();
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
   const bool by_row_order = visibility.causal && !visibility.has_segments() && queries == keys;
   std::optional<torch::Tensor> mask;

@@ -3,25 +3,35 @@
 
 #include <torch/torch.h>
 
+#include "attention/shaw.h"
 #include "attention/visibility.h"
+#include "config/mixer_options.h"
 #include "ops/pass.h"
 
 namespace metaformer {
 
 struct ScoreMixing {
   double scale = 1;
-  double dropout = 0;  // of the weights, in training
+  double dropout = 0;          // of the weights, in training
+  const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
 };
 
-// t_bnck = softmax_e(scale r_bnce) v_bnek over the visible e, with the whole score matrix in memory.
-torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& value_bnek,
-                            const Visibility& visibility, const ScoreMixing& mixing, Pass& pass);
+// t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory. `q_bnck`:
+// the queries that Shaw's vectors are multiplied by.
+torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
+                            const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
+                            Pass& pass);
 
-// The same for r_bnce = q_bnck . k_bnek, keeping nothing of size c e for backward: by our kernel on the CPU, else by
-// the library's attention where it has a fused kernel. Dropout that our kernel does not do takes mix_by_scores, since
-// the library would draw it from its own generator.
-torch::Tensor composed_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
-                                 const torch::Tensor& value_bnek, const Visibility& visibility,
-                                 const ScoreMixing& mixing, Pass& pass);
+// Whether only mix_by_scores can do it: something is added to the scores that no kernel knows.
+inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing) {
+  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr;
+}
+
+// The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where something is added to the scores, by
+// mix_by_scores; else keeping nothing of size c e for backward: by our kernel on the CPU, else by the library's
+// attention where it has a fused kernel. Dropout that our kernel does not do takes mix_by_scores, since the library
+// would draw it from its own generator.
+torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
+                     const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
 
 }  // namespace metaformer

@@ -9,9 +9,29 @@ constexpr const char* score_std_help =
     "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts to a "
     "plain mean";
 
+constexpr const char* qk_norm_help =
+    "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the weights";
+
+// Whether the vectors that are mixed are the projection that scores are made of, or have one of their own.
+enum class MixerValues { shared, own };
+template <>
+struct EnumNames<MixerValues> {
+  static constexpr std::array<std::string_view, 2> values = {"shared", "own"};
+};
+
+constexpr const char* values_help = "shared: the projection that scores are made of; own: another projection";
+
 // Why the kernels of cuda/ cannot compute heads of this shape.
-inline std::optional<MixerProblem> fused_problem(const MixerShape& shape) {
+inline std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values) {
   const std::string backend = "model.mixer.backend";
+  if (values == MixerValues::own)
+    return MixerProblem{{backend, "model.mixer.values"},
+                        "'fused' shares the values with the scores: set values to shared, or backend to composed"};
+  if (act_on_scores(shape.positions))
+    return MixerProblem{{backend, "model.positions"},
+                        fmt::format("'fused' has no {} positions: set backend to composed, or model.positions to none, "
+                                    "learned or sinusoidal",
+                                    kind_of(shape.positions))};
   if (shape.head_width() % 8 != 0 || shape.head_width() > 128)
     return MixerProblem{
         {backend, "model.width", "model.heads"},
@@ -30,12 +50,23 @@ struct AttentionCost {
   std::int64_t form_parameters = 0;  // of a head
   double form_operations = 0;        // of all tokens and heads
   std::int64_t score_width = 0;      // numbers that a score is a product of
+  std::int64_t qk_norms = 0;         // gains of a head's width
+
+  // Positions that are added to scores need the whole matrix.
+  static bool need_pairs(const PositionsConfig& positions) {
+    return act_on_scores(positions) && !is<RotaryPositionsConfig>(positions);
+  }
+  std::int64_t shaw_parameters(const MixerShape& shape) const {
+    const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions);
+    return shaw == nullptr ? 0 : (2 * shaw->max_distance + 1) * (score_width + shape.head_width());
+  }
 
   MixerCost of(const MixerShape& shape, const MixerLoad& load, Backend backend) const {
     const auto d = shape.width, n = shape.heads, k = shape.head_width();
-    const bool keeps_pairs = backend == Backend::reference;
+    const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions);
     const auto width = static_cast<double>(d), heads = static_cast<double>(n);
-    return {.parameters = projections * (d * d + (shape.bias ? d : 0)) + n * form_parameters,
+    return {.parameters = projections * (d * d + (shape.bias ? d : 0)) + n * form_parameters + qk_norms * k +
+                          shaw_parameters(shape),
             .operations = 2 * static_cast<double>(projections) * load.tokens * width * width + form_operations +
                           2 * load.pairs * heads * static_cast<double>(score_width + k),
             // The reference keeps scores, weights, mask and dropped weights of all pairs.

@@ -1,5 +1,5 @@
 #pragma once
-// Who may see whom, with one meaning for all mixers.
+// Who may see whom, and how much by where they stand, with one meaning for all mixers.
 
 #include <torch/torch.h>
 
@@ -11,6 +11,7 @@ namespace metaformer {
 struct Visibility {
   bool causal = false;
   torch::Tensor query_segment_bc, key_segment_be;  // both or neither
+  torch::Tensor score_bias_nce;                    // added to the scaled scores, where a mixer has them; or undefined
 
   bool has_segments() const { return query_segment_bc.defined(); }
 };

@@ -1,7 +1,7 @@
 #pragma once
 // Training of model: linear, which knows no steps: one fit to the whole training split.
 
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "run/run_summary.h"
 #include "tasks/task.h"
 

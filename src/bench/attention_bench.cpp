@@ -132,7 +132,7 @@ class Bench {
     const auto forward = [=] {
       const auto p_bnck = torch::matmul(x, projection).unflatten(2, {shape.heads, k}).transpose(1, 2);
       Pass pass;
-      const auto t_bnck = mix_by_scores(pair_table_scores(p_bnck, packed), p_bnck, visibility,
+      const auto t_bnck = mix_by_scores(pair_table_scores(p_bnck, packed), p_bnck, p_bnck, visibility,
                                         {.scale = 1 / std::sqrt(static_cast<double>(k))}, pass);
       return torch::matmul(t_bnck.transpose(1, 2).flatten(2), output);
     };

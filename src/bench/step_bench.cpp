@@ -14,7 +14,9 @@ namespace {
 double peak_product_gflops(torch::Device device, Precision precision) {
   const torch::NoGradGuard no_grad;
   const std::int64_t n = device.is_cpu() ? 1024 : 8192;
-  const auto type = precision == Precision::bf16 ? torch::kBFloat16 : torch::kFloat;
+  const auto type = precision == Precision::bf16   ? torch::kBFloat16
+                    : precision == Precision::fp16 ? torch::kHalf
+                                                   : torch::kFloat;
   const auto a = torch::ones({n, n}, torch::TensorOptions().dtype(type).device(device));
   double best = 0;
   for (int round = 0; round < 8; ++round) {
@@ -38,6 +40,7 @@ class Rig {
     for (std::int64_t i = 0; i < steps; ++i, ++done_) {
       throw_if_stopped();
       loss_ = setup_.step->run(done_, setup_.schedule->rate(done_ % steps_)).loss;
+      setup_.average->update(done_ + 1);
     }
   }
 
@@ -57,11 +60,12 @@ class Rig {
 }  // namespace
 
 double training_operations(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
-  const auto d = static_cast<double>(config.width), hidden = static_cast<double>(config.hidden_width());
+  const auto d = static_cast<double>(config.width);
+  const auto feed_forward = static_cast<double>(config.up_width() + config.hidden_width());  // numbers per d
   const AttentionShape row{
       .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
   const double rows = tokens / static_cast<double>(config.context);
-  const double layer = rows * forward_operations(config.mixer, row, causal) + 2 * tokens * 2 * d * hidden;
+  const double layer = rows * forward_operations(config.mixer, row, causal) + 2 * tokens * d * feed_forward;
   const double head = 2 * tokens * d * static_cast<double>(vocabulary);
   return 3 * (static_cast<double>(config.layers) * layer + head);  // backward: twice forward
 }

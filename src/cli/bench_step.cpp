@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "bench/step_bench.h"
 #include "cli/command_line.h"
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "ops/device.h"
 #include "tasks/make_task.h"
 #include "train/preparation.h"

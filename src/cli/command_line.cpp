@@ -115,8 +115,7 @@ void add_repeatable(CLI::App& command, const std::string& name, std::vector<std:
 }
 
 void ConfigChoice::add_to(CLI::App& command) {
-  command
-      .add_option("--config,config", config, "config file, or the name of one in configs/; --config may be left out")
+  command.add_option("--config,config", config, "config file, or the name of one in configs/")
       ->type_name("CONFIG")
       ->required();
   add_repeatable(command, "--set", overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
@@ -151,6 +150,13 @@ void RunChoice::add_to(CLI::App& command) {
   command.add_option("--run", run, "run folder; default: the newest run started in this folder")->capture_default_str();
   command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
   command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+}
+
+void RunChoice::add_context_to(CLI::App& command) {
+  command
+      .add_option("--context", context,
+                  "tokens that the model sees at once, instead of the run's model.context; not for learned positions")
+      ->transform(whole_number(1, 1 << 20));
 }
 
 }  // namespace metaformer

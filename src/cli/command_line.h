@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,7 +65,9 @@ struct RunChoice {
   std::string run = latest_run;
   std::string checkpoint = "best";
   std::string device = "auto";
+  std::optional<std::int64_t> context;
   void add_to(CLI::App& command);
+  void add_context_to(CLI::App& command);
 };
 
 }  // namespace metaformer

@@ -4,10 +4,11 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command_line.h"
-#include "config/key_suggestions.h"
-#include "config/loader.h"
-#include "config/moved_keys.h"
+#include "config/warnings.h"
 #include "config/writer.h"
+#include "config_reader/key_suggestions.h"
+#include "config_reader/loader.h"
+#include "config_reader/moved_keys.h"
 #include "data/datasets/text_dataset.h"
 #include "model/memory_estimate.h"
 
@@ -35,6 +36,7 @@ void run_dump(const ConfigArguments& arguments) {
 
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = load(arguments);
+  for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
   const auto counted = count_vocabulary(experiment.config);
   const auto memory = estimate_memory(experiment.config, {.vocabulary = counted.value_or(0)});
   const auto machine = machine_memory();
@@ -82,11 +84,11 @@ std::vector<FieldHelp> fields_below(const std::string& key) {
     names.push_back(field.path);
     names.push_back(field.path.substr(0, field.path.rfind('.')));
   }
-  if (const auto* moved = find_moved_key(key))
-    throw Error(ExitCode::usage, fmt::format("config explain: {}: {}", key, describe_move(*moved)));
+  if (const auto moved = find_moved_keys(key); !moved.empty())
+    throw Error(ExitCode::usage, fmt::format("config explain: {} is now {}", key, describe_new_keys(moved)));
   const auto near = did_you_mean(key, names);
-  throw Error(ExitCode::usage, fmt::format("config explain: no key {}{}", in_quotes(key),
-                                           near.empty() ? suggest_key(key, names) : near));
+  throw Error(ExitCode::usage,
+              fmt::format("config explain: no key {}{}", in_quotes(key), near.empty() ? suggest_key(key, {}) : near));
 }
 
 nlohmann::ordered_json to_json(const FieldHelp& field) {
@@ -121,9 +123,8 @@ void run_explain(const ConfigArguments& arguments) {
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
   command
-      .add_option(
-          "--config,config", arguments.config,
-          "config file, or the name of one in configs/; default: the built-in defaults; --config may be left out")
+      .add_option("--config,config", arguments.config,
+                  "config file, or the name of one in configs/; default: the built-in defaults")
       ->type_name("CONFIG");
   add_repeatable(command, "--set", arguments.overrides, "KEY=VALUE", "sets a key of the config: section.key=value");
   command.add_flag("--json", arguments.json, "JSON on stdout");

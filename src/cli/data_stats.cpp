@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cli/command_line.h"
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "report/labelled_stats.h"
 #include "report/text_stats.h"
 

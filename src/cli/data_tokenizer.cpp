@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command_line.h"
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "report/tokenizer_report.h"
 
 namespace metaformer {

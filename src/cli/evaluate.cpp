@@ -60,6 +60,14 @@ const ClassificationMetrics& member_metrics(const std::string& name, const Loade
   return *metrics;
 }
 
+void require_split(const Task& task, Split split, const ExperimentConfig& config) {
+  const bool is_sorter = is<SortConfig>(config.task);  // its validation lists are its test lists
+  if (is_sorter || task.batches->has(split)) return;
+  const bool is_table = is<ClassificationConfig>(config.task);
+  throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
+                                           to_string(split), is_table ? ": its data.test_path is not set" : ""));
+}
+
 struct EnsembleEvaluation {
   nlohmann::ordered_json members = nlohmann::ordered_json::array();
   nlohmann::ordered_json metrics;
@@ -72,10 +80,11 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
   EnsembleEvaluation evaluation;
   Ensemble ensemble;
   for (const auto& name : names) {
-    auto run = load_run(name, arguments.choice.checkpoint, arguments.choice.device);
+    auto run = load_run(name, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
     const auto task = task_of(run, arguments.offline);
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
+    require_split(task, split, config);
     const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device);
     ensemble.add(name, metrics, sums, split);
     evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
@@ -109,9 +118,11 @@ void evaluate_together(const EvaluateArguments& arguments, Split split) {
 void run_evaluate(const EvaluateArguments& arguments) {
   const auto split = parse_split(arguments.split);
   if (!arguments.others.empty()) return evaluate_together(arguments, split);
-  auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
+  auto run =
+      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
+  require_split(task, split, config);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
   const auto metrics =
@@ -138,6 +149,7 @@ void add_evaluate_command(CLI::App& app) {
   auto& command = *app.add_subcommand("evaluate", "compute the metrics of a checkpoint on a split");
   auto arguments = std::make_shared<EvaluateArguments>();
   arguments->choice.add_to(command);
+  arguments->choice.add_context_to(command);
   command.add_option("--split", arguments->split, "split to evaluate")
       ->type_name("train|validation|test")
       ->capture_default_str();

@@ -11,14 +11,14 @@
 #include "base/mkl_path.h"
 #include "base/text.h"
 #include "cli/command_line.h"
-#include "config/loader.h"
-#include "config/tree.h"
+#include "config_reader/loader.h"
 #include "cuda/devices.h"
 #include "cuda/metric_attention.h"
 #include "data/sources/corpus.h"
 #include "ops/device.h"
 #include "ops/matrix_products.h"
 #include "run/safetensors.h"
+#include "yaml/tree.h"
 
 namespace metaformer {
 

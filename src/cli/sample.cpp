@@ -180,7 +180,8 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
 void run_sample(const SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
     if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
-  const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
+  const auto run =
+      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
   check(arguments, run);
   Sampler sampler(arguments, run);
   if (arguments.interactive) return converse(sampler);
@@ -207,7 +208,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("INT")
       ->capture_default_str()
       ->transform(whole_number(0, (std::int64_t{1} << 53) - 1));
-  command.add_option("--window", arguments.window, "how to continue past the model's context")
+  command.add_option("--window", arguments.window, "what to forget when the model's context is full")
       ->type_name("half|slide")
       ->capture_default_str();
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
@@ -221,6 +222,7 @@ void add_sample_command(CLI::App& app) {
   auto& command = *app.add_subcommand("sample", "generate text from a checkpoint, or sort a list with a sorter");
   auto arguments = std::make_shared<SampleArguments>();
   arguments->choice.add_to(command);
+  arguments->choice.add_context_to(command);
   auto* prompt = command.add_option("--prompt", arguments->prompt, "text to continue; default: a line break");
   auto* file =
       command.add_option("--prompt-file", arguments->prompt_file, "file with the prompt, which is used unchanged")
@@ -237,10 +239,11 @@ void add_sample_command(CLI::App& app) {
   add_sampling_options(command, *arguments);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
-      "When a text grows longer than the model's context, --window half drops its first half and encodes the rest\n"
-      "again, each time the context is full. --window slide drops one token at a time, as nanoGPT does: every token\n"
-      "is predicted from the whole context, but costs as much as encoding it, which for 256 tokens is 15 to 50 times\n"
-      "the cost of a token with the cache.\n"
+      "When the model's context is full, --window half forgets its first half, so that each token is predicted from\n"
+      "half a context or more. --window slide forgets one token, as nanoGPT does, so that each token is predicted "
+      "from\n"
+      "the whole context. This is slower, since the context is encoded again for every token: with 256 tokens by a\n"
+      "factor of 15 to 50.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"

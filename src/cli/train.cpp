@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
+#include "config/warnings.h"
 #include "train/run.h"
 
 namespace metaformer {
@@ -21,6 +22,8 @@ void run_train(TrainArguments& arguments, const std::vector<std::string>& comman
   log::set_quiet(arguments.quiet);
   if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
   arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
+  const auto& experiment = arguments.request.experiment;
+  for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
   arguments.request.command_line = command_line;
   const auto summary = train(arguments.request);
   if (arguments.json) print_json(to_json(summary));

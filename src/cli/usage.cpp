@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "config/key_suggestions.h"
+#include "config_reader/key_suggestions.h"
 
 namespace metaformer {
 
@@ -17,6 +17,14 @@ class HelpFormatter : public CLI::Formatter {
     const auto options = app->get_options(
         [](const CLI::Option* option) { return option->get_positional() && !option->nonpositional(); });
     return options.empty() ? "" : make_group(get_label("Positionals"), true, options);
+  }
+
+  // An option whose name may be left out: "CONFIG or --config CONFIG".
+  std::string make_option_usage(const CLI::Option* option) const override {
+    if (!option->nonpositional()) return Formatter::make_option_usage(option);
+    const auto type = option->get_type_name();
+    const auto usage = fmt::format("{} or {} {}", type, option->get_name(), type);
+    return option->get_required() ? usage : "[" + usage + "]";
   }
 };
 

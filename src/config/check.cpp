@@ -92,14 +92,34 @@ class RangeChecker {
   throw Error(ExitCode::usage, fmt::format("{}: {}: {}", where, paths.front(), what));
 }
 
-void check_model(const TransformerConfig& model, const TaskConfig&, const Provenance& provenance) {
+void check_positions(const TransformerConfig& model, const Provenance& provenance) {
+  const auto kind = kind_of(model.positions);
+  if (act_on_scores(model.positions) && !model.mixer->has_scores())
+    fail(provenance, {"model.positions", "model.positions.kind", "model.mixer", "model.mixer.kind"},
+         fmt::format("'{}' changes scores, and the mixer {} has none: set it to learned, sinusoidal or none", kind,
+                     model.mixer->kind()));
+  const auto* rotary = std::get_if<RotaryPositionsConfig>(&model.positions);
+  if (rotary != nullptr && rotary->rotated_width(model.head_width()) == 0)
+    fail(provenance, {"model.positions.fraction", "model.positions.kind", "model.width", "model.heads"},
+         fmt::format("{} of a head's {} features leaves no pair to rotate", rotary->fraction, model.head_width()));
+  const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions);
+  if (t5 != nullptr && t5->max_distance <= t5->buckets / 2)
+    fail(provenance, {"model.positions.max_distance", "model.positions.buckets"},
+         fmt::format("{} must be above half of model.positions.buckets, {}", t5->max_distance, t5->buckets / 2));
+}
+
+void check_model(const TransformerConfig& model, const TaskConfig& task, const Provenance& provenance) {
   if (model.width % model.heads != 0)
     fail(provenance, {"model.heads", "model.width"},
          fmt::format("{} heads do not divide model.width {}", model.heads, model.width));
   if (model.hidden_width() < 1)
     fail(provenance, {"model.feed_forward.ratio", "model.width"},
-         fmt::format("{} times model.width {} leaves no hidden unit", std::get<MlpConfig>(model.feed_forward).ratio,
-                     model.width));
+         fmt::format("{} times model.width {} leaves no hidden unit",
+                     std::visit([](const auto& options) { return options.ratio; }, model.feed_forward), model.width));
+  if (model.embedding.scale == EmbeddingScale::log_count_ratio && !is<ClassificationConfig>(task))
+    fail(provenance, {"model.embedding.scale", "task.kind"},
+         fmt::format("'log_count_ratio' has no meaning for task {}: set it to none or sqrt_width", kind_of(task)));
+  check_positions(model, provenance);
   if (const auto problem = model.mixer->problem(model.mixer_shape())) fail(provenance, problem->keys, problem->what);
 }
 
@@ -199,7 +219,10 @@ void check_schedule(const FallingScheduleConfig& schedule, const TrainConfig& tr
          fmt::format("{} is above train.learning_rate {}", schedule.floor, train.learning_rate));
 }
 
-void check_schedule(const ConstantScheduleConfig&, const TrainConfig&, const Provenance&) {}
+// Schedules without a floor.
+template <class Schedule>
+void check_schedule(const Schedule&, const TrainConfig&,
+                    const Provenance&) requires(!std::is_base_of_v<FallingScheduleConfig, Schedule>) {}
 
 }  // namespace
 

@@ -1,7 +1,8 @@
 #pragma once
 // Ranges and rules between keys, checked once, after all layers of a config are applied.
 
-#include "config/decoder.h"
+#include "config/experiment_config.h"
+#include "yaml/tree.h"
 
 namespace metaformer {
 

@@ -1,19 +1,18 @@
 #pragma once
-// The embeddings of tokens, and how a model knows where a token stands.
+// The embeddings of tokens.
 
 #include <array>
 #include <cstdint>
 #include <string_view>
-#include <variant>
 
 #include "config/schema.h"
 
 namespace metaformer {
 
-enum class EmbeddingScale { none, log_count_ratio };
+enum class EmbeddingScale { none, sqrt_width, log_count_ratio };
 template <>
 struct EnumNames<EmbeddingScale> {
-  static constexpr std::array<std::string_view, 2> values = {"none", "log_count_ratio"};
+  static constexpr std::array<std::string_view, 3> values = {"none", "sqrt_width", "log_count_ratio"};
 };
 
 // Embeddings of hashed n-grams of tokens, added to the token's own.
@@ -45,28 +44,10 @@ void visit(Visitor& field, EmbeddingConfig& c) {
   field("dropout", c.dropout, from_to_below(0, 1),
         "on features of the embeddings, the same ones at every token of a sequence");
   field("scale", c.scale,
-        "classification: log_count_ratio multiplies the embeddings of tokens and n-grams by how unequally the classes' "
-        "training texts have them");
+        "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
+        "classification: how unequally the training texts of the classes have the token or n-gram");
   field("ngrams", c.ngrams, "classification: hashed n-grams beside the tokens");
   field("tie", c.tie, "not for classification: the output layer shares the token embedding's matrix");
 }
-
-struct LearnedPositionsConfig {
-  static constexpr std::string_view kind = "learned";
-  static constexpr std::string_view summary = "a learned vector for every position, added to the token's embedding";
-};
-
-struct NoPositionsConfig {
-  static constexpr std::string_view kind = "none";
-  static constexpr std::string_view summary = "nothing: only the mixer's mask and window depend on positions";
-};
-
-using PositionsConfig = std::variant<LearnedPositionsConfig, NoPositionsConfig>;
-
-template <class Visitor>
-void visit(Visitor&, LearnedPositionsConfig&) {}
-
-template <class Visitor>
-void visit(Visitor&, NoPositionsConfig&) {}
 
 }  // namespace metaformer

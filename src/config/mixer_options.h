@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "config/option_fields.h"
+#include "config/positions_config.h"
 
 namespace metaformer {
 
@@ -36,6 +37,7 @@ struct MixerShape {
   double dropout = 0;        // of scores, in training
   bool bias = false;         // in projections
   double output_std = 0.02;  // standard deviation of the initial weights of its output projection
+  PositionsConfig positions = NoPositionsConfig{};  // of which those that act on scores concern a mixer
   std::int64_t head_width() const { return width / heads; }
 };
 
@@ -73,6 +75,9 @@ class MixerOptions {
   virtual Backend backend() const = 0;
   virtual void set_backend(Backend backend) = 0;  // of a mixer with one implementation: does nothing
 
+  // Whether it mixes by scores, so that positions may act on them.
+  virtual bool has_scores() const = 0;
+
   virtual std::optional<MixerProblem> problem(const MixerShape& shape) const = 0;
   virtual MixerCost cost(const MixerShape& shape, const MixerLoad& load) const = 0;
 };
@@ -86,7 +91,7 @@ inline MixerProblem no_such_backend(const MixerOptions& options) {
 }
 
 // `Options` is plain data with `kind`, `summary`, a `visit` (config/schema.h) and `cost(shape, load)`; and, where they
-// apply, `backend`, `backends()` and `problem(shape)`.
+// apply, `backend`, `backends()`, `problem(shape)` and `static constexpr bool has_scores`.
 template <class Options>
 class MixerOptionsOf final : public MixerOptions {
  public:
@@ -110,6 +115,11 @@ class MixerOptionsOf final : public MixerOptions {
   }
   void set_backend([[maybe_unused]] Backend backend) override {
     if constexpr (requires { options.backend; }) options.backend = backend;
+  }
+
+  bool has_scores() const override {
+    if constexpr (requires { Options::has_scores; }) return Options::has_scores;
+    return false;
   }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const override {

@@ -1,41 +1,17 @@
 #pragma once
 // The model section of a config.
 
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <variant>
 
+#include "config/block_config.h"
 #include "config/embedding_config.h"
 #include "config/mixer_config.h"
-#include "config/norm_config.h"
+#include "config/positions_config.h"
 #include "config/schema.h"
 
 namespace metaformer {
-
-enum class Activation { gelu, relu };
-template <>
-struct EnumNames<Activation> {
-  static constexpr std::array<std::string_view, 2> values = {"gelu", "relu"};
-};
-
-struct MlpConfig {
-  static constexpr std::string_view kind = "mlp";
-  static constexpr std::string_view summary = "two linear layers with an activation between them";
-  Activation activation = Activation::gelu;
-  double ratio = 4;
-
-  std::int64_t hidden_width(std::int64_t width) const { return std::llround(static_cast<double>(width) * ratio); }
-};
-
-using FeedForwardConfig = std::variant<MlpConfig>;
-
-template <class Visitor>
-void visit(Visitor& field, MlpConfig& c) {
-  field("activation", c.activation, "between the two layers");
-  field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true}, "hidden width over model width");
-}
 
 struct TransformerConfig {
   static constexpr std::string_view kind = "transformer";
@@ -48,14 +24,21 @@ struct TransformerConfig {
   EmbeddingConfig embedding;
   PositionsConfig positions;
   NormConfig norm;
+  bool residual = true;
   FeedForwardConfig feed_forward;
   bool bias = false;
   MixerConfig mixer;
 
   std::int64_t head_width() const { return width / heads; }
-  MixerShape mixer_shape() const { return {.width = width, .heads = heads, .dropout = dropout, .bias = bias}; }
+  MixerShape mixer_shape() const {
+    return {.width = width, .heads = heads, .dropout = dropout, .bias = bias, .positions = positions};
+  }
   std::int64_t hidden_width() const {
     return std::visit([&](const auto& options) { return options.hidden_width(width); }, feed_forward);
+  }
+  // Outputs of the first linear layer of the feed-forward branch.
+  std::int64_t up_width() const {
+    return std::visit([&](const auto& options) { return options.up_width(width); }, feed_forward);
   }
 };
 
@@ -92,6 +75,7 @@ void visit(Visitor& field, TransformerConfig& c) {
   field("embedding", c.embedding, "embeddings of tokens");
   field("positions", c.positions, "how the model knows where a token stands");
   field("norm", c.norm, "normalisation of the branches");
+  field("residual", c.residual, "the input of a branch is added to its output");
   field("feed_forward", c.feed_forward, "the second branch of a block");
   field("bias", c.bias, "bias terms in linear layers and norms");
   field("mixer", c.mixer, "the first branch of a block");

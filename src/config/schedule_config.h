@@ -31,15 +31,36 @@ struct ConstantScheduleConfig {
   std::int64_t warmup_steps = 100;
 };
 
-using ScheduleConfig = std::variant<CosineScheduleConfig, LinearScheduleConfig, ConstantScheduleConfig>;
+struct InverseSqrtScheduleConfig {
+  static constexpr std::string_view kind = "inverse_sqrt";
+  static constexpr std::string_view summary = "train.learning_rate x sqrt(warmup_steps / step)";
+  std::int64_t warmup_steps = 100;
+};
+
+struct NoamScheduleConfig {
+  static constexpr std::string_view kind = "noam";
+  static constexpr std::string_view summary =
+      "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5) (Vaswani et al. 2017)";
+  std::int64_t warmup_steps = 100;
+};
+
+struct TrapezoidScheduleConfig : FallingScheduleConfig {
+  static constexpr std::string_view kind = "trapezoid";
+  static constexpr std::string_view summary =
+      "train.learning_rate, then a straight line to floor over the last decay_steps";
+  std::int64_t decay_steps = 400;
+};
+
+using ScheduleConfig = std::variant<CosineScheduleConfig, LinearScheduleConfig, ConstantScheduleConfig,
+                                    InverseSqrtScheduleConfig, NoamScheduleConfig, TrapezoidScheduleConfig>;
 
 inline std::int64_t warmup_steps(const ScheduleConfig& schedule) {
   return std::visit([](const auto& options) { return options.warmup_steps; }, schedule);
 }
 
 template <class Visitor>
-void visit_warmup(Visitor& field, std::int64_t& steps) {
-  field("warmup_steps", steps, between(0, most_steps), "steps of linear warm-up");
+void visit_warmup(Visitor& field, std::int64_t& steps, std::int64_t fewest = 0) {
+  field("warmup_steps", steps, between(static_cast<double>(fewest), most_steps), "steps of linear warm-up");
 }
 
 template <class Visitor>
@@ -51,6 +72,22 @@ void visit(Visitor& field, FallingScheduleConfig& c) {
 template <class Visitor>
 void visit(Visitor& field, ConstantScheduleConfig& c) {
   visit_warmup(field, c.warmup_steps);
+}
+
+template <class Visitor>
+void visit(Visitor& field, InverseSqrtScheduleConfig& c) {
+  visit_warmup(field, c.warmup_steps, 1);
+}
+
+template <class Visitor>
+void visit(Visitor& field, NoamScheduleConfig& c) {
+  visit_warmup(field, c.warmup_steps, 1);
+}
+
+template <class Visitor>
+void visit(Visitor& field, TrapezoidScheduleConfig& c) {
+  field("decay_steps", c.decay_steps, between(1, most_steps), "steps from train.learning_rate to floor");
+  visit(field, static_cast<FallingScheduleConfig&>(c));
 }
 
 }  // namespace metaformer

@@ -13,10 +13,10 @@
 
 namespace metaformer {
 
-enum class Precision { fp32, bf16, tf32 };
+enum class Precision { fp32, bf16, tf32, fp16 };
 template <>
 struct EnumNames<Precision> {
-  static constexpr std::array<std::string_view, 3> values = {"fp32", "bf16", "tf32"};
+  static constexpr std::array<std::string_view, 4> values = {"fp32", "bf16", "tf32", "fp16"};
 };
 
 struct WholeEvaluationConfig {
@@ -40,6 +40,17 @@ void visit(Visitor& field, RandomEvaluationConfig& c) {
   field("batches", c.batches, between(1, 1 << 20), "random batches per split");
 }
 
+// An exponential moving average of the weights (Polyak and Juditsky 1992) that is evaluated and used in their place.
+struct WeightAverageConfig {
+  double decay = 0;
+};
+
+template <class Visitor>
+void visit(Visitor& field, WeightAverageConfig& c) {
+  field("decay", c.decay, from_to_below(0, 1),
+        "share of the average that a step keeps: 0.999 averages over about 1,000 steps; 0: no average");
+}
+
 // All that has an effect on a linear model, which is fitted at once.
 struct LinearTrainConfig {
   std::int64_t batch_size = 12;
@@ -56,6 +67,7 @@ struct TrainConfig : LinearTrainConfig {
   ScheduleConfig schedule;
   OptimizerConfig optimizer;
   double clip = 1.0;
+  WeightAverageConfig weight_average;
   bool cuda_graph = true;
   std::int64_t log_interval = 10;
   std::int64_t eval_interval = 250;
@@ -69,7 +81,8 @@ struct TrainConfig : LinearTrainConfig {
 template <class Visitor>
 void visit(Visitor& field, LinearTrainConfig& c) {
   field("batch_size", c.batch_size, between(1, 1 << 20), "sequences per forward pass");
-  field("precision", c.precision, "fp32; bf16 products with fp32 weights; or tf32 products, which on the CPU are fp32");
+  field("precision", c.precision,
+        "fp32; bf16 or fp16 products with fp32 weights, fp16 with a loss scale; or tf32 products, on the CPU fp32");
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");
   field("overfit_batch", c.overfit_batch,
         "every step and every evaluation sees the first batch: its loss must fall to ~0");
@@ -86,6 +99,7 @@ void visit(Visitor& field, TrainConfig& c) {
   field("schedule", c.schedule, "course of the learning rate after warm-up");
   field("optimizer", c.optimizer, "how gradients become updates");
   field("clip", c.clip, at_least(0), "largest gradient norm; 0 switches clipping off");
+  field("weight_average", c.weight_average, "mean of the weights of the last steps, for evaluation and use");
   field("cuda_graph", c.cuda_graph,
         "on a CUDA device: replay the whole step as one graph, where nothing of it needs the host");
   field("log_interval", c.log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");

@@ -53,8 +53,7 @@ std::vector<Rule> rules_of(const ClassificationConfig& task) {
 }
 
 std::vector<Rule> rules_without_classes(std::string_view task) {
-  return {{true, one_of({"model.embedding.scale", "model.embedding.ngrams"}),
-           "has no meaning for task " + std::string(task)}};
+  return {{true, one_of({"model.embedding.ngrams"}), "has no meaning for task " + std::string(task)}};
 }
 
 std::vector<Rule> rules_of(const LanguageModelConfig& task) { return rules_without_classes(task.kind); }
@@ -62,11 +61,10 @@ std::vector<Rule> rules_of(const LanguageModelConfig& task) { return rules_witho
 std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
 
 std::vector<Rule> rules_of(const TransformerConfig& model) {
-  const auto& norm = std::get<LayerNormConfig>(model.norm);
   return {
       {model.embedding.ngrams.order == 1, one_of({"model.embedding.ngrams.buckets"}),
        "has no effect with model.embedding.ngrams.order 1: there are no n-grams"},
-      {norm.position == NormPosition::post, one_of({"model.norm.final"}),
+      {position_of(model.norm) == NormPosition::post, one_of({"model.norm.final"}),
        "has no effect with model.norm.position post"},
   };
 }
@@ -79,8 +77,11 @@ std::vector<Rule> rules_of(const LinearConfig&) {
 }
 
 std::vector<Rule> rules_of(const TrainConfig& train) {
+  const auto* sgd = std::get_if<SgdConfig>(&train.optimizer);
   return {{train.divergence.spikes.threshold == 0, one_of({"train.divergence.spikes.action"}),
-           "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"}};
+           "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
+          {sgd != nullptr && sgd->momentum == 0 && sgd->nesterov, one_of({"train.optimizer.nesterov"}),
+           "has no effect with train.optimizer.momentum 0"}};
 }
 
 std::vector<Rule> rules_for(const ExperimentConfig& config) {

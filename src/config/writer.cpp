@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "base/whole_number.h"
-#include "config/tree.h"
+#include "yaml/tree.h"
 
 namespace metaformer {
 

@@ -29,6 +29,19 @@ void require_finite(const Checkpoint& checkpoint) {
                   fmt::format("{}: {} is not finite: take another checkpoint", model_file(checkpoint), name));
 }
 
+void set_context(ExperimentConfig& config, std::int64_t context) {
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  const auto trained = context_of(config.model);
+  if (model != nullptr && is<LearnedPositionsConfig>(model->positions) && context != trained)
+    throw Error(ExitCode::usage,
+                fmt::format("--context {}: this run has learned positions for {} tokens and no others; runs with "
+                            "model.positions none, sinusoidal, rotary, alibi, t5 or shaw take any context",
+                            context, trained));
+  if (is<SortConfig>(config.task))
+    throw Error(ExitCode::usage, "--context: a sorter's lists have the length that it was trained on");
+  std::visit([&](auto& options) { options.context = context; }, config.model);
+}
+
 std::shared_ptr<SequenceModel> load_network(const ExperimentConfig& config, const Checkpoint& checkpoint,
                                             torch::Device device) {
   auto model = make_model(config, sizes_of(checkpoint.codec));
@@ -48,11 +61,12 @@ std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const C
 }  // namespace
 
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint_name,
-                   const std::string& device_name) {
+                   const std::string& device_name, std::optional<std::int64_t> context) {
   const auto device = select_device(device_name);
   auto directory = RunDirectory::open(folder);
   if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
   auto experiment = load_run_experiment(directory.config_file());
+  if (context) set_context(experiment.config, *context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   const auto& config = experiment.config;
   require_labels(config, checkpoint);

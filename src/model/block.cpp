@@ -12,26 +12,39 @@ static MixerShape mixer_shape(const TransformerConfig& config) {
 }
 
 BlockImpl::BlockImpl(const TransformerConfig& config)
-    : norm_position_(std::get<LayerNormConfig>(config.norm).position),
+    : norm_position_(position_of(config.norm)),
+      has_residual_(config.residual),
       dropout_(config.dropout),
-      mixer_norm_(register_module("mixer_norm", LayerNorm(config.width, config.bias))),
+      mixer_norms_(register_norms("mixer", config)),
       mixer_(register_module("mixer", make_mixer(config.mixer, mixer_shape(config)))),
-      feed_forward_norm_(register_module("feed_forward_norm", LayerNorm(config.width, config.bias))),
+      feed_forward_norms_(register_norms("feed_forward", config)),
       feed_forward_(register_module("feed_forward", FeedForward(config))) {}
 
+BranchNorms BlockImpl::register_norms(const std::string& branch, const TransformerConfig& config) {
+  const auto make = [&](const char* name) {
+    return register_module(branch + name, Norm(config.norm, config.width, config.bias));
+  };
+  BranchNorms norms{.norm = make("_norm")};
+  if (norm_position_ == NormPosition::both) norms.output_norm = make("_output_norm");
+  return norms;
+}
+
 template <class Branch>
-torch::Tensor BlockImpl::residual(const torch::Tensor& x_bcd, LayerNorm& norm, Pass& pass, Branch branch) {
-  const auto dropped = [&](const torch::Tensor& y_bcd) { return dropout(y_bcd, dropout_, pass); };
-  if (norm_position_ == NormPosition::pre) return x_bcd + dropped(branch(norm(x_bcd)));
-  return norm(x_bcd + dropped(branch(x_bcd)));
+torch::Tensor BlockImpl::apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, Branch branch) {
+  const bool is_post = norm_position_ == NormPosition::post;
+  auto y_bcd = branch(is_post ? x_bcd : norms.norm(x_bcd));
+  if (norm_position_ == NormPosition::both) y_bcd = norms.output_norm(y_bcd);
+  y_bcd = dropout(y_bcd, dropout_, pass);
+  if (has_residual_) y_bcd = x_bcd + y_bcd;
+  return is_post ? norms.norm(y_bcd) : y_bcd;
 }
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
                                  Pass& pass) {
-  const auto mixed = residual(x_bcd, mixer_norm_, pass, [&](const torch::Tensor& y_bcd) {
+  const auto mixed_bcd = apply(x_bcd, mixer_norms_, pass, [&](const torch::Tensor& y_bcd) {
     return mixer_->forward(y_bcd, y_bcd, visibility, state, pass);
   });
-  return residual(mixed, feed_forward_norm_, pass, [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
+  return apply(mixed_bcd, feed_forward_norms_, pass, [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
 }
 
 }  // namespace metaformer

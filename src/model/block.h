@@ -1,13 +1,19 @@
 #pragma once
-// A block: two residual branches, mixer and feed-forward, each with its norm.
+// A block: two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
 
 #include <memory>
 
 #include "attention/mixer.h"
 #include "model/feed_forward.h"
-#include "model/layer_norm.h"
+#include "model/norm.h"
 
 namespace metaformer {
+
+// The norms of a branch.
+struct BranchNorms {
+  Norm norm;
+  Norm output_norm{nullptr};  // norm position both only; `norm` is then that of the input
+};
 
 class BlockImpl : public torch::nn::Module {
  public:
@@ -16,21 +22,26 @@ class BlockImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state, Pass& pass);
 
   NormPosition norm_position() const { return norm_position_; }
+  bool has_residual() const { return has_residual_; }
   const Mixer& mixer() const { return *mixer_; }
-  const LayerNorm& mixer_norm() const { return mixer_norm_; }
+  const BranchNorms& mixer_norms() const { return mixer_norms_; }
   const FeedForward& feed_forward() const { return feed_forward_; }
-  const LayerNorm& feed_forward_norm() const { return feed_forward_norm_; }
+  const BranchNorms& feed_forward_norms() const { return feed_forward_norms_; }
 
  private:
-  // pre: x + branch(norm(x)); post: norm(x + branch(x)).
+  BranchNorms register_norms(const std::string& branch, const TransformerConfig& config);
+
+  // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
+  // connections no "x +". Dropout acts on what is added.
   template <class Branch>
-  torch::Tensor residual(const torch::Tensor& x_bcd, LayerNorm& norm, Pass& pass, Branch branch);
+  torch::Tensor apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, Branch branch);
 
   NormPosition norm_position_;
+  bool has_residual_;
   double dropout_;
-  LayerNorm mixer_norm_;
+  BranchNorms mixer_norms_;
   std::shared_ptr<Mixer> mixer_;
-  LayerNorm feed_forward_norm_;
+  BranchNorms feed_forward_norms_;
   FeedForward feed_forward_;
 };
 TORCH_MODULE(Block);

@@ -59,11 +59,12 @@ Classifier::Classifier(const TransformerConfig& config, const HeadConfig& head, 
     : config_(config),
       head_config_(head),
       class_token_(vocabulary),
-      head_(register_module("head", Linear(config.width, classes, /*bias=*/true))) {
+      head_(register_module("head",
+                            Linear(config.width, classes, /*bias=*/true, Init::normal(), /*hidden_matrices=*/0))) {
   const auto tokens = is<FirstTokenHeadConfig>(head) ? vocabulary + 1 : vocabulary;
   transformer_ = register_module("transformer", Transformer(trunk_config(config, head), tokens, /*causal=*/false));
   if (is<MeanPooledHeadConfig>(head))
-    pooled_norm_ = register_module("pooled_norm", LayerNorm(config.width, config.bias));
+    pooled_norm_ = register_module("pooled_norm", Norm(config.norm, config.width, config.bias));
   if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
 }
 

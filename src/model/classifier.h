@@ -34,7 +34,7 @@ class Classifier : public SequenceModel {
   HeadConfig head_config_;
   std::int64_t class_token_;
   Transformer transformer_{nullptr};
-  LayerNorm pooled_norm_{nullptr};  // mean_pooled only
+  Norm pooled_norm_{nullptr};  // mean_pooled only
   Linear head_;
   torch::Tensor logit_shift_v_;  // recalibrate only
 };

@@ -1,18 +1,27 @@
 #include "model/feed_forward.h"
 
-#include "ops/gelu.h"
+#include "ops/activation.h"
 
 namespace metaformer {
 
 FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
-    : activation_(std::get<MlpConfig>(config.feed_forward).activation),
-      up_(register_module("up", Linear(config.width, config.hidden_width(), config.bias))),
+    : config_(config.feed_forward),
+      up_(register_module("up", Linear(config.width, config.up_width(), config.bias, Init::normal(),
+                                       /*hidden_matrices=*/config.up_width() / config.hidden_width()))),
       down_(register_module("down", Linear(config.hidden_width(), config.width, config.bias,
                                            Init::normal(branch_output_std(config.layers))))) {}
 
+static torch::Tensor feed(const MlpConfig& config, Linear& up, Linear& down, const torch::Tensor& x_bcd) {
+  const auto y_bcd = down(activate(config.activation, up(x_bcd)));
+  return config.output_activation ? activate(config.activation, y_bcd) : y_bcd;
+}
+
+static torch::Tensor feed(const GatedConfig& config, Linear& up, Linear& down, const torch::Tensor& x_bcd) {
+  return down(gate(config.activation, up(x_bcd)));
+}
+
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
-  const auto hidden = up_(x_bcd);
-  return down_(activation_ == Activation::gelu ? metaformer::gelu(hidden) : torch::relu(hidden));
+  return std::visit([&](const auto& config) { return feed(config, up_, down_, x_bcd); }, config_);
 }
 
 }  // namespace metaformer

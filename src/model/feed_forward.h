@@ -1,5 +1,7 @@
 #pragma once
-// The position-wise branch of a block: down(activation(up(x))) (Vaswani et al. 2017, equation 2).
+// The position-wise branch of a block, of width d and hidden width h:
+//   mlp    down(f(up(x)))                                (Vaswani et al. 2017, equation 2)
+//   gated  down(f(gate) * u), [gate | u] = up(x)         (Shazeer 2020); gate and up are one product
 
 #include "config/model_config.h"
 #include "ops/linear.h"
@@ -11,12 +13,12 @@ class FeedForwardImpl : public torch::nn::Module {
   explicit FeedForwardImpl(const TransformerConfig& config);
   torch::Tensor forward(const torch::Tensor& x_bcd);
 
-  Activation activation() const { return activation_; }
-  const Linear& up() const { return up_; }
-  const Linear& down() const { return down_; }
+  const FeedForwardConfig& config() const { return config_; }
+  const Linear& up() const { return up_; }      // [h, d]; gated: [2 h, d], the gate's rows first
+  const Linear& down() const { return down_; }  // [d, h]
 
  private:
-  Activation activation_;
+  FeedForwardConfig config_;
   Linear up_, down_;
 };
 TORCH_MODULE(FeedForward);

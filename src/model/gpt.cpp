@@ -8,7 +8,9 @@ namespace metaformer {
 
 Gpt::Gpt(const TransformerConfig& config, std::int64_t vocabulary)
     : config_(config), transformer_(register_module("transformer", Transformer(config, vocabulary, /*causal=*/true))) {
-  if (!config.embedding.tie) head_ = register_module("head", Linear(config.width, vocabulary, /*bias=*/false));
+  if (!config.embedding.tie)
+    head_ = register_module("head",
+                            Linear(config.width, vocabulary, /*bias=*/false, Init::normal(), /*hidden_matrices=*/0));
 }
 
 torch::Tensor Gpt::forward(const Batch& batch, ModelState* state, Pass& pass) {

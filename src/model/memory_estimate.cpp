@@ -32,9 +32,12 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
 
 // Floats that one token of one block leaves for the backward pass.
 std::int64_t block_activations(const TransformerConfig& model) {
-  const auto d = model.width, h = model.hidden_width();
-  const bool drops = model.dropout > 0;
-  return 4 * d + mixer_cost(model).activations + 2 * h + (drops ? 4 * d : 0);
+  const auto d = model.width;
+  const bool drops = model.dropout > 0, both = position_of(model.norm) == NormPosition::both;
+  const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
+  const bool activates_output = mlp != nullptr && mlp->output_activation;
+  return (both ? 6 : 4) * d + mixer_cost(model).activations + model.up_width() + model.hidden_width() +
+         (drops ? 4 * d : 0) + (activates_output ? d : 0);
 }
 
 constexpr std::uint64_t float_bytes = 4;
@@ -52,35 +55,46 @@ std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabu
   return is<ClassificationConfig>(config.task) ? classes : 3 * vocabulary;
 }
 
-// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With bf16 part of it is half
-// as large. In double, which no config overflows.
+bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
+
+// Numbers that the optimiser and the average of the weights keep for each weight. Muon's matrices have one moment, and
+// room for what is orthogonalised.
+std::uint64_t state_of_weight(const TrainConfig& train) {
+  const auto* sgd = std::get_if<SgdConfig>(&train.optimizer);
+  const std::uint64_t moments = sgd == nullptr ? 2 : sgd->momentum > 0 ? 1 : 0;
+  return moments + (train.weight_average.decay > 0 ? 1 : 0);
+}
+
+// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With half precision part of
+// it is half as large. In double, which no config overflows.
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = transformer(config);
-  constexpr double of_bf16 = 0.625;
-  const auto floats =
-      static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
-      static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width + 4 * model.hidden_width());
+  constexpr double of_half = 0.625;
+  const auto floats = static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
+                      static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width +
+                                          2 * model.up_width() + 2 * model.hidden_width());
   return static_cast<double>(config.train.batch_size) * static_cast<double>(sequence_length(config)) * floats *
-         static_cast<double>(float_bytes) * (config.train.precision == Precision::bf16 ? of_bf16 : 1);
+         static_cast<double>(float_bytes) * (has_half_products(config.train.precision) ? of_half : 1);
 }
 
 // An evaluation keeps one block at a time, but has larger batches.
 double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   constexpr std::int64_t tokens = 8192;
   const auto& model = transformer(config);
-  const auto floats = logits_of_token(config, vocabulary, classes) + 3 * model.width + 2 * model.hidden_width();
+  const auto floats =
+      logits_of_token(config, vocabulary, classes) + 3 * model.width + model.up_width() + model.hidden_width();
   return static_cast<double>(std::max(tokens, sequence_length(config))) * static_cast<double>(floats) *
          static_cast<double>(float_bytes);
 }
 
-// LibTorch and what is small. For products in bf16 oneDNN compiles a kernel for every shape, and keeps up to 1024 of
-// them; texts of many lengths make many shapes.
+// LibTorch and what is small. For products in half precision oneDNN compiles a kernel for every shape, and keeps up to
+// 1024 of them; texts of many lengths make many shapes.
 std::uint64_t program_bytes(const ExperimentConfig& config) {
-  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, program = 200 * MiB, bf16_products = 100 * MiB,
+  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, program = 200 * MiB, half_products = 100 * MiB,
                           kernel = 650 << 10;
   constexpr std::uint64_t most_kernels = 1024, kernels_per_block = 16, length_step = 8;
-  if (is<LinearConfig>(config.model) || config.train.precision != Precision::bf16) return program;
-  if (!is<ClassificationConfig>(config.task)) return program + bf16_products;
+  if (is<LinearConfig>(config.model) || !has_half_products(config.train.precision)) return program;
+  if (!is<ClassificationConfig>(config.task)) return program + half_products;
   const auto& model = transformer(config);
   const auto lengths = static_cast<std::uint64_t>(model.context) / length_step + 1;
   const auto kernels = kernels_per_block * static_cast<std::uint64_t>(model.layers) * lengths;
@@ -99,13 +113,15 @@ std::uint64_t MemoryEstimate::total() const {
 std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   if (const auto* linear = std::get_if<LinearConfig>(&config.model)) return (linear->buckets + 1) * classes;
   const auto& model = transformer(config);
-  const auto d = model.width, h = model.hidden_width(), bias = std::int64_t{model.bias};
+  const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
   const auto* classifier = std::get_if<ClassificationConfig>(&config.task);
   const auto class_token = std::int64_t{classifier != nullptr && is<FirstTokenHeadConfig>(classifier->head)};
-  const auto norm = d * (1 + bias);
-  const auto block = mixer_cost(model).parameters + 2 * d * h + bias * (h + d) + 2 * norm;
+  const auto norm = d * (1 + (has_bias(model.norm) ? bias : 0));
+  const auto norms = position_of(model.norm) == NormPosition::both ? 4 * norm : 2 * norm;
+  const auto block = mixer_cost(model).parameters + d * u + d * h + bias * (u + d) + norms;
   auto total = (vocabulary + class_token) * d + model.layers * block;
   if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
+  if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
   if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
   if (has_final_norm(model.norm)) total += norm;
   if (classifier != nullptr) {
@@ -124,8 +140,8 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& 
   estimate.program = program_bytes(config);
   if (is<LinearConfig>(config.model)) return estimate;  // fitted at once: no gradients, no optimiser
   estimate.gradients = estimate.weights;
-  estimate.optimizer = 2 * estimate.weights;
-  const auto checkpoint = 2 * estimate.weights;  // copies of the moments while they are written
+  estimate.optimizer = state_of_weight(config.train) * estimate.weights;
+  const auto checkpoint = estimate.optimizer;  // copied while it is written
   estimate.activations = to_bytes(
       std::max({training_activations(config, estimate.vocabulary, classes),
                 evaluation_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)}));

@@ -15,14 +15,16 @@ std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alig
 
 ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   for (const auto& [name, value, spec] : specified_parameters(model))
-    views_.push_back({.name = name, .parameter = value, .count = value.numel(), .decay = spec.decay});
+    views_.push_back({.name = name,
+                      .parameter = value,
+                      .count = value.numel(),
+                      .decay = spec.decay,
+                      .hidden_matrices = spec.hidden_matrices});
   std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
   std::int64_t total = 0;
   for (auto& view : views_) {
     view.offset = total;
     total += aligned(view.count);
-    if (view.decay == Decay::embeddings) embeddings_ = total;
-    if (view.decay != Decay::none) decayed_ = total;
   }
 
   const torch::NoGradGuard no_grad;

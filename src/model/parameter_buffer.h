@@ -17,6 +17,7 @@ class ParameterBuffer {
     std::int64_t offset = 0;  // in elements
     std::int64_t count = 0;
     Decay decay = Decay::none;
+    std::int64_t hidden_matrices = 0;  // as ParameterSpec
   };
 
   // Moves the parameters of `model` (all of one type, on one device) into the buffer, in the order of Decay: tables of
@@ -24,9 +25,8 @@ class ParameterBuffer {
   explicit ParameterBuffer(torch::nn::Module& model);
 
   torch::Tensor& values() { return values_; }
+  const torch::Tensor& values() const { return values_; }
   torch::Tensor& gradients() { return gradients_; }
-  std::int64_t embeddings() const { return embeddings_; }  // elements [0, embeddings) are tables of embeddings
-  std::int64_t decayed() const { return decayed_; }        // elements [0, decayed) are matrices, tables among them
   const std::vector<View>& views() const { return views_; }
 
   // The first view whose part of a buffer of this layout holds a NaN or an infinity; nullptr when none does.
@@ -38,7 +38,6 @@ class ParameterBuffer {
  private:
   torch::Tensor values_, gradients_;
   std::vector<View> views_;
-  std::int64_t embeddings_ = 0, decayed_ = 0;
 };
 
 }  // namespace metaformer

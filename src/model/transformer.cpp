@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "model/transformer_state.h"
 #include "ops/dropout.h"
@@ -9,6 +11,14 @@
 namespace metaformer {
 
 namespace {
+
+// PE(pos, 2i) = sin(pos / base^(2i / d)), PE(pos, 2i + 1) = the cosine of the same (Vaswani et al. 2017, section 3.5).
+torch::Tensor sinusoid_table_cd(const SinusoidalPositionsConfig& config, std::int64_t tokens, std::int64_t width) {
+  const auto pair = torch::arange((width + 1) / 2, torch::kDouble);
+  const auto frequency = torch::pow(config.base, -2 * pair / static_cast<double>(width));
+  const auto angle = torch::outer(torch::arange(tokens, torch::kDouble), frequency);
+  return torch::stack({angle.sin(), angle.cos()}, 2).flatten(1).narrow(1, 0, width);
+}
 
 torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torch::Tensor& ids_bc) {
   auto x_bcd = table(ids_bc);
@@ -43,13 +53,17 @@ torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::in
 TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal)
     : config_(config),
       causal_(causal),
-      token_embedding_(register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std))) {
+      token_embedding_(register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std))),
+      embedding_factor_(
+          config.embedding.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(config.width)) : 1) {
   if (is<LearnedPositionsConfig>(config.positions))
     position_embedding_ = register_module("position_embedding", Embedding(config.context, config.width));
   if (config.embedding.ngrams.order > 1)
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
-  if (config.embedding.scale != EmbeddingScale::none) {
+  if (auto bias = make_score_bias(config.positions, config.heads, causal))
+    score_bias_ = register_module("score_bias", bias);
+  if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}));
     if (!ngram_embedding_.is_empty())
       ngram_scale_g1_ = register_buffer("ngram_scale", torch::ones({config.embedding.ngrams.buckets, 1}));
@@ -59,16 +73,34 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     blocks_.emplace_back(config);
     blocks->push_back(blocks_.back());
   }
-  if (has_final_norm(config.norm)) final_norm_ = register_module("final_norm", LayerNorm(config.width, config.bias));
+  if (has_final_norm(config.norm))
+    final_norm_ = register_module("final_norm", Norm(config.norm, config.width, config.bias));
 }
 
-torch::Tensor TransformerImpl::position_table_cd() const {
-  return position_embedding_.is_empty() ? torch::Tensor() : position_embedding_->weight();
+const torch::Tensor& TransformerImpl::position_table_cd(std::int64_t tokens) const {
+  if (!position_embedding_.is_empty()) return position_embedding_->weight();
+  const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config_.positions);
+  const auto& like = token_table_vd();
+  const bool current = sinusoids_cd_.defined() && sinusoids_cd_.size(0) >= tokens &&
+                       sinusoids_cd_.device() == like.device() && sinusoids_cd_.scalar_type() == like.scalar_type();
+  if (sinusoidal != nullptr && !current)
+    sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, tokens, config_.width).to(like.device(), like.scalar_type());
+  return sinusoids_cd_;
 }
 
 torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t first_position) {
-  if (batch.is_packed()) return position_embedding_(positions_in_segments(batch.segments_bc));
-  return position_embedding_->weight().narrow(0, first_position, batch.ids_bc.size(1));
+  const auto length = batch.ids_bc.size(1);
+  const auto& table_cd = position_table_cd(first_position + length);
+  if (!table_cd.defined()) return {};
+  if (batch.is_packed()) return torch::embedding(table_cd, positions_in_segments(batch.segments_bc));
+  return table_cd.narrow(0, first_position, length);
+}
+
+Visibility TransformerImpl::visibility_of(const Batch& batch, std::int64_t seen) {
+  auto visibility = self_visibility(causal_, batch.segments_bc);
+  const auto length = batch.ids_bc.size(1);
+  if (score_bias_ != nullptr) visibility.score_bias_nce = score_bias_->forward(length, seen + length);
+  return visibility;
 }
 
 void TransformerImpl::scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g) {
@@ -84,7 +116,8 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
                                           batch.is_packed() ? batch.segments_bc : torch::Tensor());
     x_bcd = x_bcd + scaled(ngram_embedding_, ngram_scale_g1_, buckets_bc);
   }
-  if (!position_embedding_.is_empty()) x_bcd = x_bcd + positions_of(batch, first_position);
+  if (embedding_factor_ != 1) x_bcd = x_bcd * embedding_factor_;
+  if (const auto positions = positions_of(batch, first_position); positions.defined()) x_bcd = x_bcd + positions;
   if (pass.training && config_.embedding.dropout > 0)
     x_bcd = x_bcd * dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), config_.embedding.dropout, pass);
   return dropout(x_bcd, config_.dropout, pass);
@@ -101,7 +134,7 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
   if (seen + length > config_.context)
     throw Error(ExitCode::failure,
                 fmt::format("a sequence of {} tokens does not fit model.context {}", seen + length, config_.context));
-  const auto visibility = self_visibility(causal_, batch.segments_bc);
+  const auto visibility = visibility_of(batch, seen);
   auto x_bcd = embed(batch, seen, pass);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     x_bcd = blocks_[i]->forward(x_bcd, visibility, state != nullptr ? &state->mixer(i) : nullptr, pass);

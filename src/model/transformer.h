@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "attention/score_bias.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/sequence_model.h"
@@ -24,26 +25,32 @@ class TransformerImpl : public torch::nn::Module {
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
 
   // Factors of the embeddings of tokens (by id; a class token may be left out) and of n-grams (by bucket g); 1 until
-  // set. Only for models with model.embedding.scale.
+  // set. Only for models with model.embedding.scale log_count_ratio.
   void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }
-  torch::Tensor position_table_cd() const;  // undefined: no positions
+  // What is added to the embeddings of tokens at positions 0 ... tokens - 1, or more; undefined: nothing.
+  const torch::Tensor& position_table_cd(std::int64_t tokens) const;
+  double embedding_factor() const { return embedding_factor_; }
   const std::vector<Block>& blocks() const { return blocks_; }
-  const LayerNorm& final_norm() const { return final_norm_; }  // may be empty
+  const Norm& final_norm() const { return final_norm_; }  // may be empty
 
  private:
   torch::Tensor embed(const Batch& batch, std::int64_t first_position, Pass& pass);
   torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
+  Visibility visibility_of(const Batch& batch, std::int64_t seen);
 
   TransformerConfig config_;
   bool causal_;
   Embedding token_embedding_;
+  double embedding_factor_;                        // of tokens and n-grams
   Embedding position_embedding_{nullptr};          // learned positions only
+  mutable torch::Tensor sinusoids_cd_;             // sinusoidal positions only, as far as needed so far
+  std::shared_ptr<ScoreBias> score_bias_;          // of positions that are added to scores
   Embedding ngram_embedding_{nullptr};             // n-grams only
-  torch::Tensor token_scale_v1_, ngram_scale_g1_;  // embedding_scale only
+  torch::Tensor token_scale_v1_, ngram_scale_g1_;  // embedding.scale log_count_ratio only
   std::vector<Block> blocks_;
-  LayerNorm final_norm_{nullptr};  // pre-norm only, unless switched off
+  Norm final_norm_{nullptr};  // not of post-norm, unless switched off
 };
 TORCH_MODULE(Transformer);
 

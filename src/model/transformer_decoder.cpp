@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "model/transformer_state.h"
-#include "ops/gelu_kernel.h"
+#include "ops/activation_kernel.h"
+#include "ops/rms_norm_kernel.h"
 
 namespace metaformer {
 
@@ -21,50 +22,67 @@ void add(const std::vector<float>& from, std::vector<float>& to) {
 }  // namespace
 
 void NormDecoder::apply(const float* x_bd, float* y_bd, std::int64_t batch) const {
-  normalise_rows(x_bd, weight_d_.const_data_ptr<float>(), bias_d_.defined() ? bias_d_.const_data_ptr<float>() : nullptr,
-                 y_bd, batch, weight_d_.size(0));
+  const auto* weight = weight_d_.const_data_ptr<float>();
+  const auto* bias = bias_d_.defined() ? bias_d_.const_data_ptr<float>() : nullptr;
+  const auto width = weight_d_.size(0);
+  const auto epsilon = static_cast<float>(epsilon_of(config_));
+  if (is<RmsNormConfig>(config_))
+    normalise_by_rms(x_bd, weight, y_bd, /*factors=*/nullptr, batch, width, epsilon);
+  else
+    normalise_rows(x_bd, weight, bias, y_bd, batch, width, epsilon);
+}
+
+BranchNormDecoders::BranchNormDecoders(const BranchNorms& norms) : norm(norms.norm) {
+  if (!norms.output_norm.is_empty()) output_norm.emplace(norms.output_norm);
 }
 
 BlockDecoder::BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch)
     : batch_(batch),
       norm_position_(block->norm_position()),
-      activation_(block->feed_forward()->activation()),
-      mixer_norm_(block->mixer_norm()),
-      feed_forward_norm_(block->feed_forward_norm()),
+      has_residual_(block->has_residual()),
+      mixer_norms_(block->mixer_norms()),
+      feed_forward_norms_(block->feed_forward_norms()),
       mixer_(std::move(mixer)),
+      feed_forward_(block->feed_forward()->config()),
       up_(block->feed_forward()->up()),
       down_(block->feed_forward()->down()),
       normal_bd_(floats(batch * up_.inputs())),
       branch_bd_(floats(batch * up_.inputs())),
-      hidden_(floats(batch * up_.outputs())),
-      slope_(hidden_) {}
+      up_bu_(floats(batch * up_.outputs())),
+      slope_bu_(floats(batch * std::max(up_.outputs(), up_.inputs()))),
+      hidden_bh_(floats(batch * down_.inputs())) {}
 
 template <class Branch>
-void BlockDecoder::residual(std::vector<float>& x_bd, const NormDecoder& norm, Branch branch) {
-  if (norm_position_ == NormPosition::pre) {
-    norm.apply(x_bd.data(), normal_bd_.data(), batch_);
-    branch(normal_bd_.data(), branch_bd_.data());
-    add(branch_bd_, x_bd);
-    return;
+void BlockDecoder::apply(std::vector<float>& x_bd, const BranchNormDecoders& norms, Branch branch) {
+  const bool is_post = norm_position_ == NormPosition::post;
+  if (!is_post) norms.norm.apply(x_bd.data(), normal_bd_.data(), batch_);
+  branch(is_post ? x_bd.data() : normal_bd_.data(), branch_bd_.data());
+  if (norms.output_norm) {
+    norms.output_norm->apply(branch_bd_.data(), normal_bd_.data(), batch_);
+    std::swap(branch_bd_, normal_bd_);
   }
-  branch(x_bd.data(), branch_bd_.data());
-  add(x_bd, branch_bd_);
-  norm.apply(branch_bd_.data(), x_bd.data(), batch_);
+  if (has_residual_) add(x_bd, branch_bd_);
+  if (is_post)
+    norms.norm.apply(branch_bd_.data(), x_bd.data(), batch_);
+  else
+    std::swap(branch_bd_, x_bd);
 }
 
 void BlockDecoder::feed_forward(const float* x_bd, float* y_bd) {
-  up_.apply(x_bd, hidden_.data(), batch_);
-  if (activation_ == Activation::gelu) {
-    gelu_with_slope(hidden_.data(), hidden_.data(), slope_.data(), static_cast<std::int64_t>(hidden_.size()));
-  } else {
-    std::transform(hidden_.begin(), hidden_.end(), hidden_.begin(), [](float x) { return std::max(x, 0.0F); });
+  up_.apply(x_bd, up_bu_.data(), batch_);
+  if (const auto* gated = std::get_if<GatedConfig>(&feed_forward_)) {
+    gate(gated->activation, up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_, down_.inputs());
+    return down_.apply(hidden_bh_.data(), y_bd, batch_);
   }
-  down_.apply(hidden_.data(), y_bd, batch_);
+  const auto& mlp = std::get<MlpConfig>(feed_forward_);
+  activate(mlp.activation, up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_ * down_.inputs());
+  down_.apply(hidden_bh_.data(), y_bd, batch_);
+  if (mlp.output_activation) activate(mlp.activation, y_bd, y_bd, slope_bu_.data(), batch_ * down_.outputs());
 }
 
 void BlockDecoder::step(std::vector<float>& x_bd) {
-  residual(x_bd, mixer_norm_, [&](const float* x, float* y) { mixer_->step(x, y); });
-  residual(x_bd, feed_forward_norm_, [&](const float* x, float* y) { feed_forward(x, y); });
+  apply(x_bd, mixer_norms_, [&](const float* x, float* y) { mixer_->step(x, y); });
+  apply(x_bd, feed_forward_norms_, [&](const float* x, float* y) { feed_forward(x, y); });
 }
 
 namespace {
@@ -79,7 +97,8 @@ class TransformerDecoder : public Decoder {
         context_(context),
         width_(head_vd.size(1)),
         token_table_vd_(transformer.token_table_vd()),
-        position_table_cd_(transformer.position_table_cd()),
+        position_table_cd_(transformer.position_table_cd(context)),
+        embedding_factor_(static_cast<float>(transformer.embedding_factor())),
         head_(head_vd, torch::Tensor()),
         x_bd_(floats(batch * width_)),
         normal_bd_(x_bd_),
@@ -99,6 +118,7 @@ class TransformerDecoder : public Decoder {
  private:
   std::int64_t batch_, context_, width_;
   torch::Tensor token_table_vd_, position_table_cd_;
+  float embedding_factor_;
   std::vector<BlockDecoder> blocks_;
   std::optional<NormDecoder> final_norm_;
   LinearDecoder head_;
@@ -113,7 +133,8 @@ std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> to
   for (std::int64_t b = 0; b < batch_; ++b) {
     const auto token = tokens_b[static_cast<std::size_t>(b)];
     float* x_d = x_bd_.data() + b * width_;
-    std::copy_n(token_table_vd_.const_data_ptr<float>() + token * width_, width_, x_d);
+    const float* row_d = token_table_vd_.const_data_ptr<float>() + token * width_;
+    std::transform(row_d, row_d + width_, x_d, [&](float x) { return x * embedding_factor_; });
     if (!position_table_cd_.defined()) continue;
     const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->length() * width_;
     std::transform(x_d, x_d + width_, position_d, x_d, std::plus<>());

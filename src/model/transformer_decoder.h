@@ -1,6 +1,7 @@
 #pragma once
 // The decoder of a causal transformer on the CPU, in float32, through buffers that are allocated once.
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,14 +11,22 @@
 
 namespace metaformer {
 
-// Layer normalisation of rows; its tensors are float32, contiguous and on the CPU.
+// Normalisation of rows; its tensors are float32, contiguous and on the CPU.
 class NormDecoder {
  public:
-  explicit NormDecoder(const LayerNorm& norm) : weight_d_(norm->weight()), bias_d_(norm->bias()) {}
+  explicit NormDecoder(const Norm& norm) : config_(norm->config()), weight_d_(norm->weight()), bias_d_(norm->bias()) {}
   void apply(const float* x_bd, float* y_bd, std::int64_t batch) const;
 
  private:
+  NormConfig config_;
   torch::Tensor weight_d_, bias_d_;
+};
+
+// The norms of a branch, as BranchNorms.
+struct BranchNormDecoders {
+  explicit BranchNormDecoders(const BranchNorms& norms);
+  NormDecoder norm;
+  std::optional<NormDecoder> output_norm;
 };
 
 class BlockDecoder {
@@ -32,17 +41,19 @@ class BlockDecoder {
  private:
   // As in BlockImpl.
   template <class Branch>
-  void residual(std::vector<float>& x_bd, const NormDecoder& norm, Branch branch);
+  void apply(std::vector<float>& x_bd, const BranchNormDecoders& norms, Branch branch);
   void feed_forward(const float* x_bd, float* y_bd);
 
   std::int64_t batch_;
   NormPosition norm_position_;
-  Activation activation_;
-  NormDecoder mixer_norm_, feed_forward_norm_;
+  bool has_residual_;
+  BranchNormDecoders mixer_norms_, feed_forward_norms_;
   std::unique_ptr<MixerDecoder> mixer_;
+  FeedForwardConfig feed_forward_;
   LinearDecoder up_, down_;
   std::vector<float> normal_bd_, branch_bd_;
-  std::vector<float> hidden_, slope_;  // [b, hidden width]
+  std::vector<float> up_bu_, slope_bu_;  // outputs u of the up layer, and slopes that nothing reads
+  std::vector<float> hidden_bh_;
 };
 
 // Of a causal model with the given head, as their weights are now: float32, contiguous, on the CPU. Nothing when one of

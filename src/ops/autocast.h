@@ -1,5 +1,5 @@
 #pragma once
-// bf16 products with fp32 weights, for one scope.
+// bf16 or fp16 products with fp32 weights, for one scope.
 
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
@@ -8,15 +8,15 @@
 
 namespace metaformer {
 
-// While it lives, operators that gain from it run in bfloat16 on `device`. Does nothing for fp32. Weights are cast once
-// per scope and the casts dropped at its end.
+// While it lives, operators that gain from it run in bfloat16 or float16 on `device`. Does nothing for fp32 and tf32.
+// Weights are cast once per scope and the casts dropped at its end.
 class AutocastScope {
  public:
   AutocastScope(Precision precision, torch::Device device)
-      : type_(device.type()), active_(precision == Precision::bf16) {
+      : type_(device.type()), active_(precision == Precision::bf16 || precision == Precision::fp16) {
     if (!active_) return;
     was_enabled_ = at::autocast::is_autocast_enabled(type_);
-    at::autocast::set_autocast_dtype(type_, torch::kBFloat16);
+    at::autocast::set_autocast_dtype(type_, precision == Precision::bf16 ? torch::kBFloat16 : torch::kHalf);
     at::autocast::set_autocast_enabled(type_, true);
     at::autocast::increment_nesting();
   }

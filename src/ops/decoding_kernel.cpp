@@ -135,8 +135,7 @@ void attend_to_seen(const float* q, const SeenTokens& seen, float scale, float n
 
 METAFORMER_EVERY_VECTOR_WIDTH
 void normalise_rows(const float* x_bd, const float* weight, const float* bias, float* y_bd, std::int64_t batch,
-                    std::int64_t width) {
-  constexpr float epsilon = 1e-5f;
+                    std::int64_t width, float epsilon) {
   for (std::int64_t b = 0; b < batch; ++b) {
     const float* x = x_bd + b * width;
     float* y = y_bd + b * width;

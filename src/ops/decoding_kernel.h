@@ -34,8 +34,8 @@ struct SeenTokens {
 // `scores` has room for count, rounded up to a multiple of 16.
 void attend_to_seen(const float* q, const SeenTokens& seen, float scale, float newest_share, float* scores, float* t);
 
-// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias (or none) of every row of x_bd.
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias (or none) of every row of x_bd.
 void normalise_rows(const float* x_bd, const float* weight, const float* bias, float* y_bd, std::int64_t batch,
-                    std::int64_t width);
+                    std::int64_t width, float epsilon);
 
 }  // namespace metaformer

@@ -35,6 +35,9 @@ enum class Decay { embeddings, matrices, none };
 struct ParameterSpec {
   Init init;
   Decay decay = Decay::none;
+  // So many matrices of one shape, stacked along the rows, each of which maps hidden vectors to hidden vectors: what
+  // Muon orthogonalises, each by itself. 0: none, as for embeddings, heads, and what is stored packed.
+  std::int64_t hidden_matrices = 0;
 };
 
 // A mixer's form of scores is drawn from N(0, 1), for Mixer::scale_initial_scores.

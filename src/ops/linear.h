@@ -7,9 +7,12 @@ namespace metaformer {
 
 class LinearImpl : public Layer {
  public:
-  // `init`: of the weight; a bias starts at 0.
-  LinearImpl(std::int64_t inputs, std::int64_t outputs, bool bias, Init init = Init::normal()) {
-    weight_oi_ = add_parameter("weight", torch::zeros({outputs, inputs}), {.init = init, .decay = Decay::matrices});
+  // `init`: of the weight; a bias starts at 0. `hidden_matrices` (ParameterSpec): how many projections of hidden
+  // vectors the outputs are; 0 for logits.
+  LinearImpl(std::int64_t inputs, std::int64_t outputs, bool bias, Init init = Init::normal(),
+             std::int64_t hidden_matrices = 1) {
+    weight_oi_ = add_parameter("weight", torch::zeros({outputs, inputs}),
+                               {.init = init, .decay = Decay::matrices, .hidden_matrices = hidden_matrices});
     if (bias) bias_o_ = add_parameter("bias", torch::zeros(outputs), {.init = Init::zeros()});
   }
 

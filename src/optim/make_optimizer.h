@@ -9,7 +9,8 @@
 
 namespace metaformer {
 
-// Keeps a reference to `parameters`.
-std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config);
+// Keeps a reference to `parameters`. `scale`: of gradients of a scaled loss.
+std::unique_ptr<Optimizer> make_optimizer(ParameterBuffer& parameters, const TrainConfig& config,
+                                          const GradientScale& scale = {});
 
 }  // namespace metaformer

@@ -17,17 +17,17 @@ class ConstantSchedule : public Schedule {
   double peak_;
 };
 
-// From the peak down to a floor at the last step.
+// From the peak, which it holds until the step `first`, down to a floor at the last step.
 class DecaySchedule : public Schedule {
  public:
-  DecaySchedule(const FallingScheduleConfig& config, const TrainConfig& train)
+  DecaySchedule(const FallingScheduleConfig& config, const TrainConfig& train, std::int64_t first)
       : peak_(train.learning_rate),
         floor_(config.floor),
-        first_(config.warmup_steps),
-        steps_(std::max<std::int64_t>(1, train.steps - config.warmup_steps)) {}
+        first_(first),
+        steps_(std::max<std::int64_t>(1, train.steps - first)) {}
 
   double rate(std::int64_t step) const override {
-    const double progress = std::min(1.0, static_cast<double>(step - first_) / static_cast<double>(steps_));
+    const double progress = std::clamp(static_cast<double>(step - first_) / static_cast<double>(steps_), 0.0, 1.0);
     return floor_ + height(progress) * (peak_ - floor_);
   }
 
@@ -49,10 +49,34 @@ class LinearSchedule : public DecaySchedule {
   double height(double progress) const override { return 1 - progress; }
 };
 
+class InverseSqrtSchedule : public Schedule {
+ public:
+  InverseSqrtSchedule(double peak, std::int64_t first) : peak_(peak), first_(static_cast<double>(first)) {}
+  double rate(std::int64_t step) const override { return peak_ * std::sqrt(first_ / static_cast<double>(step)); }
+
+ private:
+  double peak_, first_;
+};
+
+// Its steps count from 1.
+class NoamSchedule : public Schedule {
+ public:
+  NoamSchedule(double factor, std::int64_t width, std::int64_t warmup_steps)
+      : scale_(factor / std::sqrt(static_cast<double>(width))), warmup_steps_(static_cast<double>(warmup_steps)) {}
+
+  double rate(std::int64_t step) const override {
+    const double s = static_cast<double>(step + 1);
+    return scale_ * std::min(1 / std::sqrt(s), s / std::pow(warmup_steps_, 1.5));
+  }
+
+ private:
+  double scale_, warmup_steps_;
+};
+
 class WarmUp : public Schedule {
  public:
-  WarmUp(const TrainConfig& train, std::unique_ptr<const Schedule> then)
-      : peak_(train.learning_rate), steps_(warmup_steps(train.schedule)), then_(std::move(then)) {}
+  WarmUp(double peak, std::int64_t steps, std::unique_ptr<const Schedule> then)
+      : peak_(peak), steps_(steps), then_(std::move(then)) {}
 
   double rate(std::int64_t step) const override {
     if (step < steps_) return peak_ * static_cast<double>(step + 1) / static_cast<double>(steps_ + 1);
@@ -67,20 +91,34 @@ class WarmUp : public Schedule {
 
 // What follows the warm-up.
 std::unique_ptr<const Schedule> make_course(const CosineScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<CosineSchedule>(config, train);
+  return std::make_unique<CosineSchedule>(config, train, config.warmup_steps);
 }
 std::unique_ptr<const Schedule> make_course(const LinearScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<LinearSchedule>(config, train);
+  return std::make_unique<LinearSchedule>(config, train, config.warmup_steps);
+}
+std::unique_ptr<const Schedule> make_course(const TrapezoidScheduleConfig& config, const TrainConfig& train) {
+  return std::make_unique<LinearSchedule>(config, train,
+                                          std::max(config.warmup_steps, train.steps - config.decay_steps));
 }
 std::unique_ptr<const Schedule> make_course(const ConstantScheduleConfig&, const TrainConfig& train) {
   return std::make_unique<ConstantSchedule>(train.learning_rate);
 }
+std::unique_ptr<const Schedule> make_course(const InverseSqrtScheduleConfig& config, const TrainConfig& train) {
+  return std::make_unique<InverseSqrtSchedule>(train.learning_rate, config.warmup_steps);
+}
+
+template <class Config>
+std::unique_ptr<const Schedule> make(const Config& config, const TrainConfig& train, std::int64_t) {
+  return std::make_unique<WarmUp>(train.learning_rate, warmup_steps(train.schedule), make_course(config, train));
+}
+std::unique_ptr<const Schedule> make(const NoamScheduleConfig& config, const TrainConfig& train, std::int64_t width) {
+  return std::make_unique<NoamSchedule>(train.learning_rate, width, config.warmup_steps);
+}
 
 }  // namespace
 
-std::unique_ptr<const Schedule> make_schedule(const TrainConfig& config) {
-  auto course = std::visit([&](const auto& schedule) { return make_course(schedule, config); }, config.schedule);
-  return std::make_unique<WarmUp>(config, std::move(course));
+std::unique_ptr<const Schedule> make_schedule(const TrainConfig& config, std::int64_t width) {
+  return std::visit([&](const auto& schedule) { return make(schedule, config, width); }, config.schedule);
 }
 
 }  // namespace metaformer

@@ -1,9 +1,18 @@
 #pragma once
 // Updates parameters from their gradients.
 
-#include "run/safetensors.h"
+#include <optional>
+
+#include "ops/named_tensors.h"
 
 namespace metaformer {
+
+// Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Both
+// undefined: gradients of the loss itself.
+struct GradientScale {
+  torch::Tensor divisor;    // what the gradients are to be divided by
+  torch::Tensor found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are finite
+};
 
 class Optimizer {
  public:
@@ -17,13 +26,15 @@ class Optimizer {
   // Back to the state before the first step.
   virtual void reset() = 0;
 
-  // What a checkpoint keeps. Loading: errors (exit code 1) name what is missing or has another shape; `source` names
-  // the file.
+  // What a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the state: what is
+  // copied into them is loaded.
   virtual NamedTensors state() const = 0;
-  virtual void load_state(const NamedTensors& saved, const std::string& source) = 0;
 
-  // The parameter whose state holds a NaN or an infinity; "" when none does.
-  virtual std::string first_not_finite() const = 0;
+  // The name in state() of a tensor that holds a NaN or an infinity; "" when none does.
+  std::string first_not_finite() const;
 };
+
+// What the fused operators take; nothing for an undefined tensor.
+std::optional<torch::Tensor> as_optional(const torch::Tensor& tensor);
 
 }  // namespace metaformer

@@ -36,6 +36,7 @@ Json to_json(const Progress& progress) {
                     {"count", progress.spikes.count}};
   json["clipped_steps"] = progress.clipped_steps;
   json["clipped_count"] = progress.clipped_count;
+  json["skipped_steps"] = progress.skipped_steps;
   json["wall_seconds"] = progress.wall_seconds;
   json["evaluation_seconds"] = progress.evaluation_seconds;
   return json;
@@ -111,6 +112,7 @@ class MetaReader {
                       .spikes = read_spikes(),
                       .clipped_steps = whole_number_or_0("clipped_steps"),
                       .clipped_count = whole_number_or_0("clipped_count"),
+                      .skipped_steps = whole_number_or_0("skipped_steps"),
                       .wall_seconds = number_or_0("wall_seconds"),
                       .evaluation_seconds = number_or_0("evaluation_seconds")};
     if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);

@@ -25,9 +25,9 @@ struct BestSoFar {
 struct Progress {
   std::int64_t step = 0;  // steps done
   std::optional<BestSoFar> best;
-  double loss_sum = 0;  // of the steps since the last line of metrics.jsonl
-  std::int64_t loss_count = 0;
-  double last_train_loss = 0;  // of the last such line
+  double loss_sum = 0;          // of the steps since the last line of metrics.jsonl
+  std::int64_t loss_count = 0;  // without those that were skipped
+  double last_train_loss = 0;   // of the last such line
   double train_seconds = 0;
   std::int64_t evaluated_step = 0;    // of the last evaluation
   nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
@@ -37,6 +37,7 @@ struct Progress {
   bool scheduled = true;  // saved where the config says so, its evaluation done; false: where a signal asked for it
   SpikeState spikes;
   std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
+  std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
   double wall_seconds = 0, evaluation_seconds = 0;    // of all processes that trained the run, as far as it was saved
 };
 

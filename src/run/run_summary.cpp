@@ -29,6 +29,7 @@ std::optional<StepwiseSummary> stepwise_of(const Json& json) {
                            .tokens_per_second = number(json, "tokens_per_second"),
                            .rollbacks = whole_number(json, "rollbacks"),
                            .spikes = whole_number(json, "spikes"),
+                           .skipped_steps = whole_number(json, "skipped_steps"),
                            .seed = whole_number(json, "seed"),
                            .tokens = whole_number(json, "tokens"),
                            .epochs = std::nullopt,
@@ -80,6 +81,7 @@ Json to_json(const RunSummary& summary) {
   if (stepwise)
     json.update({{"rollbacks", stepwise->rollbacks},
                  {"spikes", stepwise->spikes},
+                 {"skipped_steps", stepwise->skipped_steps},
                  {"seed", stepwise->seed},
                  {"tokens", stepwise->tokens},
                  {"epochs", stepwise->epochs ? Json(*stepwise->epochs) : Json()},

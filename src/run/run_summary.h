@@ -13,7 +13,7 @@ namespace metaformer {
 // The part that only training by steps has.
 struct StepwiseSummary {
   double ms_per_step = 0, tokens_per_second = 0;  // 0: not measured
-  std::int64_t rollbacks = 0, spikes = 0, seed = 0;
+  std::int64_t rollbacks = 0, spikes = 0, skipped_steps = 0, seed = 0;
   std::int64_t tokens = 0;       // seen in training
   std::optional<double> epochs;  // nothing where epochs have no meaning
   double clipped_fraction = 0;   // of the steps

@@ -8,11 +8,12 @@ StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate, const
   const auto batches = training_batches(parts_, step);
   timer.end(StepPhase::batch);
   auto loss = accumulate_gradients(parts_, batches, passes_, timer);
-  auto norm = clip_gradients(parts_.parameters, parts_.config.train.clip);
+  auto norm = clip_gradients(parts_);
   timer.end(StepPhase::clip);
   if (!accept || accept(norm.item<double>())) parts_.optimizer.step(learning_rate);
+  auto result = finish_step(parts_, std::move(loss), norm);
   timer.end(StepPhase::update);
-  return {std::move(loss), std::move(norm)};
+  return result;
 }
 
 }  // namespace metaformer

@@ -47,7 +47,7 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
     const auto pass = passes.pass(static_cast<std::int64_t>(micro));
     const auto loss = with_faults(batch_loss(parts, batches[micro], weight, pass));
     timer.end(StepPhase::forward);
-    loss.backward();
+    (parts.loss_scale == nullptr ? loss : loss * parts.loss_scale->factor()).backward();
     timer.end(StepPhase::backward);
     total = total.defined() ? total + loss.detach() : loss.detach();
   }
@@ -65,16 +65,28 @@ torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
 
 }  // namespace
 
-torch::Tensor clip_gradients(ParameterBuffer& parameters, double limit) {
+torch::Tensor clip_gradients(const StepParts& parts) {
   const torch::NoGradGuard no_grad;
-  auto& gradients = parameters.gradients();
-  const auto norm = norm_of_gradients(parameters);
+  const double limit = parts.config.train.clip;
+  auto& gradients = parts.parameters.gradients();
+  auto norm = norm_of_gradients(parts.parameters);
+  if (parts.loss_scale != nullptr) norm = parts.loss_scale->unscaled_norm(norm);
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
     const auto factor = (limit / (norm + epsilon)).clamp_max(1);
     gradients.mul_(torch::where(norm.isfinite(), factor, 1.0));  // NaN stays where it came from, to be named
   }
   return norm;
+}
+
+StepResult finish_step(const StepParts& parts, torch::Tensor loss, torch::Tensor gradient_norm) {
+  StepResult result{.loss = std::move(loss), .gradient_norm = std::move(gradient_norm), .skipped = {}, .exhausted = {}};
+  if (parts.loss_scale == nullptr) return result;
+  const torch::NoGradGuard no_grad;
+  result.skipped = parts.loss_scale->is_skipped();
+  result.exhausted = parts.loss_scale->is_exhausted();
+  parts.loss_scale->adapt();
+  return result;
 }
 
 }  // namespace metaformer

@@ -17,8 +17,9 @@ bool have_same_shape(const Batch& a, const Batch& b) {
   return true;
 }
 
+torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
+
 Batch copy_of(const Batch& batch) {
-  const auto copy = [](const torch::Tensor& x) { return x.defined() ? x.clone() : x; };
   return {.ids_bc = copy(batch.ids_bc),
           .targets_bc = copy(batch.targets_bc),
           .segments_bc = copy(batch.segments_bc),
@@ -56,7 +57,10 @@ StepResult GraphTrainingStep::run(std::int64_t step, double learning_rate, const
   if (!recorded_ || !fit(batches)) return eager_.run(step, learning_rate, accept);
   put_in_place(batches, step, learning_rate);
   graph_->replay();
-  return {result_.loss.clone(), result_.gradient_norm.clone()};
+  return {.loss = copy(result_.loss),
+          .gradient_norm = copy(result_.gradient_norm),
+          .skipped = copy(result_.skipped),
+          .exhausted = copy(result_.exhausted)};
 }
 
 bool GraphTrainingStep::fit(const std::vector<Batch>& batches) const {
@@ -89,8 +93,9 @@ void GraphTrainingStep::record() {
 void GraphTrainingStep::compute() {
   PhaseTimer untimed(nullptr, parts_.device);
   auto loss = accumulate_gradients(parts_, batches_, passes_, untimed);
-  result_ = {std::move(loss), clip_gradients(parts_.parameters, parts_.config.train.clip)};
+  auto norm = clip_gradients(parts_);
   parts_.optimizer.step(learning_rate_);
+  result_ = finish_step(parts_, std::move(loss), std::move(norm));
 }
 
 }  // namespace metaformer

@@ -11,6 +11,9 @@ namespace metaformer {
 struct StepResult {
   torch::Tensor loss;           // mean over the step's targets
   torch::Tensor gradient_norm;  // before clipping
+  // Both undefined without a loss scale. Booleans: the gradients were not finite, so nothing was updated; and even the
+  // smallest scale does not help.
+  torch::Tensor skipped, exhausted;
 };
 
 // Receives the gradient norm before the update; false leaves the parameters as they are.

@@ -15,6 +15,7 @@ static constexpr auto line_interval = 5s;  // of lines of train.log
 
 void ProgressLine::add_losses(double sum, std::int64_t count) {
   constexpr double kept_per_step = 0.98;
+  if (count == 0) return;
   const double kept = std::pow(kept_per_step, count);
   loss_sum_ = kept * loss_sum_ + (1 - kept) * sum / static_cast<double>(count);
   loss_weight_ = kept * loss_weight_ + (1 - kept);
@@ -35,6 +36,7 @@ std::string ProgressLine::text(std::int64_t step, double learning_rate, double s
   auto line = fmt::format("step {}/{}", step, config_.steps);
   if (loss_weight_ > 0) line += fmt::format("  loss {:.4f}", loss_sum_ / loss_weight_);
   line += fmt::format("  lr {:.2e}", learning_rate);
+  if (skipped_steps_ > 0) line += fmt::format("  {} skipped", skipped_steps_);
   if (seconds_per_step <= 0) return line;
   const double per_evaluation = evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : 0;
   const double left = seconds_per_step * static_cast<double>(config_.steps - step) +

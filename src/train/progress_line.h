@@ -18,6 +18,9 @@ class ProgressLine {
   void add_losses(double sum, std::int64_t count);
   void add_evaluation(double seconds);
 
+  // So far, because gradients overflowed in fp16; the line shows them when there are any.
+  void set_skipped_steps(std::int64_t count) { skipped_steps_ = count; }
+
   // Cheap to call every step; formats only when something will be shown.
   bool is_due() const { return timer_.is_due(); }
 
@@ -41,6 +44,7 @@ class ProgressLine {
   double loss_sum_ = 0, loss_weight_ = 0;
   double evaluation_seconds_ = 0;
   std::int64_t evaluations_ = 0;
+  std::int64_t skipped_steps_ = 0;
 };
 
 }  // namespace metaformer

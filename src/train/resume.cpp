@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "config/loader.h"
 #include "config/writer.h"
+#include "config_reader/loader.h"
 #include "optim/make_schedule.h"
 #include "run/environment.h"
 #include "train/rollback.h"
@@ -77,19 +77,20 @@ void require_same_data(const RunDirectory& run, const Task& task) {
                                              run.path().string()));
 }
 
-void describe_schedule(const TrainConfig& before, const TrainConfig& now, const Progress& progress) {
-  if (before.steps == now.steps) return;
-  const auto rate = [&](const TrainConfig& train, std::int64_t step) {
-    return make_schedule(train)->rate(step) * rollback_factor(train, progress);
+void describe_schedule(const ExperimentConfig& before, const ExperimentConfig& now, const Progress& progress) {
+  const auto steps_before = before.train.steps, steps = now.train.steps;
+  if (is<LinearConfig>(now.model) || steps_before == steps) return;
+  const auto rate = [&](const ExperimentConfig& config, std::int64_t step) {
+    return make_schedule(config.train, transformer(config).width)->rate(step) * rollback_factor(config.train, progress);
   };
   const auto next = progress.step;
   const double earlier = rate(before, next), here = rate(now, next);
   const auto course = fmt::format(
       "train.steps was {} and is {}; the {} schedule continues at step {} with learning rate {:.3g}{} and ends at step "
       "{} with {:.3g}",
-      before.steps, now.steps, kind_of(now.schedule), next, here,
-      here == earlier ? ", as before," : fmt::format(", where it was {:.3g} before,", earlier), now.steps,
-      rate(now, now.steps - 1));
+      steps_before, steps, kind_of(now.train.schedule), next, here,
+      here == earlier ? ", as before," : fmt::format(", where it was {:.3g} before,", earlier), steps,
+      rate(now, steps - 1));
   here == earlier ? log::write_info(course) : log::write_warning(course);
 }
 

@@ -29,6 +29,6 @@ void require_same_data(const RunDirectory& run, const Task& task);
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
 // that the rate jumps where training continues.
-void describe_schedule(const TrainConfig& before, const TrainConfig& now, const Progress& progress);
+void describe_schedule(const ExperimentConfig& before, const ExperimentConfig& now, const Progress& progress);
 
 }  // namespace metaformer

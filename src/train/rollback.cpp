@@ -45,9 +45,7 @@ Progress Rollback::restore(const std::optional<Checkpoint>& checkpoint) {
     setup_.restore(*checkpoint);
     return checkpoint->progress;
   }
-  const torch::NoGradGuard no_grad;
-  setup_.parameters->values().copy_(initial_values_);
-  setup_.optimizer->reset();
+  setup_.restart(initial_values_);
   return {};
 }
 

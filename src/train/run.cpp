@@ -32,11 +32,11 @@ void describe(const Experiment& experiment, const Task& task, torch::Device devi
 }
 
 // A run that goes on: what a checkpoint promises is mended, and the log says where it goes on.
-void continue_from(Checkpoint& checkpoint, const RunDirectory& run, const Task& task, const TrainConfig& before,
-                   const TrainConfig& now) {
+void continue_from(Checkpoint& checkpoint, const RunDirectory& run, const Task& task, const ExperimentConfig& before,
+                   const ExperimentConfig& now) {
   require_best_checkpoint(
       run, [&](const auto& report) { return task.metrics->selection_error(report); }, checkpoint.progress);
-  mend_links(run.checkpoints(), checkpoint.progress, now.keep_checkpoints);
+  mend_links(run.checkpoints(), checkpoint.progress, now.train.keep_checkpoints);
   log::info("going on from {}", checkpoint.folder.string());
   describe_schedule(before, now, checkpoint.progress);
 }
@@ -59,7 +59,7 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
 }
 
 RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-                    std::optional<Checkpoint> checkpoint, const TrainConfig& before) {
+                    std::optional<Checkpoint> checkpoint, const ExperimentConfig& before) {
   const auto& experiment = request.experiment;
   run.remove_left_overs();
   log::add_file(run.log_file());
@@ -68,7 +68,7 @@ RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const 
                     task.data->description());
   link_latest(run.path());
   describe(experiment, task, device);
-  if (checkpoint) continue_from(*checkpoint, run, task, before, experiment.config.train);
+  if (checkpoint) continue_from(*checkpoint, run, task, before, experiment.config);
   auto summary = is_linear(experiment.config) ? train_linear(experiment, run, task, device)
                                               : train_network(request, run, task, device, checkpoint);
   // Written once, when all of it is there: what stops before is made up for by --resume.
@@ -109,7 +109,7 @@ RunSummary train(TrainRequest request) {
   throw_if_stopped();  // before there is anything to save
   const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
   const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
-  return train_in(run, request, task, device, std::move(checkpoint), (earlier ? earlier->config : config).train);
+  return train_in(run, request, task, device, std::move(checkpoint), earlier ? earlier->config : config);
 }
 
 }  // namespace metaformer

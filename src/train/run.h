@@ -1,7 +1,7 @@
 #pragma once
 // Starts, continues and finishes runs.
 
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "run/run_summary.h"
 
 namespace metaformer {

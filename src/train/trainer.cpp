@@ -122,6 +122,7 @@ void Trainer::train_step() {
   learning_rate_ = setup_.schedule->rate(progress_.step) * rollback_factor(train, progress_);
   losses_.add(run_step(), train.clip);
   ++progress_.step;
+  setup_.average->update(progress_.step);
   if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   clock_->count(progress_, start);
   if (diagnoses) write_diagnostics(before);
@@ -145,14 +146,17 @@ void Trainer::read_losses() {
   const auto start = Clock::now();
   const auto sums = losses_.take();
   progress_.loss_sum += sums.loss;
-  progress_.loss_count += sums.steps;
+  progress_.loss_count += sums.steps - sums.skipped_steps;
+  progress_.skipped_steps += sums.skipped_steps;
   progress_.clipped_count += sums.clipped_steps;
   progress_.clipped_steps += sums.clipped_steps;
   const double norm = losses_.last_norm();
   if (!device_.is_cpu()) clock_->count(progress_, start);  // the host has waited for steps that it had only started
   if (!std::isfinite(progress_.loss_sum)) throw divergence_.error("training loss");
-  if (!std::isfinite(norm)) throw divergence_.error("gradient norm");
-  line_.add_losses(sums.loss, sums.steps);
+  if (sums.exhausted) throw divergence_.error("gradient norm, even with a loss scale of 1,");
+  if (!std::isfinite(norm) && !losses_.last_was_skipped()) throw divergence_.error("gradient norm");
+  line_.add_losses(sums.loss, sums.steps - sums.skipped_steps);
+  line_.set_skipped_steps(progress_.skipped_steps);
 }
 
 void Trainer::write_training_line() {
@@ -177,6 +181,7 @@ void Trainer::write_sample() {
   const auto interval = task == nullptr ? 0 : task->sample_interval, step = progress_.step;
   if (interval == 0 || step == 0 || step % interval != 0 || metrics_->last_sampled_step() == step) return;
   read_losses();  // weights that are not finite have nothing to write
+  const WeightAverage::Use average(*setup_.average);
   const auto sample = metaformer::write_sample(*setup_.model, *task_.data->codec().tokenizer, device_,
                                                static_cast<std::uint64_t>(config_.train.seed), step);
   if (!sample) return;
@@ -189,6 +194,7 @@ void Trainer::evaluate() {
   read_losses();
   line_.record(progress_.step, learning_rate_, clock_->seconds_per_step(progress_.step));
   const EvaluationTimer timer(progress_, line_);
+  const WeightAverage::Use average(*setup_.average);
   progress_ = evaluator_.evaluate(progress_, *metrics_);
 }
 
@@ -232,6 +238,7 @@ bool Trainer::roll_back(const Error& error) {
 }
 
 RunSummary Trainer::summary() {
+  const WeightAverage::Use average(*setup_.average);
   auto test = task_.batches->has(Split::test) ? evaluator_.test(run_, progress_, *metrics_) : nlohmann::ordered_json();
   auto summary = summarise(config_, task_, *setup_.model, progress_, *clock_, device_);
   summary.test = std::move(test);

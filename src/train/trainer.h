@@ -1,7 +1,7 @@
 #pragma once
 // The training loop.
 
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "run/run_summary.h"
 #include "train/pending_losses.h"
 #include "train/progress_line.h"

@@ -24,6 +24,7 @@ StepwiseSummary summarise_steps(const ExperimentConfig& config, const BatchStrea
           .tokens_per_second = ms_per_step > 0 ? batches.tokens_per_step() / ms_per_step * 1e3 : 0,
           .rollbacks = progress.rollbacks,
           .spikes = progress.spikes.count,
+          .skipped_steps = progress.skipped_steps,
           .seed = config.train.seed,
           .tokens = tokens_seen(batches, progress.step),
           .epochs = epochs_seen(batches, progress.step),
@@ -48,7 +49,8 @@ nlohmann::ordered_json training_line(const Task& task, const Progress& progress,
                {"evaluation_seconds", progress.evaluation_seconds},
                {"peak_memory_bytes", peak_memory_bytes(device)},
                {"rollbacks", progress.rollbacks},
-               {"spikes", progress.spikes.count}});
+               {"spikes", progress.spikes.count},
+               {"skipped_steps", progress.skipped_steps}});
   return line;
 }
 

@@ -7,17 +7,37 @@
 namespace metaformer {
 
 TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device)
-    : model(make_model(config, sizes_of(task.data->codec()))), schedule(make_schedule(config.train)) {
+    : model(make_model(config, sizes_of(task.data->codec()))),
+      schedule(make_schedule(config.train, transformer(config).width)) {
   initialise(*model, static_cast<std::uint64_t>(config.train.seed));
   model->to(device);
   parameters = std::make_unique<ParameterBuffer>(*model);
-  optimizer = make_optimizer(*parameters, config.train);
-  step = make_training_step({config, task, *model, *parameters, *optimizer, device});
+  if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
+  optimizer = make_optimizer(*parameters, config.train, loss_scale ? loss_scale->of_gradients() : GradientScale{});
+  average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
+  step = make_training_step({config, task, *model, *parameters, *optimizer, device, loss_scale.get()});
+}
+
+NamedTensors TrainingSetup::state() const {
+  auto all = optimizer->state();
+  const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (loss_scale) add(loss_scale->state());
+  add(average->state());
+  return all;
 }
 
 void TrainingSetup::restore(const Checkpoint& checkpoint) {
+  const WeightAverage::Use use(*average);
   copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
-  optimizer->load_state(checkpoint.optimizer, (checkpoint.folder / "state.safetensors").string());
+  copy_by_name(checkpoint.optimizer, state(), (checkpoint.folder / "state.safetensors").string());
+}
+
+void TrainingSetup::restart(const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  parameters->values().copy_(values);
+  optimizer->reset();
+  if (loss_scale) loss_scale->reset();
+  average->reset();
 }
 
 }  // namespace metaformer

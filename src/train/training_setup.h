@@ -3,6 +3,7 @@
 
 #include "optim/make_optimizer.h"
 #include "optim/make_schedule.h"
+#include "optim/weight_average.h"
 #include "run/checkpoint.h"
 #include "step/make_training_step.h"
 
@@ -14,12 +15,21 @@ struct TrainingSetup {
   TrainingSetup(const TrainingSetup&) = delete;
   TrainingSetup& operator=(const TrainingSetup&) = delete;
 
-  // Weights and optimiser state of a checkpoint. Errors: as copy_by_name.
+  // What a checkpoint keeps beside the model, while the average is in use: of the optimiser, the loss scale and the
+  // weights in training where they are averaged. Aliases it.
+  NamedTensors state() const;
+
+  // Goes on from a checkpoint. Errors: as copy_by_name.
   void restore(const Checkpoint& checkpoint);
+
+  // Back to the state before the first step, with these values of the parameter buffer.
+  void restart(const torch::Tensor& values);
 
   std::shared_ptr<SequenceModel> model;
   std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<LossScale> loss_scale;  // of fp16 only
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average;
   std::unique_ptr<const Schedule> schedule;
   std::unique_ptr<TrainingStep> step;
 };

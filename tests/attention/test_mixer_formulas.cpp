@@ -36,6 +36,17 @@ struct Weights {
     const auto p_nkd = all.at(name).narrow(0, first, shape.width).view({shape.heads, k, shape.width});
     return einsum("nkd,bcd->bnck", {p_nkd, x});
   }
+  // The same, normalised: x / sqrt(mean x^2 + 1e-6) times a gain.
+  Tensor normal_heads(const std::string& name, const Tensor& x, const std::string& gain, std::int64_t first = 0) const {
+    const auto p = heads(name, x, first);
+    return p / torch::sqrt((p * p).sum(-1, true) / k + 1e-6) * all.at(gain);
+  }
+  // Of metric and quadratic attention: what scores are made of, and what is mixed.
+  template <class Options>
+  std::pair<Tensor, Tensor> shared(const Options& o, const Tensor& x) const {
+    const auto p = o.qk_norm ? normal_heads("projection.weight", x, "norm.weight") : heads("projection.weight", x);
+    return {p, o.values == MixerValues::own ? heads("projection.weight", x, shape.width) : p};
+  }
   Tensor output(const Tensor& t_bnck) const {
     const auto e_dnk = all.at("output.weight").view({shape.width, shape.heads, k});
     return einsum("dnk,bnck->bcd", {e_dnk, t_bnck});
@@ -102,25 +113,27 @@ struct Formula {
   const Tensor& visible;
   bool causal;
 
-  Tensor operator()(const ScaledDotProductOptions&) const {
-    const auto q = w.heads("query_key_value.weight", x), key = w.heads("query_key_value.weight", x, 12),
-               v = w.heads("query_key_value.weight", x, 24);
+  Tensor operator()(const ScaledDotProductOptions& o) const {
+    const std::string all = "query_key_value.weight";
+    const auto q = o.qk_norm ? w.normal_heads(all, x, "query_norm.weight") : w.heads(all, x);
+    const auto key = o.qk_norm ? w.normal_heads(all, x, "key_norm.weight", 12) : w.heads(all, x, 12);
+    const auto v = w.heads(all, x, 24);
     return w.output(attend(einsum("bnck,bnek->bnce", {q, key}), visible, v));
   }
   Tensor operator()(const QuadraticOptions& o) const {
-    const auto p = w.heads("projection.weight", x);
+    const auto [p, v] = w.shared(o, x);
     const auto r = o.form == QuadraticForm::full ? einsum("bcd,ndf,bef->bnce", {x, w.all.at("full_form"), x})
                                                  : einsum("bnck,nkj,bnej->bnce", {p, w.all.at("form"), p});
-    return w.output(attend(r, visible, p));
+    return w.output(attend(r, visible, v));
   }
   Tensor operator()(const MetricOptions& o) const {
-    const auto p = w.heads("projection.weight", x);
+    const auto [p, v] = w.shared(o, x);
     const auto m = metric_of(o, w);
-    if (o.score == MetricScore::as_published) return w.output(attend(published_scores(p, m), visible, p));
+    if (o.score == MetricScore::as_published) return w.output(attend(published_scores(p, m), visible, v));
     const auto product = einsum("bnck,nkj,bnej->bnce", {p, m, p});
-    if (o.score == MetricScore::bilinear) return w.output(attend(product, visible, p));
+    if (o.score == MetricScore::bilinear) return w.output(attend(product, visible, v));
     const auto square = product.diagonal(0, 2, 3);
-    return w.output(attend(2 * product - square.unsqueeze(3) - square.unsqueeze(2), visible, p));
+    return w.output(attend(2 * product - square.unsqueeze(3) - square.unsqueeze(2), visible, v));
   }
   Tensor operator()(const AveragePoolingOptions& o) const {
     const auto window = o.window.tokens;

@@ -109,14 +109,17 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   INFO(describe(options));
   const std::int64_t d = 12, n = 3, k = 4;
   std::int64_t expected = 0;
-  if (options.get_if<ScaledDotProductOptions>() != nullptr) expected = 3 * d * n * k + n * k * d;
+  const auto shared = [&](const auto& o) {
+    return (o.values == MixerValues::own ? 2 : 1) * d * n * k + (o.qk_norm ? k : 0) + n * k * d;
+  };
+  if (const auto* sdp = options.get_if<ScaledDotProductOptions>())
+    expected = 3 * d * n * k + n * k * d + (sdp->qk_norm ? 2 * k : 0);
   if (const auto* quadratic = options.get_if<QuadraticOptions>())
-    expected = d * n * k + n * k * d + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
+    expected = shared(*quadratic) + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
   if (const auto* metric = options.get_if<MetricOptions>())
-    expected = d * n * k + n * k * d +
-               (metric->constraint == MetricConstraint::identity   ? 0
-                : metric->constraint == MetricConstraint::diagonal ? n * k
-                                                                   : n * k * (k + 1) / 2);
+    expected = shared(*metric) + (metric->constraint == MetricConstraint::identity   ? 0
+                                  : metric->constraint == MetricConstraint::diagonal ? n * k
+                                                                                     : n * k * (k + 1) / 2);
   std::int64_t actual = 0;
   for (const auto& parameter : make_mixer(options, shape)->parameters()) actual += parameter.numel();
   CHECK(actual == expected);

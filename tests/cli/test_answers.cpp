@@ -123,9 +123,10 @@ TEST_CASE("a label that hardly any training text has is warned of, a rare class 
     for (int i = 0; i < texts; ++i) table += "more " + std::to_string(i) + "," + label + "\n";
     program.folder().write("table.csv", table);
     program.folder().write("held_out.csv", "text,label\none,1\ntwo,0\n");
-    const auto result = program.run({"train", "--config", "text_classifier.yaml", "--out",
-                                     "run" + std::to_string(texts), "--set", "data.path=table.csv",
-                                     "data.validation_path=held_out.csv", "train.steps=1", "task.baselines=false"});
+    const auto result =
+        program.run({"train", "--config", "text_classifier.yaml", "--out", "run" + std::to_string(texts), "--set",
+                     "data.path=table.csv", "data.validation_path=held_out.csv", "train.steps=1",
+                     "train.schedule.warmup_steps=0", "task.baselines=false"});
     CHECK(result.code == 0);
     return result.err;
   };

@@ -1,6 +1,7 @@
 // The executable as scripts see it: exit codes, what goes to stdout, one line on stderr when something is wrong.
 
 #include <set>
+#include <sstream>
 
 #include "cli/program.h"
 
@@ -21,7 +22,7 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "smal.yaml"}, 2, "did you mean 'small.yaml'?"},
       {{"train", "--config", "unknown.yaml"},
        2,
-       "unknown.yaml:1:9: train.learning_rat: unknown key; did you mean 'learning_rate'?"},
+       "unknown.yaml:1:9: train.learning_rat: unknown key; did you mean 'train.learning_rate'?"},
       {{"train", "--config", "heads.yaml"}, 2, "heads.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
       {{"train", "--config", "small.yaml", "--stes", "3"}, 2, "--stes"},
       {{"train", "--config", "small.yaml", "--set", "train.steps=x"},
@@ -40,13 +41,13 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"evaluate"}, 2, "--run runs/latest: no such run"},
       {{"evaluate", "--run", "full"}, 2, "--run full: not a run"},
       {{"sample", "--run", "nowhere"}, 2, "--run nowhere: no such run"},
-      {{"config", "check", "unknown.yaml"}, 2, "did you mean 'learning_rate'?"},
+      {{"config", "check", "unknown.yaml"}, 2, "did you mean 'train.learning_rate'?"},
       {{"config", "explain", "train.stepz"}, 2, "did you mean 'train.steps'?"},
       {{"train", "--config", "text_classifier.yaml"}, 2, "data.path is not set"},
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt"}, 3, "text.txt:1: "},
       {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"},
        2,
-       "data: unknown key; only task: language_model or classification has it"},
+       "data: unknown key; only task: language_model or classification have it"},
       {{"train", "--config", "sorter_metric.yaml", "--set", "task.length=9"}, 2, "model.context: 11 is too short"},
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
@@ -115,7 +116,15 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
 
   const auto evaluated = nlohmann::json::parse(program.succeed({"evaluate", "--checkpoint", "last", "--json"}));
   CHECK(evaluated.at("loss").get<double>() == Approx(summary.at("val_loss").get<double>()).epsilon(1e-6));
-  CHECK(program.run({"evaluate", "--split", "test"}).code == 2);
+  const auto refused = program.run({"evaluate", "--split", "test"});
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err,
+             ContainsSubstring("error: --split test: this run has no such split; expected train or validation\n"));
+  const auto warmup = program.run({"config", "check", "small.yaml", "--set", "train.schedule.warmup_steps=4"});
+  CHECK(warmup.code == 0);
+  CHECK(warmup.err ==
+        "warning: small.yaml:3:16: train.steps: 4 is not above train.schedule.warmup_steps 4: all of the training is "
+        "warm-up\n");
 
   const auto sampled = program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3"});
   CHECK(sampled.starts_with("to be"));
@@ -245,6 +254,25 @@ TEST_CASE("an injected NaN or overflow ends with code 4, or is rolled back from"
   CHECK(mended.code == 0);
   CHECK_THAT(mended.err, ContainsSubstring("rollback 1 of 3: back to step 2"));
   CHECK(nlohmann::json::parse(mended.last_line()).at("rollbacks") == 1);
+}
+
+TEST_CASE("in fp16 an injected NaN or overflow is a step that is skipped and counted", "[cli][fp16]") {
+  const Program program;
+  setenv("METAFORMER_FAULT", GENERATE("nan:3", "overflow:3"), 1);
+  const auto result = program.run({"train", "--config", "small.yaml", "--out", "run", "--json", "--set",
+                                   "train.precision=fp16", "--set", "train.log_interval=1"});
+  unsetenv("METAFORMER_FAULT");
+  CHECK(result.code == 0);
+  const auto summary = nlohmann::json::parse(result.last_line());
+  CHECK(summary.at("skipped_steps") == 1);
+  CHECK(summary.at("steps") == 4);
+  CHECK(summary.at("rollbacks") == 0);
+  std::istringstream lines(read_text(program.folder() / "run/metrics.jsonl"));
+  std::vector<std::pair<int, int>> skipped;
+  for (std::string line; std::getline(lines, line);)
+    if (const auto json = nlohmann::json::parse(line); json["split"] == "train")
+      skipped.emplace_back(json["step"], json["skipped_steps"]);
+  CHECK(skipped == std::vector<std::pair<int, int>>{{1, 0}, {2, 0}, {4, 1}});  // step 3 has no loss to report
 }
 
 TEST_CASE("help goes to stdout and shows examples", "[cli]") {

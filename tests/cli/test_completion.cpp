@@ -94,7 +94,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
       {{"train", "--config", "=", "sm"}, {"small.yaml"}},
       {{"train", "sm"}, {"small.yaml"}},
       {{"train", "--config", "x.yaml", "--set", "train.learning"}, {"train.learning_rate="}},
-      {{"train", "--set", "model.norm.position", "="}, {"pre", "post"}},
+      {{"train", "--set", "model.norm.position", "="}, {"pre", "post", "both"}},
       {{"train", "--set", "model.norm.position", "=", "po"}, {"post"}},
       {{"train", "--set", "=", "model.norm.position", "=", "po"}, {"post"}},
       {{"train", "--set", "train.steps", "=", "1"}, {}},

@@ -26,7 +26,8 @@ TEST_CASE("an unknown word on the command line is named, with what was probably 
       {{"train", "--config", "small.yaml", "\x1b[31mred"}, "unexpected argument '\\x1b[31mred'"},
       {{"config", "explain", "lr"}, "no key 'lr'; did you mean 'train.learning_rate'?"},
       {{"config", "explain", "model.linear"},
-       "model.linear: moved; write model.ngrams (model: {kind: linear, ngrams: ...})"},
+       "config explain: model.linear is now model.ngrams, model.buckets, model.naive_bayes, model.cost (model: {kind: "
+       "linear, ngrams: ..., "},
   }));
   const auto result = program.run(arguments);
   INFO(result.err);
@@ -55,6 +56,8 @@ TEST_CASE("help has no example of another command, no option twice and no unboun
     return found;
   };
   CHECK(count(program.succeed({"train", "--help"}), "REQUIRED") == 1);
+  CHECK(count(program.succeed({"train", "--help"}), "metaformer train [OPTIONS] CONFIG or --config CONFIG\n") == 1);
+  CHECK(count(program.succeed({"config", "dump", "--help"}), "dump [OPTIONS] [CONFIG or --config CONFIG]\n") == 1);
   for (const Arguments& words : std::vector<Arguments>{{"train"},
                                                        {"evaluate"},
                                                        {"sample"},
@@ -95,7 +98,8 @@ TEST_CASE("config explain shows the kinds of a section, and which one a key belo
   const auto schedule = program.succeed({"config", "explain", "schedule"});
   CHECK_THAT(schedule, ContainsSubstring("linear: a straight line from train.learning_rate to floor"));
   CHECK_THAT(schedule,
-             ContainsSubstring("train.schedule.floor  (with model: transformer, train.schedule: cosine or linear)"));
+             ContainsSubstring(
+                 "train.schedule.floor  (with model: transformer, train.schedule: cosine, linear or trapezoid)"));
   const auto fields = nlohmann::json::parse(program.succeed({"config", "explain", "task.head", "--json"}));
   CHECK(fields.at(0).at("kinds").at("first_token") == "the logits of a class token in front of the text");
   CHECK(fields.at(0).at("applies") == "task: classification");

@@ -5,6 +5,7 @@
 #include "model/initialise.h"
 #include "model/make_model.h"
 #include "model/memory_estimate.h"
+#include "support/any_block.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {
@@ -96,13 +97,16 @@ TEST_CASE("parameters are estimated to the number, for every mixer and task", "[
   model.heads = 2;
   model.width = 12;
   model.context = 7;
-  std::get<MlpConfig>(model.feed_forward).ratio = 2.6;
   model.bias = GENERATE(true, false);
   model.embedding.tie = GENERATE(true, false);
-  auto& norm = std::get<LayerNormConfig>(model.norm);
-  norm.position = GENERATE(NormPosition::pre, NormPosition::post);
-  norm.final = GENERATE(true, false);
-  if (!norm.final) model.positions = NoPositionsConfig{};
+  model.norm = any_norm();
+  const bool has_final = GENERATE(true, false);
+  std::visit([&](auto& options) { options.final = has_final; }, model.norm);
+  if (!has_final) model.positions = NoPositionsConfig{};
+  if (has_final)
+    model.feed_forward = GatedConfig{};
+  else
+    std::get<MlpConfig>(model.feed_forward).ratio = 2.6;
   if (!model.bias) model.embedding.ngrams = {.order = 2, .buckets = 20};
   for (const auto& head : every_head) {
     if (is<ClassificationConfig>(config.task)) classification(config).head = head;

@@ -6,7 +6,9 @@
 #include "config/writer.h"
 #include "model/decoder.h"
 #include "model/gpt.h"
+#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {
@@ -84,13 +86,37 @@ TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
 TEST_CASE("a decoder knows every block, width and head", "[decoder]") {
   auto config = config_of(MetricOptions{});
   config.bias = GENERATE(false, true);
-  config.norm =
-      LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post), .final = GENERATE(false, true)};
+  config.norm = any_norm();
+  if (GENERATE(false, true)) std::visit([](auto& options) { options.final = false; }, config.norm);
+  config.residual = GENERATE(false, true);
   config.embedding.tie = GENERATE(false, true);
   config.positions = GENERATE(PositionsConfig{NoPositionsConfig{}}, PositionsConfig{LearnedPositionsConfig{}});
-  std::get<MlpConfig>(config.feed_forward).activation = GENERATE(Activation::gelu, Activation::relu);
   Models models(config);
   CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
+}
+
+TEST_CASE("a decoder knows every feed-forward branch", "[decoder]") {
+  auto config = config_of(MetricOptions{});
+  config.bias = GENERATE(false, true);
+  config.norm = any_norm();
+  config.feed_forward = any_feed_forward();
+  Models models(config);
+  CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
+}
+
+TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
+  const auto positions = any_positions();
+  auto config = config_of(
+      GENERATE(MixerConfig(ScaledDotProductOptions{.qk_norm = true}), MixerConfig(QuadraticOptions{}),
+               MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
+               MixerConfig(MetricOptions{.values = MixerValues::own}),
+               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance})));
+  config.positions = positions;
+  config.embedding.scale = EmbeddingScale::sqrt_width;
+  Models models(config);
+  const bool unknown = is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions);
+  REQUIRE((models.narrow.decoder(2) == nullptr) == unknown);
+  if (!unknown) CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
 }
 
 TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decoder]") {

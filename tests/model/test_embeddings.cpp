@@ -143,9 +143,12 @@ TEST_CASE("the flat buffer begins with the embeddings, then come the other matri
   const auto model = made(config);
   const ParameterBuffer buffer(*model);
   std::set<std::string> tables;
+  auto last = Decay::embeddings;
   for (const auto& view : buffer.views()) {
-    if (view.offset < buffer.embeddings()) tables.insert(view.name);
-    CHECK((view.offset < buffer.decayed()) == (view.parameter.dim() == 2));
+    if (view.decay == Decay::embeddings) tables.insert(view.name);
+    CHECK((view.decay != Decay::none) == (view.parameter.dim() == 2));
+    CHECK(view.decay >= last);
+    last = view.decay;
   }
   CHECK(tables == std::set<std::string>{"transformer.token_embedding.weight", "transformer.position_embedding.weight",
                                         "transformer.ngram_embedding.weight"});

@@ -1,6 +1,6 @@
 // What a training is expected to take, from its config.
 
-#include "config/loader.h"
+#include "config_reader/loader.h"
 #include "model/memory_estimate.h"
 #include "support/catch.h"
 
@@ -18,17 +18,33 @@ TEST_CASE("an evaluation of a large vocabulary counts where it is more than a st
   CHECK(estimate_memory(config).vocabulary == 128);
 }
 
-TEST_CASE("activations grow with the batch, and are fewer bytes with bf16", "[memory]") {
+TEST_CASE("activations grow with the batch, and are fewer bytes with bf16 and fp16", "[memory]") {
   ExperimentConfig config;
   config.train.batch_size = 1000;
   const auto one = estimate_memory(config).activations;
   config.train.batch_size = 2000;
   const auto two = estimate_memory(config).activations;
-  config.train.precision = Precision::bf16;
+  config.train.precision = GENERATE(Precision::bf16, Precision::fp16);
   const auto narrow = estimate_memory(config).activations;
   CHECK(static_cast<double>(two) == Approx(2.0 * static_cast<double>(one)).epsilon(0.01));
   CHECK(narrow < two);
   CHECK(narrow >= two / 2);
+}
+
+TEST_CASE("the state of an optimiser and an average of the weights count", "[memory]") {
+  ExperimentConfig config;
+  const auto weights = estimate_memory(config).weights;
+  CHECK(estimate_memory(config).optimizer == 2 * weights);
+  config.train.weight_average.decay = 0.999;
+  CHECK(estimate_memory(config).optimizer == 3 * weights);
+  config.train.optimizer = MuonConfig{};
+  CHECK(estimate_memory(config).optimizer == 3 * weights);
+  SgdConfig sgd;
+  config.train.optimizer = sgd;
+  CHECK(estimate_memory(config).optimizer == weights);
+  sgd.momentum = 0.9;
+  config.train.optimizer = sgd;
+  CHECK(estimate_memory(config).optimizer == 2 * weights);
 }
 
 TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped one", "[memory]") {

@@ -1,9 +1,11 @@
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "model/gpt.h"
 #include "model/initialise.h"
 #include "model/parameter_buffer.h"
+#include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/mixer_options.h"
 
@@ -35,7 +37,7 @@ double relative_error(const torch::Tensor& value, const torch::Tensor& expected)
 
 TEST_CASE("cached generation gives the logits of the whole sequence", "[model]") {
   auto config = small_config(any_mixer());
-  config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post)};
+  config.norm = any_norm();
   torch::manual_seed(1);
   Gpt model(config, vocabulary);
   model.to(torch::kDouble);
@@ -79,15 +81,17 @@ TEST_CASE("parameters are counted by formula", "[model]") {
   auto config = small_config(ScaledDotProductOptions{});
   config.embedding.tie = GENERATE(true, false);
   config.bias = GENERATE(true, false);
-  config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post)};
+  config.norm = any_norm();
   const Gpt model(config, vocabulary);
-  const std::int64_t d = 8, hidden = 32, bias = config.bias,
-                     norms = std::get<LayerNormConfig>(config.norm).position == NormPosition::pre ? 5 : 4;
+  const std::int64_t d = 8, hidden = 32, bias = config.bias;
+  const std::int64_t norms = std::map<NormPosition, std::int64_t>{
+      {NormPosition::pre, 5}, {NormPosition::post, 4}, {NormPosition::both, 9}}[position_of(config.norm)];
+  const std::int64_t norm_bias = is<LayerNormConfig>(config.norm) ? bias : 0;
   const auto mixers = 2 * (4 * d * d + bias * 4 * d);
   const auto counts = count_parameters(model);
   CHECK(counts.mixers == mixers);
   CHECK(counts.all == vocabulary * d * (config.embedding.tie ? 1 : 2) + 12 * d + mixers +
-                          2 * (2 * d * hidden + bias * (hidden + d)) + norms * d * (1 + bias));
+                          2 * (2 * d * hidden + bias * (hidden + d)) + norms * d * (1 + norm_bias));
 }
 
 TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name", "[model]") {
@@ -118,29 +122,61 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   }
 }
 
+// Vectors of each head, [n, c, k], in float64: `width` rows of a projection from `first` on, normalised where the mixer
+// has that gain.
+torch::Tensor head_vectors(const Mixer& mixer, const torch::Tensor& x_cd, std::int64_t heads,
+                           const std::string& projection, std::int64_t first, const std::string& gain) {
+  const auto parameters = mixer.named_parameters();
+  const auto width = x_cd.size(1);
+  const auto rows_nkd = parameters[projection].to(torch::kDouble).narrow(0, first, width).unflatten(0, {heads, -1});
+  const auto p_nck = torch::einsum("nkd,cd->nck", {rows_nkd, x_cd});
+  if (!parameters.contains(gain)) return p_nck;
+  return p_nck * p_nck.square().mean(-1, true).add(1e-6).rsqrt() * parameters[gain].to(torch::kDouble);
+}
+
+// The form of a metric or quadratic mixer, [n, k, k], from its parameters.
+torch::Tensor form_of(const Mixer& mixer, const MetricOptions* metric, std::int64_t heads, std::int64_t k) {
+  const auto parameters = mixer.named_parameters();
+  if (metric == nullptr) return parameters["form"].to(torch::kDouble);
+  if (metric->constraint == MetricConstraint::identity) return torch::eye(k, torch::kDouble).repeat({heads, 1, 1});
+  if (metric->constraint == MetricConstraint::diagonal) {
+    const auto m_nk = parameters["diagonal_metric"].to(torch::kDouble);
+    return torch::diag_embed(metric->score == MetricScore::distance ? torch::log1p(m_nk.exp()) : m_nk);
+  }
+  const bool psd = metric->constraint == MetricConstraint::psd;
+  const bool published = metric->score == MetricScore::as_published;
+  const auto packed_nl = parameters[psd ? "packed_factor" : "packed_metric"].to(torch::kDouble);
+  auto lower_nkk = torch::zeros({heads, k, k}, torch::kDouble);
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j <= i; ++j)
+      lower_nkk.select(1, i).select(1, j).copy_(packed_nl.select(1, i * (i + 1) / 2 + j) *
+                                                (published && i != j ? 2 : 1));
+  if (published) return 2 * lower_nkk;
+  return psd ? torch::matmul(lower_nkk, lower_nkk.mT()) : lower_nkk + lower_nkk.tril(-1).mT();
+}
+
 // The formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in float64: [n, c, e]. The row term
 // of a distance is left out: the softmax cancels it.
 torch::Tensor scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
                         const torch::Tensor& y_ed, std::int64_t heads) {
-  const auto root_k = std::sqrt(static_cast<double>(x_cd.size(1) / heads));
-  const auto* metric = options.get_if<MetricOptions>();
-  if (metric != nullptr && metric->score == MetricScore::as_published) {
-    const auto parameters = mixer.named_parameters();
-    const auto projection_nkd = parameters["projection.weight"].to(torch::kDouble).unflatten(0, {heads, -1});
-    const auto packed_nl = parameters["packed_metric"].to(torch::kDouble);
-    const auto k = projection_nkd.size(1);
-    auto twice_nkk = torch::zeros({heads, k, k}, torch::kDouble);
-    for (std::int64_t i = 0; i < k; ++i)
-      for (std::int64_t j = 0; j <= i; ++j)
-        twice_nkk.select(1, i).select(1, j).copy_((i == j ? 2 : 4) * packed_nl.select(1, i * (i + 1) / 2 + j));
-    return torch::einsum("cd,nkd,nkj,njf,ef->nce", {x_cd, projection_nkd, twice_nkk, projection_nkd, y_ed}) / root_k;
+  const auto width = x_cd.size(1), k = width / heads;
+  const auto root_k = std::sqrt(static_cast<double>(k));
+  if (options.get_if<ScaledDotProductOptions>() != nullptr) {
+    const auto q = head_vectors(mixer, x_cd, heads, "query_key_value.weight", 0, "query_norm.weight");
+    const auto key = head_vectors(mixer, y_ed, heads, "query_key_value.weight", width, "key_norm.weight");
+    return torch::einsum("nck,nek->nce", {q, key}) / root_k;
   }
-  const auto form = mixer.score_form();
-  REQUIRE(form.has_value());
-  const auto left_nrd = form->left_nrd.to(torch::kDouble), right_nrd = form->right_nrd.to(torch::kDouble);
-  auto scores_nce = torch::einsum("cd,nrd,nrf,ef->nce", {x_cd, left_nrd, right_nrd, y_ed});
+  const auto* quadratic = options.get_if<QuadraticOptions>();
+  if (quadratic != nullptr && quadratic->form == QuadraticForm::full)
+    return torch::einsum("cd,ndf,ef->nce", {x_cd, mixer.named_parameters()["full_form"].to(torch::kDouble), y_ed}) /
+           root_k;
+  const auto* metric = options.get_if<MetricOptions>();
+  const auto p = head_vectors(mixer, x_cd, heads, "projection.weight", 0, "norm.weight");
+  const auto other = head_vectors(mixer, y_ed, heads, "projection.weight", 0, "norm.weight");
+  const auto form_nkk = form_of(mixer, metric, heads, k);
+  auto scores_nce = torch::einsum("nck,nkj,nej->nce", {p, form_nkk, other});
   if (metric != nullptr && metric->score == MetricScore::distance)
-    scores_nce = scores_nce - torch::einsum("ed,nrd,nrf,ef->ne", {y_ed, left_nrd, right_nrd, y_ed}).unsqueeze(1) / 2;
+    scores_nce = 2 * scores_nce - torch::einsum("nek,nkj,nej->ne", {other, form_nkk, other}).unsqueeze(1);
   return scores_nce / root_k;
 }
 
@@ -258,7 +294,7 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
   for (const auto& view : buffer.views()) {
     CHECK(torch::allclose(ParameterBuffer::part(buffer.gradients(), view), expected[view.name].grad()));
     CHECK(torch::equal(ParameterBuffer::part(buffer.values(), view), expected[view.name]));
-    CHECK((view.offset < buffer.decayed()) == (expected[view.name].dim() >= 2));
+    CHECK((view.decay != Decay::none) == (expected[view.name].dim() >= 2));
     total += expected[view.name].numel();
     in_views += view.count;
   }

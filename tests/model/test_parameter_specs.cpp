@@ -45,8 +45,7 @@ TEST_CASE("a parameter starts and decays as its spec says, whatever its name and
   CHECK(buffer.views()[0].name == "table");
   CHECK(buffer.views()[1].name == "bias");
   CHECK(buffer.views()[2].name == "weight");
-  CHECK(buffer.embeddings() == buffer.views()[1].offset);
-  CHECK(buffer.decayed() == buffer.views()[2].offset);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(buffer.views()[i].decay == static_cast<Decay>(i));
 }
 
 TEST_CASE("a parameter without a spec is an error that names it", "[specs]") {
@@ -67,6 +66,25 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
     INFO(name);
     CHECK((spec.decay == Decay::none) == (value.dim() < 2));
     CHECK((spec.decay == Decay::embeddings) == name.ends_with("embedding.weight"));
+  }
+}
+
+TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are counted", "[specs]") {
+  auto config = small_config();
+  config.mixer = any_mixer();
+  config.embedding.tie = false;
+  config.feed_forward = GENERATE(FeedForwardConfig(MlpConfig{}), FeedForwardConfig(GatedConfig{}));
+  Gpt model(config, 11);
+  for (const auto& [name, value, spec] : specified_parameters(model)) {
+    INFO(name);
+    const bool is_square_form = name.ends_with("form");
+    const bool is_projection = name.ends_with(".weight") && value.dim() == 2 &&
+                               name.find(".blocks.") != std::string::npos && spec.decay == Decay::matrices;
+    CHECK((spec.hidden_matrices > 0) == (is_square_form || is_projection));
+    if (is_square_form) CHECK(spec.hidden_matrices == config.heads);
+    if (is_projection && name.find("mixer") != std::string::npos)
+      CHECK(spec.hidden_matrices == value.size(0) / config.width);
+    if (name.ends_with("up.weight")) CHECK(spec.hidden_matrices == (is<GatedConfig>(config.feed_forward) ? 2 : 1));
   }
 }
 

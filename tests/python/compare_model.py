@@ -1,5 +1,5 @@
 """Logits, loss and every gradient of our models against reference_model.py, from the safetensors that dump_model writes:
-a GPT, and classifiers with every head on padded texts, for every mixer with pre- and post-norm.
+a GPT, and classifiers with every head on padded texts, for every mixer, norm and feed-forward branch.
 
 usage: compare_model.py DUMP_MODEL METAFORMER
 """
@@ -35,6 +35,15 @@ MIXERS = {
     "identity": "{kind: identity}",
     "none": "{kind: none}",
 }
+# Post-norm attention without residual connections makes tokens equal (Dong et al. 2021), and the gradient of its scores
+# smaller than float32's rounding of the whole one: there the mixer is one without scores.
+NORMS = {f"{kind} {position}{'' if residual else ', no residual'}":
+         [f"model.norm={{kind: {kind}, position: {position}, epsilon: 1e-3}}", f"model.residual={str(residual).lower()}",
+          *(["model.mixer=average_pooling"] if position == "post" and not residual else [])]
+         for kind in ("layer_norm", "rms_norm") for position in ("pre", "post", "both") for residual in (True, False)}
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "{kind: silu, beta: 1.7}", "relu_squared")
+FEED_FORWARDS = [f"{{kind: {kind}, activation: {activation}{options}}}" for activation in ACTIVATIONS
+                 for kind, options in (("mlp", ", ratio: 2.6"), ("mlp", ", output_activation: true"), ("gated", ""))]
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = 1e-5  # relative L2 per tensor, ours in float32 against float64
 ZERO = 1e-12      # a gradient this far below the whole one is zero by the mathematics (a bias that pooling cancels)
@@ -45,16 +54,19 @@ def relative_error(value, expected, whole):
     return (value.double() - expected).norm().item() / (size if size > ZERO * whole else whole)
 
 
-def compare(folder):
-    """Relative errors by tensor of the model that dump_model wrote there."""
+def reference_logits(config, weights, ids, segments):
+    if config["task"]["kind"] == "classification":
+        return reference_model.classify(config, weights, ids, segments)
+    return reference_model.forward(config, weights, ids)
+
+
+def compare(folder, logits_of=reference_logits):
+    """Relative errors by tensor of the model that dump_model wrote there, against logits_of(config, weights, ids, segments)."""
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
     expected = load_file(folder / "expected.safetensors")
     weights = {name: weight.double().requires_grad_() for name, weight in weights.items()}
-    if config["task"]["kind"] == "classification":
-        logits = reference_model.classify(config, weights, expected["ids"], expected.pop("segments"))
-    else:
-        logits = reference_model.forward(config, weights, expected["ids"])
+    logits = logits_of(config, weights, expected["ids"], expected.pop("segments", None))
     loss = F.cross_entropy(logits.flatten(0, -2), expected["targets"])
     loss.backward()
     gradients = {name: torch.zeros_like(w) if w.grad is None else w.grad for name, w in weights.items()}
@@ -67,16 +79,15 @@ def compare(folder):
     return errors
 
 
-PLAIN = ["model.bias=false", "model.embedding.tie=true", "model.feed_forward.activation=gelu"]
-BIASED = ["model.bias=true", "model.embedding.tie=false", "model.feed_forward.activation=relu"]
+PLAIN = ["model.bias=false", "model.embedding.tie=true"]
+BIASED = ["model.bias=true", "model.embedding.tie=false"]
 CLASSIFY = ["task=classification", "model.bias=true"]
 MODELS = {"plain": PLAIN, "biased": BIASED, **{head: [*CLASSIFY, f"task.head={head}"] for head in HEADS}}
 
 
-def check(dump_model, mixer, norm):
-    """The worst error of each model; one process writes them all."""
-    common = [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}", "model.layers=2", "model.heads=3",
-              "model.width=24", "model.context=17"]
+def check(dump_model, *changes):
+    """The worst error of each model with these overrides; one process writes them all."""
+    common = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=17", *changes]
     with tempfile.TemporaryDirectory() as folder:
         arguments = [word for name, overrides in MODELS.items() for word in ("--", f"{folder}/{name}", *common, *overrides)]
         subprocess.run([dump_model, *arguments[1:]], check=True)
@@ -87,23 +98,28 @@ def check(dump_model, mixer, norm):
     return found
 
 
-def kinds_of_mixers(metaformer):
-    """What the program has."""
-    keys = json.loads(subprocess.check_output([metaformer, "config", "explain", "--json", "model.mixer"]))
-    return set(keys[0]["kinds"])
-
-
-def check_that_every_kind_is_here(metaformer):
-    missing = kinds_of_mixers(metaformer) - {re.search(r"kind: (\w+)", mixer)[1] for mixer in MIXERS.values()}
+def check_that_every_kind_is_here(metaformer, key, cases):
+    """`cases`: texts that name every kind that the program has for the key."""
+    keys = json.loads(subprocess.check_output([metaformer, "config", "explain", "--json", key]))
+    missing = [kind for found in keys for kind in found.get("kinds", [])
+               if not any(re.search(rf"\b{kind}\b", case) for case in cases)]
     assert not missing, f"no case for {missing}"
     return "none is missing"
 
 
 def main():
     dump_model, metaformer = sys.argv[1:]
-    run_cases({"kinds of mixers": functools.partial(check_that_every_kind_is_here, metaformer),
-               **{f"{mixer} {norm}-norm": functools.partial(check, dump_model, mixer, norm)
-                  for mixer in MIXERS for norm in ("pre", "post")}})
+    kinds = {"model.mixer": MIXERS.values(), "model.norm": NORMS, "model.feed_forward": FEED_FORWARDS,
+             "model.feed_forward.activation": FEED_FORWARDS}
+    run_cases({
+        **{f"kinds of {key}": functools.partial(check_that_every_kind_is_here, metaformer, key, cases)
+           for key, cases in kinds.items()},
+        **{f"{mixer} {norm}-norm": functools.partial(check, dump_model, f"model.mixer={MIXERS[mixer]}",
+                                                     f"model.norm.position={norm}")
+           for mixer in MIXERS for norm in ("pre", "post")},
+        **{norm: functools.partial(check, dump_model, *overrides) for norm, overrides in NORMS.items()},
+        **{branch: functools.partial(check, dump_model, f"model.feed_forward={branch}") for branch in FEED_FORWARDS},
+    })
 
 
 if __name__ == "__main__":

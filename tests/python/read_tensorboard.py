@@ -38,7 +38,7 @@ def main():
             scalars = {event.step: event.value for event in events.Scalars(f"{line['split']}/{name}")}
             assert abs(scalars[line["step"]] - value) <= 1e-6 * max(1, abs(value)), (line, name)
             compared += 1
-    assert len(lines) == 8 + 4 and compared == 8 * 12 + 4 * 5, (len(lines), compared)
+    assert len(lines) == 8 + 4 and compared == 8 * 13 + 4 * 5, (len(lines), compared)
     assert "train/gradient_norm" in events.Tags()["scalars"]
     check_texts(events, config, samples)
     check_hyper_parameters(events)

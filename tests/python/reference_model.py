@@ -1,5 +1,5 @@
-"""Models over metaformer's weights in plain PyTorch, written from the formulas and not from the C++ code: every mixer, pre-
-and post-norm, in float64. `weights` is what safetensors.torch.load_file gives, in float64.
+"""Models over metaformer's weights in plain PyTorch, written from the formulas and not from the C++ code: every mixer, norm
+and feed-forward branch, in float64. `weights` is what safetensors.torch.load_file gives, in float64.
 
   forward(config, weights, ids)              logits [b, c, v] of a GPT
   classify(config, weights, ids, segments)   logits [b, classes] of a classifier; segment -1 is padding
@@ -14,8 +14,10 @@ def linear(weights, name, x):
     return F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
 
 
-def norm(weights, name, x):
-    return F.layer_norm(x, x.shape[-1:], weights[name + ".weight"], weights.get(name + ".bias"))
+def norm(weights, name, options, x):
+    if options["kind"] == "rms_norm":
+        return x * (x.square().mean(-1, keepdim=True) + options["epsilon"]).rsqrt() * weights[name + ".weight"]
+    return F.layer_norm(x, x.shape[-1:], weights[name + ".weight"], weights.get(name + ".bias"), options["epsilon"])
 
 
 def heads(x, n):
@@ -100,9 +102,33 @@ def mixer(weights, name, options, x, n, visible, causal):
     return linear(weights, name + ".output", t)
 
 
-def feed_forward(weights, name, activation, x):
+def activation(options, x):
+    return {
+        "gelu": lambda: F.gelu(x),
+        "gelu_tanh": lambda: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))),
+        "relu": lambda: x.clamp(min=0),
+        "silu": lambda: x / (1 + torch.exp(-options["beta"] * x)),
+        "relu_squared": lambda: x.clamp(min=0) ** 2,
+    }[options["kind"]]()
+
+
+def feed_forward(weights, name, options, x):
     hidden = linear(weights, name + ".up", x)
-    return linear(weights, name + ".down", F.gelu(hidden) if activation == "gelu" else F.relu(hidden))
+    if options["kind"] == "gated":
+        gate, up = hidden.chunk(2, -1)
+        return linear(weights, name + ".down", activation(options["activation"], gate) * up)
+    y = linear(weights, name + ".down", activation(options["activation"], hidden))
+    return activation(options["activation"], y) if options["output_activation"] else y
+
+
+def apply_branch(weights, name, model, branch, x):
+    position = model["norm"]["position"]
+    y = branch(x if position == "post" else norm(weights, name + "_norm", model["norm"], x))
+    if position == "both":
+        y = norm(weights, name + "_output_norm", model["norm"], y)
+    if model["residual"]:
+        y = x + y
+    return norm(weights, name + "_norm", model["norm"], y) if position == "post" else y
 
 
 def trunk(config, weights, ids, segments, causal):
@@ -114,18 +140,13 @@ def trunk(config, weights, ids, segments, causal):
     x = weights[name + "token_embedding.weight"][ids] + weights[name + "position_embedding.weight"][:c]
     for layer in range(model["layers"]):
         block = f"{name}blocks.{layer}."
-        branches = (
-            ("mixer_norm",
-             lambda y: mixer(weights, block + "mixer", model["mixer"], y, model["heads"], visible, causal)),
-            ("feed_forward_norm",
-             lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"]["activation"], y)),
-        )
-        for norm_name, branch in branches:
-            if model["norm"]["position"] == "pre":
-                x = x + branch(norm(weights, block + norm_name, x))
-            else:
-                x = norm(weights, block + norm_name, x + branch(x))
-    return norm(weights, name + "final_norm", x) if model["norm"]["position"] == "pre" else x
+        x = apply_branch(
+            weights, block + "mixer", model,
+            lambda y: mixer(weights, block + "mixer", model["mixer"], y, model["heads"], visible, causal), x)
+        x = apply_branch(
+            weights, block + "feed_forward", model,
+            lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"], y), x)
+    return x if model["norm"]["position"] == "post" else norm(weights, name + "final_norm", model["norm"], x)
 
 
 def forward(config, weights, ids):
@@ -147,4 +168,6 @@ def classify(config, weights, ids, segments):
 
     if head == "per_token_mean":
         return mean(linear(weights, "head", x))
-    return linear(weights, "head", norm(weights, "pooled_norm", mean(x)) if head == "mean_pooled" else x[:, 0])
+    if head == "mean_pooled":
+        return linear(weights, "head", norm(weights, "pooled_norm", config["model"]["norm"], mean(x)))
+    return linear(weights, "head", x[:, 0])

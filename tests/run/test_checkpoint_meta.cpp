@@ -30,6 +30,7 @@ CheckpointMeta sample() {
                    .spikes = {.seen = 7, .mean = 0.25, .variance = 0.5, .count = 3},
                    .clipped_steps = 9,
                    .clipped_count = 1,
+                   .skipped_steps = 4,
                    .wall_seconds = 8.5,
                    .evaluation_seconds = 2.5};
   meta.digests = {{"model.safetensors", "abc"}, {"tokenizer.json", "def"}};

@@ -40,8 +40,6 @@ class Descent : public Optimizer {
   void step(const torch::Tensor& rate) override { step(rate.item<double>()); }
   void reset() override {}
   NamedTensors state() const override { return {}; }
-  void load_state(const NamedTensors&, const std::string&) override {}
-  std::string first_not_finite() const override { return ""; }
 
  private:
   ParameterBuffer& parameters_;

@@ -84,16 +84,21 @@ struct Parts {
         model(make_model(experiment.config, sizes_of(task.data->codec()))) {
     initialise(*model, 1);
     parameters = std::make_unique<ParameterBuffer>(*model);
-    optimizer = make_optimizer(*parameters, experiment.config.train);
+    if (experiment.config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(torch::kCPU);
+    optimizer =
+        make_optimizer(*parameters, experiment.config.train, loss_scale ? loss_scale->of_gradients() : GradientScale{});
     step = std::make_unique<EagerTrainingStep>(of_step());
   }
-  StepParts of_step() { return {experiment.config, task, *model, *parameters, *optimizer, torch::kCPU}; }
+  StepParts of_step() {
+    return {experiment.config, task, *model, *parameters, *optimizer, torch::kCPU, loss_scale.get()};
+  }
   NetworkPredictor predictor() { return NetworkPredictor(*model); }
 
   Experiment experiment;
   Task task;
   std::shared_ptr<SequenceModel> model;
   std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<LossScale> loss_scale;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<TrainingStep> step;
 };

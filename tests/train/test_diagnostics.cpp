@@ -50,7 +50,11 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   const auto form = mixer->score_form();
   const auto* as_metric = options.get_if<MetricOptions>();
   const bool published = as_metric != nullptr && as_metric->score == MetricScore::as_published;
-  const bool scores = !mixer->parameters().empty() && !published;
+  const auto* sdp = options.get_if<ScaledDotProductOptions>();
+  const auto* quadratic = options.get_if<QuadraticOptions>();
+  const bool normalised =
+      (sdp && sdp->qk_norm) || (quadratic && quadratic->qk_norm) || (as_metric && as_metric->qk_norm);
+  const bool scores = !mixer->parameters().empty() && !published && !normalised;
   REQUIRE(form.has_value() == scores);
   if (!form) return;
   CHECK(form->left_nrd.size(0) == 3);

@@ -165,7 +165,7 @@ TEST_CASE("wrong options of a mixer of one's own are refused by name", "[own_mix
              ContainsSubstring("model.mixer.start: 7 is out of range; must be at least -1 and at most 1"));
   CHECK_THAT(complaint(with_shift({"model.mixer.start=much"})), ContainsSubstring("expected a number, got 'much'"));
   CHECK_THAT(complaint(with_shift({"model.mixer.stat=1"})),
-             ContainsSubstring("model.mixer.stat: unknown key; did you mean 'start'?"));
+             ContainsSubstring("model.mixer.stat: unknown key; did you mean 'model.mixer.start'?"));
   CHECK_THAT(complaint({"model.mixer.kind=shfit"}), ContainsSubstring("did you mean 'shift'?"));
   CHECK_THAT(complaint(with_shift({"model.heads=8"})), ContainsSubstring("'shift' has no use for many heads"));
 }

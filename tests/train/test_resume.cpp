@@ -22,6 +22,25 @@ TEST_CASE("classifiers and sorters resume to the byte", "[classification][sort]"
   CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
 }
 
+TEST_CASE("every optimiser, an average and a loss scale resume to the byte", "[optimizer][average][fp16]") {
+  const Workplace place;
+  const std::string optimizer = GENERATE("{kind: adamw, embedding_weight_decay: 0}", "{kind: adam, weight_decay: 0.01}",
+                                         "sgd", "{kind: sgd, momentum: 0.9, nesterov: true}", "muon");
+  const std::string precision = GENERATE("fp32", "fp16"), decay = GENERATE("0", "0.9");
+  INFO(optimizer << ", " << precision << ", decay " << decay);
+  const auto with = [&](const std::string& steps) {
+    return std::vector<std::string>{"train.optimizer=" + optimizer, "train.precision=" + precision,
+                                    "train.weight_average.decay=" + decay, "train.steps=" + steps,
+                                    "train.schedule={kind: inverse_sqrt, warmup_steps: 2}"};
+  };
+  place.train("whole", with("12"));
+  place.train("cut", with("5"));
+  place.train("cut", with("12"), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+  CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
+        read_text(place / "cut/checkpoints/last/state.safetensors"));
+}
+
 TEST_CASE("a run goes on with its own numbering or not at all", "[classification]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=5"}));

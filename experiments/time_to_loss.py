@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Compares the time that nanoGPT's CPU recipe and a config of ours take to train to the same loss, both on this machine.
+
+  experiments/time_to_loss.py NANOGPT [--config shakespeare_fast.yaml] [--seeds 1337 1 2] [--program build/release/metaformer]
+
+NANOGPT is a checkout of https://github.com/karpathy/nanoGPT whose data/shakespeare_char/prepare.py has run. For every seed in turn
+its train.py runs with the CPU recipe of its README, then `metaformer train`. Times are of whole processes, from their start to
+their end: imports, data, training, evaluations, checkpoints. Losses are of the last weights on the whole validation split, in
+windows of the context that the model was trained with. Prints a line per seed, then the ratio of the median times.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPE = ("--device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 --batch_size=12 --n_layer=4 --n_head=4 "
+          "--n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0 --always_save_checkpoint=True").split()
+
+# train.py has its seed in its code.
+TRAIN = """
+import torch
+usual = torch.manual_seed
+torch.manual_seed = lambda seed: usual({seed})
+exec(compile(open("train.py").read(), "train.py", "exec"))
+"""
+
+EVALUATE = """
+import sys
+import numpy, torch
+from model import GPT, GPTConfig
+checkpoint = torch.load(sys.argv[1], weights_only=False)
+model = GPT(GPTConfig(**checkpoint["model_args"]))
+model.load_state_dict(checkpoint["model"])
+model.eval()
+tokens = torch.from_numpy(numpy.fromfile("data/shakespeare_char/val.bin", dtype=numpy.uint16).astype(numpy.int64))
+context, total = model.config.block_size, 0.0
+with torch.no_grad():
+    for start in range(0, len(tokens) - 1, context):
+        y = tokens[start + 1:start + 1 + context][None]
+        x = tokens[start:start + y.shape[1]][None]
+        total += model(x, y)[1].item() * y.shape[1]
+print(total / (len(tokens) - 1))
+"""
+
+
+def timed(command, **options):
+    start = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} failed: {done.stderr.strip()[-500:]}")
+    return time.monotonic() - start, done.stdout
+
+
+def nanogpt(folder, seed, python):
+    with tempfile.TemporaryDirectory() as out:
+        seconds, _ = timed([python, "-c", TRAIN.format(seed=seed), "config/train_shakespeare_char.py", *RECIPE, f"--out_dir={out}"],
+                           cwd=folder)
+        _, loss = timed([python, "-c", EVALUATE, f"{out}/ckpt.pt"], cwd=folder)
+    return seconds, float(loss)
+
+
+def ours(program, config, seed):
+    with tempfile.TemporaryDirectory() as out:
+        seconds, _ = timed([program, "train", "--config", config, "--out", f"{out}/run", "--set", f"train.seed={seed}"])
+        summary = json.loads(Path(out, "run/summary.json").read_text())
+    return seconds, summary["val_loss"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nanogpt", type=Path)
+    parser.add_argument("--config", default="shakespeare_fast.yaml")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1337, 1, 2])
+    parser.add_argument("--program", default=str(ROOT / "build/release/metaformer"), type=os.path.abspath)
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with PyTorch and NumPy")
+    arguments = parser.parse_args()
+    times, losses = {"nanoGPT": [], "metaformer": []}, {"nanoGPT": [], "metaformer": []}
+    for seed in arguments.seeds:
+        for name, run in (("nanoGPT", lambda: nanogpt(arguments.nanogpt, seed, arguments.python)),
+                          ("metaformer", lambda: ours(arguments.program, arguments.config, seed))):
+            seconds, loss = run()
+            times[name].append(seconds)
+            losses[name].append(loss)
+            print(f"seed {seed}: {name:10}  {seconds:6.1f} s  validation loss {loss:.4f}", flush=True)
+    ratio = statistics.median(times["nanoGPT"]) / statistics.median(times["metaformer"])
+    reached = all(own <= other for own, other in zip(losses["metaformer"], losses["nanoGPT"]))
+    print(f"median times: nanoGPT / metaformer = {ratio:.2f}; "
+          f"{'every seed reaches' if reached else 'NOT every seed reaches'} nanoGPT's loss of that seed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+#pragma once
+// Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values. Those
+// that are only added to the scores come with the Visibility (attention/score_bias.h).
+
+#include <optional>
+
+#include "attention/rotary_positions.h"
+#include "attention/shaw.h"
+#include "config/mixer_options.h"
+
+namespace metaformer {
+
+class ScorePositions {
+ public:
+  // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
+  ScorePositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width);
+
+  bool rotates() const { return rotary_.has_value(); }
+
+  // x_bnck as scores see them, the last of `tokens` tokens in order; x itself where nothing is rotated.
+  torch::Tensor rotated(const torch::Tensor& x_bnck, std::int64_t tokens);
+
+  const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
+
+ private:
+  std::optional<RotaryPositions> rotary_;
+  Shaw shaw_{nullptr};
+};
+
+}  // namespace metaformer

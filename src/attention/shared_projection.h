@@ -1,0 +1,48 @@
+#pragma once
+// The projection p of metric and quadratic attention, from which scores are made and which is mixed, unless values have
+// a projection of their own.
+
+#include "attention/head_norm.h"
+#include "attention/mixer_state.h"
+#include "attention/score_options.h"
+#include "ops/linear.h"
+
+namespace metaformer {
+
+class SharedProjection {
+ public:
+  // Registers its parameters in `owner`. `qk_norm`: p is normalised per head.
+  SharedProjection(torch::nn::Module& owner, const MixerShape& shape, MixerValues values, bool qk_norm);
+
+  // The same tensor twice unless values are their own.
+  struct Vectors {
+    torch::Tensor p_bnck, value_bnck;
+  };
+  Vectors project(const torch::Tensor& x_bcd);
+
+  // All vectors so far, with those of earlier tokens from the state: p in slot 0, own values in slot 1.
+  Vectors remember(const Vectors& newest, MixerState& state) const;
+
+  // What is linear in x: rows of p, [n, k, d].
+  torch::Tensor rows_nkd() const;
+
+  // Standard deviation of initial p becomes `factor` times what it was.
+  void scale_scored(double factor);
+
+  // What scale_initial_scores is to take for the variance of an entry of p; a gain counts as 1.
+  double variance(double of_projection) const { return is_normalised() ? 1 : of_projection; }
+
+  bool has_own_values() const { return values_ == MixerValues::own; }
+  torch::Tensor gain_k() const { return gain_of(norm_); }  // undefined without qk_norm
+  bool is_normalised() const { return !norm_.is_empty(); }
+  const Linear& layer() const { return layer_; }
+  std::int64_t value_begin() const { return has_own_values() ? shape_.width : 0; }  // among the outputs of layer()
+
+ private:
+  MixerShape shape_;
+  MixerValues values_;
+  Linear layer_;            // rows: p, then own values
+  HeadNorm norm_{nullptr};  // qk_norm only
+};
+
+}  // namespace metaformer

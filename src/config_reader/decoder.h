@@ -1,0 +1,18 @@
+#pragma once
+// Applies one layer of a config (a parsed YAML tree) to an ExperimentConfig and remembers who set what.
+
+#include "config/experiment_config.h"
+#include "yaml/tree.h"
+
+namespace metaformer {
+
+// What becomes of a key that only other kinds than the chosen ones have.
+enum class OtherKinds { refused, ignored };
+
+// Strict: unknown keys, wrong types and unknown names are Errors (exit code 2) that name place, key and value. A kind
+// that differs from the lower layers' resets that section to the new kind's defaults (task and model: see
+// kind_switch.h). Ranges are checked later, once, by check_config: a lower layer may hold what a higher one mends.
+void apply_layer(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance,
+                 OtherKinds other_kinds = OtherKinds::refused);
+
+}  // namespace metaformer

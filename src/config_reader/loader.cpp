@@ -1,0 +1,197 @@
+#include "config_reader/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/check.h"
+#include "config_reader/moved_keys.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t longest_base_chain = 32;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool is_bare_name(const std::string& name) { return !name.empty() && name.find('/') == std::string::npos; }
+
+// `name`, or `name.yaml` when that is what exists.
+fs::path with_ending(const fs::path& path) {
+  if (is_file(path)) return path;
+  const fs::path longer = path.string() + ".yaml";
+  return is_file(longer) ? longer : fs::path{};
+}
+
+std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const auto& folder : folders) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
+      if (entry.path().extension() == ".yaml") names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+[[noreturn]] void fail_not_found(const std::string& prefix, const std::string& name) {
+  if (!is_bare_name(name)) {
+    const auto folder = fs::path(name).parent_path();
+    std::error_code ignored;
+    if (fs::exists(name, ignored))
+      throw Error(ExitCode::usage, fmt::format("{}{}: not a file; a config is a YAML file", prefix, name));
+    throw Error(ExitCode::usage, fmt::format("{}{}: no such config file{}", prefix, name,
+                                             did_you_mean(fs::path(name).filename().string(), config_names({folder}))));
+  }
+  auto folders = config_folders();
+  folders.insert(folders.begin(), fs::path("."));
+  std::vector<std::string> shown;
+  for (const auto& folder : folders) shown.push_back(folder == "." ? "in the working folder" : "in " + folder.string());
+  const auto last = std::exchange(shown.back(), "");
+  shown.pop_back();
+  throw Error(ExitCode::usage, fmt::format("{}{}: no such config; looked {} and {}{}", prefix, name,
+                                           fmt::join(shown, ", "), last, did_you_mean(name, config_names(folders))));
+}
+
+fs::path look_up(const std::string& name) {
+  if (auto found = with_ending(name); !found.empty()) return found;
+  if (!is_bare_name(name)) return {};
+  for (const auto& folder : config_folders())
+    if (auto found = with_ending(folder / name); !found.empty()) return found;
+  return {};
+}
+
+// Beside the file that names it, then as a name like any other.
+fs::path find_base(const ConfigNode& base, const fs::path& from) {
+  if (base.kind != ConfigNode::Kind::scalar)
+    throw Error(ExitCode::usage, fmt::format("{}: base: expected the name of a config, or a list of names, got {}",
+                                             base.location.str(), base.describe()));
+  const fs::path named = base.scalar;
+  if (named.is_relative())
+    if (auto found = with_ending(from.parent_path() / named); !found.empty()) return found;
+  auto found = look_up(base.scalar);
+  if (found.empty()) fail_not_found(base.location.str() + ": base: ", base.scalar);
+  return found;
+}
+
+// The layers of a file, lowest first: those of its bases in their order, then its own. A file that is a base of several
+// is applied once, where it comes first: again it would undo what the files between have changed.
+class LayerCollector {
+ public:
+  void collect(const fs::path& path, std::vector<fs::path> chain) {
+    const auto canonical = fs::weakly_canonical(path);
+    if (std::find(applied_.begin(), applied_.end(), canonical) != applied_.end()) return;
+    auto layer = read_yaml_file(path);
+    chain.push_back(canonical);
+    const auto base = std::find_if(layer.entries.begin(), layer.entries.end(),
+                                   [](const auto& entry) { return entry.key.name == "base"; });
+    if (base != layer.entries.end()) {
+      const bool is_list = base->value.kind == ConfigNode::Kind::sequence;
+      for (const auto& name : is_list ? base->value.items : std::vector{base->value}) collect_base(name, path, chain);
+      layer.entries.erase(base);
+    }
+    applied_.push_back(canonical);
+    layers_.push_back(std::move(layer));
+  }
+
+  std::vector<ConfigNode> take() { return std::move(layers_); }
+
+ private:
+  void collect_base(const ConfigNode& name, const fs::path& from, const std::vector<fs::path>& chain) {
+    const auto where = name.location.str();
+    const auto path = find_base(name, from);
+    if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(path)) != chain.end())
+      throw Error(ExitCode::usage, fmt::format("{}: base: {} extends itself (a loop)", where, path.string()));
+    if (chain.size() >= longest_base_chain)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: base: more than {} files extend one another", where, longest_base_chain));
+    collect(path, chain);
+  }
+
+  std::vector<fs::path> applied_;
+  std::vector<ConfigNode> layers_;
+};
+
+ConfigNode read_overrides(const std::vector<std::string>& overrides) {
+  auto layer = tree_from_overrides(overrides);
+  if (const auto* base = layer.find("base"))
+    throw Error(ExitCode::usage, base->location.str() + ": base: belongs into a config file; give that with --config");
+  return layer;
+}
+
+void make_absolute(std::optional<std::string>& path) {
+  if (path) path = fs::absolute(*path).lexically_normal().string();
+}
+
+void make_paths_absolute(ExperimentConfig& config) {
+  if (auto* data = data_of(config)) {
+    make_absolute(data->path);
+    make_absolute(data->validation_path);
+  }
+  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) make_absolute(task->data.test_path);
+}
+
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers,
+                   OtherKinds other_kinds = OtherKinds::refused) {
+  Experiment experiment{.name = name, .config = {}, .provenance = {}};
+  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance, other_kinds);
+  check_config(experiment.config, experiment.provenance);
+  make_paths_absolute(experiment.config);
+  return experiment;
+}
+
+}  // namespace
+
+std::vector<fs::path> config_folders() {
+  std::vector<fs::path> folders;
+  if (const char* listed = std::getenv("METAFORMER_CONFIG_PATH")) {
+    std::istringstream stream(listed);
+    for (std::string folder; std::getline(stream, folder, ':');)
+      if (!folder.empty()) folders.emplace_back(folder);
+  }
+  std::error_code error;
+  const auto program = fs::read_symlink("/proc/self/exe", error);
+  const auto installed = program.parent_path().parent_path() / "share/metaformer/configs";
+  folders.push_back(!error && fs::is_directory(installed, error) ? installed : fs::path(build_info().source_configs));
+  return folders;
+}
+
+fs::path find_config(const std::string& name) {
+  auto found = look_up(name);
+  if (found.empty()) fail_not_found("", name);
+  return found;
+}
+
+Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
+  const auto path = find_config(name);
+  LayerCollector collector;
+  collector.collect(path, {});
+  auto layers = collector.take();
+  layers.push_back(read_overrides(overrides));
+  return resolve(path.stem().string(), layers);
+}
+
+Experiment default_experiment(const std::vector<std::string>& overrides) {
+  return resolve("default", {read_overrides(overrides)});
+}
+
+Experiment load_run_experiment(const fs::path& file) {
+  auto layer = read_yaml_file(file);
+  const bool is_earlier = move_keys(layer);
+  return resolve(file.stem().string(), {std::move(layer)}, is_earlier ? OtherKinds::ignored : OtherKinds::refused);
+}
+
+}  // namespace metaformer

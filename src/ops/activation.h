@@ -1,0 +1,17 @@
+#pragma once
+// Activations and gated products with gradients, the fastest way that a device and type have. On the CPU in float32 and
+// bfloat16 by activation_kernel.h where a gradient will be asked for; else by the library's operators.
+
+#include <torch/torch.h>
+
+#include "config/block_config.h"
+
+namespace metaformer {
+
+// f(x) of every element; any shape.
+torch::Tensor activate(const ActivationConfig& f, const torch::Tensor& x);
+
+// f(gate) * up for x = [..., gate | up], both of the same width h (Shazeer 2020): [..., h].
+torch::Tensor gate(const ActivationConfig& f, const torch::Tensor& x);
+
+}  // namespace metaformer

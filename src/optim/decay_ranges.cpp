@@ -1,0 +1,45 @@
+#include "optim/decay_ranges.h"
+
+namespace metaformer {
+
+static double weight_decay_of(Decay decay, const WeightDecayConfig& config) {
+  switch (decay) {
+    case Decay::embeddings:
+      return config.embedding_weight_decay.value_or(config.weight_decay);
+    case Decay::matrices:
+      return config.weight_decay;
+    case Decay::none:
+      break;
+  }
+  return 0;
+}
+
+std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config,
+                                     const std::function<bool(const ParameterBuffer::View&)>& takes) {
+  std::vector<DecayRange> ranges;
+  const auto& views = parameters.views();
+  bool last_decays = false;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const auto& view = views[i];
+    if (!takes(view)) continue;
+    const auto end = i + 1 < views.size() ? views[i + 1].offset : parameters.values().numel();
+    const auto weight_decay = weight_decay_of(view.decay, config);
+    const bool decays = view.decay != Decay::none;
+    const bool joins = !ranges.empty() && ranges.back().first + ranges.back().count == view.offset &&
+                       ranges.back().weight_decay == weight_decay && last_decays == decays;
+    if (!joins) ranges.push_back({.first = view.offset, .count = 0, .weight_decay = weight_decay});
+    ranges.back().count = end - ranges.back().first;
+    last_decays = decays;
+  }
+  return ranges;
+}
+
+std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config) {
+  return decay_ranges(parameters, config, [](const auto&) { return true; });
+}
+
+torch::Tensor part_of_range(const torch::Tensor& elements, const DecayRange& range, const ParameterBuffer::View& view) {
+  return elements.narrow(0, view.offset - range.first, view.count).view(view.parameter.sizes());
+}
+
+}  // namespace metaformer

@@ -1,0 +1,289 @@
+// Positions in scores against their formulas, written out pair by pair in float64, and what must hold for all of them.
+
+#include "attention/mixer.h"
+#include "attention/mixer_support.h"
+#include "attention/mixers.h"
+#include "attention/score_bias.h"
+#include "ops/rotary.h"
+#include "support/mixer_options.h"
+
+namespace metaformer {
+
+namespace {
+
+using torch::einsum;
+using torch::Tensor;
+
+constexpr std::int64_t heads = 3, width = 12, k = 4;
+
+PositionsConfig any_score_positions() {
+  return GENERATE(PositionsConfig(RotaryPositionsConfig{}),
+                  PositionsConfig(RotaryPositionsConfig{.base = 100, .fraction = 0.5}),
+                  PositionsConfig(ShawPositionsConfig{.max_distance = 3}), PositionsConfig(AlibiPositionsConfig{}),
+                  PositionsConfig(T5PositionsConfig{.buckets = 6, .max_distance = 7}));
+}
+
+MixerConfig any_score_mixer() {
+  return GENERATE(
+      MixerConfig(ScaledDotProductOptions{}), MixerConfig(ScaledDotProductOptions{.backend = Backend::reference}),
+      MixerConfig(QuadraticOptions{}), MixerConfig(QuadraticOptions{.values = MixerValues::own}),
+      MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
+      MixerConfig(MetricOptions{.backend = Backend::reference}), MixerConfig(MetricOptions{.values = MixerValues::own}),
+      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}),
+      MixerConfig(MetricOptions{
+          .constraint = MetricConstraint::identity, .score = MetricScore::distance, .backend = Backend::reference}));
+}
+
+struct Positioned {
+  Positioned(const MixerConfig& options, const PositionsConfig& given, bool is_causal)
+      : positions(given),
+        causal(is_causal),
+        mixer(random_mixer(options, {.width = width, .heads = heads, .positions = given})),
+        bias(make_score_bias(given, heads, is_causal)) {
+    if (bias == nullptr) return;
+    bias->to(torch::kDouble);
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : bias->parameters()) parameter.normal_();
+  }
+
+  Visibility visibility(std::int64_t queries, std::int64_t keys, const Tensor& segment_bc = {}) const {
+    auto visibility = self_visibility(causal, segment_bc);
+    if (bias != nullptr) visibility.score_bias_nce = bias->forward(queries, keys);
+    return visibility;
+  }
+  Tensor operator()(const Tensor& x_bcd, const Tensor& segment_bc = {}) const {
+    return mix(*mixer, x_bcd, visibility(x_bcd.size(1), x_bcd.size(1), segment_bc));
+  }
+
+  PositionsConfig positions;
+  bool causal;
+  std::shared_ptr<Mixer> mixer;
+  std::shared_ptr<ScoreBias> bias;
+};
+
+// Every pair of features as a complex number, turned by position times frequency.
+Tensor turned(const Tensor& x_bnck, const RotaryPositionsConfig& rotary) {
+  const auto pairs = static_cast<std::int64_t>(rotary.fraction * static_cast<double>(x_bnck.size(3))) / 2;
+  auto y = x_bnck.clone();
+  for (std::int64_t c = 0; c < x_bnck.size(2); ++c)
+    for (std::int64_t l = 0; l < pairs; ++l) {
+      const double angle =
+          static_cast<double>(c) * std::pow(rotary.base, -static_cast<double>(l) / static_cast<double>(pairs));
+      const auto point = torch::complex(x_bnck.select(2, c).select(2, l), x_bnck.select(2, c).select(2, l + pairs));
+      const auto moved = point * torch::polar(torch::ones({}, torch::kDouble), torch::full({}, angle, torch::kDouble));
+      y.select(2, c).select(2, l).copy_(torch::real(moved));
+      y.select(2, c).select(2, l + pairs).copy_(torch::imag(moved));
+    }
+  return y;
+}
+
+// T5's bucket of key minus query, one at a time.
+std::int64_t bucket(std::int64_t offset, const T5PositionsConfig& t5, bool causal) {
+  std::int64_t buckets = t5.buckets, first = 0, distance = -offset;
+  if (!causal) {
+    buckets /= 2;
+    if (offset > 0) first = buckets;
+    distance = std::abs(offset);
+  }
+  if (distance < 0) distance = 0;
+  const auto exact = buckets / 2;
+  if (distance < exact) return first + distance;
+  const double place = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
+                       std::log(static_cast<double>(t5.max_distance) / static_cast<double>(exact));
+  const auto further = static_cast<std::int64_t>(place * static_cast<double>(buckets - exact) + 1e-9);
+  return first + std::min(exact + further, buckets - 1);
+}
+
+// Queries, keys, what keys add to every score, and values, as the mixer's options define them.
+struct Parts {
+  Tensor q, key, key_term_bne, value;
+};
+
+Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) {
+  const auto parameters = mixer.named_parameters();
+  const auto rows = [&](const std::string& name, std::int64_t first) {
+    return einsum("nkd,bcd->bnck", {parameters[name].narrow(0, first, width).view({heads, k, width}), x});
+  };
+  if (options.get_if<ScaledDotProductOptions>() != nullptr) {
+    const std::string all = "query_key_value.weight";
+    return {rows(all, 0), rows(all, width), {}, rows(all, 2 * width)};
+  }
+  const auto p = rows("projection.weight", 0);
+  if (const auto* quadratic = options.get_if<QuadraticOptions>()) {
+    if (quadratic->form == QuadraticForm::full)
+      return {einsum("bcd,ndf->bncf", {x, parameters["full_form"]}), x.unsqueeze(1).expand({-1, heads, -1, -1}), {}, p};
+    const auto value = quadratic->values == MixerValues::own ? rows("projection.weight", width) : p;
+    return {einsum("bnck,nkj->bncj", {p, parameters["form"]}), p, {}, value};
+  }
+  const auto& metric = *options.get_if<MetricOptions>();
+  const auto value = metric.values == MixerValues::own ? rows("projection.weight", width) : p;
+  auto m = torch::eye(k, torch::kDouble).repeat({heads, 1, 1});
+  if (metric.constraint != MetricConstraint::identity) {
+    const bool psd = metric.constraint == MetricConstraint::psd;
+    const auto packed = parameters[psd ? "packed_factor" : "packed_metric"];
+    m.zero_();
+    for (std::int64_t i = 0, l = 0; i < k; ++i)
+      for (std::int64_t j = 0; j <= i; ++j, ++l) m.select(1, i).select(1, j).copy_(packed.select(1, l));
+    m = psd ? torch::matmul(m, m.mT()) : m + m.tril(-1).mT();
+  }
+  const auto image = einsum("bnck,nkj->bncj", {p, m});
+  if (metric.score == MetricScore::bilinear) return {image, p, {}, value};
+  return {2 * image, p, -(image * p).sum(-1), value};
+}
+
+Tensor expected_of(const MixerConfig& options, const Positioned& of, const Tensor& x, const Tensor& segment_bc) {
+  const torch::NoGradGuard no_grad;
+  auto [q, key, key_term_bne, value] = parts_of(options, *of.mixer, x);
+  const auto* rotary = std::get_if<RotaryPositionsConfig>(&of.positions);
+  const auto* shaw = std::get_if<ShawPositionsConfig>(&of.positions);
+  const auto parameters = of.mixer->named_parameters();
+  if (rotary != nullptr) {
+    q = turned(q, *rotary);
+    key = turned(key, *rotary);
+  }
+  const auto tokens = x.size(1);
+  auto t = torch::zeros({x.size(0), heads, tokens, k}, torch::kDouble);
+  for (std::int64_t c = 0; c < tokens; ++c) {
+    std::vector<Tensor> scores, values;
+    for (std::int64_t e = 0; e < tokens; ++e) {
+      auto key_bnk = key.select(2, e), value_bnk = value.select(2, e);
+      if (shaw != nullptr) {
+        const auto row = std::clamp<std::int64_t>(e - c, -shaw->max_distance, shaw->max_distance) + shaw->max_distance;
+        key_bnk = key_bnk + parameters["positions.keys"][row];
+        value_bnk = value_bnk + parameters["positions.values"][row];
+      }
+      auto score_bn = (q.select(2, c) * key_bnk).sum(-1);
+      if (key_term_bne.defined()) score_bn = score_bn + key_term_bne.select(2, e);
+      score_bn = score_bn / std::sqrt(static_cast<double>(k));
+      const double slopes[] = {1.0 / 16, 1.0 / 256, 1.0 / 4};  // of 3 heads
+      if (is<AlibiPositionsConfig>(of.positions))
+        score_bn = score_bn - torch::tensor({slopes[0], slopes[1], slopes[2]}, torch::kDouble) *
+                                  static_cast<double>(std::abs(c - e));
+      if (const auto* t5 = std::get_if<T5PositionsConfig>(&of.positions))
+        score_bn = score_bn + of.bias->named_parameters()["weight"][bucket(e - c, *t5, of.causal)];
+      const auto seen_b =
+          (segment_bc.select(1, c) >= 0).logical_and(segment_bc.select(1, c) == segment_bc.select(1, e));
+      const auto weight_bn = score_bn.exp() * seen_b.unsqueeze(1) * (of.causal && e > c ? 0.0 : 1.0);
+      scores.push_back(weight_bn);
+      values.push_back(value_bnk);
+    }
+    const auto weight_bne = torch::stack(scores, 2);
+    const auto total = weight_bne.sum(-1, true);
+    const auto share = weight_bne / torch::where(total > 0, total, torch::ones_like(total));
+    t.select(2, c).copy_(einsum("bne,bnek->bnk", {share, torch::stack(values, 2).expand({x.size(0), -1, -1, -1})}));
+  }
+  return einsum("dnk,bnck->bcd", {parameters["output.weight"].view({width, heads, k}), t});
+}
+
+}  // namespace
+
+TEST_CASE("every mixer with scores takes positions by their formulas", "[positions]") {
+  const auto positions = any_score_positions();
+  const auto options = any_score_mixer();
+  const bool causal = GENERATE(false, true);
+  INFO(kind_of(positions) << " " << describe(options) << " causal " << causal);
+  const Positioned mixer(options, positions, causal);
+  const auto x = torch::randn({2, 9, width}, torch::kDouble);
+  const auto segments = example_segments();
+  CHECK(relative_error(mixer(x, segments), expected_of(options, mixer, x, segments)) < 1e-10);
+  const auto whole = torch::zeros({2, 9}, torch::kLong);
+  CHECK(relative_error(mixer(x), expected_of(options, mixer, x, whole)) < 1e-10);
+}
+
+TEST_CASE("scores with positions depend on distances, not on places", "[positions]") {
+  const auto positions = any_score_positions();
+  const auto options = any_score_mixer();
+  INFO(kind_of(positions) << " " << describe(options));
+  const Positioned mixer(options, positions, true);
+  const auto segments = torch::tensor({0, 0, 0, 0, 0, 1, 1, 1, 1}, torch::kLong).view({1, 9});
+  const auto x = torch::randn({1, 9, width}, torch::kDouble);
+  const auto packed = mixer(x, segments);
+  CHECK(relative_error(packed.narrow(1, 0, 5), mixer(x.narrow(1, 0, 5).contiguous())) < 1e-12);
+  CHECK(relative_error(packed.narrow(1, 5, 4), mixer(x.narrow(1, 5, 4).contiguous())) < 1e-12);
+}
+
+TEST_CASE("with positions, incremental mixing equals mixing all at once", "[positions]") {
+  const auto positions = any_score_positions();
+  const auto options = any_score_mixer();
+  INFO(kind_of(positions) << " " << describe(options));
+  const Positioned mixer(options, positions, true);
+  const auto x = torch::randn({2, 11, width}, torch::kDouble);
+  const auto full = mixer(x);
+  MixerState state(11);
+  std::vector<Tensor> parts;
+  std::int64_t done = 0;
+  for (const std::int64_t count : {4, 1, 3, 1, 1, 1}) {
+    const auto fresh = x.narrow(1, done, count).contiguous();
+    parts.push_back(mix(*mixer.mixer, fresh, mixer.visibility(count, done + count), &state));
+    done += count;
+  }
+  CHECK(relative_error(torch::cat(parts, 1), full) < 1e-12);
+}
+
+TEST_CASE("with positions, gradients equal finite differences", "[positions]") {
+  const auto positions = any_score_positions();
+  const auto options = any_score_mixer();
+  INFO(kind_of(positions) << " " << describe(options));
+  const Positioned mixer(options, positions, true);
+  const auto x = torch::randn({1, 6, width}, torch::kDouble).requires_grad_();
+  const auto direction = torch::randn({1, 6, width}, torch::kDouble);
+  auto inputs = mixer.mixer->parameters();
+  if (mixer.bias != nullptr)
+    for (const auto& parameter : mixer.bias->parameters()) inputs.push_back(parameter);
+  inputs.push_back(x);
+  const auto loss = [&] { return (mixer(x) * direction).sum(); };
+  const auto gradients = torch::autograd::grad({loss()}, inputs);
+  const torch::NoGradGuard no_grad;
+  // Along one random direction in all inputs at once.
+  constexpr double step = 1e-5;
+  double expected = 0;
+  std::vector<Tensor> moves;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    moves.push_back(torch::randn_like(inputs[i]));
+    expected += (gradients[i] * moves[i]).sum().item<double>();
+    inputs[i].add_(step * moves[i]);
+  }
+  const double above = loss().item<double>();
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].sub_(2 * step * moves[i]);
+  const double below = loss().item<double>();
+  CHECK((above - below) / (2 * step) == Approx(expected).epsilon(1e-6));
+}
+
+TEST_CASE("ALiBi's slopes are the published ones", "[positions]") {
+  CHECK(alibi_slopes(1) == std::vector<double>{1.0 / 256});
+  CHECK(alibi_slopes(8) == std::vector<double>{0.5, 0.25, 0.125, 1.0 / 16, 1.0 / 32, 1.0 / 64, 1.0 / 128, 1.0 / 256});
+  CHECK(alibi_slopes(6) == std::vector<double>{0.25, 1.0 / 16, 1.0 / 64, 1.0 / 256, 0.5, 0.125});
+}
+
+TEST_CASE("T5's buckets are exact, then logarithmic, then one", "[positions]") {
+  const bool causal = GENERATE(false, true);
+  const auto config = GENERATE(T5PositionsConfig{}, T5PositionsConfig{.buckets = 8, .max_distance = 20});
+  const auto offset = torch::arange(-300, 301);
+  const auto actual = t5_bucket_ce(offset, config, causal);
+  for (std::int64_t i = 0; i < offset.size(0); ++i)
+    REQUIRE(actual[i].item<std::int64_t>() == bucket(offset[i].item<std::int64_t>(), config, causal));
+  CHECK(actual.max().item<std::int64_t>() == config.buckets - 1);
+}
+
+TEST_CASE("rotating on the CPU equals the library's operators, forward and backward", "[positions]") {
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
+  const auto [features, pairs] = GENERATE(table<std::int64_t, std::int64_t>({{4, 2}, {32, 16}, {40, 17}, {128, 64}}));
+  torch::manual_seed(4);
+  // As a mixer has it: a view of [b, c, 2 n k].
+  const auto all = torch::randn({2, 7, 2 * 3 * features}).to(type);
+  auto x = all.narrow(2, 3 * features, 3 * features).unflatten(2, {3, features}).transpose(1, 2).detach();
+  auto wide = x.to(torch::kDouble).requires_grad_();
+  x.requires_grad_();
+  const auto angle = torch::rand({7, pairs}, torch::kDouble) * 6;
+  const auto y = rotate_pairs(x, angle.cos().to(torch::kFloat), angle.sin().to(torch::kFloat));
+  const auto expected = rotate_pairs(wide, angle.cos(), angle.sin());
+  const double tolerance = type == torch::kFloat ? 1e-6 : 1e-2;
+  CHECK(y.scalar_type() == type);
+  CHECK(relative_error(y, expected) < tolerance);
+  const auto direction = torch::randn({2, 3, 7, features}).to(type);
+  y.backward(direction);
+  expected.backward(direction.to(torch::kDouble));
+  CHECK(relative_error(x.grad(), wide.grad()) < tolerance);
+}
+
+}  // namespace metaformer

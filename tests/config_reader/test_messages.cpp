@@ -1,0 +1,70 @@
+// Frequent mistakes of someone who writes a first config.
+
+#include "config/warnings.h"
+#include "config_reader/complaint.h"
+
+namespace metaformer {
+
+TEST_CASE("a plain value for a section on the command line names the keys of the section", "[config]") {
+  CHECK(complaint("", {"train.divergence=rollback"}) ==
+        "--set train.divergence=rollback: train.divergence: expected a section, got 'rollback', which is a kind of "
+        "train.divergence.action (keys here: action, spikes)");
+  CHECK_THAT(complaint("", {"train=30"}),
+             ContainsSubstring("train: expected a section, got '30' (keys here: steps, batch_size, "));
+}
+
+TEST_CASE("a key with dots in a file is told how to nest", "[config]") {
+  const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
+      {"train.steps: 30\n", "a.yaml:1:1: train.steps: a key in a file has no dots; write train: {steps: ...}"},
+      {"train.seed: 3\n", "a.yaml:1:1: train.seed: a key in a file has no dots; write train: {seed: ...}"},
+      {"model.mixer: metric\n", "a.yaml:1:1: model.mixer: a key in a file has no dots; write model: {mixer: ...}"},
+      {"train: {schedule.warmup_steps: 10}\n",
+       "a.yaml:1:9: train.schedule.warmup_steps: a key in a file has no dots; write train: {schedule: {warmup_steps: "
+       "...}}"},
+      {"model: {mixer.constraint: psd}\n",
+       "a.yaml:1:9: model.mixer.constraint: a key in a file has no dots; write model: {mixer: {constraint: ...}}"},
+      {"task: sort\ndata.path: x\n", "a.yaml:2:1: data.path: a key in a file has no dots; write data: {path: ...}"},
+      {"train.warmup_steps: 3\n",
+       "a.yaml:1:1: train.warmup_steps: moved; write train.schedule.warmup_steps (train: {schedule: {warmup_steps: "
+       "...}})"},
+      {".: 3\n", "a.yaml:1:1: .: a key in a file has no dots; write : {: ...}"},
+  }));
+  CHECK(complaint(yaml) == expected);
+  CHECK(complaint("", {"train={schedule.warmup_steps: 10}"}) ==
+        "--set train={schedule.warmup_steps: 10}: train.schedule.warmup_steps: a key in braces has no dots; write "
+        "--set train.schedule.warmup_steps=10");
+  CHECK_THAT(complaint(std::string(99, '.') + ": 3\n"), ContainsSubstring("...: unknown key"));
+}
+
+TEST_CASE("a tab and an open bracket are named", "[config]") {
+  const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
+      {"train:\n\tsteps: 3\n", "a.yaml:2:1: indented with a tab; use spaces"},
+      {"train:\n  steps: 3\n\tseed: 1\n", "a.yaml:3:1: indented with a tab; use spaces"},
+      {"train:\n  schedule:\n  \tkind: cosine\n", "a.yaml:3:3: indented with a tab; use spaces"},
+      {"train: [1, 2\n", "a.yaml:2:1: not valid YAML: a '[' is not closed"},
+      {"train: {steps: 3\nmodel: {layers: 2}\n", "a.yaml:2:6: not valid YAML: a '{' is not closed"},
+      {"train: {steps: 3\n\tseed: 1\n", "a.yaml:2:6: not valid YAML: a '{' is not closed"},
+      {"train: {betas: [1, 2}\n", "a.yaml:1:21: not valid YAML: a '[' is not closed"},
+      {"train: [1, {a: 2]\n", "a.yaml:1:17: not valid YAML: a '{' is not closed"},
+      {"a: 1\n b: 2\n", "a.yaml:2:3: not valid YAML: illegal map value"},
+  }));
+  CHECK(complaint(yaml) == expected);
+}
+
+TEST_CASE("a training that is all warm-up is valid, with a warning", "[config]") {
+  const auto warnings = [](const std::vector<std::string>& overrides) {
+    const auto experiment = default_experiment(overrides);
+    return config_warnings(experiment.config, experiment.provenance);
+  };
+  CHECK(warnings({}).empty());
+  CHECK(warnings({"train.steps=101"}).empty());
+  CHECK(warnings({"train.steps=100"}) ==
+        std::vector<std::string>{"--set train.steps=100: train.steps: 100 is not above "
+                                 "train.schedule.warmup_steps 100: all of the training is warm-up"});
+  CHECK(warnings({"train.schedule={kind: constant, warmup_steps: 3000}"}) ==
+        std::vector<std::string>{"default: train.steps: 2000 is not above train.schedule.warmup_steps "
+                                 "3000: all of the training is warm-up"});
+  CHECK(warnings({"task=classification", "model=linear"}).empty());
+}
+
+}  // namespace metaformer

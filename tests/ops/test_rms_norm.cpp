@@ -1,0 +1,98 @@
+// RMS normalisation against its formula in float64.
+
+#include "ops/rms_norm.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr double epsilon = 1e-3;
+
+torch::Tensor by_definition(const torch::Tensor& x, const torch::Tensor& gain_d) {
+  return x / (x.square().mean(-1, true) + epsilon).sqrt() * gain_d;
+}
+
+struct Gradients {
+  torch::Tensor y, dx, dgain_d;
+};
+
+template <class Normalise>
+Gradients gradients_of(const torch::Tensor& x, const torch::Tensor& gain_d, const torch::Tensor& dy,
+                       Normalise normalise) {
+  auto leaf = x.detach().clone().requires_grad_(), gain = gain_d.detach().clone().requires_grad_();
+  const auto y = normalise(leaf, gain);
+  y.backward(dy.to(y.scalar_type()));
+  return {y.detach(), leaf.grad(), gain.grad()};
+}
+
+double error(const torch::Tensor& value, const torch::Tensor& expected) {
+  return ((value.to(torch::kDouble) - expected).norm() / expected.norm()).item<double>();
+}
+
+Gradients computed(const torch::Tensor& x, const torch::Tensor& gain_d, const torch::Tensor& dy) {
+  return gradients_of(x, gain_d, dy, [](const auto& a, const auto& g) { return rms_norm(a, g, epsilon); });
+}
+
+Gradients exact(const torch::Tensor& x, const torch::Tensor& gain_d, const torch::Tensor& dy) {
+  return gradients_of(x.to(torch::kDouble), gain_d.to(torch::kDouble), dy.to(torch::kDouble), by_definition);
+}
+
+}  // namespace
+
+TEST_CASE("RMS norm and its gradients are those of the formula", "[rms_norm]") {
+  const auto width = GENERATE(1, 15, 16, 40, 128), rows = GENERATE(1, 3, 50);
+  CAPTURE(width, rows);
+  const auto x = 3 * torch::randn({2, rows, width}), gain = torch::randn({width}), dy = torch::randn({2, rows, width});
+  const auto ours = computed(x, gain, dy), expected = exact(x, gain, dy);
+  CHECK(error(ours.y, expected.y) < 1e-6);
+  CHECK(error(ours.dgain_d, expected.dgain_d) < 1e-6);
+  // Of a row of one number nearly nothing is left of the gradient: it is what the rounding of its terms allows.
+  const double cancelled = width == 1 ? (dy * gain / x).norm().item<double>() / expected.dx.norm().item<double>() : 1;
+  CHECK(error(ours.dx, expected.dx) < 1e-6 * std::max(1.0, cancelled));
+}
+
+TEST_CASE("RMS norm of numbers in another layout or type is the same", "[rms_norm]") {
+  const auto x = torch::randn({40, 6}), gain = torch::randn({40}), dy = torch::randn({6, 40});
+  const auto expected = exact(x.t(), gain, dy);
+  CHECK(error(computed(x.t(), gain, dy).dx, expected.dx) < 1e-6);
+  CHECK(error(computed(x.t(), gain, dy.t().contiguous().t()).dx, expected.dx) < 1e-6);
+  const auto wide = computed(x.t().to(torch::kDouble), gain.to(torch::kDouble), dy);
+  CHECK(error(wide.dx, expected.dx) < 1e-14);
+  CHECK(error(wide.dgain_d, expected.dgain_d) < 1e-14);
+  // Statistics and result of bfloat16 are in float32.
+  const auto narrow = x.t().to(torch::kBFloat16);
+  const auto of_narrow = computed(narrow, gain, dy);
+  CHECK(of_narrow.y.scalar_type() == torch::kFloat);
+  CHECK(error(of_narrow.y, exact(narrow, gain, dy).y) < 1e-6);
+  CHECK(error(of_narrow.dx, exact(narrow, gain, dy).dx) < 0.004);
+}
+
+TEST_CASE("gradients of RMS norm equal finite differences in float64", "[rms_norm]") {
+  const auto x = torch::randn({5, 12}, torch::kDouble), gain = torch::randn({12}, torch::kDouble);
+  const auto dy = torch::randn({5, 12}, torch::kDouble), along = torch::randn({5, 12}, torch::kDouble);
+  const auto loss = [&](double step) { return (rms_norm(x + step * along, gain, epsilon) * dy).sum().item<double>(); };
+  const double h = 1e-5, slope = (loss(h) - loss(-h)) / (2 * h);
+  CHECK((computed(x, gain, dy).dx * along).sum().item<double>() == Approx(slope).epsilon(1e-8));
+}
+
+TEST_CASE("zeros stay zeros under RMS norm, with finite gradients", "[rms_norm]") {
+  const auto ours = computed(torch::zeros({3, 20}), torch::ones(20), torch::ones({3, 20}));
+  CHECK(ours.y.abs().max().item<double>() == 0);
+  CHECK(ours.dx.isfinite().all().item<bool>());
+}
+
+TEST_CASE("gradients of RMS norm do not depend on the number of threads", "[rms_norm]") {
+  const auto x = torch::randn({700, 96}), gain = torch::randn({96}), dy = torch::randn({700, 96});
+  const auto usual_threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = computed(x, gain, dy);
+  at::set_num_threads(3);
+  const auto three = computed(x, gain, dy);
+  at::set_num_threads(usual_threads);
+  CHECK(torch::equal(one.y, three.y));
+  CHECK(torch::equal(one.dx, three.dx));
+  CHECK(torch::equal(one.dgain_d, three.dgain_d));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,156 @@
+"""Fifty training steps with every optimiser and schedule of our program against torch.optim, from the initial weights
+and over the batches that dump_training writes. Ours trains in float32, the reference in float64.
+
+usage: compare_optimizers.py DUMP_TRAINING
+"""
+import functools
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+import reference_model
+from cases import run_cases
+from compare_training import LEARNT, OVERRIDES, TOLERANCE, WEIGHT_TOLERANCE, text
+
+OPTIMIZERS = {
+    "adamw": "{kind: adamw, epsilon: 1e-6, embedding_weight_decay: 0.3}",
+    "adam": "{kind: adam, weight_decay: 0.01}",
+    "sgd": "{kind: sgd}",
+    "sgd with momentum": "{kind: sgd, momentum: 0.9, weight_decay: 0.01}",
+    "sgd with nesterov": "{kind: sgd, momentum: 0.9, nesterov: true, weight_decay: 0.01}",
+    "muon": "{kind: muon}",
+    "muon, other keys": "{kind: muon, momentum: 0.8, iterations: 4, matrix_rate: 2, weight_decay: 0.3}",
+}
+# At larger rates training with momentum is unstable, and rounding alone changes its course.
+SGD_RATE = ["train.learning_rate=0.1", "train.schedule.floor=0.03"]
+SCHEDULES = {
+    "constant": ("{kind: constant, warmup_steps: 10}", 1e-3),
+    "inverse_sqrt": ("{kind: inverse_sqrt, warmup_steps: 10}", 1e-3),
+    "noam": ("{kind: noam, warmup_steps: 10}", 0.02),
+    "trapezoid": ("{kind: trapezoid, warmup_steps: 10, decay_steps: 20, floor: 1e-4}", 1e-3),
+    "linear": ("{kind: linear, warmup_steps: 10, floor: 1e-4}", 1e-3),
+}
+# The matrices that Muon orthogonalises, with how many are stacked in each: the ends of their names.
+HIDDEN = {"mixer.query_key_value.weight": 3, "mixer.projection.weight": 1, "mixer.output.weight": 1, "mixer.form": 2,
+          "feed_forward.up.weight": 1, "feed_forward.down.weight": 1}
+EMBEDDINGS = ("token_embedding.weight", "position_embedding.weight")
+
+
+def learning_rate(config, step):
+    train, schedule = config["train"], config["train"]["schedule"]
+    peak, warmup, kind = train["learning_rate"], schedule["warmup_steps"], schedule["kind"]
+    if kind == "noam":
+        return peak * config["model"]["width"] ** -0.5 * min((step + 1) ** -0.5, (step + 1) * warmup ** -1.5)
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    if kind == "constant":
+        return peak
+    if kind == "inverse_sqrt":
+        return peak * math.sqrt(warmup / step)
+    first = train["steps"] - schedule["decay_steps"] if kind == "trapezoid" else warmup
+    progress = max(0, (step - first) / (train["steps"] - first))
+    height = (1 + math.cos(math.pi * progress)) / 2 if kind == "cosine" else 1 - progress
+    return schedule["floor"] + (peak - schedule["floor"]) * height
+
+
+def split(weights, is_split):
+    """Leaves by name and number, and a function that puts the named weights together again."""
+    leaves = {}
+    for name, weight in weights.items():
+        count = next((n for end, n in HIDDEN.items() if is_split and name.endswith(end)), 0)
+        parts = weight.detach().flatten(0, -2).chunk(count) if count else [weight.detach()]
+        leaves[name] = [part.clone().requires_grad_() for part in parts]
+
+    def join():
+        return {name: torch.cat(parts).view(weights[name].shape) for name, parts in leaves.items()}
+    return leaves, join
+
+
+def make_optimizers(options, leaves):
+    """As torch.optim has them; `factor` of a parameter group multiplies the learning rate."""
+    kind, decay = options["kind"], options["weight_decay"]
+    decays = {"embeddings": decay if options["embedding_weight_decay"] is None else options["embedding_weight_decay"],
+              "matrices": decay, "none": 0}
+    groups, matrices = {sort: [] for sort in decays}, []
+    for name, parts in leaves.items():
+        sort = "embeddings" if name.endswith(EMBEDDINGS) else "matrices" if parts[0].dim() >= 2 else "none"
+        (matrices if kind == "muon" and name.endswith(tuple(HIDDEN)) else groups[sort]).extend(parts)
+    rest = [{"params": params, "weight_decay": decays[sort], "factor": 1} for sort, params in groups.items()]
+    if kind == "sgd":
+        return [torch.optim.SGD(rest, lr=0, momentum=options["momentum"], nesterov=options["nesterov"])]
+    make = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+    optimizers = [make(rest, betas=tuple(options["betas"]), eps=options["epsilon"])]
+    if kind == "muon":
+        optimizers.append(torch.optim.Muon([{"params": matrices, "factor": options["matrix_rate"]}], weight_decay=decay,
+                                           momentum=options["momentum"], ns_steps=options["iterations"],
+                                           adjust_lr_fn="match_rms_adamw"))
+    return optimizers
+
+
+# torch.optim.Muon rounds to bfloat16 before it orthogonalises; here it stays in float64.
+@mock.patch.object(torch.Tensor, "bfloat16", lambda tensor: tensor)
+def train_reference(config, weights, ids, targets):
+    """Losses by step and final weights."""
+    leaves, join = split(weights, config["train"]["optimizer"]["kind"] == "muon")
+    optimizers = make_optimizers(config["train"]["optimizer"], leaves)
+    every_leaf = [part for parts in leaves.values() for part in parts]
+    losses = []
+    for step in range(config["train"]["steps"]):
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+            group["lr"] = group["factor"] * learning_rate(config, step)
+        for leaf in every_leaf:
+            leaf.grad = None
+        loss = F.cross_entropy(reference_model.forward(config, join(), ids[step]).flatten(0, 1), targets[step].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(every_leaf, config["train"]["clip"])
+        for optimizer in optimizers:
+            optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64), join()
+
+
+def compare(dump_training, corpus, overrides):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([dump_training, folder, *OVERRIDES, f"data.path='{corpus}'", *overrides], check=True)
+        config = json.loads((Path(folder) / "config.json").read_text())
+        initial = load_file(Path(folder) / "model.safetensors")
+        ours = load_file(Path(folder) / "training.safetensors")
+    losses, final = train_reference(config, {name: weight.double() for name, weight in initial.items()}, ours["ids"],
+                                    ours["targets"])
+    worst = (ours["losses"] - losses).abs().max().item()
+    fell = (losses[0] - losses[-1]).item()
+    flat = torch.cat([weight.detach().flatten() for weight in final.values()])
+    our_flat = torch.cat([ours["final." + name].double().flatten() for name in final])
+    weight_error = ((our_flat - flat).norm() / flat.norm()).item()
+    found = (f"loss {losses[0]:.4f} to {losses[-1]:.4f}, largest difference {worst:.1e}; "
+             f"final weights differ by {weight_error:.1e}")
+    assert worst <= TOLERANCE and weight_error <= WEIGHT_TOLERANCE and fell > LEARNT, found
+    return found
+
+
+def main():
+    [dump_training] = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "text.txt"
+        corpus.write_text(text())
+        cases = {}
+        for name, optimizer in OPTIMIZERS.items():
+            rate = SGD_RATE if name.startswith("sgd") else []
+            for mixer in ("scaled_dot_product", "quadratic") if name.startswith("muon") else ("scaled_dot_product",):
+                cases[f"{name}, {mixer}"] = [f"train.optimizer={optimizer}", f"model.mixer={mixer}", *rate]
+        for name, (schedule, rate) in SCHEDULES.items():
+            cases[name] = [f"train.schedule={schedule}", f"train.learning_rate={rate}"]
+        run_cases({name: functools.partial(compare, dump_training, corpus, overrides)
+                   for name, overrides in cases.items()})
+
+
+if __name__ == "__main__":
+    main()

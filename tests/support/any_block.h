@@ -1,0 +1,53 @@
+#pragma once
+// Tests that hold for every norm, activation and feed-forward branch.
+
+#include "config/block_config.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+// Every kind at every position; the numbers of options are not the defaults.
+inline std::vector<NormConfig> every_norm() {
+  std::vector<NormConfig> all;
+  visit_every_kind(NormConfig(), [&](auto options) {
+    options.epsilon = 1e-3;
+    for (const auto position : {NormPosition::pre, NormPosition::post, NormPosition::both}) {
+      options.position = position;
+      all.emplace_back(options);
+    }
+  });
+  return all;
+}
+
+inline std::vector<ActivationConfig> every_activation() {
+  std::vector<ActivationConfig> all;
+  visit_every_kind(ActivationConfig(), [&](const auto& options) { all.emplace_back(options); });
+  all.emplace_back(SiluConfig{.beta = 1.7});
+  return all;
+}
+
+inline std::vector<FeedForwardConfig> every_feed_forward() {
+  std::vector<FeedForwardConfig> all;
+  for (const auto& f : every_activation()) {
+    all.emplace_back(MlpConfig{.activation = f, .ratio = 2.6});
+    all.emplace_back(MlpConfig{.activation = f, .ratio = 1.5, .output_activation = true});
+    all.emplace_back(GatedConfig{.activation = f});
+  }
+  return all;
+}
+
+// The test case runs once with each.
+inline NormConfig any_norm() {
+  static const auto all = every_norm();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+inline ActivationConfig any_activation() {
+  static const auto all = every_activation();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+inline FeedForwardConfig any_feed_forward() {
+  static const auto all = every_feed_forward();
+  return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
+}
+
+}  // namespace metaformer

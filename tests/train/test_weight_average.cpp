@@ -1,0 +1,91 @@
+// Trainings whose weights are averaged.
+
+#include <cmath>
+#include <map>
+
+#include "support/workplace.h"
+#include "tasks/evaluation.h"
+#include "tasks/task_examples.h"
+
+namespace metaformer {
+
+namespace {
+
+std::map<std::string, torch::Tensor> tensors(const std::filesystem::path& run, int step, const std::string& file) {
+  const auto path = run / "checkpoints" / ("step-" + std::to_string(step)) / (file + ".safetensors");
+  const auto named = from_safetensors(read_text(path), path.string());
+  return {named.begin(), named.end()};
+}
+
+const std::vector<std::string> averaged = {"train.weight_average.decay=0.8", "train.checkpoint_interval=1",
+                                           "train.keep_checkpoints=12"};
+
+std::vector<std::string> operator+(std::vector<std::string> first, const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoints hold the average of float64 and the weights of a training without it", "[average]") {
+  const Workplace place;
+  place.train("averaged", averaged);
+  place.train("plain", {"train.checkpoint_interval=1", "train.keep_checkpoints=12"});
+  std::map<std::string, torch::Tensor> sums;
+  for (int step = 1; step <= 12; ++step) {
+    const auto average = tensors(place / "averaged", step, "model"), state = tensors(place / "averaged", step, "state");
+    for (const auto& [name, weight] : tensors(place / "plain", step, "model")) {
+      INFO("step " << step << ", " << name);
+      CHECK(torch::equal(state.at("trained." + name), weight));
+      auto& sum = sums[name];
+      sum = 0.2 * weight.to(torch::kDouble) + (sum.defined() ? 0.8 * sum : torch::zeros_like(weight, torch::kDouble));
+      CHECK(torch::allclose(average.at(name).to(torch::kDouble), sum / (1 - std::pow(0.8, step)), 1e-5, 1e-6));
+    }
+  }
+}
+
+TEST_CASE("the average is what is evaluated, selected and loaded", "[average]") {
+  const Workplace place;
+  const auto summary = place.train("run", averaged + std::vector<std::string>{"train.learning_rate=0.01"});
+  const auto plain = place.train("plain", {"train.learning_rate=0.01"});
+  CHECK(summary["val_loss"] != plain["val_loss"]);
+  const auto run = load_run(place / "run", "last", "cpu");
+  const auto task = make_task(run.experiment.config, true);
+  const auto report = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  CHECK(report["loss"] == summary["val_loss"]);
+}
+
+TEST_CASE("rollbacks with an average and a loss scale come to the same bytes again", "[average][fp16][rollback]") {
+  const Workplace place;
+  const std::vector<std::string> wild = {"train.steps=40",
+                                         "train.precision=fp16",
+                                         "train.weight_average.decay=0.9",
+                                         "train.learning_rate=1e9",
+                                         "train.schedule.warmup_steps=0",
+                                         "train.clip=0",
+                                         "train.optimizer.weight_decay=0",
+                                         "train.divergence.action=rollback",
+                                         "train.divergence.action.factor=1e-4",
+                                         "train.divergence.action.limit=4"};
+  const auto summary = place.train("run", wild);
+  CHECK(summary["steps"] == 40);
+  CHECK(summary["rollbacks"].get<int>() >= 1);
+  CHECK(std::isfinite(summary["val_loss"].get<double>()));
+  place.train("again", wild);
+  CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
+}
+
+TEST_CASE("a recalibrated classifier shifts the logits of its average", "[average][classification]") {
+  const Workplace place;
+  place.train("run", classifier(place, {"train.steps=8", "train.eval_interval=4", "task.head.recalibrate=true",
+                                        "train.learning_rate=0.01", "train.weight_average.decay=0.8"}));
+  const auto run = load_run(place / "run", "last", "cpu");
+  auto shift = run.model->named_buffers()["logit_shift"];
+  const auto saved = shift.clone();
+  CHECK(saved.abs().sum().item<double>() > 0);
+  shift.zero_();
+  make_task(run.experiment.config, true).adaptation->before_evaluation(*run.model, torch::kCPU);
+  CHECK(torch::allclose(shift, saved, 1e-5, 1e-7));
+}
+
+}  // namespace metaformer
