@@ -62,7 +62,7 @@ def nanogpt(folder, seed, python):
         seconds, _ = timed([python, "-c", TRAIN.format(seed=seed), "config/train_shakespeare_char.py", *RECIPE, f"--out_dir={out}"],
                            cwd=folder)
         _, loss = timed([python, "-c", EVALUATE, f"{out}/ckpt.pt"], cwd=folder)
-    return seconds, float(loss)
+    return seconds, float(loss.split()[-1])
 
 
 def ours(program, config, seed):
