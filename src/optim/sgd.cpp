@@ -18,7 +18,7 @@ void Sgd::update(const Rate& learning_rate) {
       return buffer.defined() ? std::vector{buffer.narrow(0, range.first, range.count)} : std::vector<torch::Tensor>{};
     };
     const auto values = part(parameters_.values()), gradients = part(parameters_.gradients());
-    // A momentum of zeros needs no first step of its own: without dampening it becomes the gradient.
+    // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
     at::_fused_sgd_(values, gradients, part(momentum_), range.weight_decay, config_.momentum, learning_rate,
                     /*dampening=*/0, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scale, found_inf);
   }

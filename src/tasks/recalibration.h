@@ -1,6 +1,6 @@
 #pragma once
-// task.head.recalibrate. A classifier is trained on noisy texts and with dropout, and asked without: its logits are
-// then off by an amount that differs from run to run, and some class is told more often than it occurs.
+// task.head.recalibrate. A classifier is trained on noisy texts and with dropout, and evaluated without. Its
+// logits then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
 
 #include "config/experiment_config.h"
 #include "model/classifier.h"

@@ -4,9 +4,7 @@ and over the batches that dump_training writes. Ours trains in float32, the refe
 usage: compare_optimizers.py DUMP_TRAINING
 """
 import functools
-import json
 import math
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,11 +12,10 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 
 import reference_model
 from cases import run_cases
-from compare_training import LEARNT, OVERRIDES, TOLERANCE, WEIGHT_TOLERANCE, text
+from dumped_training import agreement, dump, text
 
 OPTIMIZERS = {
     "adamw": "{kind: adamw, epsilon: 1e-6, embedding_weight_decay: 0.3}",
@@ -118,22 +115,9 @@ def train_reference(config, weights, ids, targets):
 
 
 def compare(dump_training, corpus, overrides):
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_training, folder, *OVERRIDES, f"data.path='{corpus}'", *overrides], check=True)
-        config = json.loads((Path(folder) / "config.json").read_text())
-        initial = load_file(Path(folder) / "model.safetensors")
-        ours = load_file(Path(folder) / "training.safetensors")
-    losses, final = train_reference(config, {name: weight.double() for name, weight in initial.items()}, ours["ids"],
-                                    ours["targets"])
-    worst = (ours["losses"] - losses).abs().max().item()
-    fell = (losses[0] - losses[-1]).item()
-    flat = torch.cat([weight.detach().flatten() for weight in final.values()])
-    our_flat = torch.cat([ours["final." + name].double().flatten() for name in final])
-    weight_error = ((our_flat - flat).norm() / flat.norm()).item()
-    found = (f"loss {losses[0]:.4f} to {losses[-1]:.4f}, largest difference {worst:.1e}; "
-             f"final weights differ by {weight_error:.1e}")
-    assert worst <= TOLERANCE and weight_error <= WEIGHT_TOLERANCE and fell > LEARNT, found
-    return found
+    config, initial, ours = dump(dump_training, corpus, overrides)
+    losses, final = train_reference(config, initial, ours["ids"], ours["targets"])
+    return agreement(ours, losses, final)
 
 
 def main():

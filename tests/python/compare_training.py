@@ -5,33 +5,18 @@ float64.
 usage: compare_training.py DUMP_TRAINING
 """
 import functools
-import json
 import math
-import random
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 
 import reference_model
 from cases import run_cases
 from compare_model import MIXERS
-
-# Small, but with everything on: several heads and blocks, warm-up and cosine, decay, a clip that bites in some steps.
-OVERRIDES = ["model.layers=2", "model.heads=2", "model.width=32", "model.context=32", "train.steps=50",
-             "train.batch_size=8", "train.learning_rate=1e-3", "train.schedule.warmup_steps=10", "train.clip=0.8"]
-TOLERANCE = 1e-4  # of every step's loss
-WEIGHT_TOLERANCE = 1e-5  # of the final weights as one vector, relative
-LEARNT = 0.2      # the loss must fall at least so far, or the curves would agree about nothing
-
-
-def text():
-    return " ".join(random.Random(1).choices("to be or not to be that is the question".split(), k=2000))
-
+from dumped_training import agreement, dump, text
 
 def learning_rate(train, step):
     peak, floor, warmup = train["learning_rate"], train["schedule"]["floor"], train["schedule"]["warmup_steps"]
@@ -63,24 +48,11 @@ def train_reference(config, weights, ids, targets):
 
 
 def compare(dump_training, corpus, mixer, norm):
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_training, folder, *OVERRIDES, f"data.path='{corpus}'", f"model.mixer={MIXERS[mixer]}",
-                        f"model.norm.position={norm}"], check=True)
-        config = json.loads((Path(folder) / "config.json").read_text())
-        initial = load_file(Path(folder) / "model.safetensors")
-        ours = load_file(Path(folder) / "training.safetensors")
-    weights = {name: weight.double().requires_grad_() for name, weight in initial.items()}
+    config, initial, ours = dump(dump_training, corpus, [f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}"])
+    weights = {name: weight.requires_grad_() for name, weight in initial.items()}
     losses, norms = train_reference(config, weights, ours["ids"], ours["targets"])
     assert max(norms) > config["train"]["clip"], "no step was clipped"
-    worst = (ours["losses"] - losses).abs().max().item()
-    fell = (losses[0] - losses[-1]).item()
-    final = torch.cat([weight.detach().flatten() for weight in weights.values()])
-    our_final = torch.cat([ours["final." + name].double().flatten() for name in weights])
-    weight_error = ((our_final - final).norm() / final.norm()).item()
-    found = (f"loss {losses[0]:.4f} to {losses[-1]:.4f}, largest difference {worst:.1e}; "
-             f"final weights differ by {weight_error:.1e}")
-    assert worst <= TOLERANCE and weight_error <= WEIGHT_TOLERANCE and fell > LEARNT, found
-    return found
+    return agreement(ours, losses, weights)
 
 
 def main():

@@ -1,5 +1,5 @@
-// The part of ops/device_graph.h that needs LibTorch's CUDA library: a library of its own, so that the program starts
-// without it.
+// The part of ops/device_graph.h that needs LibTorch's CUDA library. It is a separate library, which the program loads
+// only on a CUDA device.
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
