@@ -95,16 +95,16 @@ void decode(const ConfigNode& node, const std::string& path, E& value) {
   value = static_cast<E>(choice.index);
 }
 
-// What the decoders of all sections of a layer share.
+// What the decoders of all sections of a source share.
 struct Target {
   const ExperimentConfig& config;
   Provenance& provenance;
   OtherKinds other_kinds;
 };
 
-class LayerDecoder {
+class SectionDecoder {
  public:
-  LayerDecoder(const ConfigNode& section, std::string path, const Target& target)
+  SectionDecoder(const ConfigNode& section, std::string path, const Target& target)
       : section_(section), path_(std::move(path)), target_(target) {}
 
   template <class T>
@@ -141,7 +141,7 @@ class LayerDecoder {
  private:
   std::string full(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
-  // A number that no layer above could mend, since it cannot be held.
+  // A number that no later source could mend, since it cannot be held.
   void refuse_too_large(const char* name, const Range& range) const {
     const auto* node = section_.find(name);
     std::int64_t ignored = 0;
@@ -158,7 +158,7 @@ class LayerDecoder {
     const auto path = full(name);
     if constexpr (has_kinds<T>) {
       decode_kind(*node, path, value);
-    } else if constexpr (requires(LayerDecoder & d) { visit(d, value); }) {
+    } else if constexpr (requires(SectionDecoder & d) { visit(d, value); }) {
       decode_section(*node, path, value, "");
     } else {
       decode(*node, path, value);
@@ -169,7 +169,7 @@ class LayerDecoder {
   template <class T>
   void decode_section(const ConfigNode& node, const std::string& path, T& value, std::string context) {
     if (node.kind != ConfigNode::Kind::map) refuse_plain_value(node, path, value);
-    LayerDecoder inner(node, path, target_);
+    SectionDecoder inner(node, path, target_);
     inner.set_context(std::move(context));
     visit(inner, value);
     inner.refuse_unknown_keys();
@@ -178,7 +178,7 @@ class LayerDecoder {
   template <class T>
   [[noreturn]] void refuse_plain_value(const ConfigNode& node, const std::string& path, T& section) const {
     const ConfigNode nothing;
-    LayerDecoder keys(nothing, path, target_);
+    SectionDecoder keys(nothing, path, target_);
     visit(keys, section);
     const auto* what = is_override(node.location) ? "section" : "section of 'key: value' lines";
     const auto kind = node.kind == ConfigNode::Kind::scalar ? kind_below(path, node.scalar) : "";
@@ -195,7 +195,7 @@ class LayerDecoder {
     if (node.kind != ConfigNode::Kind::map)
       fail_type(node, path, fmt::format("{}, or a section like {{kind: {}}}", join_alternatives(kinds), kinds.front()));
     if (const auto* kind = node.find("kind")) choose_kind(*kind, path, path + ".kind", value);
-    LayerDecoder inner(node, path, target_);
+    SectionDecoder inner(node, path, target_);
     inner.know("kind");
     inner.set_context(fmt::format(" for {} '{}'", path_.empty() ? path : "kind", kind_of(value)));
     visit_kind(value, [&](auto& options) { visit(inner, options); });
@@ -232,11 +232,11 @@ class LayerDecoder {
 
 }  // namespace
 
-void apply_layer(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance, OtherKinds other_kinds) {
-  switch_kinds(layer, config, provenance);
+void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance, OtherKinds other_kinds) {
+  switch_kinds(source, config, provenance);
   const Target target{config, provenance, other_kinds};
-  LayerDecoder decoder(layer, "", target);
-  decoder.know("base");  // taken out of the layer by the loader; here only so that it is suggested
+  SectionDecoder decoder(source, "", target);
+  decoder.know("base");  // taken out of the source by the loader; here only so that it is suggested
   visit(decoder, config);
   decoder.refuse_unknown_keys();
 }

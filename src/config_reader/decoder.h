@@ -1,5 +1,5 @@
 #pragma once
-// Applies one layer of a config (a parsed YAML tree) to an ExperimentConfig and remembers who set what.
+// Applies one source of a config (a parsed YAML tree) to an ExperimentConfig and remembers who set what.
 
 #include "config/experiment_config.h"
 #include "yaml/tree.h"
@@ -10,9 +10,9 @@ namespace metaformer {
 enum class OtherKinds { refused, ignored };
 
 // Strict: unknown keys, wrong types and unknown names are Errors (exit code 2) that name place, key and value. A kind
-// that differs from the lower layers' resets that section to the new kind's defaults (task and model: see
-// kind_switch.h). Ranges are checked later, once, by check_config: a lower layer may hold what a higher one mends.
-void apply_layer(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance,
-                 OtherKinds other_kinds = OtherKinds::refused);
+// that differs from the earlier sources' resets that section to the new kind's defaults (task and model: see
+// kind_switch.h). Ranges are checked later, once, by check_config: an earlier source may hold what a later one mends.
+void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance,
+                  OtherKinds other_kinds = OtherKinds::refused);
 
 }  // namespace metaformer

@@ -11,10 +11,10 @@ namespace metaformer {
 
 namespace {
 
-// The kind that a layer gives to a section, as the kind's defaults; nothing where it names none that exists.
+// The kind that a source gives to a section, as the kind's defaults; nothing where it names none that exists.
 template <class V>
-std::optional<V> named_kind(const ConfigNode& layer, std::string_view section) {
-  const auto* node = layer.find(section);
+std::optional<V> named_kind(const ConfigNode& source, std::string_view section) {
+  const auto* node = source.find(section);
   if (node != nullptr && node->kind == ConfigNode::Kind::map) node = node->find("kind");
   if (node == nullptr || node->kind != ConfigNode::Kind::scalar) return std::nullopt;
   return make_kind<V>(node->scalar);
@@ -84,9 +84,9 @@ void switch_model(ModelConfig model, ExperimentConfig& config, Provenance& prove
 
 }  // namespace
 
-void switch_kinds(const ConfigNode& layer, ExperimentConfig& config, Provenance& provenance) {
-  auto task = named_kind<TaskConfig>(layer, "task");
-  auto model = named_kind<ModelConfig>(layer, "model");
+void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
+  auto task = named_kind<TaskConfig>(source, "task");
+  auto model = named_kind<ModelConfig>(source, "model");
   const bool other_task = task && task->index() != config.task.index();
   const bool other_model = model && model->index() != config.model.index();
   if (other_task) switch_task(std::move(*task), config, provenance);

@@ -87,27 +87,27 @@ fs::path find_base(const ConfigNode& base, const fs::path& from) {
   return found;
 }
 
-// The layers of a file, lowest first: those of its bases in their order, then its own. A file that is a base of several
-// is applied once, where it comes first: again it would undo what the files between have changed.
-class LayerCollector {
+// The sources of a file, first to last: those of its bases in their order, then its own. A file that is a base of
+// several is applied once, where it comes first: again it would undo what the files between have changed.
+class SourceCollector {
  public:
   void collect(const fs::path& path, std::vector<fs::path> chain) {
     const auto canonical = fs::weakly_canonical(path);
     if (std::find(applied_.begin(), applied_.end(), canonical) != applied_.end()) return;
-    auto layer = read_yaml_file(path);
+    auto source = read_yaml_file(path);
     chain.push_back(canonical);
-    const auto base = std::find_if(layer.entries.begin(), layer.entries.end(),
+    const auto base = std::find_if(source.entries.begin(), source.entries.end(),
                                    [](const auto& entry) { return entry.key.name == "base"; });
-    if (base != layer.entries.end()) {
+    if (base != source.entries.end()) {
       const bool is_list = base->value.kind == ConfigNode::Kind::sequence;
       for (const auto& name : is_list ? base->value.items : std::vector{base->value}) collect_base(name, path, chain);
-      layer.entries.erase(base);
+      source.entries.erase(base);
     }
     applied_.push_back(canonical);
-    layers_.push_back(std::move(layer));
+    sources_.push_back(std::move(source));
   }
 
-  std::vector<ConfigNode> take() { return std::move(layers_); }
+  std::vector<ConfigNode> take() { return std::move(sources_); }
 
  private:
   void collect_base(const ConfigNode& name, const fs::path& from, const std::vector<fs::path>& chain) {
@@ -122,14 +122,14 @@ class LayerCollector {
   }
 
   std::vector<fs::path> applied_;
-  std::vector<ConfigNode> layers_;
+  std::vector<ConfigNode> sources_;
 };
 
 ConfigNode read_overrides(const std::vector<std::string>& overrides) {
-  auto layer = tree_from_overrides(overrides);
-  if (const auto* base = layer.find("base"))
+  auto source = tree_from_overrides(overrides);
+  if (const auto* base = source.find("base"))
     throw Error(ExitCode::usage, base->location.str() + ": base: belongs into a config file; give that with --config");
-  return layer;
+  return source;
 }
 
 void make_absolute(std::optional<std::string>& path) {
@@ -144,10 +144,10 @@ void make_paths_absolute(ExperimentConfig& config) {
   if (auto* task = std::get_if<ClassificationConfig>(&config.task)) make_absolute(task->data.test_path);
 }
 
-Experiment resolve(const std::string& name, const std::vector<ConfigNode>& layers,
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources,
                    OtherKinds other_kinds = OtherKinds::refused) {
   Experiment experiment{.name = name, .config = {}, .provenance = {}};
-  for (const auto& layer : layers) apply_layer(layer, experiment.config, experiment.provenance, other_kinds);
+  for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance, other_kinds);
   check_config(experiment.config, experiment.provenance);
   make_paths_absolute(experiment.config);
   return experiment;
@@ -177,11 +177,11 @@ fs::path find_config(const std::string& name) {
 
 Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
   const auto path = find_config(name);
-  LayerCollector collector;
+  SourceCollector collector;
   collector.collect(path, {});
-  auto layers = collector.take();
-  layers.push_back(read_overrides(overrides));
-  return resolve(path.stem().string(), layers);
+  auto sources = collector.take();
+  sources.push_back(read_overrides(overrides));
+  return resolve(path.stem().string(), sources);
 }
 
 Experiment default_experiment(const std::vector<std::string>& overrides) {
@@ -189,9 +189,9 @@ Experiment default_experiment(const std::vector<std::string>& overrides) {
 }
 
 Experiment load_run_experiment(const fs::path& file) {
-  auto layer = read_yaml_file(file);
-  const bool is_earlier = move_keys(layer);
-  return resolve(file.stem().string(), {std::move(layer)}, is_earlier ? OtherKinds::ignored : OtherKinds::refused);
+  auto source = read_yaml_file(file);
+  const bool is_earlier = move_keys(source);
+  return resolve(file.stem().string(), {std::move(source)}, is_earlier ? OtherKinds::ignored : OtherKinds::refused);
 }
 
 }  // namespace metaformer

@@ -23,8 +23,8 @@ std::vector<std::filesystem::path> config_folders();
 // and the nearest name.
 std::filesystem::path find_config(const std::string& name);
 
-// Layers: defaults < base files < the file < overrides ("train.steps=200"). Relative data paths become absolute, from
-// the working folder. Errors: exit code 2.
+// Sources, in order: defaults < base files < the file < overrides ("train.steps=200"). Relative data paths become
+// absolute, from the working folder. Errors: exit code 2.
 Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides = {});
 
 // The same without a file: defaults < overrides.

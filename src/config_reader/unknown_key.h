@@ -18,7 +18,7 @@ struct UnknownKey {
 };
 
 // Throws an Error (exit code 2) whose one line says what to write instead: where the key is now, how it is nested in a
-// file, which kind has it, or what has a similar name. `config` holds the layers so far.
+// file, which kind has it, or what has a similar name. `config` holds the sources so far.
 [[noreturn]] void refuse_unknown_key(const UnknownKey& unknown, const ExperimentConfig& config);
 
 }  // namespace metaformer

@@ -262,6 +262,19 @@ void merge_into(ConfigNode& target, ConfigNode&& layer) {
   }
 }
 
+namespace {
+
+ConfigNode parse_value(const std::string& text, const Location& where) {
+  if (text.empty()) return {};
+  try {
+    return parse_yaml(text, where.source);
+  } catch (const Error&) {  // a line and column of the argument would help nobody
+    fail(where, fmt::format("{} is not a valid YAML value", in_quotes(text)));
+  }
+}
+
+}  // namespace
+
 ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
   ConfigNode root{.kind = ConfigNode::Kind::map, .location = {"--set", 0, 0}};
   for (const auto& argument : overrides) {
@@ -270,8 +283,7 @@ ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
     if (equals == std::string::npos || equals == 0) fail(where, "expected section.key=value");
     if (std::count(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(equals), '.') >= deepest)
       fail({"--set", 0, 0}, fmt::format("nested deeper than {} levels", deepest));
-    auto value = parse_yaml(argument.substr(equals + 1), where.source);
-    if (argument.size() == equals + 1) value = ConfigNode{};
+    auto value = parse_value(argument.substr(equals + 1), where);
     set_location(value, where);
     merge_into(root, nest(argument.substr(0, equals), std::move(value), where));
   }

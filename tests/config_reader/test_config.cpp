@@ -89,6 +89,8 @@ TEST_CASE("a mistake in --set names the argument", "[config]") {
   CHECK(complaint("", {"train..steps=1"}) == "--set train..steps=1: expected section.key=value");
   CHECK(complaint("", {"base=x.yaml"}) ==
         "--set base=x.yaml: base: belongs into a config file; give that with --config");
+  CHECK(complaint("", {"train=[1"}) == "--set train=[1: '[1' is not a valid YAML value");
+  CHECK(complaint("", {"train.steps=a: b: c"}) == "--set train.steps=a: b: c: 'a: b: c' is not a valid YAML value");
   CHECK(complaint("", {"train.steps="}) == "--set train.steps=: train.steps: expected an integer, got null");
 }
 
