@@ -19,6 +19,7 @@ BELOW = {
     "data": ["text"],
     "data/sources": ["data"],
     "data/datasets": ["data/sources"],
+    "data/statistics": ["data/datasets"],
     "ops": ["config", "cuda"],
     "attention": ["ops"],
     "model": ["attention", "text"],
@@ -29,11 +30,15 @@ BELOW = {
     "train": ["infer", "step"],
     "step": ["tasks", "optim"],
     "optim": ["model", "run"],
-    "report": ["data/datasets"],
+    "figures": ["base"],
+    "compare": ["infer"],
+    "inspect": ["infer", "figures"],
+    "report": ["compare", "inspect"],
     "bench": ["train"],
-    "cli": ["report", "bench"],
+    "cli": ["report", "bench", "data/statistics"],
 }
-WITHOUT_TORCH = {"base", "yaml", "config", "config_reader", "cuda", "text", "data", "data/sources", "data/datasets", "report"}
+WITHOUT_TORCH = {"base", "yaml", "config", "config_reader", "cuda", "text", "data", "data/sources", "data/datasets",
+                 "data/statistics", "figures"}
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")

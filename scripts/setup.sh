@@ -51,7 +51,9 @@ choose_variant() {
 
 system_packages=(build-essential cmake ninja-build ccache git ca-certificates python3 python3-venv
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libutfcpp-dev libcsv-dev libarchive-dev zlib1g-dev
-  libsentencepiece-dev liblinear-dev libcurl4-openssl-dev libssl-dev catch2 libboost-context-dev clang-format)
+  libsentencepiece-dev liblinear-dev libcurl4-openssl-dev libssl-dev catch2 libboost-dev libboost-context-dev clang-format
+  node-d3 librsvg2-bin)
+test_packages=(chromium-headless-shell)
 
 missing_packages() {
   local package
@@ -61,6 +63,7 @@ missing_packages() {
 }
 
 install_system_packages() {
+  [[ $tests == no ]] || system_packages+=("${test_packages[@]}")
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "not a Debian system: the counterparts of these packages must be there: ${system_packages[*]}"
     return

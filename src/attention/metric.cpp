@@ -59,8 +59,11 @@ class Metric : public Mixer {
     const auto newest = projection_.project(x_bcd);
     auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
+    if (pass.wants_scores())
+      pass.probe->scored(
+          {.left_bnci = newest.p_bnck, .right_bnej = seen.p_bnck, .form_nij = metric_.dense_nkk().to(newest.p_bnck)});
     // The newest tokens of a sequence being generated look at others than themselves: composed.
-    const bool fused = options_.backend == Backend::fused && state == nullptr;
+    const bool fused = options_.backend == Backend::fused && state == nullptr && !pass.wants_scores();
     return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility)
                                      : attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
@@ -195,11 +198,14 @@ class Metric : public Mixer {
     const auto p_e = seen.p_bnck.to(wide);
     const auto v_e = projection_.has_own_values() ? seen.value_bnck.to(wide) : p_e;
     const auto image_e = metric_.apply(p_e);  // p_e M
-    const auto image_c = p_bnck.is_same(seen.p_bnck) ? image_e : metric_.apply(p_bnck.to(wide));
+    const bool same = p_bnck.is_same(seen.p_bnck);
+    const auto p_c = same ? p_e : p_bnck.to(wide);
+    const auto image_c = same ? image_e : metric_.apply(p_c);
     const auto length_bne1 = (image_e * p_e).sum(-1, true);
     const auto q = positions_.rotated(2 * image_c, p_e.size(2)), k = positions_.rotated(p_e, p_e.size(2));
-    if (options_.backend == Backend::reference || needs_scores(visibility, mixing)) {
-      const auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
+    if (options_.backend == Backend::reference || needs_scores(visibility, mixing, pass)) {
+      auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
+      if (pass.wants_scores()) score_bnce = score_bnce - (image_c * p_c).sum(-1, true);  // a probe sees the whole score
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
     }
     const auto t = attend(torch::cat({q, torch::ones_like(q.narrow(3, 0, 1))}, 3), torch::cat({k, -length_bne1}, 3),

@@ -38,7 +38,7 @@ class Quadratic : public Mixer {
     const auto newest = projection_.project(x_bcd);
     auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
-    if (options_.backend == Backend::fused && state == nullptr)
+    if (options_.backend == Backend::fused && state == nullptr && !pass.wants_scores())
       return output_(merge_heads(attend_fused(newest.p_bnck, visibility)));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
@@ -46,6 +46,7 @@ class Quadratic : public Mixer {
       left = x_bcd.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
       right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
     }
+    if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_});
     const auto tokens = right.size(2);
     const auto q_bnck = positions_.rotated(per_head_product(left, form_), tokens);
     const auto k_bnek = positions_.rotated(right.to(q_bnck.scalar_type()), tokens);

@@ -40,6 +40,7 @@ class ScaledDotProduct : public Mixer {
       k_bnek = state->extend(0, k_bnek);
       v_bnek = state->extend(1, v_bnek);
     }
+    if (pass.wants_scores()) pass.probe->scored({.left_bnci = q_bnck, .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
     const ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
                              .dropout = shape_.dropout,

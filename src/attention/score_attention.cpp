@@ -14,6 +14,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   auto scaled = score_bnce * mixing.scale;
   if (mixing.shaw != nullptr) scaled = scaled + (*mixing.shaw)->scores(q_bnck, score_bnce.size(3)) * mixing.scale;
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
+  const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
   torch::Tensor weight_bnce;
   if (visible.defined()) {
     const auto visible_bnce = visible.unsqueeze(1);
@@ -23,6 +24,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   } else {
     weight_bnce = torch::softmax(scaled, -1);
   }
+  if (observed.defined()) pass.probe->attended(observed, weight_bnce);
   weight_bnce = dropout(weight_bnce, mixing.dropout, pass);
   weight_bnce = weight_bnce.to(value_bnek.scalar_type());
   auto t_bnck = torch::matmul(weight_bnce, value_bnek);
@@ -34,7 +36,7 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
   const auto by_scores = [&] {
     return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
   };
-  if (backend == Backend::reference || needs_scores(visibility, mixing)) return by_scores();
+  if (backend == Backend::reference || needs_scores(visibility, mixing, pass)) return by_scores();
   const bool to_themselves = visibility.query_segment_bc.is_same(visibility.key_segment_be);
   if (to_themselves && can_attend_on_host(q_bnck, k_bnek, value_bnek))
     return host_attention(q_bnck, k_bnek, value_bnek,

@@ -16,21 +16,22 @@ struct ScoreMixing {
   const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
 };
 
-// t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory. `q_bnck`:
-// the queries that Shaw's vectors are multiplied by.
+// t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe
+// observes it. `q_bnck`: the queries that Shaw's vectors are multiplied by.
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
                             Pass& pass);
 
-// Whether only mix_by_scores can do it: something is added to the scores that no kernel knows.
-inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing) {
-  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr;
+// Whether only mix_by_scores can do it: something is added to the scores that no kernel knows, or a probe observes
+// them.
+inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
+  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();
 }
 
-// The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where something is added to the scores, by
-// mix_by_scores; else keeping nothing of size c e for backward: by our kernel on the CPU, else by the library's
-// attention where it has a fused kernel. Dropout that our kernel does not do takes mix_by_scores, since the library
-// would draw it from its own generator.
+// The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else
+// keeping nothing of size c e for backward: by our kernel on the CPU, else by the library's attention where it has a
+// fused kernel. Dropout that our kernel does not do takes mix_by_scores, since the library would draw it from its own
+// generator.
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string_view>
 
@@ -132,6 +134,45 @@ std::string compute_in_child(const std::function<std::string()>& compute, const 
   if (!is_answer) throw Error(ExitCode::data, fmt::format("{}: {}", failure, last_message(messages_text)));
   if (answer_text[0] == error_mark) throw Error(static_cast<ExitCode>(answer_text[1]), answer_text.substr(2));
   return answer_text.substr(1);
+}
+
+namespace {
+
+// Starts a program that reads nothing and writes into both pipes; -1 if there is no such program.
+pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pipe& messages,
+            const std::string& failure) {
+  std::vector<char*> arguments;
+  for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, output.writing(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, messages.writing(), STDERR_FILENO);
+  pid_t child = -1;
+  const int error = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error == ENOENT) return -1;
+  if (error != 0) throw Error(ExitCode::failure, fmt::format("{}: {}", failure, std::strerror(error)));
+  return child;
+}
+
+}  // namespace
+
+std::optional<std::string> run_program(const std::vector<std::string>& words, const std::string& failure) {
+  Pipe output, messages;
+  const auto child = spawn(words, output, messages, failure);
+  if (child < 0) return std::nullopt;
+  output.close_end(1);
+  messages.close_end(1);
+  std::string output_text, messages_text;
+  if (!read_both(output.reading(), output_text, messages.reading(), messages_text)) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  throw_if_stopped();
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_SUCCESS)
+    throw Error(ExitCode::failure, fmt::format("{}: {}", failure, last_message(messages_text)));
+  return output_text;
 }
 
 }  // namespace metaformer

@@ -1,8 +1,10 @@
 #pragma once
-// Computes in a child process, for libraries that end their process when they find an error.
+// Child processes: for libraries that end their process when they find an error, and for other programs.
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace metaformer {
 
@@ -10,5 +12,10 @@ namespace metaformer {
 // and the last line that it wrote to stderr (exit code 3), or exit code 5 if it was killed for lack of memory. Throws
 // Interrupted, and ends the child, if a signal asks to stop. If no process can be started, `compute` runs in this one.
 std::string compute_in_child(const std::function<std::string()>& compute, const std::string& failure);
+
+// Runs a program, which is looked up in PATH, without a shell, and returns what it wrote to stdout; nullopt if there is
+// no such program. If it fails: Error (exit code 1), with `failure` and the last line that it wrote to stderr. Throws
+// Interrupted, and ends the program, if a signal asks to stop.
+std::optional<std::string> run_program(const std::vector<std::string>& words, const std::string& failure);
 
 }  // namespace metaformer

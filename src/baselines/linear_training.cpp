@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "baselines/linear_model.h"
+#include "baselines/test_report.h"
 #include "ops/device.h"
 #include "run/metrics_log.h"
 #include "tasks/evaluation.h"
@@ -45,7 +46,8 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   MetricsLog metrics(run, LogPosition{});
   metrics.write_config(config);
   const auto evaluate = [&](Split split) {
-    auto result = evaluate_split(model, task, split, config.train.precision, device);
+    auto result = split == Split::test ? report_test(model, task, config.train, run, device)
+                                       : evaluate_split(model, task, split, config.train.precision, device);
     metrics.write(only_step, std::string(to_string(split)), result);
     log::info("{}: {}", to_string(split), headline_of(task, result));
     return result;

@@ -46,6 +46,9 @@ void set_up(CLI::App& app) {
   add_evaluate_command(app);
   add_sample_command(app);
   add_predict_command(app);
+  add_inspect_command(app);
+  add_compare_command(app);
+  add_report_command(app);
   add_config_command(app);
   add_data_command(app);
   add_bench_command(app);

@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command_line.h"
+#include "config/changes.h"
 #include "config/warnings.h"
 #include "config/writer.h"
 #include "config_reader/key_suggestions.h"
 #include "config_reader/loader.h"
 #include "config_reader/moved_keys.h"
+#include "config_reader/search_space.h"
 #include "data/datasets/text_dataset.h"
 #include "model/memory_estimate.h"
 
@@ -20,7 +23,14 @@ struct ConfigArguments {
   std::string config;
   std::vector<std::string> overrides;
   bool json = false;
+  bool changes = false, digest = false;
   std::string key;
+};
+
+struct DrawArguments {
+  std::string space;
+  std::uint64_t index = 0, seed = 0;
+  bool json = false;
 };
 
 Experiment load(const ConfigArguments& arguments) {
@@ -28,8 +38,16 @@ Experiment load(const ConfigArguments& arguments) {
                                   : load_experiment(arguments.config, arguments.overrides);
 }
 
+void dump_changes(const ExperimentConfig& config, bool json) {
+  const auto changes = flattened(config_changes(config));
+  if (json) return print_json(changes);
+  for (const auto& [key, value] : changes) print_lines(fmt::format("{}: {}\n", key, value));
+}
+
 void run_dump(const ConfigArguments& arguments) {
   const auto experiment = load(arguments);
+  if (arguments.digest) return print(config_digest(experiment.config) + "\n");
+  if (arguments.changes) return dump_changes(experiment.config, arguments.json);
   if (arguments.json) return print_json(config_to_json(experiment.config));
   print(config_to_yaml(experiment.config));
 }
@@ -121,6 +139,37 @@ void run_explain(const ConfigArguments& arguments) {
   for (const auto& field : fields) print_lines(describe(field));
 }
 
+void run_draw(const DrawArguments& arguments) {
+  const auto values = draw(read_search_space(arguments.space), arguments.seed, arguments.index);
+  nlohmann::ordered_json json;
+  for (const auto& [key, value] : values) {
+    const auto plain = parse_json<nlohmann::ordered_json>(value);  // a number, true, false or null
+    json[key] = plain.is_discarded() ? nlohmann::ordered_json(value) : plain;
+    if (!arguments.json) print_lines(fmt::format("--set {}={}\n", key, value));
+  }
+  if (arguments.json) print_json(json);
+}
+
+void add_draw_command(CLI::App& config) {
+  auto arguments = std::make_shared<DrawArguments>();
+  auto& draw = *config.add_subcommand("draw", "print a draw from a space of configs, as --set arguments");
+  draw.add_option("--space", arguments->space,
+                  "YAML file of keys with one of {uniform: [a, b]}, {log_uniform: [a, b]}, {uniform_integer: [a, b]}, "
+                  "{log_uniform_integer: [a, b]}, {choice: [x, y, ...]}")
+      ->type_name("FILE")
+      ->required();
+  draw.add_option("--index", arguments->index, "which draw, from 0; each is a function of the seed, the key and this")
+      ->type_name("I")
+      ->required();
+  draw.add_option("--seed", arguments->seed, "another seed gives other draws")->capture_default_str();
+  draw.add_flag("--json", arguments->json, "JSON on stdout");
+  draw.footer(
+      "Examples:\n"
+      "  metaformer config draw --space space.yaml --index 3\n"
+      "  metaformer train --config my.yaml $(metaformer config draw --space space.yaml --index 3)");
+  draw.callback([arguments] { run_draw(*arguments); });
+}
+
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
   command
       .add_option("--config,config", arguments.config,
@@ -133,12 +182,15 @@ void add_config_options(CLI::App& command, ConfigArguments& arguments) {
 }  // namespace
 
 void add_config_command(CLI::App& app) {
-  auto& config = *app.add_subcommand("config", "show, check and explain configs");
+  auto& config = *app.add_subcommand("config", "show, check, explain and draw configs");
   config.require_subcommand(1);
   auto arguments = std::make_shared<ConfigArguments>();
 
   auto& dump = *config.add_subcommand("dump", "print the resolved config: every key with its value");
   add_config_options(dump, *arguments);
+  auto* changes = dump.add_flag("--changes", arguments->changes, "only the keys that are not default");
+  dump.add_flag("--digest", arguments->digest, "a digest of the keys that are not default: the key of a run in results")
+      ->excludes(changes);
   dump.footer("Examples:\n  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100 > mine.yaml");
   dump.callback([arguments] { run_dump(*arguments); });
 
@@ -159,11 +211,14 @@ void add_config_command(CLI::App& app) {
       "  metaformer config explain model.mixer.constraint");
   explain.callback([arguments] { run_explain(*arguments); });
 
+  add_draw_command(config);
+
   config.footer(
       "Examples:\n"
       "  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100\n"
       "  metaformer config check my.yaml\n"
-      "  metaformer config explain model.mixer");
+      "  metaformer config explain model.mixer\n"
+      "  metaformer config draw --space space.yaml --index 3");
 }
 
 }  // namespace metaformer

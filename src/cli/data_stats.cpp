@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "cli/command_line.h"
 #include "config_reader/loader.h"
-#include "report/labelled_stats.h"
-#include "report/text_stats.h"
+#include "data/statistics/labelled_stats.h"
+#include "data/statistics/text_stats.h"
 
 namespace metaformer {
 

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "cli/command_line.h"
 #include "config_reader/loader.h"
-#include "report/tokenizer_report.h"
+#include "data/statistics/tokenizer_report.h"
 
 namespace metaformer {
 

@@ -1,16 +1,14 @@
 #include "config/writer.h"
 
 #include <fmt/format.h>
-#include <utf8.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <tuple>
 
 #include "base/text.h"
-#include "base/whole_number.h"
-#include "yaml/tree.h"
+#include "config/json_writer.h"
+#include "config/yaml_value.h"
 
 namespace metaformer {
 
@@ -18,102 +16,16 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json to_value(bool value) { return value; }
-Json to_value(std::int64_t value) { return value; }
-Json to_value(double value) { return value; }
-Json to_value(const std::string& value) { return value; }
-Json to_value(const std::array<double, 2>& value) { return value; }
-Json to_value(const Choice& value) { return value.names.at(value.index); }
-Json to_value(const TextValue& value) {
-  std::int64_t number = 0;
-  return parse_whole_number(value.text, number) == WholeNumber::valid ? Json(number) : Json(value.text);
-}
-template <class T>
-Json to_value(const std::optional<T>& value) {
-  return value ? to_value(*value) : Json(nullptr);
-}
-template <class E>
-requires std::is_enum_v<E> Json to_value(E value) { return std::string(to_string(value)); }
-
-class JsonWriter {
- public:
-  template <class T>
-  void operator()(const char* name, T& value, const char*) {
-    if constexpr (has_kinds<T>) {
-      JsonWriter inner;
-      inner.json["kind"] = std::string(kind_of(value));
-      visit_kind(value, [&](auto& options) { visit(inner, options); });
-      json[name] = std::move(inner.json);
-    } else if constexpr (requires(JsonWriter & w) { visit(w, value); }) {
-      JsonWriter inner;
-      visit(inner, value);
-      json[name] = std::move(inner.json);
-    } else {
-      json[name] = to_value(value);
-    }
-  }
-  template <class T>
-  void operator()(const char* name, T& value, const Range&, const char* help) {
-    (*this)(name, value, help);
-  }
-  template <class V, class Section>
-  void section_of(const char* name, const char*, V& variant, const Section& section) {
-    visit_section_of(variant, section, [&](auto& value) { (*this)(name, value, ""); });
-  }
-
-  Json json = Json::object();
-};
-
-bool is_plain_word(const std::string& text) {
-  const bool harmless = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '_' || c == '/' || c == '.' || c == '-';
-  });
-  return harmless && std::isalnum(static_cast<unsigned char>(text.empty() ? ' ' : text[0])) && text != "null" &&
-         text != "Null" && text != "NULL";
-}
-
-// Bytes that are not UTF-8 as \xff, backslashes doubled.
-std::string escape_bytes(std::string_view text) {
-  std::string escaped_text;
-  while (!text.empty()) {
-    const auto valid = utf8::find_invalid(text.begin(), text.end()) - text.begin();
-    for (const char c : text.substr(0, static_cast<std::size_t>(valid)))
-      escaped_text += c == '\\' ? "\\\\" : std::string(1, c);
-    text.remove_prefix(static_cast<std::size_t>(valid));
-    if (text.empty()) break;
-    escaped_text += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
-    text.remove_prefix(1);
-  }
-  return escaped_text;
-}
-
-std::string yaml_text(const std::string& text) {
-  if (is_plain_word(text)) return text;
-  if (utf8::is_valid(text.begin(), text.end())) return escaped(Json(text).dump());  // JSON's quoting is valid YAML
-  return fmt::format("{} {}", escaped_tag, escaped(Json(escape_bytes(text)).dump()));
-}
-
-std::string yaml_scalar(const Json& value) {
-  if (value.is_string()) return yaml_text(value.get<std::string>());
-  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
-  if (value.is_array()) {
-    std::vector<std::string> items;
-    for (const auto& item : value) items.push_back(yaml_scalar(item));
-    return fmt::format("[{}]", fmt::join(items, ", "));
-  }
-  return value.dump();
-}
-
 void write_yaml(const Json& section, int indent, std::string& out) {
   for (const auto& [key, value] : section.items()) {
     out += fmt::format("{:{}}{}:", "", indent, key);
     if (value.is_object() && value.size() == 1 && value.contains("kind")) {
-      out += fmt::format(" {}\n", yaml_scalar(value.at("kind")));  // short for {kind: NAME}
+      out += fmt::format(" {}\n", yaml_value(value.at("kind")));  // short for {kind: NAME}
     } else if (value.is_object()) {
       out += '\n';
       write_yaml(value, indent + 2, out);
     } else {
-      out += fmt::format(" {}\n", yaml_scalar(value));
+      out += fmt::format(" {}\n", yaml_value(value));
     }
   }
 }
@@ -156,12 +68,12 @@ class HelpCollector {
       HelpCollector inner(prefix_ + name + ".", conditions_, fields_);
       visit(inner, value);
     } else {
-      add(name, type_name(value), yaml_scalar(to_value(value)), help);
+      add(name, type_name(value), yaml_value(to_value(value)), help);
     }
   }
   template <class T>
   void operator()(const char* name, T& value, const Range& range, const char* help) {
-    add(name, fmt::format("{}, {}", type_name(value), range.str()), yaml_scalar(to_value(value)), help);
+    add(name, fmt::format("{}, {}", type_name(value), range.str()), yaml_value(to_value(value)), help);
   }
   template <class V, class Section>
   void section_of(const char* name, const char* owner, V& variant, const Section& section) {

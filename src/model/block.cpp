@@ -30,21 +30,29 @@ BranchNorms BlockImpl::register_norms(const std::string& branch, const Transform
 }
 
 template <class Branch>
-torch::Tensor BlockImpl::apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, Branch branch) {
+torch::Tensor BlockImpl::apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass,
+                               const ObservedBranch& observed, Branch branch) {
   const bool is_post = norm_position_ == NormPosition::post;
   auto y_bcd = branch(is_post ? x_bcd : norms.norm(x_bcd));
   if (norm_position_ == NormPosition::both) y_bcd = norms.output_norm(y_bcd);
   y_bcd = dropout(y_bcd, dropout_, pass);
+  pass.observe(observed.branch, y_bcd);
   if (has_residual_) y_bcd = x_bcd + y_bcd;
-  return is_post ? norms.norm(y_bcd) : y_bcd;
+  if (is_post) y_bcd = norms.norm(y_bcd);
+  pass.observe(observed.after, y_bcd);
+  return y_bcd;
 }
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
                                  Pass& pass) {
-  const auto mixed_bcd = apply(x_bcd, mixer_norms_, pass, [&](const torch::Tensor& y_bcd) {
+  constexpr ObservedBranch mixer_points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
+  constexpr ObservedBranch feed_forward_points{.branch = StreamPoint::feed_forward_branch,
+                                               .after = StreamPoint::after_feed_forward};
+  const auto mixed_bcd = apply(x_bcd, mixer_norms_, pass, mixer_points, [&](const torch::Tensor& y_bcd) {
     return mixer_->forward(y_bcd, y_bcd, visibility, state, pass);
   });
-  return apply(mixed_bcd, feed_forward_norms_, pass, [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
+  return apply(mixed_bcd, feed_forward_norms_, pass, feed_forward_points,
+               [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
 }
 
 }  // namespace metaformer

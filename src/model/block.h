@@ -15,6 +15,11 @@ struct BranchNorms {
   Norm output_norm{nullptr};  // norm position both only; `norm` is then that of the input
 };
 
+// Where a probe observes a branch, and the stream behind it.
+struct ObservedBranch {
+  StreamPoint branch, after;
+};
+
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);
@@ -34,7 +39,8 @@ class BlockImpl : public torch::nn::Module {
   // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
   // connections no "x +". Dropout acts on what is added.
   template <class Branch>
-  torch::Tensor apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, Branch branch);
+  torch::Tensor apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
+                      Branch branch);
 
   NormPosition norm_position_;
   bool has_residual_;

@@ -136,10 +136,13 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
                 fmt::format("a sequence of {} tokens does not fit model.context {}", seen + length, config_.context));
   const auto visibility = visibility_of(batch, seen);
   auto x_bcd = embed(batch, seen, pass);
+  pass.observe(StreamPoint::embedding, x_bcd);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     x_bcd = blocks_[i]->forward(x_bcd, visibility, state != nullptr ? &state->mixer(i) : nullptr, pass);
   if (state != nullptr) state->advance(length);
-  return final_norm_.is_empty() ? x_bcd : final_norm_(x_bcd);
+  if (!final_norm_.is_empty()) x_bcd = final_norm_(x_bcd);
+  pass.observe(StreamPoint::output, x_bcd);
+  return x_bcd;
 }
 
 }  // namespace metaformer

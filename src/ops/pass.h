@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/probe.h"
+
 namespace metaformer {
 
 // One draw of a pass: a seed, as a function of the pass's key and of how many draws came before.
@@ -40,6 +42,12 @@ class RandomStream {
 struct Pass {
   bool training = false;
   RandomStream random;
+  Probe* probe = nullptr;  // not owned
+
+  void observe(StreamPoint point, const torch::Tensor& x_bcd) const {
+    if (probe != nullptr) probe->stream(point, x_bcd);
+  }
+  bool wants_scores() const { return probe != nullptr && probe->wants_scores(); }
 };
 
 // The training passes of a step, one for each micro-batch. Their random numbers are a function of (seed, step,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "baselines/test_report.h"
 #include "ops/named_tensors.h"
 #include "tasks/evaluation.h"
 #include "train/milestones.h"
@@ -64,7 +65,7 @@ Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& m
     const auto best = load_checkpoint(run, step_name(step), WithOptimizer::no);
     copy_by_name(best.model, named_state(model_), (best.folder / "model.safetensors").string());
   }
-  auto report = evaluate_split(predictor_, task_, Split::test, config_.train.precision, device_);
+  auto report = report_test(predictor_, task_, config_.train, run, device_);
   metrics.write(step, "test", report);
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;

@@ -20,8 +20,8 @@ class Evaluator {
   // far. Throws Error (exit code 4) when the validation loss is not finite, Interrupted when a signal asks to stop.
   Progress evaluate(const Progress& now, MetricsLog& metrics);
 
-  // Metrics of the best checkpoint of a run on the test split, which nothing before has looked at. Leaves the model
-  // with the weights of that checkpoint.
+  // Metrics of the best checkpoint of a run on the test split, which nothing before has looked at; a classifier's
+  // predictions are written into the run. Leaves the model with the weights of that checkpoint.
   nlohmann::ordered_json test(const RunDirectory& run, const Progress& now, MetricsLog& metrics);
 
   // Lets the task adapt the weights of a step, once (tasks/model_adaptation.h).

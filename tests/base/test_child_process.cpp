@@ -50,4 +50,19 @@ TEST_CASE("an error of a child is one of the parent", "[child_process]") {
   CHECK(raised == std::pair(ExitCode::usage, std::string("a key is wrong")));
 }
 
+TEST_CASE("another program is run without a shell, and its output is returned", "[child_process]") {
+  CHECK(run_program({"printf", "%s|", "a b", "$HOME"}, "failed") == "a b|$HOME|");
+  CHECK(run_program({"cat"}, "failed") == "");  // it reads nothing
+  CHECK(run_program({"head", "-c", "10000000", "/dev/zero"}, "failed")->size() == 10'000'000);
+}
+
+TEST_CASE("a program that is not there, or fails, is reported", "[child_process]") {
+  CHECK(run_program({"no-such-program-anywhere"}, "failed") == std::nullopt);
+  const auto [code, message] = failure([] {
+    run_program({"sh", "-c", "echo first >&2; echo last >&2; exit 3"}, "it failed");
+  });
+  CHECK(code == ExitCode::failure);
+  CHECK(message == "it failed: 'last'");
+}
+
 }  // namespace metaformer

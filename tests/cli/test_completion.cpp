@@ -106,7 +106,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
       {{"predict", "te"}, {"text.txt"}},
       {{"config", "explain", "model.mixer.constr"}, {"model.mixer.constraint"}},
       {{"data", "fetch", "i"}, {"imdb"}},
-      {{"help", "config", "d"}, {"dump"}},
+      {{"help", "config", "d"}, {"draw", "dump"}},
       {{"help", "train", ""}, {}},
       {{"completion", ""}, {"bash", "zsh"}},
       {{"nonsense", "x"}, {}},

@@ -16,12 +16,12 @@ namespace {
 
 using namespace metaformer;
 
-void apply(const ConfigNode& layer, ExperimentConfig& config) {
+void apply(const ConfigNode& source, ExperimentConfig& config) {
   Provenance provenance;
-  apply_layer(layer, config, provenance);
+  apply_source(source, config, provenance);
 }
 
-void load_layer(const std::filesystem::path& file) {
+void load_source(const std::filesystem::path& file) {
   ExperimentConfig config, again;
   apply(read_yaml_file(file), config);
   apply(parse_yaml(config_to_yaml(config), "dump"), again);
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::fwrite(data, 1, size, stream);
     std::fclose(stream);
   }
-  for (const auto load : {&load_layer, &load_run}) {
+  for (const auto load : {&load_source, &load_run}) {
     try {
       load(file);
     } catch (const Error&) {

@@ -1,5 +1,6 @@
 """Logits, loss and every gradient of our models against reference_model.py, from the safetensors that dump_model writes:
-a GPT, and classifiers with every head on padded texts, for every mixer, norm and feed-forward branch.
+a GPT, and classifiers with every head on padded texts, for every mixer, norm, feed-forward branch and kind of
+positions.
 
 usage: compare_model.py DUMP_MODEL METAFORMER
 """
@@ -30,6 +31,13 @@ MIXERS = {
     "metric_distance_diagonal": "{kind: metric, constraint: diagonal, score: distance}",
     "metric_distance_identity": "{kind: metric, constraint: identity, score: distance}",
     "metric_as_published": "{kind: metric, score: as_published}",
+    "scaled_dot_product_normalised": "{kind: scaled_dot_product, qk_norm: true}",
+    "quadratic_own": "{kind: quadratic, values: own}",
+    "metric_own": "{kind: metric, values: own}",
+    "metric_diagonal_own": "{kind: metric, constraint: diagonal, values: own}",
+    "metric_normalised": "{kind: metric, qk_norm: true}",
+    "metric_own_normalised": "{kind: metric, values: own, qk_norm: true}",
+    "metric_distance_psd_normalised": "{kind: metric, constraint: psd, score: distance, qk_norm: true}",
     "average_pooling": "{kind: average_pooling}",
     "average_pooling_all": "{kind: average_pooling, window: all}",
     "identity": "{kind: identity}",
@@ -44,6 +52,9 @@ NORMS = {f"{kind} {position}{'' if residual else ', no residual'}":
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "{kind: silu, beta: 1.7}", "relu_squared")
 FEED_FORWARDS = [f"{{kind: {kind}, activation: {activation}{options}}}" for activation in ACTIVATIONS
                  for kind, options in (("mlp", ", ratio: 2.6"), ("mlp", ", output_activation: true"), ("gated", ""))]
+POSITIONS = ("none", "learned", "sinusoidal", "rotary", "{kind: rotary, base: 500, fraction: 0.5}", "alibi",
+             "{kind: t5, buckets: 6, max_distance: 7}", "{kind: shaw, max_distance: 3}")
+POSITIONED = ("scaled_dot_product", "quadratic_full", "metric_own", "metric_distance_psd")
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = 1e-5  # relative L2 per tensor, ours in float32 against float64
 ZERO = 1e-12      # a gradient this far below the whole one is zero by the mathematics (a bias that pooling cancels)
@@ -64,6 +75,7 @@ def compare(folder, logits_of=reference_logits):
     """Relative errors by tensor of the model that dump_model wrote there, against logits_of(config, weights, ids, segments)."""
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
+    weights.pop("transformer.score_bias.slopes", None)  # no parameters: ALiBi's slopes follow from the number of heads
     expected = load_file(folder / "expected.safetensors")
     weights = {name: weight.double().requires_grad_() for name, weight in weights.items()}
     logits = logits_of(config, weights, expected["ids"], expected.pop("segments", None))
@@ -109,7 +121,7 @@ def check_that_every_kind_is_here(metaformer, key, cases):
 
 def main():
     dump_model, metaformer = sys.argv[1:]
-    kinds = {"model.mixer": MIXERS.values(), "model.norm": NORMS, "model.feed_forward": FEED_FORWARDS,
+    kinds = {"model.mixer": MIXERS.values(), "model.norm": NORMS, "model.feed_forward": FEED_FORWARDS, "model.positions": POSITIONS,
              "model.feed_forward.activation": FEED_FORWARDS}
     run_cases({
         **{f"kinds of {key}": functools.partial(check_that_every_kind_is_here, metaformer, key, cases)
@@ -117,6 +129,9 @@ def main():
         **{f"{mixer} {norm}-norm": functools.partial(check, dump_model, f"model.mixer={MIXERS[mixer]}",
                                                      f"model.norm.position={norm}")
            for mixer in MIXERS for norm in ("pre", "post")},
+        **{f"{mixer}, positions {positions}": functools.partial(
+            check, dump_model, f"model.mixer={MIXERS[mixer]}", f"model.positions={positions}")
+           for mixer in POSITIONED for positions in POSITIONS},
         **{norm: functools.partial(check, dump_model, *overrides) for norm, overrides in NORMS.items()},
         **{branch: functools.partial(check, dump_model, f"model.feed_forward={branch}") for branch in FEED_FORWARDS},
     })

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The generated tables of README.md and docs/results.md are those that sweep.py makes from experiments/results.
+"""The generated tables of README.md and docs/results.md are those that `metaformer compare` makes of experiments/results.
 
-  documented_tables.py PATH/TO/experiments
+  documented_tables.py METAFORMER ROOT
 """
 import sys
 from pathlib import Path
 
-experiments = Path(sys.argv[1])
-sys.path.insert(0, str(experiments))
-import sweep  # noqa: E402
+METAFORMER, ROOT = Path(sys.argv[1]), Path(sys.argv[2])
+sys.path.insert(0, str(ROOT / "experiments"))
+import update_tables  # noqa: E402
 
 EXPECTED = {"README.md": {"shakespeare_cpu"},
             "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_subword", "shakespeare_word", "imdb",
@@ -16,15 +16,14 @@ EXPECTED = {"README.md": {"shakespeare_cpu"},
 
 
 def main():
-    for name, sweeps in EXPECTED.items():
-        text = (experiments.parent / name).read_text()
-        found = {match[2] for match in sweep.GENERATED_TABLE.finditer(text)}
-        assert found == sweeps, f"{name} has the generated tables {sorted(found)}, not {sorted(sweeps)}"
-        assert sweep.with_current_tables(text) == text, (
-            f"a generated table in {name} does not match experiments/results; rewrite it with "
-            f"experiments/sweep.py all --table --update {name}")
+    for name, files in EXPECTED.items():
+        text = (ROOT / name).read_text()
+        found = {Path(match[2].split()[1]).stem for match in update_tables.TABLE.finditer(text)}
+        assert files <= found, f"{name} lacks the generated tables {sorted(files - found)}"
+        assert update_tables.with_current_tables(text, METAFORMER) == text, (
+            f"a generated table in {name} does not match experiments/results; run experiments/update_tables.py {name}")
         changed = text.replace("| 3 | ", "| 4 | ", 1)
-        assert changed != text and sweep.with_current_tables(changed) == text, "a changed table is not found"
+        assert changed != text and update_tables.with_current_tables(changed, METAFORMER) == text, "a changed table is not found"
         print(f"{name}: {len(found)} tables are current")
 
 

@@ -1,8 +1,10 @@
-"""Models over metaformer's weights in plain PyTorch, written from the formulas and not from the C++ code: every mixer, norm
-and feed-forward branch, in float64. `weights` is what safetensors.torch.load_file gives, in float64.
+"""Models over metaformer's weights in plain PyTorch, written from the formulas and not from the C++ code: every mixer, norm,
+feed-forward branch and kind of positions, in float64. `weights` is what safetensors.torch.load_file gives, in float64.
 
   forward(config, weights, ids)              logits [b, c, v] of a GPT
   classify(config, weights, ids, segments)   logits [b, classes] of a classifier; segment -1 is padding
+
+Given a list, `seen` gets the scores (scaled, not masked) and the attention of every layer, [b, n, c, c].
 """
 import math
 
@@ -25,11 +27,66 @@ def heads(x, n):
     return x.view(b, c, n, d // n).transpose(1, 2)
 
 
-def softmax_mix(scores, values, k, visible):
-    """visible: [b, c, c]. A token that sees nothing gets zeros."""
-    visible = visible.unsqueeze(1)
-    weights = torch.softmax((scores / math.sqrt(k)).masked_fill(~visible, -1e30), -1) * visible
-    return (weights @ values).transpose(1, 2).flatten(2)
+def rotated(x, options):
+    """Feature l of the first half of the rotated ones and its partner in the second half, by c base^(-l / pairs)."""
+    pairs = int(options["fraction"] * x.shape[-1]) // 2
+    frequency = options["base"] ** (-torch.arange(pairs, dtype=x.dtype) / pairs)
+    angle = torch.outer(torch.arange(x.shape[2], dtype=x.dtype), frequency)
+    first, second, rest = x.split((pairs, pairs, x.shape[-1] - 2 * pairs), -1)
+    return torch.cat((first * angle.cos() - second * angle.sin(), second * angle.cos() + first * angle.sin(), rest), -1)
+
+
+def alibi_slopes(n):
+    power = 2 ** int(math.log2(n))
+    slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
+    return torch.tensor(slopes + [2 ** (-8 * i / (2 * power)) for i in range(1, 2 * (n - power), 2)], dtype=torch.float64)
+
+
+def t5_bucket(offset, options, causal):
+    """Of key minus query: one bucket a distance for the first half, then logarithmic; later keys have the upper buckets."""
+    buckets = options["buckets"] if causal else options["buckets"] // 2
+    distance = (-offset).clamp(min=0) if causal else offset.abs()
+    exact = buckets // 2
+    span = math.log(options["max_distance"] / exact)
+    far = torch.log(distance.clamp(min=1).float() / exact) / span * (buckets - exact)
+    bucket = torch.where(distance < exact, distance, (exact + far.long()).clamp(max=buckets - 1))
+    return bucket if causal else bucket + buckets * (offset > 0)
+
+
+def score_bias(weights, options, n, c, causal):
+    """What positions add to the scaled scores, [n, c, c], or 0."""
+    offset = torch.arange(c)[None, :] - torch.arange(c)[:, None]
+    if options["kind"] == "alibi":
+        return -alibi_slopes(n)[:, None, None] * offset.abs()
+    if options["kind"] == "t5":
+        return weights["transformer.score_bias.weight"][t5_bucket(offset, options, causal)].permute(2, 0, 1)
+    return 0
+
+
+def mix(weights, name, query, key, offsets, values, context):
+    """softmax((query . key + offsets) / sqrt(k) + bias) over the visible keys, times the values. A token that sees nothing
+    gets zeros. `offsets`: parts of the score that positions do not act on, or 0."""
+    positions, k, c = context["positions"], values.shape[-1], values.shape[2]
+    if positions["kind"] == "rotary":
+        query, key = rotated(query, positions), rotated(key, positions)
+    r = query @ key.transpose(2, 3) + offsets
+    if positions["kind"] == "shaw":
+        most = positions["max_distance"]
+        row = (torch.arange(c)[None, :] - torch.arange(c)[:, None]).clamp(-most, most) + most
+        r = r + torch.einsum("bnci,cei->bnce", query, weights[name + ".positions.keys"][row])
+    r = r / math.sqrt(k) + context["bias"]
+    visible = context["visible"].unsqueeze(1)
+    attention = torch.softmax(r.masked_fill(~visible, -1e30), -1) * visible
+    if context["seen"] is not None:
+        context["seen"].append((r.detach(), attention.detach()))
+    t = attention @ values
+    if positions["kind"] == "shaw":
+        t = t + torch.einsum("bnce,cek->bnck", attention, weights[name + ".positions.values"][row])
+    return t.transpose(1, 2).flatten(2)
+
+
+def head_norm(x, gain):
+    return x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-6) * gain
 
 
 def pool(x, window, visible, causal):
@@ -71,34 +128,46 @@ def published(p, m):
     return below + below.transpose(2, 3) + torch.diag_embed(torch.diagonal(r, dim1=2, dim2=3))
 
 
-def mixer(weights, name, options, x, n, visible, causal):
-    kind, k = options["kind"], x.shape[-1] // n
+def metric_mix(weights, name, options, p, values, context):
+    m = metric_tensor(weights, name, options, p.shape[1], p.shape[-1])
+    image = torch.einsum("bnck,nkj->bncj", p, m)
+    if options["score"] == "as_published":
+        return mix(weights, name, torch.zeros_like(p), p, published(p, m), values, context)
+    if options["score"] == "bilinear":
+        return mix(weights, name, image, p, 0, values, context)
+    if context["positions"]["kind"] in ("rotary", "shaw"):  # act on the part that depends on both tokens
+        square = (image * p).sum(-1)
+        return mix(weights, name, 2 * image, p, -square.unsqueeze(3) - square.unsqueeze(2), values, context)
+    difference = p.unsqueeze(3) - p.unsqueeze(2)
+    r = -torch.einsum("bncek,nkj,bncej->bnce", difference, m, difference)
+    return mix(weights, name, torch.zeros_like(p), p, r, values, context)
+
+
+def mixer(weights, name, options, x, n, context):
+    kind = options["kind"]
     if kind == "identity":
         return x
     if kind == "none":
         return torch.zeros_like(x)
     if kind == "average_pooling":
-        return pool(x, options["window"], visible, causal)
+        return pool(x, options["window"], context["visible"], context["causal"])
     if kind == "scaled_dot_product":
         q, key, v = (heads(t, n) for t in linear(weights, name + ".query_key_value", x).chunk(3, -1))
-        t = softmax_mix(q @ key.transpose(2, 3), v, k, visible)
+        if options["qk_norm"]:
+            q, key = head_norm(q, weights[name + ".query_norm.weight"]), head_norm(key, weights[name + ".key_norm.weight"])
+        return linear(weights, name + ".output", mix(weights, name, q, key, 0, v, context))
+    parts = [heads(t, n) for t in linear(weights, name + ".projection", x).split(x.shape[-1], -1)]
+    p, v = parts[0], parts[-1]
+    if options["qk_norm"]:
+        p = head_norm(p, weights[name + ".norm.weight"])
+        v = p if options["values"] == "shared" else v
+    if kind == "metric":
+        t = metric_mix(weights, name, options, p, v, context)
+    elif options["form"] == "full":
+        t = mix(weights, name, torch.einsum("bcd,nde->bnce", x, weights[name + ".full_form"]),
+                x.unsqueeze(1).expand(-1, n, -1, -1), 0, v, context)
     else:
-        p = heads(linear(weights, name + ".projection", x), n)
-        if kind == "quadratic":
-            if options["form"] == "full":
-                r = torch.einsum("bcd,nde,bfe->bncf", x, weights[name + ".full_form"], x)
-            else:
-                r = torch.einsum("bnck,nkj,bnej->bnce", p, weights[name + ".form"], p)
-        else:
-            m = metric_tensor(weights, name, options, n, k)
-            if options["score"] == "as_published":
-                r = published(p, m)
-            elif options["score"] == "distance":
-                difference = p.unsqueeze(3) - p.unsqueeze(2)
-                r = -torch.einsum("bncek,nkj,bncej->bnce", difference, m, difference)
-            else:
-                r = torch.einsum("bnck,nkj,bnej->bnce", p, m, p)
-        t = softmax_mix(r, p, k, visible)
+        t = mix(weights, name, torch.einsum("bnck,nkj->bncj", p, weights[name + ".form"]), p, 0, v, context)
     return linear(weights, name + ".output", t)
 
 
@@ -131,36 +200,48 @@ def apply_branch(weights, name, model, branch, x):
     return norm(weights, name + "_norm", model["norm"], y) if position == "post" else y
 
 
-def trunk(config, weights, ids, segments, causal):
+def positions_of(weights, options, c, d):
+    """What is added to the embeddings, [c, d], or 0."""
+    if options["kind"] == "learned":
+        return weights["transformer.position_embedding.weight"][:c]
+    if options["kind"] == "sinusoidal":
+        feature = torch.arange(d, dtype=torch.float64)
+        angle = torch.outer(torch.arange(c, dtype=torch.float64), options["base"] ** (-2 * (feature // 2) / d))
+        return torch.where(feature % 2 == 0, angle.sin(), angle.cos())
+    return 0
+
+
+def trunk(config, weights, ids, segments, causal, seen=None):
     model, name = config["model"], "transformer."
-    c = ids.shape[1]
+    c, n, positions = ids.shape[1], model["heads"], model["positions"]
     visible = (segments[:, :, None] == segments[:, None, :]) & (segments >= 0)[:, :, None]
     if causal:
         visible = visible & torch.ones(c, c, dtype=torch.bool).tril()
-    x = weights[name + "token_embedding.weight"][ids] + weights[name + "position_embedding.weight"][:c]
+    context = {"visible": visible, "causal": causal, "positions": positions, "seen": seen,
+               "bias": score_bias(weights, positions, n, c, causal)}
+    x = weights[name + "token_embedding.weight"][ids] + positions_of(weights, positions, c, model["width"])
     for layer in range(model["layers"]):
         block = f"{name}blocks.{layer}."
-        x = apply_branch(
-            weights, block + "mixer", model,
-            lambda y: mixer(weights, block + "mixer", model["mixer"], y, model["heads"], visible, causal), x)
+        x = apply_branch(weights, block + "mixer", model,
+                         lambda y: mixer(weights, block + "mixer", model["mixer"], y, n, context), x)
         x = apply_branch(
             weights, block + "feed_forward", model,
             lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"], y), x)
     return x if model["norm"]["position"] == "post" else norm(weights, name + "final_norm", model["norm"], x)
 
 
-def forward(config, weights, ids):
-    x = trunk(config, weights, ids, torch.zeros_like(ids), causal=True)
+def forward(config, weights, ids, seen=None):
+    x = trunk(config, weights, ids, torch.zeros_like(ids), causal=True, seen=seen)
     table = "transformer.token_embedding.weight" if config["model"]["embedding"]["tie"] else "head.weight"
     return x @ weights[table].T
 
 
-def classify(config, weights, ids, segments):
+def classify(config, weights, ids, segments, seen=None):
     head = config["task"]["head"]["kind"]
     if head == "first_token":
         class_token = torch.full_like(ids[:, :1], len(weights["transformer.token_embedding.weight"]) - 1)
         ids, segments = torch.cat((class_token, ids), 1), torch.cat((torch.zeros_like(class_token), segments), 1)
-    x = trunk(config, weights, ids, segments, causal=False)
+    x = trunk(config, weights, ids, segments, causal=False, seen=seen)
     real = (segments >= 0).unsqueeze(2).to(x.dtype)
 
     def mean(y):

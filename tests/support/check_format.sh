@@ -17,5 +17,5 @@ fi
 if (($#)); then
   "$program" --dry-run --Werror "$@"
 else
-  find scripts src tests -regex '.*\.\(cpp\|h\|cu\|c\)' -print0 | xargs -0 "$program" --dry-run --Werror
+  find scripts src tests -regex '.*\.\(cpp\|h\|cu\|c\|js\)' -print0 | xargs -0 "$program" --dry-run --Werror
 fi

@@ -2,9 +2,9 @@
 # Every script parses; shellcheck too where it is installed.
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
-for script in scripts/*.sh scripts/lib/*.sh tests/support/*.sh; do
+for script in scripts/*.sh scripts/lib/*.sh experiments/*.sh experiments/lib/*.sh tests/support/*.sh; do
   bash -n "$script"
 done
 if command -v shellcheck >/dev/null; then
-  shellcheck -x scripts/*.sh tests/support/*.sh
+  shellcheck -x scripts/*.sh experiments/*.sh tests/support/*.sh
 fi

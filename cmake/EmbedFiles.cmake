@@ -1,0 +1,16 @@
+# Writes OUTPUT, a C++ file that defines a string for each NAME=FILE[,FILE...] of FILES (separated by spaces), declared in
+# HEADER: the files' content, one after another.
+file(WRITE "${OUTPUT}" "#include \"${HEADER}\"\n\nnamespace metaformer::embedded {\n")
+separate_arguments(entries UNIX_COMMAND "${FILES}")
+foreach(entry IN LISTS entries)
+  string(REGEX MATCH "^([^=]+)=(.*)$" matched "${entry}")
+  set(name "${CMAKE_MATCH_1}")
+  string(REPLACE "," ";" files "${CMAKE_MATCH_2}")
+  file(APPEND "${OUTPUT}" "\nconst std::string_view ${name} =")
+  foreach(file IN LISTS files)
+    file(READ "${file}" content)
+    file(APPEND "${OUTPUT}" "\n    R\"embedded_file(${content})embedded_file\"")
+  endforeach()
+  file(APPEND "${OUTPUT}" ";\n")
+endforeach()
+file(APPEND "${OUTPUT}" "\n}  // namespace metaformer::embedded\n")

@@ -1,0 +1,211 @@
+# Trains a list of configs over seeds, each run once. To be sourced by experiments/NAME.sh, which then lists its runs:
+#
+#   run CONFIG [--set KEY=VALUE]... [--context N]...    adds a run; --context also evaluates its last checkpoint on the
+#                                                       validation split with a context of N tokens (column val_loss_N)
+#   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs
+#   finish [ARGUMENT...]                                trains what is missing, writes the results, and prints
+#                                                       `metaformer compare RESULTS ARGUMENT...`
+#
+# A run is done when its folder has a summary or when the results file has its row; both are found by the digest of its
+# config, so a changed config is a new run. Runs that fail are listed at the end (exit code 1) and do not stop others. A sweep
+# may be stopped at any time, and started again, also several times at once: what another process trains is waited for.
+#
+#   RESULTS=FILE   the results file; default experiments/results/NAME.csv
+#   RUNS=FOLDER    the folders of the runs; default runs/NAME. To train everything again, give both anew
+#   JOBS=N         trains N runs at once, each with an equal part of the threads; default 1
+#   SEEDS="1 2 3"  the seeds, for scripts that use $SEEDS
+#   PROGRAM=FILE   a built metaformer; default: that of scripts/run.sh, which builds it
+#
+# As a Slurm array each task takes an equal part of the list: sbatch --array=0-2 --wrap experiments/NAME.sh
+# shellcheck shell=bash
+set -euo pipefail
+# shellcheck source=scripts/lib/environment.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts/lib/environment.sh"
+
+sweep=$(basename -- "$0" .sh)
+experiments="$root/experiments"
+RESULTS=$(realpath -m -- "${RESULTS:-$experiments/results/$sweep.csv}")
+RUNS=$(realpath -m -- "${RUNS:-$root/runs/$sweep}")
+JOBS=${JOBS:-1}
+SEEDS=${SEEDS:-1337 1 2}
+[[ $JOBS =~ ^[1-9][0-9]*$ ]] || die 2 "JOBS=$JOBS: expected a whole number, at least 1"
+if [[ -z ${PROGRAM:-} ]]; then
+  "$root/scripts/run.sh" --version >/dev/null
+  PROGRAM="$build/metaformer"
+fi
+PROGRAM=$(realpath -- "$(command -v -- "$PROGRAM")") || die 2 "PROGRAM=$PROGRAM: no such program"
+busy=75  # another process trains the run
+taken_up=76  # a signal asked to stop
+
+# The list, by index: the arguments of `train` and the contexts, quoted; the names of their folders; the keys.
+run_arguments=()
+run_contexts=()
+run_names=()
+run_keys=()
+failures=()
+
+draw() { "$PROGRAM" config draw --space "$1" --index "$2" --seed "${3:-0}"; }
+
+# "shakespeare_metric-score_std=0.3-1337-1a2b3c4d"
+name_of() { # config key words...
+  local name seed=default word key
+  name=$(basename -- "$1" .yaml)
+  for word in "${@:3}"; do
+    key=${word%%=*}
+    case $word in
+      --set) ;;
+      train.seed=*) seed=${word#*=} ;;
+      *) name+="-${key##*.}=${word#*=}" ;;
+    esac
+  done
+  printf '%s\n' "${name//[^[:alnum:]._=-]/_}-$seed-${2:0:8}"
+}
+
+run() { # config [--set key=value]... [--context n]...
+  local config=$1 words=() contexts=() key
+  shift
+  while (($#)); do
+    case $1 in
+      --set) words+=(--set "$2") ;;
+      --context) contexts+=("$2") ;;
+      *) die 2 "run $config: unknown argument '$1'; expected --set KEY=VALUE or --context N" ;;
+    esac
+    shift 2
+  done
+  if ! key=$("$PROGRAM" config dump --digest --config "$config" "${words[@]}"); then
+    failures+=("$config ${words[*]}: its config is not valid")
+    return
+  fi
+  [[ " ${run_keys[*]} " != *" $key "* ]] || return 0  # the same config twice is one run
+  run_keys+=("$key")
+  run_names+=("$(name_of "$config" "$key" "${words[@]}")")
+  run_arguments+=("$(printf '%q ' --config "$config" "${words[@]}")")
+  run_contexts+=("${contexts[*]}")
+}
+
+has_row() { [[ -f $RESULTS ]] && grep -q "^$1," "$RESULTS"; }
+
+has_files() { # index
+  local folder=$RUNS/${run_names[$1]} context
+  [[ -f $folder/summary.json ]] || return 1
+  for context in ${run_contexts[$1]}; do [[ -f $folder/evaluations/context-$context.json ]] || return 1; done
+}
+
+is_done() { has_files "$1" || has_row "${run_keys[$1]}"; }
+
+# As a Slurm array: whether this task trains the run of that index.
+is_ours() {
+  local first=${SLURM_ARRAY_TASK_MIN:-0} step=${SLURM_ARRAY_TASK_STEP:-1}
+  (($1 % ${SLURM_ARRAY_TASK_COUNT:-1} == (${SLURM_ARRAY_TASK_ID:-$first} - first) / step))
+}
+
+export_runs() { # folders...
+  (($#)) || return 0
+  "$PROGRAM" compare --export "$RESULTS" --order "$RUNS/order" --export-only "$@" </dev/null
+}
+
+# In a process of its own, which holds the lock as long as it or its training lives. A signal reaches both; the training
+# saves its state, and then this ends.
+train_one() { # index
+  local folder=$RUNS/${run_names[$1]} words=() context lock stopped=''
+  trap 'stopped=yes' INT TERM HUP
+  exec {lock}>"$RUNS/locks/${run_names[$1]}"
+  flock -n "$lock" || return $busy
+  eval "words=(${run_arguments[$1]})"
+  "$PROGRAM" train "${words[@]}" --out "$folder" --resume --quiet </dev/null || return
+  for context in ${run_contexts[$1]}; do
+    [[ -z $stopped ]] || return $taken_up
+    mkdir -p "$folder/evaluations"
+    "$PROGRAM" evaluate --run "$folder" --checkpoint last --context "$context" --json </dev/null \
+      >"$folder/evaluations/.context-$context.json" || return
+    mv "$folder/evaluations/.context-$context.json" "$folder/evaluations/context-$context.json"
+  done
+  [[ -z $stopped ]] || return $taken_up
+  export_runs "$folder"
+}
+
+stop_children() { # number of the signal
+  trap '' INT TERM HUP
+  say "$sweep: stopping; what is being trained saves its state"
+  local pid
+  for pid in "${!children[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
+  wait
+  say "$sweep: stopped; start it again to go on"
+  exit $((128 + $1))
+}
+
+start() { # index
+  set -m  # a process group for each, so that Ctrl-C reaches only this script
+  train_one "$1" >"$RUNS/logs/${run_names[$1]}.log" 2>&1 &
+  set +m
+  children[$!]=$1
+}
+
+# Waits for one child. Those that are trained elsewhere go into `waiting`.
+reap() {
+  local pid='' status=0 index name
+  wait -n -p pid "${!children[@]}" || status=$?
+  [[ -n $pid ]] || return 0  # a signal
+  index=${children[$pid]} name=${run_names[${children[$pid]}]}
+  unset "children[$pid]"
+  case $status in
+    0) say "$sweep: $name is done" ;;
+    "$busy") waiting+=("$index") ;;
+    *)
+      failures+=("$name: exit code $status: $(tail -n 1 "$RUNS/logs/$name.log")")
+      say "$sweep: failed: ${failures[-1]}"
+      ;;
+  esac
+}
+
+train_all() { # indices...
+  local index
+  for index in "$@"; do
+    while ((${#children[@]} >= JOBS)); do reap; done
+    start "$index"
+  done
+  while ((${#children[@]})); do reap; done
+}
+
+train_missing() {
+  local -A children=()
+  local index waiting=() missing=()
+  trap 'stop_children 2' INT
+  trap 'stop_children 15' TERM
+  trap 'stop_children 1' HUP
+  for index in "${!run_keys[@]}"; do
+    if is_ours "$index" && ! is_done "$index"; then missing+=("$index"); fi
+  done
+  say "$sweep: ${#run_keys[@]} runs, ${#missing[@]} to train"
+  while ((${#missing[@]})); do
+    waiting=()
+    train_all "${missing[@]}"
+    missing=("${waiting[@]}")
+    ((${#missing[@]} == 0)) || { say "$sweep: waiting for ${#missing[@]} that another process trains"; sleep "${POLL:-10}"; }
+  done
+  trap - INT TERM HUP
+}
+
+# Rows in the order of the list, whoever wrote them first.
+collect() {
+  local index folders=()
+  for index in "${!run_keys[@]}"; do
+    if has_files "$index"; then folders+=("$RUNS/${run_names[$index]}"); fi
+  done
+  export_runs "${folders[@]}"
+}
+
+# shellcheck disable=SC2120
+finish() { # arguments of `metaformer compare`
+  mkdir -p "$RUNS/logs" "$RUNS/locks"
+  printf '%s\n' "${run_keys[@]}" >"$RUNS/.order.$$"
+  mv "$RUNS/.order.$$" "$RUNS/order"
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(($(nproc) > JOBS ? $(nproc) / JOBS : 1))}
+  train_missing
+  collect
+  if [[ -f $RESULTS ]]; then "$PROGRAM" compare "$RESULTS" "$@"; fi
+  ((${#failures[@]})) || return 0
+  say "$sweep: ${#failures[@]} failed:"
+  printf '  %s\n' "${failures[@]}" >&2
+  exit 1
+}

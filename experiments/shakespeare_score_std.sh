@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Shakespeare by characters: the attention mixers with equal scores at the start, for three values of their standard deviation.
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+for seed in $SEEDS; do
+  for std in 0.05 0.3 1; do
+    for mixer in scaled_dot_product quadratic metric; do
+      run "shakespeare_$mixer.yaml" --set "model.mixer.score_std=$std" --set "train.seed=$seed"
+    done
+  done
+done
+finish --by model.mixer.score_std

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The sorters of six numbers: all mixers with the same recipe.
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+for seed in $SEEDS; do
+  for mixer in scaled_dot_product quadratic metric average_pooling identity; do
+    run "sorter_$mixer.yaml" --set "train.seed=$seed"
+  done
+done
+finish

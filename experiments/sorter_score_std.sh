@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The sorters of six numbers: the attention mixers with equal scores at the start, for three values of their standard deviation.
+SEEDS=${SEEDS:-1337 1 2 3 4}
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+for seed in $SEEDS; do
+  for std in 0.05 0.3 1; do
+    for mixer in scaled_dot_product quadratic metric; do
+      run "sorter_$mixer.yaml" --set "model.mixer.score_std=$std" --set "train.seed=$seed"
+    done
+  done
+done
+finish --by model.mixer.score_std

@@ -1,0 +1,27 @@
+#include "baselines/test_report.h"
+
+#include "run/test_predictions.h"
+#include "tasks/classification_metrics.h"
+#include "tasks/evaluation.h"
+
+namespace metaformer {
+
+namespace {
+
+TestPredictions to_tensors(const ClassProbabilities& probabilities) {
+  return {.probabilities_lv = torch::tensor(probabilities.values, torch::kDouble).view({-1, probabilities.classes}),
+          .labels_l = torch::tensor(probabilities.labels, torch::kLong)};
+}
+
+}  // namespace
+
+nlohmann::ordered_json report_test(const Predictor& predictor, const Task& task, const TrainConfig& train,
+                                   const RunDirectory& run, torch::Device device) {
+  const auto sums = score_split(predictor, task, Split::test, train.precision, device);
+  const auto* classifier = dynamic_cast<const ClassificationMetrics*>(task.metrics.get());
+  if (classifier != nullptr && !train.overfit_batch)
+    write_test_predictions(run, to_tensors(classifier->probabilities_of(sums, Split::test)));
+  return task.metrics->report(sums, task.batches->source_of(Split::test));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/command_line.h"
+#include "report/make_report.h"
+
+namespace metaformer {
+
+namespace {
+
+struct ReportArguments {
+  ReportOptions options;
+  std::string out = "report.html";
+  std::optional<std::string> prompt, text;
+  bool without_samples = false, without_insides = false, json = false;
+};
+
+// The run, or the folder that all of them are in.
+std::string default_title(const std::vector<std::string>& runs) {
+  const auto last_name = [](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(path).filename().string();
+  };
+  if (runs.size() == 1) return last_name(runs.front());
+  const auto folder = std::filesystem::path(runs.front()).parent_path();
+  const bool together = std::all_of(runs.begin(), runs.end(), [&](const std::string& run) {
+    return std::filesystem::path(run).parent_path() == folder;
+  });
+  return fmt::format("{} runs{}", runs.size(), together ? " of " + last_name(folder) : "");
+}
+
+void run_report(ReportArguments& arguments) {
+  auto& options = arguments.options;
+  if (options.title.empty()) options.title = default_title(options.runs);
+  options.prompt.prompt = arguments.prompt;
+  options.text = arguments.text;
+  options.with_texts = !arguments.without_samples;
+  options.with_insides = !arguments.without_insides;
+  const auto report = make_report(options);
+  for (const auto& problem : report.problems) log::warning("{}", problem);
+  write_file_atomically(arguments.out, report.html);
+  if (arguments.json)
+    return print_json({{"page", arguments.out},
+                       {"bytes", report.html.size()},
+                       {"runs", report.runs},
+                       {"groups", report.groups},
+                       {"figures", report.figures},
+                       {"problems", report.problems}});
+  print_lines(fmt::format("{}: {} runs in {} groups, {}\n", arguments.out, report.runs, report.groups,
+                          human_bytes(report.html.size())));
+  if (report.figures > 0) print_lines(fmt::format("{}: {} figures\n", options.figures.string(), report.figures));
+}
+
+void add_content_options(CLI::App& command, ReportArguments& arguments) {
+  auto& options = arguments.options;
+  command.add_option("--title", options.title, "title of the page; default: the runs");
+  command.add_option(
+      "--reference", options.comparison.reference,
+      "group that the others are compared with, by its name, its config or one of its runs; default: the "
+      "first");
+  command
+      .add_option("--margin", options.comparison.margin,
+                  "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
+      ->transform(number_in(positive));
+  auto* prompt = command.add_option("--prompt", arguments.prompt,
+                                    "what all runs answer; default: a line break, or a list of a sorter");
+  command.add_option("--tokens", options.prompt.tokens, "tokens that language models generate")
+      ->capture_default_str()
+      ->transform(whole_number(1, 1 << 20));
+  command.add_flag("--no-samples", arguments.without_samples, "no texts: faster")->excludes(prompt);
+  auto* text = command.add_option("--text", arguments.text,
+                                  "text whose attention is shown; default: what the first language model writes");
+  command
+      .add_flag("--no-heads", arguments.without_insides, "no attention, forms, distances and norms: faster, smaller")
+      ->excludes(text);
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app) {
+  auto& command = *app.add_subcommand("report", "one HTML page with curves, tables, attention and texts of runs");
+  auto arguments = std::make_shared<ReportArguments>();
+  command.add_option("runs", arguments->options.runs, "runs: folders, folders of runs, patterns, results files (CSV)")
+      ->type_name("RUN...")
+      ->required();
+  command.add_option("--out,-o", arguments->out, "the page")->type_name("FILE")->capture_default_str();
+  command.add_option("--figures", arguments->options.figures, "folder for every plot as SVG and PDF")->type_name("DIR");
+  add_content_options(command, *arguments);
+  command.add_option("--device", arguments->options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_flag("--json", arguments->json, "one line of JSON about the page on stdout");
+  command.footer(
+      "The page holds everything that it shows and loads nothing. docs/report.md describes it.\n"
+      "Examples:\n"
+      "  metaformer report runs/latest\n"
+      "  metaformer report \"runs/ablation/*\" --reference shakespeare_scaled_dot_product.yaml -o ablation.html\n"
+      "  metaformer report runs/a runs/b --prompt \"ROMEO:\" --figures paper/figures");
+  command.callback([arguments] { run_report(*arguments); });
+}
+
+}  // namespace metaformer

@@ -1,0 +1,190 @@
+#include "compare/read_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json_text.h"
+#include "compare/derived_metrics.h"
+#include "compare/record_settings.h"
+#include "config/changes.h"
+#include "config_reader/loader.h"
+#include "run/environment.h"
+#include "run/run_summary.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 32;
+
+void add(RunRecord& record, const std::string& name, double value) {
+  if (std::isfinite(value)) record.metrics[name] = value;
+}
+
+void add(RunRecord& record, const std::string& name, const Json& metrics, const char* key) {
+  if (metrics.is_object() && metrics.contains(key) && metrics[key].is_number()) add(record, name, metrics[key]);
+}
+
+void add_summary(RunRecord& record, const RunSummary& summary) {
+  add(record, "steps", static_cast<double>(summary.steps));
+  add(record, "train_loss", summary.train_loss);
+  add(record, "val_loss", summary.val_loss);
+  add(record, "best_val_loss", summary.best_val_loss);
+  add(record, "best_step", static_cast<double>(summary.best_step));
+  add(record, "parameters", static_cast<double>(summary.parameters));
+  add(record, "mixer_parameters", static_cast<double>(summary.mixer_parameters));
+  add(record, "peak_memory_bytes", static_cast<double>(summary.peak_memory_bytes));
+  add(record, "train_seconds", summary.train_seconds);
+  if (summary.stepwise) {
+    add(record, "ms_per_step", summary.stepwise->ms_per_step);
+    add(record, "tokens_per_second", summary.stepwise->tokens_per_second);
+    add(record, "wall_seconds", summary.stepwise->wall_seconds);
+  }
+  for (const char* name : {"accuracy", "exact_match", "bits_per_character"})
+    add(record, name, summary.validation, name);
+  for (const char* name : {"accuracy", "f1", "auc", "calibration_error"})
+    add(record, fmt::format("test_{}", name), summary.test, name);
+}
+
+// Of a sorter: the exact match at the best step, and the first evaluated step from which on all lists were sorted.
+void add_exact_matches(RunRecord& record, const RunDirectory& run, std::int64_t best_step) {
+  std::istringstream lines(read_file(run.metrics_file(), largest_file, ExitCode::data));
+  std::optional<double> since;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = parse_json<Json>(line);
+    if (!json.is_object() || json.value("split", Json()) != "validation") continue;
+    const auto match = json.value("exact_match", Json()), step = json.value("step", Json());
+    if (!match.is_number() || !step.is_number()) continue;
+    if (step == best_step) add(record, "best_exact_match", match.get<double>());
+    since = match == 1 ? std::optional(since.value_or(step.get<double>())) : std::nullopt;
+  }
+  if (since) add(record, "perfect_since", *since);
+}
+
+// evaluations/context-128.json, as `evaluate --context 128 --json` prints it.
+void add_longer_contexts(RunRecord& record, const fs::path& folder) {
+  const std::string prefix = "context-";
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder / "evaluations", none)) {
+    const auto name = entry.path().stem().string();
+    if (!name.starts_with(prefix) || entry.path().extension() != ".json") continue;
+    add(record, "val_loss_" + name.substr(prefix.size()),
+        parse_json<Json>(read_file(entry.path(), largest_file, ExitCode::data)), "loss");
+  }
+}
+
+// What was given to `train`, of which the run's config.yaml is the result.
+void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
+  record.config = fs::absolute(folder).lexically_normal().filename().string();
+  const auto command = environment.value("command", Json::array());
+  if (!command.is_array() || !std::all_of(command.begin(), command.end(), [](auto& word) { return word.is_string(); }))
+    return;
+  std::vector<std::string> words(command.begin(), command.end());
+  const bool is_positional = words.size() > 2 && words[1] == "train" && !words[2].starts_with("-");
+  if (is_positional) record.config = fs::path(words[2]).filename().string();
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const auto value_of = [&](const std::string& option) -> std::string {
+      if (word->starts_with(option + "=")) return word->substr(option.size() + 1);
+      return *word == option && std::next(word) != words.end() ? *std::next(word) : "";
+    };
+    if (const auto config = value_of("--config"); !config.empty()) record.config = fs::path(config).filename().string();
+    if (const auto set = value_of("--set"); !set.empty() && !set.starts_with("train.seed="))
+      record.overrides += (record.overrides.empty() ? "" : " ") + set;
+  }
+}
+
+// What identifies data, of all that environment.json says of them: not where they lie, how they are tokenized, or what
+// only one version of the program counts.
+Json identity_of(const Json& description) {
+  static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
+                                                    "generator", "train_lists", "validation_lists"};
+  Json identity;
+  for (const auto& [key, value] : description.items())
+    if (value.is_object())
+      identity[key] = identity_of(value);
+    else if (identifying.contains(key))
+      identity[key] = value;
+  return identity;
+}
+
+// The same for the same texts in the same splits.
+std::string data_digest(const Json& environment, const RunRecord& record) {
+  const auto description = environment.value("data", Json());
+  if (!description.is_object()) return "";
+  const auto data = identity_of(description);
+  auto text = json_text(data);
+  for (const auto& [key, value] : record.settings) {
+    const bool is_split = key == "data.validation_fraction" || key == "task.length" || key == "task.digits";
+    if (is_split) text += fmt::format(" {}={}", key, value);
+  }
+  constexpr std::size_t digits = 12;
+  return sha256(text).substr(0, digits);
+}
+
+void add_environment(RunRecord& record, const Json& environment, const fs::path& folder) {
+  const auto text = [&](const char* key) {
+    const auto value = environment.value(key, Json());
+    return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : json_text(value);
+  };
+  add_names(record, environment, folder);
+  record.commit = text("commit").substr(0, 12);
+  record.cpu = text("device_name");
+  record.threads = text("threads");
+  record.data = data_digest(environment, record);
+}
+
+// Why a run has no summary: the last error in its log, or how far it came.
+std::string describe_unfinished(const RunDirectory& run) {
+  std::error_code none;
+  if (!fs::exists(run.log_file(), none)) return "unfinished: it has no summary.json";
+  std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
+  std::string last;
+  for (std::string line; std::getline(lines, line);) last = line;
+  if (last.find(" is not finite") != std::string::npos) return "diverged: " + last;
+  return fmt::format("unfinished: it has no summary.json; the last line of its log is \"{}\"", last);
+}
+
+RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
+  const auto config = load_run_experiment(run.config_file()).config;
+  RunRecord record{.key = config_digest(config),
+                   .seed = config.train.seed,
+                   .settings = changed_settings(config),
+                   .knows_settings = true,
+                   .source = run.path().string(),
+                   .folder = run.path()};
+  add_summary(record, summary);
+  if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
+  if (record.metrics.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
+  add_longer_contexts(record, run.path());
+  add_derived_metrics(record);
+  auto environment = read_environment(run);
+  add_environment(record, environment.is_object() ? environment : Json::object(), run.path());
+  return record;
+}
+
+}  // namespace
+
+RunReading read_run(const fs::path& folder) {
+  try {
+    const auto run = RunDirectory::open(folder, "");
+    const auto summary = read_summary(run);
+    if (!summary) return {.record = {}, .problem = describe_unfinished(run)};
+    if (!std::isfinite(summary->val_loss))
+      return {.record = {}, .problem = "diverged: its validation loss is not finite"};
+    return {.record = read_finished(run, *summary), .problem = ""};
+  } catch (const Error& error) {
+    return {.record = {}, .problem = error.what()};
+  }
+}
+
+}  // namespace metaformer

@@ -1,0 +1,236 @@
+#include "compare/results_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/delimited_rows.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json_text.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "compare/derived_metrics.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Columns have this order in every file, those of other names come last.
+const std::vector<std::string>& column_order() {
+  static const std::vector<std::string> names = {"key",
+                                                 "config",
+                                                 "overrides",
+                                                 "seed",
+                                                 "steps",
+                                                 "train_loss",
+                                                 "val_loss",
+                                                 "best_val_loss",
+                                                 "best_step",
+                                                 "parameters",
+                                                 "mixer_parameters",
+                                                 "ms_per_step",
+                                                 "tokens_per_second",
+                                                 "peak_memory_bytes",
+                                                 "accuracy",
+                                                 "exact_match",
+                                                 "best_exact_match",
+                                                 "perfect_since",
+                                                 "commit",
+                                                 "cpu",
+                                                 "threads",
+                                                 "best_val_error",
+                                                 "test_accuracy",
+                                                 "test_f1",
+                                                 "test_auc",
+                                                 "test_calibration_error",
+                                                 "train_seconds",
+                                                 "wall_seconds",
+                                                 "bits_per_character",
+                                                 "data",
+                                                 "settings"};
+  return names;
+}
+
+// Columns that are no metrics.
+bool is_description(const std::string& column) {
+  static const std::set<std::string> names = {"key", "config",  "overrides", "seed",    "commit",
+                                              "cpu", "threads", "data",      "settings"};
+  return names.contains(column);
+}
+
+std::string cell(const ResultsRow& row, const std::string& column) {
+  const auto found = row.find(column);
+  return found == row.end() ? "" : found->second;
+}
+
+[[noreturn]] void fail(const fs::path& path, std::int64_t line, const std::string& why) {
+  throw Error(ExitCode::data, fmt::format("{}:{}: {}", path.string(), line, why));
+}
+
+ResultsFile parse_results(const std::string& text, const fs::path& path) {
+  ResultsFile file;
+  for_each_csv_row(text, [&](DelimitedRow&& row) {
+    if (!row.defect.empty()) fail(path, row.line, row.defect);
+    if (file.columns.empty()) {
+      file.columns = std::move(row.fields);
+      return;
+    }
+    if (row.fields.size() != file.columns.size())
+      fail(path, row.line, fmt::format("{} cells for {} columns", row.fields.size(), file.columns.size()));
+    auto& cells = file.rows.emplace_back();
+    for (std::size_t i = 0; i < row.fields.size(); ++i)
+      if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
+    file.lines.push_back(row.line);
+  });
+  for (const char* needed : {"config", "seed"})
+    if (std::find(file.columns.begin(), file.columns.end(), needed) == file.columns.end())
+      fail(path, 1, fmt::format("no column '{}'; results have the columns key, config, overrides, seed, ...", needed));
+  return file;
+}
+
+std::map<std::string, std::string> parse_settings(const std::string& text, const fs::path& path, std::int64_t line) {
+  const auto json = parse_json(text);
+  std::map<std::string, std::string> settings;
+  if (!json.is_object()) fail(path, line, "settings: expected a JSON object");
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_string()) fail(path, line, fmt::format("settings: {}: expected text", in_quotes(key)));
+    settings[key] = value.get<std::string>();
+  }
+  return settings;
+}
+
+std::optional<double> parse_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t line) {
+  RunRecord record{.key = cell(row, "key"),
+                   .config = cell(row, "config"),
+                   .overrides = cell(row, "overrides"),
+                   .data = cell(row, "data"),
+                   .commit = cell(row, "commit"),
+                   .cpu = cell(row, "cpu"),
+                   .threads = cell(row, "threads"),
+                   .source = fmt::format("{}:{}", path.string(), line)};
+  const auto seed = parse_number(cell(row, "seed"));
+  if (!seed) fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
+  record.seed = static_cast<std::int64_t>(*seed);
+  record.knows_settings = row.contains("settings");
+  if (record.knows_settings) record.settings = parse_settings(cell(row, "settings"), path, line);
+  for (const auto& [column, text] : row)
+    if (const auto value = parse_number(text); value && !is_description(column)) record.metrics[column] = *value;
+  add_derived_metrics(record);
+  return record;
+}
+
+ResultsRow row_of(RunRecord record) {
+  remove_derived_metrics(record);
+  ResultsRow row = {{"key", record.key},
+                    {"config", record.config},
+                    {"overrides", record.overrides},
+                    {"seed", fmt::format("{}", record.seed)},
+                    {"commit", record.commit},
+                    {"cpu", record.cpu},
+                    {"threads", record.threads},
+                    {"data", record.data}};
+  if (record.knows_settings) row["settings"] = json_text(nlohmann::json(record.settings));
+  for (const auto& [name, value] : record.metrics) row[name] = fmt::format("{}", value);
+  std::erase_if(row, [](const auto& entry) { return entry.second.empty(); });
+  return row;
+}
+
+// The known columns in their order, then others as they were; those of which no row has a cell are left out.
+std::vector<std::string> columns_of(const ResultsFile& file) {
+  auto columns = column_order();
+  const auto add = [&](const std::string& name) {
+    if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+  };
+  std::for_each(file.columns.begin(), file.columns.end(), add);
+  for (const auto& row : file.rows)
+    for (const auto& [name, text] : row) add(name);
+  std::erase_if(columns, [&](const auto& column) {
+    return column != "overrides" &&
+           std::none_of(file.rows.begin(), file.rows.end(), [&](const auto& row) { return row.contains(column); });
+  });
+  return columns;
+}
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string to_csv(const ResultsFile& file) {
+  const auto columns = columns_of(file);
+  auto text = fmt::format("{}\n", fmt::join(columns, ","));
+  for (const auto& row : file.rows) {
+    std::string line;
+    for (const auto& column : columns) line += (&column == columns.data() ? "" : ",") + quoted(cell(row, column));
+    text += line + "\n";
+  }
+  return text;
+}
+
+// Held on the folder: the file itself is replaced.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
+    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) throw_if_stopped();
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() { ::close(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+constexpr std::uintmax_t largest_results = std::uintmax_t{1} << 30;
+
+}  // namespace
+
+ResultsFile read_results(const fs::path& path) {
+  return parse_results(read_file(path, largest_results, ExitCode::data), path);
+}
+
+std::vector<RunRecord> records_of(const ResultsFile& file, const fs::path& path) {
+  std::vector<RunRecord> records;
+  for (std::size_t i = 0; i < file.rows.size(); ++i) records.push_back(record_of(file.rows[i], path, file.lines[i]));
+  return records;
+}
+
+void export_results(const fs::path& path, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
+  const auto folder = fs::absolute(path).parent_path();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const FolderLock lock(folder);
+  auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
+  for (const auto& run : runs) {
+    const auto same =
+        std::find_if(file.rows.begin(), file.rows.end(), [&](const auto& row) { return cell(row, "key") == run.key; });
+    same == file.rows.end() ? void(file.rows.push_back(row_of(run))) : void(*same = row_of(run));
+  }
+  const auto place = [&](const ResultsRow& row) { return std::find(order.begin(), order.end(), cell(row, "key")); };
+  std::stable_sort(file.rows.begin(), file.rows.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  const auto text = to_csv(file);
+  if (!holds(path, text)) write_file_atomically(path, text);
+}
+
+}  // namespace metaformer

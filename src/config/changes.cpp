@@ -1,0 +1,97 @@
+#include "config/changes.h"
+
+#include "base/digest.h"
+#include "base/json_text.h"
+#include "config/json_writer.h"
+#include "config/writer.h"
+#include "config/yaml_value.h"
+
+namespace metaformer {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Writes the values that differ from those of `defaults`, a section as JSON.
+class ChangesWriter {
+ public:
+  explicit ChangesWriter(const Json& defaults) : defaults_(defaults) {}
+
+  template <class T>
+  void operator()(const char* name, T& value, const char*) {
+    const auto before = defaults_.value(name, Json());
+    if constexpr (has_kinds<T>) {
+      add_kind(name, value, before);
+    } else if constexpr (requires(JsonWriter & w) { visit(w, value); }) {
+      ChangesWriter inner(before);
+      visit(inner, value);
+      if (!inner.json.empty()) json[name] = std::move(inner.json);
+    } else {
+      if (auto now = to_value(value); now != before) json[name] = std::move(now);
+    }
+  }
+  template <class T>
+  void operator()(const char* name, T& value, const Range&, const char* help) {
+    (*this)(name, value, help);
+  }
+  template <class V, class Section>
+  void section_of(const char* name, const char*, V& variant, const Section& section) {
+    visit_section_of(variant, section, [&](auto& value) { (*this)(name, value, ""); });
+  }
+
+  nlohmann::json json = nlohmann::json::object();
+
+ private:
+  // Another kind than the default one is compared with the defaults of that kind.
+  template <class T>
+  void add_kind(const char* name, T& value, const Json& before) {
+    const std::string kind(kind_of(value));
+    const bool is_default = before.is_object() && before.value("kind", "") == kind;
+    JsonWriter fresh;
+    if (!is_default) {
+      auto options = make_kind<T>(kind);
+      fresh(name, *options, "");
+    }
+    ChangesWriter inner(is_default ? before : fresh.json.at(name));
+    visit_kind(value, [&](auto& options) { visit(inner, options); });
+    if (!is_default) inner.json["kind"] = kind;
+    if (!inner.json.empty()) json[name] = std::move(inner.json);
+  }
+
+  const Json defaults_;
+};
+
+void flatten(const Json& section, const std::string& prefix, std::map<std::string, std::string>& values) {
+  for (const auto& [key, value] : section.items())
+    value.is_object() ? flatten(value, prefix + key + ".", values) : void(values[prefix + key] = yaml_value(value));
+}
+
+}  // namespace
+
+nlohmann::json config_changes(const ExperimentConfig& config) {
+  const ExperimentConfig defaults;
+  // The sections `data` and `train` belong to the task and to the model: the defaults of those that were chosen.
+  auto same_kinds = defaults;
+  same_kinds.task = *make_kind<TaskConfig>(kind_of(config.task));
+  same_kinds.model = *make_kind<ModelConfig>(kind_of(config.model));
+  ChangesWriter writer(config_to_json(same_kinds));
+  auto copy = config;  // visitors take what can be changed
+  visit(writer, copy);
+  if (kind_of(config.task) != kind_of(defaults.task)) writer.json["task"]["kind"] = std::string(kind_of(config.task));
+  if (kind_of(config.model) != kind_of(defaults.model))
+    writer.json["model"]["kind"] = std::string(kind_of(config.model));
+  return std::move(writer.json);
+}
+
+std::string config_digest(const ExperimentConfig& config) {
+  constexpr std::size_t digits = 16;
+  return sha256(json_text(config_changes(config))).substr(0, digits);
+}
+
+std::map<std::string, std::string> flattened(const Json& config) {
+  std::map<std::string, std::string> values;
+  flatten(config, "", values);
+  return values;
+}
+
+}  // namespace metaformer

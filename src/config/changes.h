@@ -1,0 +1,24 @@
+#pragma once
+// What a config changes of the defaults, and the digest by which runs of the same config are recognised.
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "config/experiment_config.h"
+
+namespace metaformer {
+
+// The keys whose values differ from the defaults of the chosen kinds, nested as in the config, sorted by name: a kind
+// that is not the default one, and options that are not that kind's defaults. A key that a later version adds therefore
+// changes nothing while it has its default.
+nlohmann::json config_changes(const ExperimentConfig& config);
+
+// 16 hexadecimal digits of the SHA-256 of config_changes.
+std::string config_digest(const ExperimentConfig& config);
+
+// {"model.mixer.kind": "quadratic", "train.steps": "100"}: nested JSON by the whole path of each value, the values as
+// YAML.
+std::map<std::string, std::string> flattened(const nlohmann::ordered_json& config);
+
+}  // namespace metaformer

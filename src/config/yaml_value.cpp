@@ -1,0 +1,62 @@
+#include "config/yaml_value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <utf8.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "base/text.h"
+#include "yaml/tree.h"
+
+namespace metaformer {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+bool is_plain_word(const std::string& text) {
+  const bool harmless = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '/' || c == '.' || c == '-';
+  });
+  return harmless && std::isalnum(static_cast<unsigned char>(text.empty() ? ' ' : text[0])) && text != "null" &&
+         text != "Null" && text != "NULL";
+}
+
+// Bytes that are not UTF-8 as \xff, backslashes doubled.
+std::string escape_bytes(std::string_view text) {
+  std::string escaped_text;
+  while (!text.empty()) {
+    const auto valid = utf8::find_invalid(text.begin(), text.end()) - text.begin();
+    for (const char c : text.substr(0, static_cast<std::size_t>(valid)))
+      escaped_text += c == '\\' ? "\\\\" : std::string(1, c);
+    text.remove_prefix(static_cast<std::size_t>(valid));
+    if (text.empty()) break;
+    escaped_text += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    text.remove_prefix(1);
+  }
+  return escaped_text;
+}
+
+std::string yaml_text(const std::string& text) {
+  if (is_plain_word(text)) return text;
+  if (utf8::is_valid(text.begin(), text.end())) return escaped(Json(text).dump());  // JSON's quoting is valid YAML
+  return fmt::format("{} {}", escaped_tag, escaped(Json(escape_bytes(text)).dump()));
+}
+
+}  // namespace
+
+std::string yaml_value(const Json& value) {
+  if (value.is_string()) return yaml_text(value.get<std::string>());
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  if (value.is_array()) {
+    std::vector<std::string> items;
+    for (const auto& item : value) items.push_back(yaml_value(item));
+    return fmt::format("[{}]", fmt::join(items, ", "));
+  }
+  return value.dump();
+}
+
+}  // namespace metaformer

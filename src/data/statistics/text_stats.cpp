@@ -1,0 +1,42 @@
+#include "data/statistics/text_stats.h"
+
+#include <algorithm>
+
+#include "data/datasets/text_dataset.h"
+
+namespace metaformer {
+
+TextStats measure_text(const Corpus& corpus, const TextDataConfig& config) {
+  constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
+  std::unique_ptr<Tokenizer> tokenizer;
+  const TextDataset dataset(corpus, config, shortest_context, tokenizer);
+  const auto unknown = tokenizer->unknown_id();
+  TextStats stats{.path = corpus.path.string(),
+                  .source = corpus.description,
+                  .vocabulary = tokenizer->vocabulary_size(),
+                  .has_unknown = unknown.has_value(),
+                  .splits = {}};
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto& tokens = dataset.tokens(split);
+    stats.splits[static_cast<std::size_t>(split)] = {
+        .characters = dataset.characters(split),
+        .tokens = static_cast<std::int64_t>(tokens.size()),
+        .unknown_tokens = unknown ? std::count(tokens.begin(), tokens.end(), *unknown) : 0,
+        .unknown_characters = dataset.unknown_characters(split)};
+  }
+  return stats;
+}
+
+nlohmann::ordered_json to_json(const TextStats& stats) {
+  nlohmann::ordered_json json = {{"task", "language_model"}, {"vocabulary", stats.vocabulary}};
+  for (const auto split : {Split::train, Split::validation}) {
+    auto& entry = json["splits"][std::string(to_string(split))];
+    entry = {{"characters", stats[split].characters}, {"tokens", stats[split].tokens}};
+    entry["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_tokens) : nullptr;
+    entry["unknown_characters"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_characters) : nullptr;
+  }
+  json["sources"] = {{"text", stats.source}};
+  return json;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,106 @@
+#include "data/statistics/tokenizer_report.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "data/datasets/text_dataset.h"
+#include "data/sources/labelled_source.h"
+#include "text/tokenizer_cache.h"
+
+namespace metaformer {
+
+namespace {
+
+// The texts of a split, in memory that somebody else owns.
+using Texts = std::vector<std::string_view>;
+
+// Encodes all, and returns the seconds it took.
+double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
+  split = {};
+  const auto unknown = tokenizer.unknown_id();
+  double seconds = 0;
+  for (const auto text : texts) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer.encode(text);
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++split.texts;
+    split.characters += count_characters(text);
+    split.tokens += static_cast<std::int64_t>(ids.size());
+    if (unknown) split.unknown_tokens += std::count(ids.begin(), ids.end(), *unknown);
+  }
+  return seconds;
+}
+
+std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
+  constexpr std::size_t most = 10;
+  std::vector<std::pair<std::int64_t, std::string>> tokens;  // the length negated: the longest come first
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    auto text = tokenizer.decode(std::vector{id});
+    tokens.emplace_back(-count_characters(text), std::move(text));
+  }
+  std::sort(tokens.begin(), tokens.end());
+  std::vector<std::string> longest;
+  for (std::size_t i = 0; i < std::min(tokens.size(), most); ++i) longest.push_back(std::move(tokens[i].second));
+  return longest;
+}
+
+TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config,
+                        const std::array<Texts, 2>& texts) {
+  TokenizerReport report;
+  report.kind = kind_of(config.tokenizer);
+  report.longest_tokens = longest_tokens(*tokenizer);
+  double bytes = 0;
+  for (const auto text : texts[0]) bytes += static_cast<double>(text.size());
+  for (auto& speed : report.megabytes_per_second)
+    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[0], report.splits[0]), 1e-9);
+  encode_all(*tokenizer, texts[1], report.splits[1]);
+  report.tokenizer = std::move(tokenizer);
+  return report;
+}
+
+TokenizerReport report_text(const ExperimentConfig& config, bool offline) {
+  const auto& data = language_model(config).data;
+  const auto corpus = load_corpus(data, offline);
+  const auto [train, validation] = split_corpus(corpus, data);
+  return measure(make_text_tokenizer(corpus, data), data, {Texts{train}, Texts{validation}});
+}
+
+TokenizerReport report_labelled(const ExperimentConfig& config, bool offline) {
+  const auto& data = classification(config).data;
+  const auto splits = load_labelled_splits(data, offline);
+  std::array<Texts, 2> texts;
+  for (const auto split : {Split::train, Split::validation})
+    for (const auto& text : splits[split]) texts[static_cast<std::size_t>(split)].push_back(text.text);
+  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
+}
+
+}  // namespace
+
+TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
+  if (is<SortConfig>(config.task))
+    throw Error(ExitCode::usage, "task sort has no texts: its tokens are the numbers of its lists");
+  return is<LanguageModelConfig>(config.task) ? report_text(config, offline) : report_labelled(config, offline);
+}
+
+nlohmann::ordered_json to_json(const TokenizerReport& report) {
+  nlohmann::ordered_json json = {{"kind", report.kind}, {"vocabulary", report.tokenizer->vocabulary_size()}};
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto& counts = report[split];
+    auto& entry = json["splits"][std::string(to_string(split))];
+    entry = {{"texts", counts.texts},
+             {"characters", counts.characters},
+             {"tokens", counts.tokens},
+             {"characters_per_token", static_cast<double>(counts.characters) / static_cast<double>(counts.tokens)}};
+    if (report.tokenizer->unknown_id())
+      entry["unknown_share"] = static_cast<double>(counts.unknown_tokens) / static_cast<double>(counts.tokens);
+  }
+  json["megabytes_per_second"] = {{"first_pass", report.megabytes_per_second[0]},
+                                  {"second_pass", report.megabytes_per_second[1]}};
+  json["longest_tokens"] = report.longest_tokens;
+  return json;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,76 @@
+#pragma once
+// What a trained network does with one text: attention maps, score tables, the forms that scores are made of, distances
+// between tokens, and norms by depth. Files: docs/inspect.md.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "infer/load_run.h"
+#include "inspect/depth_norms.h"
+#include "inspect/head_forms.h"
+#include "inspect/metric_axioms.h"
+
+namespace metaformer {
+
+// One layer; all vectors have an entry for each head, and are empty for mixers without scores. Tensors are float64 on
+// the CPU; letters: n heads, c (queries) and e (keys) tokens of the text, v tokens of TextInspection::vocabulary.
+struct LayerInspection {
+  torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), with what positions add; not masked
+  torch::Tensor attention_nce;  // after the softmax: rows sum to 1
+  torch::Tensor distance_nvv;   // signed_distances between the embeddings of tokens
+  HeadForms forms;
+  std::vector<MetricAxioms> axioms;               // on the vectors of the text
+  std::vector<double> negative_scores;            // fraction of the visible scores
+  std::vector<double> mean_attention_distance;    // |c - e| weighted by attention, in tokens
+  std::vector<double> distance_rank_correlation;  // sorters only: Spearman, of distance_nvv with |i - j|
+
+  bool has_scores() const { return attention_nce.defined(); }
+};
+
+struct TextInspection {
+  std::string mixer;                    // kind
+  bool causal = false;                  // no token attends to a later one: cells behind the diagonal are to be blank
+  std::vector<std::string> tokens;      // of the text as the model reads it, decoded; "[class]": a class token
+  std::vector<std::string> vocabulary;  // the tokens of distance_nvv
+  std::vector<LayerInspection> layers;
+  DepthNorms norms;  // of a token's vectors, mean over the tokens
+};
+
+struct InspectionLimits {
+  std::int64_t tokens = 64;      // of the text, from its start
+  std::int64_t vocabulary = 96;  // of a larger vocabulary: the distinct tokens of the text in their order, so many
+};
+
+// More than so many tokens are refused: scores are kept for every pair of them.
+constexpr std::int64_t most_inspected_tokens = 1024;
+
+// The token ids of a text as the run's model reads them: cut to the limit and to the model's context; for sorters the
+// numbers of a list, which are followed by the sorted list without its last number. Errors: exit code 2 for a list of
+// another length, 3 for a text that is empty or cannot be encoded.
+std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens);
+
+// Runs the model once over the ids, in float64 whatever it was trained in, so that mixers take their reference path.
+// Not while another thread uses the model: it is float32 again only afterwards. Errors: exit code 2 for a linear model
+// or more tokens than most_inspected_tokens.
+TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
+                            const InspectionLimits& limits = {});
+
+// All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", ...
+NamedTensors to_tensors(const TextInspection& inspection);
+
+// The numbers without the arrays:
+//   {"mixer", "causal", "tokens": [..], "vocabulary": [..], "norms": (see DepthNorms),
+//    "layers": [{"heads": [{"eigenvalues": [..], "asymmetry", "verdict", "negative_eigenvalues", "asymmetric_pairs",
+//                           "negative_pairs", "incomplete_triples", "violated_triples", "negative_scores",
+//                           "mean_attention_distance", "distance_rank_correlation"}]}]}
+// What a mixer does not have is absent; mixers without scores have no heads.
+nlohmann::ordered_json to_json(const TextInspection& inspection);
+
+// The same with the arrays in it, rounded to `digits` significant digits, for a page: each head also has "attention",
+// "scores", "form", "input_form" and "distances" as arrays of rows. Cells of attention and scores that a causal mask
+// hides are null. Forms of more than `widest_form` rows are left out.
+nlohmann::ordered_json to_json_with_arrays(const TextInspection& inspection, int digits = 4,
+                                           std::int64_t widest_form = 128);
+
+}  // namespace metaformer

@@ -1,0 +1,31 @@
+#pragma once
+// The figures of an inspection.
+
+#include <string>
+#include <vector>
+
+#include "figures/figure.h"
+#include "inspect/inspection.h"
+#include "inspect/split_inspection.h"
+
+namespace metaformer {
+
+struct NamedFigure {
+  std::string name;  // of its file, without the ending
+  figures::Figure figure;
+};
+
+// Heat maps show the first so many tokens.
+constexpr std::int64_t most_drawn_tokens = 48;
+// Heat maps of forms that have more cells than this in one layer are left out.
+constexpr std::int64_t most_drawn_cells = 100'000;
+
+// For each layer with scores: attention_N, scores_N, forms_N, distances_N; and eigenvalues, norms. `run`: its name, for
+// the titles. `beside`: another run's inspection, whose forms are drawn below those of the same layer; or nullptr.
+std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
+                                    const TextInspection* beside = nullptr);
+
+// gradients, and what there is of loss_by_position and loss_by_context.
+std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run);
+
+}  // namespace metaformer

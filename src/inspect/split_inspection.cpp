@@ -1,0 +1,177 @@
+#include "inspect/split_inspection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "model/transformer.h"
+#include "ops/autocast.h"
+#include "tasks/batches.h"
+
+namespace metaformer {
+
+namespace {
+
+// Keeps the gradients with respect to the stream.
+class GradientRecorder : public Probe {
+ public:
+  bool wants_scores() const override { return false; }
+
+  void stream(StreamPoint point, const torch::Tensor& x_bcd) override {
+    if (x_bcd.requires_grad()) x_bcd.retain_grad();
+    points_.emplace_back(point, x_bcd);
+  }
+
+  // After backward. What the loss does not depend on has norm 0.
+  DepthNorms norms() const {
+    DepthNorms norms;
+    for (const auto& [point, x_bcd] : points_) {
+      const auto gradient = x_bcd.requires_grad() ? x_bcd.grad() : torch::Tensor();
+      norms.add(point, gradient.defined() ? gradient.to(torch::kDouble).norm().item<double>() : 0);
+    }
+    return norms;
+  }
+
+ private:
+  std::vector<std::pair<StreamPoint, torch::Tensor>> points_;
+};
+
+double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
+  double squares = 0;
+  for (const auto& parameter : block.named_parameters())
+    if (parameter.key().starts_with(branch) && parameter.value().grad().defined())
+      squares += parameter.value().grad().to(torch::kDouble).square().sum().item<double>();
+  return std::sqrt(squares);
+}
+
+GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
+  const torch::AutoGradMode with_gradients(true);
+  auto& model = *run.model;
+  const auto batch = task.batches->random_batch(Split::validation, 0, run.device);
+  GradientRecorder recorder;
+  Pass pass{.probe = &recorder};
+  model.zero_grad();
+  const auto loss = task.objective->loss(model.forward(batch, nullptr, pass), batch) / batch.weight;
+  loss.backward();
+  GradientNorms norms{.stream = recorder.norms()};
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* block = dynamic_cast<const BlockImpl*>(module.get());
+    if (block == nullptr) continue;
+    norms.mixer.push_back(gradient_norm(*block, "mixer"));
+    norms.feed_forward.push_back(gradient_norm(*block, "feed_forward"));
+  }
+  model.zero_grad();
+  return norms;
+}
+
+// [b, c], 0 where there is no target.
+torch::Tensor losses_of(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc) {
+  return at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), targets_bc.flatten(), {}, at::Reduction::None,
+                                /*ignore_index=*/-1)
+      .view_as(targets_bc)
+      .to(torch::kDouble);
+}
+
+std::vector<PositionLoss> measure_positions(const LoadedRun& run, const Task& task, std::int64_t batches) {
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  torch::Tensor loss_c, targets_c;
+  for (std::int64_t i = 0; i < (batches > 0 ? std::min(batches, all) : all); ++i) {
+    throw_if_stopped();
+    const auto batch = task.batches->evaluation_batch(Split::validation, i, run.device);
+    const auto batch_loss_c = losses_of(run.predictor->logits(batch), batch.targets_bc).sum(0);
+    const auto batch_targets_c = (batch.targets_bc >= 0).sum(0);
+    loss_c = loss_c.defined() ? loss_c + batch_loss_c : batch_loss_c;
+    targets_c = targets_c.defined() ? targets_c + batch_targets_c : batch_targets_c;
+  }
+  std::vector<PositionLoss> found;
+  for (std::int64_t c = 0; loss_c.defined() && c < loss_c.size(0); ++c)
+    if (const auto targets = targets_c[c].item<std::int64_t>(); targets > 0)
+      found.push_back(
+          {.position = c, .targets = targets, .loss = loss_c[c].item<double>() / static_cast<double>(targets)});
+  return found;
+}
+
+// 1, 2, 3, 4, 6, 8, 12, 16, ..., context.
+std::vector<std::int64_t> tried_contexts(std::int64_t context) {
+  std::vector<std::int64_t> tried;
+  for (std::int64_t m = 1; m < context; m *= 2) {
+    tried.push_back(m);
+    if (m >= 2 && 3 * m / 2 < context) tried.push_back(3 * m / 2);
+  }
+  tried.push_back(context);
+  return tried;
+}
+
+// Adds the losses of the batch's last targets to those of every context.
+void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<ContextLoss>& losses) {
+  const auto whole = batch.targets_bc.size(1);
+  const auto targets_b1 = batch.targets_bc.narrow(1, whole - 1, 1);
+  for (auto& [tokens, loss] : losses) {
+    throw_if_stopped();
+    const auto logits_bcv = run.predictor->logits({.ids_bc = batch.ids_bc.narrow(1, whole - tokens, tokens)});
+    loss += losses_of(logits_bcv.narrow(1, tokens - 1, 1), targets_b1).sum().item<double>();
+  }
+}
+
+void measure_context(const LoadedRun& run, const Task& task, std::int64_t wanted, SplitInspection& inspection) {
+  const auto context = context_of(run.experiment.config.model);
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  const auto rows = evaluation_rows(context);
+  const auto batches = std::clamp<std::int64_t>((wanted + rows - 1) / rows, 1, all);
+  for (const auto tokens : tried_contexts(context)) inspection.loss_by_context.push_back({.tokens = tokens});
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::validation, i * all / batches, run.device);
+    inspection.context_targets += (batch.targets_bc.select(1, context - 1) >= 0).sum().item<std::int64_t>();
+    add_context_losses(run, batch, inspection.loss_by_context);
+  }
+  if (inspection.context_targets == 0) {  // the split is shorter than the context
+    inspection.loss_by_context.clear();
+    return;
+  }
+  for (auto& entry : inspection.loss_by_context) entry.loss /= static_cast<double>(inspection.context_targets);
+  inspection.effective_context = effective_context_of(inspection.loss_by_context);
+}
+
+}  // namespace
+
+std::int64_t effective_context_of(const std::vector<ContextLoss>& losses) {
+  constexpr double tolerance = 1.01;
+  auto found = losses.back().tokens;
+  for (auto entry = losses.rbegin(); entry != losses.rend() && entry->loss <= tolerance * losses.back().loss; ++entry)
+    found = entry->tokens;
+  return found;
+}
+
+SplitInspection inspect_split(const LoadedRun& run, const Task& task, const SplitLimits& limits) {
+  if (run.model == nullptr)
+    throw Error(ExitCode::usage,
+                fmt::format("--run {}: a linear model has no layers to inspect", run.directory.path().string()));
+  const auto& config = run.experiment.config;
+  SplitInspection inspection{.gradients = measure_gradients(run, task)};
+  if (is<ClassificationConfig>(config.task)) return inspection;
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(config.train.precision, run.device);
+  inspection.loss_by_position = measure_positions(run, task, limits.batches);
+  if (is<LanguageModelConfig>(config.task)) measure_context(run, task, limits.context_targets, inspection);
+  return inspection;
+}
+
+nlohmann::ordered_json to_json(const SplitInspection& inspection) {
+  const auto& gradients = inspection.gradients;
+  nlohmann::ordered_json json = {
+      {"gradients",
+       {{"stream", to_json(gradients.stream)}, {"mixer", gradients.mixer}, {"feed_forward", gradients.feed_forward}}}};
+  for (const auto& [position, targets, loss] : inspection.loss_by_position)
+    json["loss_by_position"].push_back({{"position", position}, {"targets", targets}, {"loss", loss}});
+  for (const auto& [tokens, loss] : inspection.loss_by_context)
+    json["loss_by_context"].push_back({{"tokens", tokens}, {"loss", loss}});
+  if (inspection.effective_context) {
+    json["context_targets"] = inspection.context_targets;
+    json["effective_context"] = *inspection.effective_context;
+  }
+  return json;
+}
+
+}  // namespace metaformer

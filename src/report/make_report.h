@@ -1,0 +1,36 @@
+#pragma once
+// Gathers everything that a report shows of runs, and writes its figures.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/comparison.h"
+#include "report/texts.h"
+
+namespace metaformer {
+
+struct ReportOptions {
+  std::vector<std::string> runs;  // folders, patterns, results files (compare/find_runs.h)
+  std::string title;
+  ComparisonOptions comparison;
+  PromptOptions prompt;
+  std::optional<std::string> text;  // whose attention is shown; default: what the first language model answers
+  std::string device = "auto";
+  bool with_texts = true, with_insides = true;
+  std::filesystem::path figures;  // the folder of SVG and PDF files; empty: none
+};
+
+struct Report {
+  std::string html;
+  std::size_t runs = 0, groups = 0;
+  int figures = 0;
+  std::vector<std::string> problems;  // a line for each run that something is missing of
+};
+
+// A run whose checkpoint cannot be used only lacks its text and its inside. Errors: exit code 2 for no run, or as
+// read_reported_runs.
+Report make_report(const ReportOptions& options);
+
+}  // namespace metaformer

@@ -1,0 +1,91 @@
+// Elements, numbers, the tooltip and what redraws when the window or the colour scheme changes. Text from runs is only
+// ever set as textContent.
+
+const report = JSON.parse(document.getElementById('report-data').textContent);
+
+// make('p', {class: 'note'}, 'text', otherElement). Names that start with "on" are event listeners.
+function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith('on'))
+      element.addEventListener(key.slice(2), value);
+    else
+      element.setAttribute(key, value === true ? '' : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+function addSection(id, title, ...content) {
+  const section =
+      make('section', {id, 'aria-labelledby': `${id}-title`}, make('h2', {id: `${id}-title`}, title), ...content);
+  document.getElementById('content').append(section);
+  document.getElementById('sections').append(make('li', {}, make('a', {href: `#${id}`}, title)));
+  return section;
+}
+
+// A labelled drop-down list; options are {value, label}.
+function choice(label, options, value, onchange) {
+  const select = make('select', {onchange: () => onchange(select.value)});
+  for (const option of options) select.append(make('option', {value: option.value}, option.label));
+  select.value = value;
+  return make('label', {}, `${label} `, select);
+}
+
+const button = (label, onclick, attributes = {}) => make('button', {type: 'button', onclick, ...attributes}, label);
+
+// Four significant digits; very small and very large numbers with an exponent.
+function shortNumber(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e7 || size < 1e-4) return value.toExponential(2).replace('-', '−');
+  const digits = Math.max(0, 3 - Math.floor(Math.log10(size)));
+  return value.toLocaleString('en-US', {maximumFractionDigits: digits, minimumFractionDigits: Math.min(digits, 2)})
+      .replace('-', '−');
+}
+
+const minus = (text) => text.replace('-', '−');
+const fixed = (value, digits) =>
+    minus(value.toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits}));
+
+const percent = (fraction) => (typeof fraction === 'number' ? `${(100 * fraction).toFixed(1)}%` : null);
+
+function duration(seconds) {
+  if (!Number.isFinite(seconds)) return '–';
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+}
+
+const tooltip = document.getElementById('tooltip');
+
+// Shows content next to a point of the window, inside the window.
+function showTooltip(x, y, ...content) {
+  tooltip.replaceChildren(...content);
+  tooltip.hidden = false;
+  const box = tooltip.getBoundingClientRect();
+  const left = x + 16 + box.width > window.innerWidth ? x - 16 - box.width : x + 16;
+  const top = Math.min(Math.max(6, y - box.height / 2), window.innerHeight - box.height - 6);
+  tooltip.style.left = `${Math.max(6, left)}px`;
+  tooltip.style.top = `${top}px`;
+}
+function hideTooltip() { tooltip.hidden = true; }
+
+// Everything drawn with the current width and colours. Redrawn when they change.
+const drawings = [];
+function keepDrawn(draw) {
+  drawings.push(draw);
+  draw();
+}
+function redraw() {
+  hideTooltip();
+  drawings.forEach((draw) => draw());
+}
+
+// An SVG that shrinks where it is given less room, as on paper.
+const chart = (width, height) =>
+    d3.create('svg').attr('width', width).attr('height', height).attr('viewBox', `0 0 ${width} ${height}`);
+
+const widthOf = (element) => Math.max(240, Math.floor(element.getBoundingClientRect().width));

@@ -1,0 +1,174 @@
+// The overview, the comparison's tables and charts of differences, configs and environments.
+
+function table(head, rows, attributes = {}) {
+  const cell = (name, content) =>
+      (content instanceof Node && /^T[DH]$/.test(content.tagName) ? content : make(name, {}, content));
+  return make(
+      'div', {class: 'table-box'},
+      make(
+          'table', attributes, make('thead', {}, make('tr', {}, ...head.map((title) => cell('th', title)))),
+          make(
+              'tbody', {},
+              ...rows.map(
+                  (row) => (row instanceof Node ? row : make('tr', {}, ...row.map((item) => cell('td', item))))))));
+}
+
+const groupName = (group) => make('th', {scope: 'row'}, groupSwatch(group), report.groups[group].name);
+
+function showOverview() {
+  const runs = report.runs.length, groups = report.groups.length;
+  const tasks = [...new Set(report.groups.map((group) => group.task))].join(', ').replace(/_/g, ' ');
+  document.getElementById('overview').textContent = `${
+      runs === 1 ?
+          '1 run' :
+          `${runs} runs in ${
+              groups === 1 ? '1 group' :
+                             `${groups} groups`}; runs of a group differ only in their seed`}. Task: ${tasks}.`;
+  document.getElementById('origin').textContent = report.origin;
+}
+
+const isReference = (entry) => entry.reference === entry.name;
+const entryName = (entry) => make(
+    'th', {scope: 'row', title: entry.name}, entry.color === null ? null : groupSwatch(entry.color), entry.short_name);
+const entryColor = (entry) => (entry.color === null ? 'var(--soft-ink)' : curveColor(entry.color));
+
+const shownValue = (metric, value) => fixed(value * metric.scale, metric.digits);
+
+function differenceText(metric, difference) {
+  if (!difference || difference.mean === null || difference.mean === undefined) return '';
+  const signed = (value) => (value > 0 ? '+' : '') + shownValue(metric, value);
+  const mean = signed(difference.mean);
+  if (typeof difference.low !== 'number') return mean;
+  return make(
+      'td', {}, `${mean} `,
+      make('span', {class: 'interval'}, `(${signed(difference.low)} to ${signed(difference.high)})`));
+}
+
+function metricRow(metric, entry) {
+  const result = entry.metrics[metric.name];
+  const difference = result.difference;
+  const seeds = result.n;
+  const mean =
+      shownValue(metric, result.mean) + (typeof result.sd === 'number' ? ` ± ${shownValue(metric, result.sd)}` : '');
+  const p = difference && typeof difference.p === 'number' ?
+      (difference.p < 0.0001 ? '< 0.0001' : difference.p.toFixed(4)) :
+      '';
+  const cells =
+      [entryName(entry), String(seeds), mean, isReference(entry) ? 'reference' : differenceText(metric, difference), p];
+  if (report.comparison.margin !== null && report.comparison.margin !== undefined)
+    cells.push(difference && typeof difference.equivalent === 'boolean' ? (difference.equivalent ? 'yes' : 'no') : '');
+  for (const cost of report.comparison.costs) {
+    const value = entry.metrics[cost.name];
+    cells.push(value ? shownValue(cost, value.mean) : '');
+  }
+  return make(
+      'tr', {class: isReference(entry) ? 'reference' : null},
+      ...cells.map((cell) => (cell instanceof Node ? cell : make('td', {}, cell))));
+}
+
+function showComparison() {
+  const {comparison, problems} = report;
+  if (!comparison && !problems.length) return;
+  const section = addSection('comparison', 'Comparison');
+  if (comparison) showMetrics(section, comparison);
+  if (problems.length)
+    section.append(make(
+        'details', {open: problems.length <= 6},
+        make('summary', {}, `Left out, or compared in part (${problems.length})`),
+        make('ul', {class: 'note'}, ...problems.map((problem) => make('li', {}, problem)))));
+}
+
+function showMetrics(section, comparison) {
+  section.append(make(
+      'p', {class: 'soft'},
+      'Mean ± standard deviation over the seeds. Differences to the reference are paired by seed; ' +
+          'intervals are those of Student’s t at 95%.'));
+  for (const metric of comparison.metrics) {
+    const entries = comparison.groups.filter((entry) => entry.metrics[metric.name] && entry.metrics[metric.name].n > 0);
+    if (!entries.length) continue;
+    const head = ['group', 'seeds', metric.title, 'difference (95% interval)', 'p'];
+    if (comparison.margin !== null && comparison.margin !== undefined) head.push('equivalent');
+    const first = metric === comparison.metrics[0];
+    const box = first ? section : make('details', {ontoggle: redraw}, make('summary', {}, metric.title));
+    if (first)
+      section.append(make('h3', {}, metric.title));
+    else
+      section.append(box);
+    box.append(table(
+        [...head, ...comparison.costs.map((cost) => cost.title)], entries.map((entry) => metricRow(metric, entry))));
+    showDifferences(box, metric, entries.filter((entry) => entry.metrics[metric.name].difference));
+  }
+  showMcNemar(section, comparison);
+}
+
+function showMcNemar(section, comparison) {
+  const rows = comparison.groups.flatMap(
+      (entry) => (entry.mcnemar || [])
+                     .map(
+                         (test) =>
+                             [entryName(entry), String(test.seed), String(test.only_reference), String(test.only_this),
+                              shortNumber(test.p_exact)]));
+  if (!rows.length) return;
+  section.append(
+      make('h3', {}, 'McNemar’s test'),
+      make('p', {class: 'soft'}, 'On the same test texts, by seed: texts that only one of both classifies correctly.'),
+      table(['group', 'seed', 'only the reference', 'only this one', 'p (exact)'], rows));
+}
+
+// A dot with its interval for each group, and a line at no difference.
+function showDifferences(section, metric, entries) {
+  if (!entries.length) return;
+  const box = make('figure', {style: 'margin:0'});
+  section.append(box);
+  const value = (entry, key) => {
+    const number = entry.metrics[metric.name].difference[key];
+    return (typeof number === 'number' ? number : entry.metrics[metric.name].difference.mean) * metric.scale;
+  };
+  keepDrawn(() => {
+    const width = Math.min(widthOf(box), 760), left = Math.min(250, width * 0.42), row = 24,
+          ticks = width < 500 ? 3 : 5, height = entries.length * row;
+    const ends = entries.flatMap((entry) => [value(entry, 'low'), value(entry, 'high'), 0]);
+    const x = d3.scaleLinear().domain(d3.extent(ends)).nice(5).range([left, width - 24]);
+    const svg = chart(width, height + 44)
+                    .attr('role', 'img')
+                    .attr('aria-label', `Differences of ${metric.title} to the reference, with 95% intervals`);
+    svg.append('g')
+        .attr('class', 'grid')
+        .attr('transform', `translate(0,${height + 4})`)
+        .call(d3.axisBottom(x).ticks(ticks).tickSize(-height).tickFormat(''));
+    svg.append('g')
+        .attr('class', 'axis')
+        .attr('transform', `translate(0,${height + 4})`)
+        .call(d3.axisBottom(x).ticks(ticks));
+    svg.append('line')
+        .attr('class', 'reference-line')
+        .attr('x1', x(0))
+        .attr('x2', x(0))
+        .attr('y1', 0)
+        .attr('y2', height + 4);
+    svg.append('text')
+        .attr('x', (left + width) / 2)
+        .attr('y', height + 40)
+        .attr('text-anchor', 'middle')
+        .text(`difference of ${metric.title}`);
+    const rows = svg.selectAll('.difference')
+                     .data(entries)
+                     .join('g')
+                     .attr('class', 'difference')
+                     .attr('transform', (_, i) => `translate(0,${(i + 0.5) * row + 4})`);
+    rows.append('text')
+        .attr('x', left - 12)
+        .attr('text-anchor', 'end')
+        .attr('dy', '.35em')
+        .text((entry) => shortenTo(entry.short_name, left / 6.8));
+    rows.append('line')
+        .attr('x1', (entry) => x(value(entry, 'low')))
+        .attr('x2', (entry) => x(value(entry, 'high')))
+        .attr('stroke-width', 2.5)
+        .style('stroke', entryColor);
+    rows.append('circle').attr('cx', (entry) => x(value(entry, 'mean'))).attr('r', 4.5).style('fill', entryColor);
+    box.replaceChildren(svg.node());
+  });
+}
+
+const shortenTo = (text, letters) => (text.length <= letters ? text : `${text.slice(0, Math.max(1, letters - 1))}…`);

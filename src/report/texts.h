@@ -1,0 +1,25 @@
+#pragma once
+// What a run answers to a prompt: text of a language model, the sorted list of a sorter, the classes of a classifier.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "infer/load_run.h"
+
+namespace metaformer {
+
+struct PromptOptions {
+  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, a sentence
+  std::int64_t tokens = 300;          // that a language model generates
+  double temperature = 0.8;
+  std::uint64_t seed = 1337;
+};
+
+std::string prompt_for(const LoadedRun& run, const PromptOptions& options);
+
+// {"prompt", "text"}. Errors: exit code 2 or 3 for a prompt that the run cannot read.
+nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options);
+
+}  // namespace metaformer

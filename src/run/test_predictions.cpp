@@ -1,0 +1,44 @@
+#include "run/test_predictions.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "run/safetensors.h"
+
+namespace metaformer {
+
+namespace {
+
+std::filesystem::path file_of(const RunDirectory& run) { return run.path() / "test_predictions.safetensors"; }
+
+}  // namespace
+
+void write_test_predictions(const RunDirectory& run, const TestPredictions& predictions) {
+  write_file_atomically(file_of(run), to_safetensors({{"probabilities", predictions.probabilities_lv},
+                                                      {"labels", predictions.labels_l}}));
+}
+
+std::optional<TestPredictions> read_test_predictions(const RunDirectory& run) {
+  constexpr std::uintmax_t largest = std::uintmax_t{1} << 34;
+  const auto file = file_of(run);
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  TestPredictions predictions;
+  for (const auto& [name, tensor] : from_safetensors(read_file(file, largest, ExitCode::failure), file.string())) {
+    if (name == "probabilities") predictions.probabilities_lv = tensor;
+    if (name == "labels") predictions.labels_l = tensor;
+  }
+  const auto& [probabilities_lv, labels_l] = predictions;
+  const bool is_valid = probabilities_lv.defined() && labels_l.defined() && probabilities_lv.dim() == 2 &&
+                        labels_l.dim() == 1 && probabilities_lv.size(0) == labels_l.size(0) &&
+                        probabilities_lv.size(1) > 0 && probabilities_lv.scalar_type() == torch::kDouble &&
+                        labels_l.scalar_type() == torch::kLong;
+  if (!is_valid)
+    throw Error(ExitCode::failure, fmt::format("{}: expected 'probabilities', float64 [texts, classes], and 'labels', "
+                                               "int64 [texts]",
+                                               file.string()));
+  return predictions;
+}
+
+}  // namespace metaformer

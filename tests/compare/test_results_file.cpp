@@ -1,0 +1,108 @@
+// CSV files of results, and runs on the disk.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compare/find_runs.h"
+#include "compare/results_file.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+
+using namespace metaformer;
+
+namespace {
+
+RunRecord run_of(const std::string& key, std::int64_t seed, double loss) {
+  RunRecord run{.key = key, .config = "a, \"quoted\".yaml", .overrides = "x=1", .seed = seed, .knows_settings = true};
+  run.settings = {{"model.mixer.kind", "quadratic"}, {"train.optimizer.betas", "[0.9, 0.95]"}};
+  run.metrics = {{"val_loss", loss}, {"my_own", 3}};
+  run.commit = "c";
+  return run;
+}
+
+std::vector<std::string> keys_of(const std::filesystem::path& file) {
+  std::vector<std::string> keys;
+  for (const auto& row : read_results(file).rows) keys.push_back(row.at("key"));
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("runs come back from a results file as they were", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder / "results/a.csv";
+  export_results(file, {run_of("k1", 1, 0.1 + 0.2)}, {});
+  const auto runs = records_of(read_results(file), file);
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].name() == "a, \"quoted\".yaml x=1");
+  CHECK(runs[0].settings == run_of("", 0, 0).settings);
+  CHECK(runs[0].metrics == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
+  CHECK(runs[0].source == file.string() + ":2");
+  CHECK(runs[0].commit == "c");
+}
+
+TEST_CASE("an export replaces rows of the same key, keeps others and sorts by the order given", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.csv", "key,config,overrides,seed,val_loss,extra\nold,o.yaml,,7,1.50,text\n");
+  export_results(file, {run_of("k2", 2, 2), run_of("k1", 1, 1)}, {});
+  CHECK(keys_of(file) == std::vector<std::string>{"old", "k2", "k1"});
+  export_results(file, {run_of("k2", 2, 5)}, {"k1", "missing", "k2"});
+  CHECK(keys_of(file) == std::vector<std::string>{"k1", "k2", "old"});
+  const auto rows = read_results(file).rows;
+  CHECK(rows[1].at("val_loss") == "5");
+  CHECK(rows[2] ==
+        ResultsRow{{"key", "old"}, {"config", "o.yaml"}, {"seed", "7"}, {"val_loss", "1.50"}, {"extra", "text"}});
+}
+
+TEST_CASE("processes that export at once lose no row", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder / "a.csv";
+  constexpr int writers = 4, rows = 10;
+  for (int writer = 0; writer < writers; ++writer)
+    if (::fork() == 0) {
+      for (int row = 0; row < rows; ++row)
+        export_results(file, {run_of(std::to_string(writer) + "-" + std::to_string(row), row, 1)}, {});
+      ::_exit(0);
+    }
+  for (int writer = 0; writer < writers; ++writer) ::wait(nullptr);
+  CHECK(keys_of(file).size() == writers * rows);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("a malformed results file is one line with the place", "[results_file]") {
+  const TemporaryFolder folder;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"key,val_loss\nk,1\n", "a.csv:1: no column 'config'"},
+      {"config,seed\na\n", "a.csv:2: 1 cells for 2 columns"},
+      {"config,seed\na,one\n", "a.csv:2: seed: expected a whole number, got 'one'"},
+      {"config,seed,settings\na,1,[]\n", "a.csv:2: settings: expected a JSON object"},
+      {"config,seed\n\"a,1\n", "a.csv:2: "}};
+  for (const auto& [text, expected] : cases) {
+    INFO(text);
+    const auto file = folder.write("a.csv", text);
+    const auto [code, what] = failure([&] { records_of(read_results(file), file); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(what, ContainsSubstring(expected));
+  }
+}
+
+TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs]") {
+  const TemporaryFolder folder;
+  for (const char* name : {"unfinished", "diverged", "not_finite", "damaged"})
+    folder.write(std::string("runs/") + name + "/config.yaml", std::string(name) == "damaged" ? "train: 3\n" : "");
+  folder.write("runs/unfinished/train.log", "info: a\ninfo: step 5\n");
+  folder.write("runs/diverged/train.log", "error: step 3: the training loss is not finite; try a lower rate\n");
+  folder.write("runs/not_finite/summary.json", R"({"steps": 3, "val_loss": null})");
+  folder.write("runs/damaged/summary.json", R"({"steps": 3, "val_loss": 1.5})");
+  const auto found = find_runs({(folder / "runs").string()});
+  CHECK(found.runs.empty());
+  REQUIRE(found.problems.size() == 4);
+  CHECK_THAT(found.problems[0], ContainsSubstring("damaged: left out: ") && ContainsSubstring("config.yaml:1"));
+  CHECK_THAT(found.problems[1], ContainsSubstring("diverged: left out: diverged: error: step 3"));
+  CHECK_THAT(found.problems[2], ContainsSubstring("not_finite: left out: diverged"));
+  CHECK_THAT(found.problems[3], ContainsSubstring("unfinished: it has no summary.json; the last line of its log is "
+                                                  "\"info: step 5\""));
+  CHECK(find_run_folders({(folder / "runs/*d").string()}).size() == 3);
+  CHECK(failure([&] { find_runs({(folder / "no*").string()}); }).first == ExitCode::usage);
+}

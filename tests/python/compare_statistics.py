@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""`metaformer compare` gives the means, intervals and p values of SciPy, for 2 to 30 paired seeds. Trained classifiers keep
+the predictions that it tests.
+
+  compare_statistics.py METAFORMER
+"""
+import csv
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+from scipy import stats
+
+TOLERANCE = 1e-10
+METAFORMER = sys.argv[1]
+
+
+def compare(*arguments):
+    finished = subprocess.run([METAFORMER, "compare", *map(str, arguments), "--json"], text=True, capture_output=True)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+def close(ours, theirs):
+    assert abs(ours - theirs) <= TOLERANCE * max(1, abs(theirs)), (ours, theirs)
+
+
+def write_results(path, losses):
+    """losses: {config: {seed: loss}}"""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["key", "config", "overrides", "seed", "val_loss"])
+        for config, by_seed in losses.items():
+            for seed, loss in by_seed.items():
+                writer.writerow([f"{config}-{seed}", config, "", seed, repr(float(loss))])
+
+
+def check_paired_t(folder):
+    random = np.random.default_rng(0)
+    for n in range(2, 31):
+        reference, other = random.normal(2, 0.3, n), random.normal(2.1, 0.3, n)
+        order = random.permutation(n)  # the rows of a file may have any order
+        write_results(folder / "results.csv", {"a": dict(enumerate(reference)), "b": {int(i): other[i] for i in order}})
+        margin = 0.3
+        first, second = compare(folder / "results.csv", "--margin", margin)["groups"]
+        for group, values in ((first, reference), (second, other)):
+            close(group["metrics"]["val_loss"]["mean"], np.mean(values))
+            close(group["metrics"]["val_loss"]["sd"], np.std(values, ddof=1))
+        ours, theirs = second["metrics"]["val_loss"]["difference"], stats.ttest_rel(other, reference)
+        low, high = theirs.confidence_interval(0.95)
+        assert ours["pairs"] == n
+        close(ours["mean"], np.mean(other - reference))
+        close(ours["low"], low)
+        close(ours["high"], high)
+        close(ours["p"], theirs.pvalue)
+        assert ours["equivalent"] == bool(-margin < low and high < margin), (n, low, high)
+
+
+def make_run(folder, steps, seed, probabilities, labels):
+    config = subprocess.check_output([METAFORMER, "config", "dump", "--config", "imdb_metric.yaml", "--set",
+                                      f"train.seed={seed}", "--set", f"train.steps={steps}"], text=True)
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(config)
+    accuracy = float(np.mean(probabilities.argmax(1) == labels))
+    (folder / "summary.json").write_text(json.dumps({
+        "steps": 1, "train_loss": 1.0, "val_loss": 1.0, "best_val_loss": 1.0, "best_val_error": 0.1, "best_step": 1,
+        "validation": {"accuracy": 0.9}, "test": {"accuracy": accuracy}, "parameters": 1, "mixer_parameters": 1}))
+    save_file({"probabilities": probabilities, "labels": labels}, folder / "test_predictions.safetensors")
+
+
+def check_mcnemar(folder):
+    random = np.random.default_rng(1)
+    for case, (texts, error) in enumerate(((20, 0.5), (500, 0.1), (25000, 0.12), (300, 0.0))):
+        labels = random.integers(0, 2, texts)
+        runs = {}
+        for steps, name in enumerate("ab", 1000):
+            for seed in (1, 2):
+                right = random.random(texts) >= error
+                confidence = random.uniform(0.5001, 1, texts)
+                of_class_1 = np.where((labels == 1) == right, confidence, 1 - confidence)
+                make_run(folder / str(case) / name / f"run-{seed}", steps, seed,
+                         np.stack([1 - of_class_1, of_class_1], 1), labels)
+                runs[name, seed] = right
+        tests = compare(folder / str(case) / "a", folder / str(case) / "b")["groups"][1]["mcnemar"]
+        assert [test["seed"] for test in tests] == [1, 2]
+        for test in tests:
+            theirs, ours = runs["a", test["seed"]], runs["b", test["seed"]]
+            b, c = int(np.sum(theirs & ~ours)), int(np.sum(ours & ~theirs))
+            assert (test["only_reference"], test["only_this"]) == (b, c)
+            close(test["p_exact"], stats.binomtest(min(b, c), b + c, 0.5).pvalue if b + c else 1)
+            statistic = (abs(b - c) - 1) ** 2 / (b + c) if b + c else 0
+            close(test["chi_square"], statistic)
+            close(test["p_chi_square"], stats.chi2.sf(statistic, 1))
+
+
+CLASSIFIER = """
+task: classification
+data: {path: train.csv, test_path: test.csv}
+model: {layers: 1, heads: 2, width: 16, context: 32}
+train: {steps: 20, batch_size: 4, eval_interval: 10, checkpoint_interval: 10, schedule: {warmup_steps: 0}}
+"""
+
+
+def write_table(path, count, random):
+    """Texts of unequal lengths, so that batches by length have another order."""
+    rows = [(label, " ".join(random.choice(["good" if label == "yes" else "bad", "film", "plot", "a", "the"],
+                                           random.integers(2, 20)))) for label in random.choice(["no", "yes"], count)]
+    path.write_text("label,text\n" + "".join(f"{label},{text} {i}\n" for i, (label, text) in enumerate(rows)))
+    return [label for label, _ in rows]
+
+
+def check_predictions(folder):
+    random = np.random.default_rng(2)
+    (folder / "classifier.yaml").write_text(CLASSIFIER)
+    write_table(folder / "train.csv", 300, random)
+    labels = write_table(folder / "test.csv", 101, random)
+    right = {}
+    for mixer in ("metric", "identity"):
+        subprocess.run([METAFORMER, "train", "--config", "classifier.yaml", "--set", f"model.mixer={mixer}", "--out",
+                        f"runs/{mixer}", "--quiet"], cwd=folder, check=True)
+        predictions = load_file(folder / "runs" / mixer / "test_predictions.safetensors")
+        names = json.loads((folder / "runs" / mixer / "checkpoints/best/labels.json").read_text())
+        names = names if isinstance(names, list) else names["labels"]
+        assert [names[label] for label in predictions["labels"]] == labels  # in the order of the file
+        assert np.allclose(predictions["probabilities"].sum(1), 1, rtol=0, atol=1e-12)
+        right[mixer] = predictions["probabilities"].argmax(1) == predictions["labels"]
+        summary = json.loads((folder / "runs" / mixer / "summary.json").read_text())
+        assert np.mean(right[mixer]) == summary["test"]["accuracy"]
+    [test] = compare(folder / "runs/metric", folder / "runs/identity")["groups"][1]["mcnemar"]
+    assert test["only_this"] == np.sum(right["identity"] & ~right["metric"])
+
+
+if __name__ == "__main__":
+    temporary = Path(tempfile.mkdtemp())
+    try:
+        check_paired_t(temporary)
+        check_mcnemar(temporary)
+        check_predictions(temporary)
+    finally:
+        shutil.rmtree(temporary)

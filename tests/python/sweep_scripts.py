@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""A sweep that is killed anywhere and started again, that runs twice at once, or as an array of three tasks, writes the same
+results as one that is left alone; failed runs are listed and stop no other.
+
+  sweep_scripts.py METAFORMER ROOT
+"""
+import csv
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+METAFORMER, ROOT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+RUNS = 7  # of the script below, without the one that fails
+TIMES = {"ms_per_step", "tokens_per_second", "train_seconds", "wall_seconds", "peak_memory_bytes"}
+CONFIG = """
+data: {path: text.txt}
+model: {layers: 1, heads: 2, width: 16, context: 16}
+train: {batch_size: 4, eval_interval: 20, checkpoint_interval: 20, schedule: {warmup_steps: 0}}
+"""
+SCRIPT = """#!/usr/bin/env bash
+source "%s/experiments/lib/sweep.sh"
+cd "$(dirname -- "$0")"
+for seed in 2 1; do
+  for mixer in metric quadratic identity; do
+    run tiny.yaml --set "model.mixer=$mixer" --set "train.steps=${STEPS:-60}" --set "train.seed=$seed"
+  done
+done
+run tiny.yaml --set model.positions=none --set "train.steps=${STEPS:-60}" --context 32
+%s
+finish
+"""
+FAILING = 'run tiny.yaml --set data.path=missing.txt'
+
+
+def make_folder(parent, name, extra=""):
+    folder = parent / name
+    folder.mkdir()
+    letters = random.Random(0)
+    (folder / "text.txt").write_text("".join(letters.choice("abcd efgh\n") for _ in range(4000)))
+    (folder / "tiny.yaml").write_text(CONFIG)
+    script = folder / "tiny.sh"
+    script.write_text(SCRIPT % (ROOT, extra))
+    script.chmod(0o755)
+    return folder
+
+
+def start(folder, **environment):
+    """In the folder that all sweeps of this test share as far as configs go: the paths in the configs are equal."""
+    return subprocess.Popen([folder / "tiny.sh"], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            start_new_session=True,
+                            env=os.environ | {"PROGRAM": str(METAFORMER), "RUNS": str(folder / "runs"), "POLL": "0.5",
+                                              "RESULTS": str(folder / "results.csv"), "OMP_NUM_THREADS": "1"} | environment)
+
+
+def finish(process, code=0):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, (process.returncode, out, err)
+    return out, err
+
+
+def rows(folder):
+    """Without times, and without what depends on the folder of the text."""
+    with (folder / "results.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    return [{name: text for name, text in row.items() if name not in TIMES | {"key", "settings"}} for row in found]
+
+
+def processes_of(folder):
+    return [pid for pid in os.listdir("/proc") if pid.isdigit() and is_of(pid, folder)]
+
+
+def is_of(pid, folder):
+    try:
+        return str(folder / "runs").encode() in Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def check_undisturbed(parent):
+    folder = make_folder(parent, "undisturbed")
+    out, err = finish(start(folder, JOBS="2"))
+    expected = rows(folder)
+    assert len(expected) == RUNS and "7 runs in 4 groups" in out, (expected, out)
+    assert [row["seed"] for row in expected[:6]] == ["2", "2", "2", "1", "1", "1"]
+    assert [bool(row["val_loss_32"]) for row in expected] == [False] * 6 + [True]
+    before = (folder / "results.csv").read_bytes()
+    _, err = finish(start(folder))
+    assert "0 to train" in err and (folder / "results.csv").read_bytes() == before
+    shutil.rmtree(folder / "runs")  # a row is enough
+    _, err = finish(start(folder))
+    assert "0 to train" in err and (folder / "results.csv").read_bytes() == before
+    _, err = finish(start(folder, STEPS="20"))  # another config is another run
+    assert "7 to train" in err and len(rows(folder)) == 2 * RUNS
+    return expected
+
+
+def check_killed(parent, expected):
+    folder, moments = make_folder(parent, "killed"), random.Random(1)
+    for attempt in range(6):
+        process = start(folder, JOBS="2")
+        time.sleep(moments.uniform(0.5, 5))
+        if attempt % 2:
+            os.killpg(process.pid, signal.SIGKILL)  # the script; what it has started may go on
+        else:
+            for pid in [*processes_of(folder), process.pid]:
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        process.communicate()
+    finish(start(folder))
+    assert rows(folder) == expected, rows(folder)
+
+
+def check_interrupted(parent, expected):
+    folder = make_folder(parent, "interrupted")
+    process = start(folder, JOBS="2", STEPS="100000")
+    while not list(folder.glob("runs/*/checkpoints/step-*")):
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = finish(process, 130)
+    assert "start it again" in err and not processes_of(folder), err
+    assert not (folder / "results.csv").exists()
+
+
+def check_at_once(parent, expected):
+    folder = make_folder(parent, "at_once")
+    processes = [start(folder, JOBS=jobs) for jobs in "12"]
+    for process in processes:
+        finish(process)
+    assert rows(folder) == expected
+    for run in folder.glob("runs/tiny*"):  # each was trained by one process, once
+        assert (run / "environment.json").read_text().count('"started"') == 1, run
+
+
+def check_array(parent, expected):
+    folder = make_folder(parent, "array")
+    array = {"SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MIN": "1"}
+    processes = [start(folder, **array, SLURM_ARRAY_TASK_ID=task) for task in "123"]
+    trained = [finish(process)[1].count(" is done") for process in processes]
+    assert sorted(trained) == [2, 2, 3] and rows(folder) == expected, trained
+
+
+def check_failures(parent, expected):
+    folder = make_folder(parent, "failing", FAILING)
+    _, err = finish(start(folder), 1)
+    assert "1 failed:" in err and "missing.txt" in err.splitlines()[-1], err
+    assert rows(folder) == expected
+
+
+def main():
+    parent = Path(tempfile.mkdtemp())
+    try:
+        expected = check_undisturbed(parent)
+        for check in (check_killed, check_interrupted, check_at_once, check_array, check_failures):
+            check(parent, expected)
+            print(check.__name__, "passed", flush=True)
+    finally:
+        shutil.rmtree(parent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+// Curves of runs and of groups, against numbers by hand.
+
+#include "base/files.h"
+#include "report/curves.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+RunCurve line(std::size_t count) {
+  RunCurve curve;
+  for (std::size_t i = 1; i <= count; ++i) {
+    curve.step.push_back(static_cast<double>(10 * i));
+    curve.time.push_back(static_cast<double>(i));
+    curve.value.push_back(static_cast<double>(i * i));
+  }
+  return curve;
+}
+
+std::map<std::string, RunCurve> read(const std::string& text) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder.path() / "metrics.jsonl", text);
+  return read_curves(folder.path() / "metrics.jsonl");
+}
+
+}  // namespace
+
+TEST_CASE("curves are read with the training time of their step", "[report]") {
+  const auto curves = read(R"({"step":10,"split":"train","loss":4.5,"gradient_norm":2,"seconds":1.5}
+{"step":10,"split":"validation","loss":4.25,"accuracy":0.5}
+not json
+{"step":20,"split":"train","loss":null,"seconds":3}
+{"step":20,"split":"validation","loss":4,"accuracy":0.75}
+{"step":20,"split":"validation","loss":4,"accuracy":0.75}
+{"step":20,"split":"test","loss":1}
+)");
+  CHECK(curves.at("train loss").value == std::vector<double>{4.5});
+  CHECK(curves.at("validation loss").step == std::vector<double>{10, 20});
+  CHECK(curves.at("validation loss").time == std::vector<double>{1.5, 3});
+  CHECK(curves.at("validation accuracy").value == std::vector<double>{0.5, 0.75});
+  CHECK(curves.size() == 4);
+}
+
+TEST_CASE("where the validation loss is estimated, the estimates are the curve", "[report]") {
+  const auto curves = read(R"({"step":10,"split":"validation_estimate","loss":3}
+{"step":20,"split":"validation_estimate","loss":2}
+{"step":20,"split":"validation","loss":2.5}
+)");
+  CHECK(curves.at("validation loss").value == std::vector<double>{3, 2});
+}
+
+TEST_CASE("a thinned curve of means keeps its mean", "[report]") {
+  const auto curve = line(1000);
+  const auto thin = thinned(curve, 100, true);
+  REQUIRE(thin.value.size() == 100);
+  CHECK(thin.step.front() == 100);
+  CHECK(thin.step.back() == 10000);
+  CHECK(thin.value.front() == Approx(38.5));  // the mean of 1, 4, ..., 100
+  double sum = 0, thin_sum = 0;
+  for (const double value : curve.value) sum += value / 1000;
+  for (const double value : thin.value) thin_sum += value / 100;
+  CHECK(thin_sum == Approx(sum));
+}
+
+TEST_CASE("other thinned curves keep points as they are, the last one too", "[report]") {
+  for (const std::size_t count : {101u, 150u, 999u}) {
+    const auto curve = line(count), thin = thinned(curve, 100, false);
+    REQUIRE(thin.value.size() == 100);
+    for (std::size_t i = 0; i < 100; ++i) CHECK(thin.value[i] == thin.time[i] * thin.time[i]);
+    CHECK(thin.step.back() == curve.step.back());
+  }
+  CHECK(thinned(line(100), 100, true).value == line(100).value);
+}
+
+TEST_CASE("a group's curve is the mean at the steps that all runs have", "[report]") {
+  const RunCurve a{.step = {1, 2, 3, 5}, .time = {1, 2, 3, 5}, .value = {10, 8, 6, 4}};
+  const RunCurve b{.step = {1, 3, 4, 5}, .time = {3, 5, 6, 7}, .value = {14, 6, 0, 1}};
+  const auto group = mean_curve({&a, &b});
+  CHECK(group.step == std::vector<double>{1, 3, 5});
+  CHECK(group.time == std::vector<double>{2, 4, 6});
+  CHECK(group.mean == std::vector<double>{12, 6, 2.5});
+  const double deviation = std::sqrt(8.0);  // of 10 and 14, with n - 1
+  CHECK(group.low[0] == Approx(12 - deviation));
+  CHECK(group.high[0] == Approx(12 + deviation));
+  CHECK((group.low[1] == 6 && group.high[1] == 6));
+  const auto one = mean_curve({&a});
+  CHECK((one.mean == a.value && one.low.empty() && one.high.empty()));
+  CHECK(mean_curve({}).step.empty());
+}
+
+TEST_CASE("runs that evaluate only at their end begin with the training loss", "[report]") {
+  CurveTable table;
+  table["train loss"].runs = {line(5)};
+  table["validation loss"].runs = {line(1)};
+  CHECK(views_of(table).front().name == "train loss");
+  table["validation loss"].runs = {line(2)};
+  CHECK(views_of(table).front().name == "validation loss");
+}
+
+}  // namespace metaformer
