@@ -13,7 +13,8 @@ namespace metaformer {
 
 namespace {
 
-// Inside a script element only "<" could end it or start a comment; in JSON it occurs in strings alone.
+// Only "<" could end the script element or start a comment in it. JSON has it only inside strings, where it can be
+// escaped.
 std::string script_safe(const std::string& json) {
   std::string result;
   result.reserve(json.size());

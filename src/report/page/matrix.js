@@ -38,7 +38,7 @@ function matrixCanvas(matrix, color) {
   return canvas;
 }
 
-// Tokens as they can be seen: white space has signs of its own.
+// The token with visible signs in place of white space.
 function visibleToken(token) {
   const shown = token.replace(/ /g, '␣').replace(/\n/g, '↵').replace(/\t/g, '⇥');
   return shown === '' ? '∅' : shown;
