@@ -65,12 +65,14 @@ std::uint64_t state_of_weight(const TrainConfig& train) {
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
-// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With half precision part of
-// it is half as large. In double, which no config overflows.
+// Beside what all blocks keep: the logits, and what the backward pass of one block makes. The heap keeps what is freed,
+// with holes: up to two as large as the logits when the vocabulary is large. With half precision part of all
+// is half as large. In double, which no config overflows.
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = transformer(config);
   constexpr double of_half = 0.625;
-  const auto floats = static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
+  const double holes = is<ClassificationConfig>(config.task) ? 0 : 2 * static_cast<double>(vocabulary);
+  const auto floats = static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) + holes +
                       static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width +
                                           2 * model.up_width() + 2 * model.hidden_width());
   return static_cast<double>(config.train.batch_size) * static_cast<double>(sequence_length(config)) * floats *
@@ -90,7 +92,7 @@ double evaluation_activations(const ExperimentConfig& config, std::int64_t vocab
 // LibTorch and what is small. For products in half precision oneDNN compiles a kernel for every shape, and keeps up to
 // 1024 of them; texts of many lengths make many shapes.
 std::uint64_t program_bytes(const ExperimentConfig& config) {
-  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, program = 200 * MiB, half_products = 100 * MiB,
+  constexpr std::uint64_t MiB = std::uint64_t{1} << 20, program = 200 * MiB, half_products = 64 * MiB,
                           kernel = 650 << 10;
   constexpr std::uint64_t most_kernels = 1024, kernels_per_block = 16, length_step = 8;
   if (is<LinearConfig>(config.model) || !has_half_products(config.train.precision)) return program;
