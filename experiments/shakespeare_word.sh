@@ -7,5 +7,6 @@ for seed in $SEEDS; do
   for mixer in scaled_dot_product metric; do
     run "shakespeare_word_$mixer.yaml" --set "train.seed=$seed"
   done
+  run shakespeare_word_base.yaml --set model.mixer=quadratic --set "train.seed=$seed"
 done
 finish

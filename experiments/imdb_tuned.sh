@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# IMDb: each of the five main mixers with the best of its twelve draws (experiments/imdb_draws.sh), on seeds that no draw used.
+SEEDS=${SEEDS:-11 12 13 14 15}
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+for seed in $SEEDS; do
+  for mixer in scaled_dot_product quadratic metric average_pooling identity; do
+    drawn=$("$experiments/lib/best_draw.py" "$experiments/results/imdb_draws.csv" "imdb_$mixer.yaml" validation_score --largest)
+    # shellcheck disable=SC2086  # its words
+    run "imdb_$mixer.yaml" $drawn --set "train.seed=$seed"
+  done
+done
+finish
