@@ -10,6 +10,8 @@
 #include "compare/comparison_text.h"
 #include "compare/find_runs.h"
 #include "compare/results_file.h"
+#include "figures/figure_files.h"
+#include "report/comparison_figures.h"
 
 namespace metaformer {
 
@@ -20,7 +22,7 @@ struct CompareArguments {
   ComparisonOptions options;
   std::string metrics, columns;  // separated by commas
   std::string format = "text";
-  std::string export_file, order_file;
+  std::string export_file, order_file, figures;
   bool json = false;
   bool export_only = false;
 };
@@ -52,6 +54,11 @@ std::vector<std::string> read_order(const std::string& path) {
   return keys;
 }
 
+void write_figures(const Comparison& comparison, const std::string& folder) {
+  figures::FigureFolder files(folder);
+  for (const auto& [name, figure] : figures_of(comparison)) files.write(name, figure);
+}
+
 void run_compare(CompareArguments& arguments) {
   const auto format = parse_format(arguments);
   arguments.options.metrics = split_at_commas(arguments.metrics);
@@ -66,6 +73,7 @@ void run_compare(CompareArguments& arguments) {
   if (arguments.export_only) return;
   const auto comparison = compare_runs(std::move(found.runs), arguments.options);
   for (const auto& note : comparison.notes) log::warning("{}", note);
+  if (!arguments.figures.empty()) write_figures(comparison, arguments.figures);
   switch (format) {
     case Format::text:
       return print_lines(to_text(comparison));
@@ -88,6 +96,10 @@ void add_output_options(CLI::App& command, CompareArguments& arguments) {
                   "columns of the Markdown table, separated by commas: METRIC, METRIC:difference, METRIC:equivalent, "
                   "METRIC:worst, METRIC:values, mcnemar, settings")
       ->type_name("LIST");
+  command
+      .add_option("--figures", arguments.figures,
+                  "folder for the values and the differences of every metric as pictures (SVG and PDF)")
+      ->type_name("DIR");
   auto* file = command
                    .add_option("--export", arguments.export_file,
                                "also write the runs into this CSV file of results; rows of other runs stay in it")
@@ -136,6 +148,7 @@ void add_compare_command(CLI::App& app) {
       "  metaformer compare runs/a runs/b\n"
       "  metaformer compare 'runs/sweep-*' --reference scaled_dot_product --margin 0.02\n"
       "  metaformer compare runs/shakespeare_cpu --export results.csv\n"
+      "  metaformer compare results.csv --metrics val_loss --figures paper/figures\n"
       "  metaformer compare results.csv --format markdown --columns val_loss,val_loss:difference,parameters");
   command.callback([arguments] { run_compare(*arguments); });
 }

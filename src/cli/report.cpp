@@ -84,7 +84,9 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
 void add_report_command(CLI::App& app) {
   auto& command = *app.add_subcommand("report", "one HTML page with curves, tables, attention and texts of runs");
   auto arguments = std::make_shared<ReportArguments>();
-  command.add_option("runs", arguments->options.runs, "runs: folders, folders of runs, patterns, results files (CSV)")
+  command
+      .add_option("runs", arguments->options.runs,
+                  "runs: folders, folders of runs, patterns; results files (CSV) beside them add rows to the tables")
       ->type_name("RUN...")
       ->required();
   command.add_option("--out,-o", arguments->out, "the page")->type_name("FILE")->capture_default_str();

@@ -33,7 +33,9 @@ class ReportMaker {
  public:
   explicit ReportMaker(const ReportOptions& options)
       : options_(options), reported_(read_reported_runs(options.runs, options.comparison)) {
-    if (reported_.runs.empty()) throw Error(ExitCode::usage, "no run to report: give folders of runs");
+    if (reported_.runs.empty())
+      throw Error(ExitCode::usage,
+                  "no run to report: give folders of runs; a results file only adds rows to the tables");
     if (!options.figures.empty()) figures_.emplace(options.figures);
   }
 

@@ -40,6 +40,22 @@ TEST_CASE("a report holds curves, texts and heads of its runs, and figures besid
   CHECK(told["figures"].get<int>() > 5);
 }
 
+TEST_CASE("a comparison's metrics as pictures", "[cli]") {
+  const Program program;
+  for (const char* seed : {"1", "2"})
+    for (const char* mixer : {"metric", "quadratic"})
+      program.succeed({"train", "--config", "small.yaml", "--set", std::string("model.mixer=") + mixer, "--set",
+                       std::string("train.seed=") + seed, "--out", std::string("runs/") + mixer + seed});
+  program.succeed({"compare", "runs", "--metrics", "val_loss", "--figures", "figures"});
+  const auto values = read_text(program.folder() / "figures/val_loss.svg");
+  CHECK_THAT(values, ContainsSubstring("metric") && ContainsSubstring("quadratic"));
+  CHECK(std::filesystem::exists(program.folder() / "figures/val_loss_differences.svg"));
+  program.folder().write("file", "");
+  const auto refused = program.run({"compare", "runs", "--figures", "file"});
+  CHECK(refused.code == 1);
+  CHECK(std::count(refused.err.begin(), refused.err.end(), '\n') == 1);
+}
+
 TEST_CASE("a report without texts and heads reads no checkpoint", "[cli]") {
   const Program program;
   program.succeed({"train", "--config", "small.yaml", "--out", "run"});

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""The generated tables of README.md and docs/results.md are those that `metaformer compare` makes of experiments/results.
+"""The generated tables and figures of README.md and docs/results.md are those that `metaformer compare` makes of
+experiments/results.
 
   documented_tables.py METAFORMER ROOT
 """
+import re
 import sys
+import tempfile
 from pathlib import Path
 
 METAFORMER, ROOT = Path(sys.argv[1]), Path(sys.argv[2])
 sys.path.insert(0, str(ROOT / "experiments"))
-import update_tables  # noqa: E402
+import update_results  # noqa: E402
 
 EXPECTED = {"README.md": {"shakespeare_cpu"},
             "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_block",
@@ -16,15 +19,25 @@ EXPECTED = {"README.md": {"shakespeare_cpu"},
                                 "shakespeare_word", "imdb", "imdb_best", "sorter", "sorter_hard"}}
 
 
+def check_that_changes_are_found(path):
+    """A table whose number of seeds is another one, and a figure that is another one."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        copy.write_text(re.sub(r"\| (\d) \|", "| 9 |", path.read_text(), count=1))
+        stale = update_results.update(copy, METAFORMER, check=True)
+        assert copy in stale, "a changed table is not found"
+        figures = set(update_results.current_figures(copy, METAFORMER))
+        assert figures <= set(stale), "missing figures are not found"
+
+
 def main():
     for name, files in EXPECTED.items():
-        text = (ROOT / name).read_text()
-        found = {Path(match[2].split()[1]).stem for match in update_tables.TABLE.finditer(text)}
+        path = ROOT / name
+        found = {Path(match[2].split()[1]).stem for match in update_results.TABLE.finditer(path.read_text())}
         assert files <= found, f"{name} lacks the generated tables {sorted(files - found)}"
-        assert update_tables.with_current_tables(text, METAFORMER) == text, (
-            f"a generated table in {name} does not match experiments/results; run experiments/update_tables.py {name}")
-        changed = text.replace("| 3 | ", "| 4 | ", 1)
-        assert changed != text and update_tables.with_current_tables(changed, METAFORMER) == text, "a changed table is not found"
+        stale = update_results.update(path, METAFORMER, check=True)
+        assert not stale, f"not current: {[str(file) for file in stale]}; run experiments/update_results.py {name}"
+        check_that_changes_are_found(path)
         print(f"{name}: {len(found)} tables are current")
 
 
