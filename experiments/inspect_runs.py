@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Runs `metaformer inspect` on finished runs and writes what it finds into a results file for `metaformer compare`: a row for each
+run, means over its layers and heads. Runs whose rows the file has are not inspected again.
+
+  experiments/inspect_runs.py experiments/results/interpretation.csv runs/shakespeare_ladder/*-[0-9]*
+"""
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IDENTITY = ["key", "config", "overrides", "seed"]
+
+
+def mean(values):
+    values = [value for value in values if value is not None]
+    return statistics.fmean(values) if values else None
+
+
+def columns_of(inspection):
+    """The numbers of one run. gradient_ratio is the norm of the gradient at the embedding over that after the last block;
+    best_order_correlation is that of the head with the largest absolute value."""
+    layers = [layer["heads"] for layer in inspection["layers"]]
+    heads = [head for layer in layers for head in layer]
+    found = {name: mean(head.get(name) for head in heads)
+             for name in ("negative_scores", "negative_eigenvalues", "negative_pairs", "violated_triples", "asymmetry",
+                          "mean_attention_distance")}
+    found["metric_heads"] = mean(float(head["verdict"] != "no_metric") for head in heads if "verdict" in head)
+    correlations = [head["distance_rank_correlation"] for head in heads if head.get("distance_rank_correlation") is not None]
+    if correlations:
+        found["first_order_correlation"] = correlations[0]
+        found["best_order_correlation"] = max(correlations, key=abs)
+    validation = inspection.get("validation", {})
+    if "gradients" in validation:
+        stream = validation["gradients"]["stream"]
+        found["gradient_ratio"] = stream["embedding"] / stream["after_feed_forward"][-1]
+    if "effective_context" in validation:
+        found["effective_context"] = validation["effective_context"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def run(program, *arguments):
+    finished = subprocess.run([program, *map(str, arguments)], text=True, stdout=subprocess.PIPE)
+    if finished.returncode != 0:
+        sys.exit(finished.returncode)  # the program has said why
+    return finished.stdout
+
+
+def identity_of(program, folder):
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "row.csv"
+        run(program, "compare", "--export", path, "--export-only", folder)
+        with open(path, newline="", encoding="utf-8") as file:
+            row = next(csv.DictReader(file))
+    return {name: row[name] for name in [*IDENTITY, "settings"]}
+
+
+def inspect(program, folder):
+    with tempfile.TemporaryDirectory() as temporary:
+        printed = run(program, "inspect", "--run", folder, "--checkpoint", "last", "--out", temporary, "--no-pictures", "--json")
+    return columns_of(json.loads(printed))
+
+
+def write(path, rows):
+    numbers = sorted({name for row in rows for name in row} - {*IDENTITY, "settings"})
+    temporary = path.with_suffix(".new")
+    with open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*IDENTITY, *numbers, "settings"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    temporary.replace(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="a CSV file")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("--program", type=Path, default=ROOT / "scripts/run.sh", help="a built metaformer")
+    arguments = parser.parse_args()
+    program = arguments.program.resolve()
+    rows = []
+    if arguments.results.exists():
+        with open(arguments.results, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    known = {row["key"] for row in rows}
+    for folder in arguments.runs:
+        row = identity_of(program, folder)
+        if row["key"] in known:
+            continue
+        known.add(row["key"])
+        print(f"inspecting {folder}", file=sys.stderr, flush=True)
+        rows.append({**row, **inspect(program, folder)})
+        write(arguments.results, rows)
+
+
+if __name__ == "__main__":
+    main()
