@@ -28,7 +28,7 @@ static double softplus_inverse(double y) { return y + std::log(-std::expm1(-y));
 
 MetricTensor::MetricTensor(Layer& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
                            std::int64_t k)
-    : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k) {
+    : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k), index_(symmetric_index(k)) {
   switch (constraint) {
     case MetricConstraint::symmetric:
       parameter_ = owner.add_parameter("packed_metric", packed_identity(heads, k), score_form_spec);
@@ -67,7 +67,6 @@ void MetricTensor::scale_to_norm(double norm) {
 }
 
 torch::Tensor MetricTensor::unpacked_nkk() const {
-  if (!index_.defined()) index_ = symmetric_index(k_);
   if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
   return unpack_symmetric(parameter_, index_, k_);
 }

@@ -48,15 +48,19 @@ void run_step(const StepArguments& arguments) {
   const auto device = prepare_device(experiment.config, arguments.device);
   const auto task = make_task(experiment.config, arguments.offline);
   const auto& request = arguments.request;
-  log::info("{}: {}, {} thread{}, {}; median of {} rounds of {} steps after {} to warm up", experiment.name,
+  const auto& train = experiment.config.train;
+  log::info("{}: {}, {} thread{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
             device_description(device), at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
-            to_string(experiment.config.train.precision), request.rounds, request.steps, request.warmup);
+            to_string(train.precision),
+            device.is_cpu() && train.cpu_slices > 1 ? fmt::format(", {} slices", train.cpu_slices) : "", request.rounds,
+            request.steps, request.warmup);
   const auto result = bench_step(experiment.config, task, device, request);
   if (!arguments.json) return print_table(result);
   nlohmann::ordered_json json = {{"config", experiment.name},
                                  {"device", device_description(device)},
                                  {"threads", at::get_num_threads()},
-                                 {"precision", to_string(experiment.config.train.precision)}};
+                                 {"precision", to_string(train.precision)},
+                                 {"slices", device.is_cpu() ? train.cpu_slices : 1}};
   json.update(to_json(result));
   print_json(json);
 }

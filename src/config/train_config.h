@@ -69,6 +69,7 @@ struct TrainConfig : LinearTrainConfig {
   double clip = 1.0;
   WeightAverageConfig weight_average;
   bool cuda_graph = true;
+  std::int64_t cpu_slices = 1;
   std::int64_t log_interval = 10;
   std::int64_t eval_interval = 250;
   EvaluationConfig evaluation;
@@ -102,6 +103,10 @@ void visit(Visitor& field, TrainConfig& c) {
   field("weight_average", c.weight_average, "mean of the weights of the last steps, for evaluation and use");
   field("cuda_graph", c.cuda_graph,
         "on a CUDA device: replay the whole step as one graph, where nothing of it needs the host");
+  field(
+      "cpu_slices", c.cpu_slices, between(1, 256),
+      "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads work "
+      "on each operator");
   field("log_interval", c.log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
   field("eval_interval", c.eval_interval, between(1, most_steps), "steps between evaluations");
   field("evaluation", c.evaluation, "what an evaluation during training covers");

@@ -1,6 +1,43 @@
 #include "model/batch.h"
 
+#include <algorithm>
+
 namespace metaformer {
+
+namespace {
+
+// Of the rows without what is padding in all of them.
+std::int64_t needed_length(const torch::Tensor& segments_bc) {
+  constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
+  const auto used = (segments_bc >= 0).any(0).nonzero();
+  const auto length = used.numel() == 0 ? 1 : used.max().item<std::int64_t>() + 1;
+  return std::min((length + step - 1) / step * step, segments_bc.size(1));
+}
+
+void take_labels(Batch& part, std::int64_t first, std::int64_t count) {
+  if (!part.is_packed()) {
+    part.labels_l = part.labels_l.narrow(0, first, count);
+    return;
+  }
+  const auto rows_l = part.label_rows_l2.select(1, 0);
+  const auto own_l = ((rows_l >= first) & (rows_l < first + count)).nonzero().select(1, 0);
+  part.labels_l = part.labels_l.index_select(0, own_l);
+  part.label_rows_l2 = part.label_rows_l2.index_select(0, own_l) - torch::tensor({first, std::int64_t{0}});
+}
+
+}  // namespace
+
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
+  Batch part = batch;
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc})
+    if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
+  if (part.labels_l.defined()) take_labels(part, first, count);
+  if (!part.segments_bc.defined()) return part;
+  const auto length = needed_length(part.segments_bc);
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc})
+    if (tensor->defined()) *tensor = tensor->narrow(1, 0, length);
+  return part;
+}
 
 torch::Tensor segment_starts(const torch::Tensor& segments_bc) {
   const auto before_bc = torch::constant_pad_nd(segments_bc, {1, 0}, -1).narrow(1, 0, segments_bc.size(1));

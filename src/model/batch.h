@@ -23,6 +23,10 @@ inline std::array<const torch::Tensor*, 6> tensors_of(const Batch& batch) {
   return {&batch.ids_bc, &batch.targets_bc, &batch.segments_bc, &batch.labels_l, &batch.label_rows_l2, &batch.weight};
 }
 
+// The rows first ... first + count - 1 with their labels, without padding that all of them have at their ends, but for
+// what makes their length a multiple of 8 (or that of the batch). The weight is still that of the whole batch.
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count);
+
 // Whether a segment starts at each token, [b, c] bool. Padding starts none.
 torch::Tensor segment_starts(const torch::Tensor& segments_bc);
 

@@ -141,7 +141,8 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& 
   estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
   estimate.program = program_bytes(config);
   if (is<LinearConfig>(config.model)) return estimate;  // fitted at once: no gradients, no optimiser
-  estimate.gradients = estimate.weights;
+  const auto slices = static_cast<std::uint64_t>(config.train.cpu_slices);
+  estimate.gradients = estimate.weights * (slices > 1 ? 1 + slices : 1);
   estimate.optimizer = state_of_weight(config.train) * estimate.weights;
   const auto checkpoint = estimate.optimizer;  // copied while it is written
   estimate.activations = to_bytes(

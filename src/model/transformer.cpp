@@ -58,6 +58,8 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
           config.embedding.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(config.width)) : 1) {
   if (is<LearnedPositionsConfig>(config.positions))
     position_embedding_ = register_module("position_embedding", Embedding(config.context, config.width));
+  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions))
+    sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, config.context, config.width).to(torch::kFloat);
   if (config.embedding.ngrams.order > 1)
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));

@@ -45,7 +45,7 @@ class TransformerImpl : public torch::nn::Module {
   Embedding token_embedding_;
   double embedding_factor_;                        // of tokens and n-grams
   Embedding position_embedding_{nullptr};          // learned positions only
-  mutable torch::Tensor sinusoids_cd_;             // sinusoidal positions only, as far as needed so far
+  mutable torch::Tensor sinusoids_cd_;             // sinusoidal positions only; grows for longer contexts
   std::shared_ptr<ScoreBias> score_bias_;          // of positions that are added to scores
   Embedding ngram_embedding_{nullptr};             // n-grams only
   torch::Tensor token_scale_v1_, ngram_scale_g1_;  // embedding.scale log_count_ratio only

@@ -8,12 +8,16 @@
 
 namespace metaformer {
 
-// While it lives, operators that gain from it run in bfloat16 or float16 on `device`. Does nothing for fp32 and tf32.
-// Weights are cast once per scope and the casts dropped at its end.
+// What happens to the casts of weights, which all threads share, at the end of a scope. `keep`: an outer scope, of any
+// thread, drops them.
+enum class AutocastCasts { drop, keep };
+
+// While it lives, operators that gain from it run in bfloat16 or float16 on `device` in this thread. Does nothing for
+// fp32 and tf32. Weights are cast once until the casts are dropped.
 class AutocastScope {
  public:
-  AutocastScope(Precision precision, torch::Device device)
-      : type_(device.type()), active_(precision == Precision::bf16 || precision == Precision::fp16) {
+  AutocastScope(Precision precision, torch::Device device, AutocastCasts casts = AutocastCasts::drop)
+      : type_(device.type()), casts_(casts), active_(precision == Precision::bf16 || precision == Precision::fp16) {
     if (!active_) return;
     was_enabled_ = at::autocast::is_autocast_enabled(type_);
     at::autocast::set_autocast_dtype(type_, precision == Precision::bf16 ? torch::kBFloat16 : torch::kHalf);
@@ -24,12 +28,13 @@ class AutocastScope {
   AutocastScope& operator=(const AutocastScope&) = delete;
   ~AutocastScope() {
     if (!active_) return;
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    if (at::autocast::decrement_nesting() == 0 && casts_ == AutocastCasts::drop) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(type_, was_enabled_);
   }
 
  private:
   torch::DeviceType type_;
+  AutocastCasts casts_;
   bool active_;
   bool was_enabled_ = false;
 };

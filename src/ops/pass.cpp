@@ -26,4 +26,10 @@ Pass StepPasses::pass(std::int64_t micro_batch) const {
   return {.training = true, .random = RandomStream(keys_.narrow(0, micro_batch, 1))};
 }
 
+std::vector<Pass> StepPasses::consecutive(std::int64_t first, std::int64_t count) const {
+  std::vector<Pass> passes;
+  for (auto i = first; i < first + count; ++i) passes.push_back(pass(i));
+  return passes;
+}
+
 }  // namespace metaformer

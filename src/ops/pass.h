@@ -50,8 +50,8 @@ struct Pass {
   bool wants_scores() const { return probe != nullptr && probe->wants_scores(); }
 };
 
-// The training passes of a step, one for each micro-batch. Their random numbers are a function of (seed, step,
-// micro-batch, number of the draw).
+// The training passes of a step, one for each micro-batch or slice of one. Their random numbers are a function of
+// (seed, step, micro-batch, number of the draw).
 class StepPasses {
  public:
   StepPasses(std::uint64_t seed, std::int64_t micro_batches, torch::Device device);
@@ -61,6 +61,7 @@ class StepPasses {
   void set_step(std::int64_t step);
 
   Pass pass(std::int64_t micro_batch) const;
+  std::vector<Pass> consecutive(std::int64_t first, std::int64_t count) const;
 
  private:
   std::uint64_t seed_;

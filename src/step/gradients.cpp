@@ -1,9 +1,7 @@
 #include "step/gradients.h"
 
-#include <limits>
-
-#include "base/fault.h"
-#include "ops/autocast.h"
+#include "ops/parallel.h"
+#include "step/sliced_gradients.h"
 
 namespace metaformer {
 
@@ -22,34 +20,33 @@ torch::Tensor weight_of(const std::vector<Batch>& batches) {
   return weight;
 }
 
-// The batch's part of the mean loss of a step with that weight.
-torch::Tensor batch_loss(const StepParts& parts, const Batch& batch, const torch::Tensor& weight, Pass pass) {
-  const AutocastScope autocast(parts.config.train.precision, parts.device);
-  const auto sum = parts.task.objective->loss(parts.model.forward(batch, nullptr, pass), batch);
-  return sum / weight.to(sum.scalar_type());
-}
-
-torch::Tensor with_faults(torch::Tensor loss) {
-  if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
-  if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
-    loss = loss * std::numeric_limits<float>::max() * std::numeric_limits<float>::max();
-  return loss;
+torch::Tensor add_gradients_of_batch(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
+                                     const Pass& pass, PhaseTimer& timer) {
+  const auto loss = with_faults(batch_loss(parts, batch, weight, pass));
+  timer.end(StepPhase::forward);
+  scaled(parts, loss).backward();
+  timer.end(StepPhase::backward);
+  return loss.detach();
 }
 
 }  // namespace
 
+std::int64_t slices_of_batch(const StepParts& parts) {
+  return parts.device.is_cpu() ? parts.config.train.cpu_slices : 1;
+}
+
 torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Batch>& batches, const StepPasses& passes,
                                    PhaseTimer& timer) {
   const auto weight = weight_of(batches);
+  const auto count = slices_of_batch(parts);
   parts.parameters.gradients().zero_();
   torch::Tensor total;
-  for (std::size_t micro = 0; micro < batches.size(); ++micro) {
-    const auto pass = passes.pass(static_cast<std::int64_t>(micro));
-    const auto loss = with_faults(batch_loss(parts, batches[micro], weight, pass));
-    timer.end(StepPhase::forward);
-    (parts.loss_scale == nullptr ? loss : loss * parts.loss_scale->factor()).backward();
-    timer.end(StepPhase::backward);
-    total = total.defined() ? total + loss.detach() : loss.detach();
+  for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
+    const auto& batch = batches[static_cast<std::size_t>(micro)];
+    const auto loss =
+        count == 1 ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), timer)
+                   : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count), timer);
+    total = total.defined() ? total + loss : loss;
   }
   return total;
 }
@@ -57,10 +54,18 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
 namespace {
 
 // Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
+// On the CPU each by one thread, so that the norm does not depend on the number of threads.
 torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
+  const auto& views = parameters.views();
   std::vector<torch::Tensor> gradients;
-  for (const auto& view : parameters.views()) gradients.push_back(view.parameter.grad());
-  return torch::stack(at::_foreach_norm(gradients)).norm();
+  for (const auto& view : views) gradients.push_back(view.parameter.grad());
+  if (!gradients.front().is_cpu()) return torch::stack(at::_foreach_norm(gradients)).norm();
+  auto norms_p = torch::empty({std::ssize(gradients)}, gradients.front().options());
+  at::parallel_for(0, std::ssize(gradients), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(gradients[static_cast<std::size_t>(i)].norm());
+  });
+  return norms_p.norm();
 }
 
 }  // namespace

@@ -3,33 +3,21 @@
 
 #include <vector>
 
-#include "config/experiment_config.h"
-#include "model/parameter_buffer.h"
-#include "model/sequence_model.h"
-#include "optim/loss_scale.h"
-#include "optim/optimizer.h"
+#include "step/batch_loss.h"
 #include "step/training_step.h"
-#include "tasks/task.h"
 
 namespace metaformer {
-
-// The objects that a step works on; all of them must outlive it.
-struct StepParts {
-  const ExperimentConfig& config;
-  const Task& task;
-  SequenceModel& model;
-  ParameterBuffer& parameters;
-  Optimizer& optimizer;
-  torch::Device device;
-  LossScale* loss_scale = nullptr;  // whose gradients the optimiser takes; none: those of the loss itself
-};
 
 // The batches of a step, one for each of its train.accumulate forward passes.
 std::vector<Batch> training_batches(const StepParts& parts, std::int64_t step);
 
+// Parts that the step cuts each batch into, where it has as many rows: train.cpu_slices on the CPU.
+std::int64_t slices_of_batch(const StepParts& parts);
+
 // Sets the gradients to those of the mean loss over all targets of the batches, which it returns: each batch's loss is
 // a sum, divided by the weight of all batches. With a loss scale the gradients are multiplied by it, the loss that is
-// returned is not. `passes`: one for each batch.
+// returned is not. `passes`: one for each slice of each batch. With more slices than one, the result does not depend on
+// the number of threads: each slice is computed by one thread, and their gradients are added in a fixed order.
 torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Batch>& batches, const StepPasses& passes,
                                    PhaseTimer& timer);
 

@@ -18,6 +18,7 @@ struct EnumNames<StepPhase> {
 
 struct StepTimes {
   std::array<double, EnumNames<StepPhase>::values.size()> seconds{};
+  double of(StepPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
   double total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 };
 
@@ -37,6 +38,18 @@ class PhaseTimer {
     const auto now = std::chrono::steady_clock::now();
     times_->seconds[static_cast<std::size_t>(phase)] += std::chrono::duration<double>(now - start_).count();
     start_ = now;
+  }
+
+  // Two phases that threads have run side by side since the end of the one before, with the first one's part of the
+  // time.
+  void end(StepPhase first, StepPhase second, double part_of_first) {
+    if (times_ == nullptr) return;
+    const auto before = times_->seconds[static_cast<std::size_t>(first)];
+    end(first);
+    auto& seconds = times_->seconds[static_cast<std::size_t>(first)];
+    const auto taken = seconds - before;
+    seconds = before + part_of_first * taken;
+    times_->seconds[static_cast<std::size_t>(second)] += (1 - part_of_first) * taken;
   }
 
  private:

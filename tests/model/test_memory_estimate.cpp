@@ -47,6 +47,14 @@ TEST_CASE("the state of an optimiser and an average of the weights count", "[mem
   CHECK(estimate_memory(config).optimizer == 2 * weights);
 }
 
+TEST_CASE("slices keep a gradient of every parameter each", "[memory]") {
+  ExperimentConfig config;
+  const auto weights = estimate_memory(config).weights;
+  CHECK(estimate_memory(config).gradients == weights);
+  config.train.cpu_slices = 4;
+  CHECK(estimate_memory(config).gradients == 5 * weights);
+}
+
 TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped one", "[memory]") {
   ExperimentConfig config;
   transformer(config).layers = 1024;

@@ -1,0 +1,81 @@
+#include "step/sliced_gradients.h"
+
+#include <algorithm>
+
+#include "ops/parallel.h"
+
+namespace metaformer {
+
+namespace {
+
+// What one thread computes.
+struct Slice {
+  Batch batch;
+  Pass pass;
+  torch::Tensor loss = {};
+  torch::autograd::variable_list gradients = {};  // of every parameter; undefined: it has no part in the loss
+  double forward_seconds = 0, backward_seconds = 0;
+};
+
+void compute(const StepParts& parts, const std::vector<torch::Tensor>& parameters, const torch::Tensor& weight,
+             bool has_faults, Slice& slice) {
+  StepTimes times;
+  PhaseTimer timer(&times, parts.device);
+  auto loss = batch_loss(parts, slice.batch, weight, slice.pass, AutocastCasts::keep);
+  if (has_faults) loss = with_faults(loss);
+  timer.end(StepPhase::forward);
+  slice.gradients = torch::autograd::grad({scaled(parts, loss)}, parameters, /*grad_outputs=*/{},
+                                          /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+  timer.end(StepPhase::backward);
+  slice.loss = loss.detach();
+  slice.forward_seconds = times.of(StepPhase::forward);
+  slice.backward_seconds = times.of(StepPhase::backward);
+}
+
+// In the order of the slices, each parameter by one thread.
+void add_gradients(const std::vector<torch::Tensor>& parameters, const std::vector<Slice>& slices) {
+  at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      for (const auto& slice : slices)
+        if (slice.gradients[i].defined()) parameters[i].mutable_grad().add_(slice.gradients[i]);
+  });
+}
+
+std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes) {
+  const auto rows = batch.ids_bc.size(0), count = std::min(std::ssize(passes), rows);
+  std::vector<Slice> slices;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto first = rows * i / count, end = rows * (i + 1) / count;
+    slices.push_back({.batch = rows_of(batch, first, end - first), .pass = passes[static_cast<std::size_t>(i)]});
+  }
+  return slices;
+}
+
+}  // namespace
+
+torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
+                                      std::span<const Pass> passes, PhaseTimer& timer) {
+  auto slices = cut(batch, passes);
+  std::vector<torch::Tensor> parameters;
+  for (const auto& view : parts.parameters.views()) parameters.push_back(view.parameter);
+  {
+    const AutocastScope casts(parts.config.train.precision, parts.device);
+    at::parallel_for(0, std::ssize(slices), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i)
+        compute(parts, parameters, weight, i == 0, slices[static_cast<std::size_t>(i)]);
+    });
+  }
+  add_gradients(parameters, slices);
+  double forward = 0, backward = 0;
+  torch::Tensor loss = torch::zeros_like(slices.front().loss);
+  for (const auto& slice : slices) {
+    forward += slice.forward_seconds;
+    backward += slice.backward_seconds;
+    loss += slice.loss;
+  }
+  timer.end(StepPhase::forward, StepPhase::backward, forward / (forward + backward));
+  return loss;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,62 @@
+// Rows of a batch.
+
+#include "model/batch.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+torch::Tensor row(std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); }
+
+}  // namespace
+
+TEST_CASE("rows of windows have their tokens and targets", "[batch]") {
+  const auto ids_bc = torch::arange(12).view({4, 3});
+  const auto part = rows_of({.ids_bc = ids_bc, .targets_bc = ids_bc + 1}, 1, 2);
+  CHECK(torch::equal(part.ids_bc, ids_bc.slice(0, 1, 3)));
+  CHECK(torch::equal(part.targets_bc, part.ids_bc + 1));
+  CHECK_FALSE(part.segments_bc.defined());
+  CHECK_FALSE(part.labels_l.defined());
+}
+
+TEST_CASE("rows of padded texts lose the padding that all of them have, up to a multiple of 8", "[batch]") {
+  constexpr std::int64_t length = 20;
+  const std::vector<std::int64_t> lengths = {3, 9, 20, 8};
+  std::vector<torch::Tensor> segments;
+  for (const auto real : lengths) segments.push_back(torch::where(torch::arange(length) < real, 0, -1).unsqueeze(0));
+  const Batch batch{.ids_bc = torch::arange(4 * length).view({4, length}),
+                    .segments_bc = torch::cat(segments),
+                    .labels_l = torch::tensor({5, 6, 7, 8})};
+  const auto check = [&](std::int64_t first, std::int64_t count, std::int64_t expected) {
+    const auto part = rows_of(batch, first, count);
+    CHECK(torch::equal(part.ids_bc, batch.ids_bc.narrow(0, first, count).narrow(1, 0, expected)));
+    CHECK(torch::equal(part.segments_bc, batch.segments_bc.narrow(0, first, count).narrow(1, 0, expected)));
+    CHECK(torch::equal(part.labels_l, batch.labels_l.narrow(0, first, count)));
+  };
+  check(0, 1, 8);
+  check(0, 2, 16);
+  check(2, 1, 20);  // no longer than the batch
+  check(3, 1, 8);
+  check(0, 4, 20);
+}
+
+TEST_CASE("rows of packed texts keep the labels of their segments", "[batch]") {
+  const Batch batch{.ids_bc = torch::arange(24).view({3, 8}),
+                    .segments_bc = torch::cat({row({0, 0, 1, 1, 1, 2, -1, -1}), row({0, 0, 0, 0, 0, 0, 0, 0}),
+                                               row({4, 4, 4, 4, 5, 5, 5, -1})}),
+                    .labels_l = torch::tensor({10, 11, 12, 13, 14}),
+                    .label_rows_l2 = torch::tensor({{2, 5}, {0, 0}, {1, 0}, {0, 2}, {2, 4}})};
+  const auto part = rows_of(batch, 1, 2);
+  CHECK(torch::equal(part.labels_l, torch::tensor({10, 12, 14})));
+  CHECK(torch::equal(part.label_rows_l2, torch::tensor({{1, 5}, {0, 0}, {1, 4}})));
+  CHECK(part.ids_bc.size(1) == 8);
+}
+
+TEST_CASE("rows that are all padding keep a little of it", "[batch]") {
+  const Batch batch{.ids_bc = torch::zeros({2, 12}, torch::kLong),
+                    .segments_bc = torch::full({2, 12}, -1, torch::kLong)};
+  CHECK(rows_of(batch, 0, 1).ids_bc.size(1) == 8);
+}
+
+}  // namespace metaformer
