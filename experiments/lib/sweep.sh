@@ -2,7 +2,8 @@
 #
 #   run CONFIG [--set KEY=VALUE]... [--context N]...    adds a run; --context also evaluates its last checkpoint on the
 #                                                       validation split with a context of N tokens (column val_loss_N)
-#   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs
+#   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs, a path from
+#                                                       the folder of the scripts; `run` refuses what it prints when it fails
 #   finish [ARGUMENT...]                                trains what is missing, writes the results, and prints
 #                                                       `metaformer compare RESULTS ARGUMENT...`
 #
@@ -16,7 +17,8 @@
 #   SEEDS="1 2 3"  the seeds, for scripts that use $SEEDS
 #   PROGRAM=FILE   a built metaformer; default: that of scripts/run.sh, which builds it
 #
-# As a Slurm array each task takes an equal part of the list: sbatch --array=0-2 --wrap experiments/NAME.sh
+# As a Slurm array without gaps each task takes an equal part of the list: sbatch --array=0-2 --wrap experiments/NAME.sh
+# RUNS/.sweep/logs holds what each training printed.
 # shellcheck shell=bash
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -33,7 +35,9 @@ if [[ -z ${PROGRAM:-} ]]; then
   "$root/scripts/run.sh" --version >/dev/null
   PROGRAM="$build/metaformer"
 fi
-PROGRAM=$(realpath -- "$(command -v -- "$PROGRAM")") || die 2 "PROGRAM=$PROGRAM: no such program"
+found=$(command -v -- "$PROGRAM") || die 2 "PROGRAM=$PROGRAM: no such program"
+PROGRAM=$(realpath -- "$found")
+own="$RUNS/.sweep"  # what is no run: locks, logs, the order of the rows
 busy=75  # another process trains the run
 taken_up=76  # a signal asked to stop
 
@@ -44,7 +48,12 @@ run_names=()
 run_keys=()
 failures=()
 
-draw() { "$PROGRAM" config draw --space "$1" --index "$2" --seed "${3:-0}"; }
+# A failing $(...) among the arguments of a command does not end a script, so the failure is an argument.
+draw() {
+  local space=$1
+  [[ $space == /* ]] || space="$experiments/$space"
+  "$PROGRAM" config draw --space "$space" --index "$2" --seed "${3:-0}" || printf '%s\n' --failed-draw
+}
 
 # "shakespeare_metric-score_std=0.3-1337-1a2b3c4d"
 name_of() { # config key words...
@@ -68,6 +77,7 @@ run() { # config [--set key=value]... [--context n]...
     case $1 in
       --set) words+=(--set "$2") ;;
       --context) contexts+=("$2") ;;
+      --failed-draw) die 2 "run $config: its draw failed" ;;
       *) die 2 "run $config: unknown argument '$1'; expected --set KEY=VALUE or --context N" ;;
     esac
     shift 2
@@ -83,7 +93,20 @@ run() { # config [--set key=value]... [--context n]...
   run_contexts+=("${contexts[*]}")
 }
 
-has_row() { [[ -f $RESULTS ]] && grep -q "^$1," "$RESULTS"; }
+# Whether the results file has a row with the key, and in it the losses for these contexts.
+has_row() { # key contexts
+  [[ -f $RESULTS ]] || return 1
+  sed -E 's/"([^"]|"")*"/quoted/g' "$RESULTS" | awk -F, -v key="$1" -v contexts="$2" '
+    NR == 1 { for (i = 1; i <= NF; ++i) column["" $i] = i }
+    $1 == key {
+      found = 1
+      for (n = split(contexts, context, " "); n > 0; --n) {
+        name = "val_loss_" context[n]
+        if (!(name in column) || $column[name] == "") found = 0
+      }
+    }
+    END { exit !found }'
+}
 
 has_files() { # index
   local folder=$RUNS/${run_names[$1]} context
@@ -91,17 +114,24 @@ has_files() { # index
   for context in ${run_contexts[$1]}; do [[ -f $folder/evaluations/context-$context.json ]] || return 1; done
 }
 
-is_done() { has_files "$1" || has_row "${run_keys[$1]}"; }
+is_done() { has_files "$1" || has_row "${run_keys[$1]}" "${run_contexts[$1]}"; }
 
 # As a Slurm array: whether this task trains the run of that index.
 is_ours() {
-  local first=${SLURM_ARRAY_TASK_MIN:-0} step=${SLURM_ARRAY_TASK_STEP:-1}
-  (($1 % ${SLURM_ARRAY_TASK_COUNT:-1} == (${SLURM_ARRAY_TASK_ID:-$first} - first) / step))
+  (($1 % ${SLURM_ARRAY_TASK_COUNT:-1} == share))
+}
+
+# Of a Slurm array: which part of the list this task takes, from 0.
+find_share() {
+  local first=${SLURM_ARRAY_TASK_MIN:-0} step=${SLURM_ARRAY_TASK_STEP:-1} count=${SLURM_ARRAY_TASK_COUNT:-1}
+  share=$(((${SLURM_ARRAY_TASK_ID:-$first} - first) / step))
+  ((share >= 0 && share < count)) ||
+    die 2 "SLURM_ARRAY_TASK_ID=$SLURM_ARRAY_TASK_ID is not one of $count tasks from $first on; use an array without gaps, such as 0-2"
 }
 
 export_runs() { # folders...
   (($#)) || return 0
-  "$PROGRAM" compare --export "$RESULTS" --order "$RUNS/order" --export-only "$@" </dev/null
+  "$PROGRAM" compare --export "$RESULTS" --order "$own/order" --export-only "$@" </dev/null
 }
 
 # In a process of its own, which holds the lock as long as it or its training lives. A signal reaches both; the training
@@ -109,7 +139,7 @@ export_runs() { # folders...
 train_one() { # index
   local folder=$RUNS/${run_names[$1]} words=() context lock stopped=''
   trap 'stopped=yes' INT TERM HUP
-  exec {lock}>"$RUNS/locks/${run_names[$1]}"
+  exec {lock}>"$own/locks/${run_names[$1]}"
   flock -n "$lock" || return $busy
   eval "words=(${run_arguments[$1]})"
   "$PROGRAM" train "${words[@]}" --out "$folder" --resume --quiet </dev/null || return
@@ -136,7 +166,7 @@ stop_children() { # number of the signal
 
 start() { # index
   set -m  # a process group for each, so that Ctrl-C reaches only this script
-  train_one "$1" >"$RUNS/logs/${run_names[$1]}.log" 2>&1 &
+  train_one "$1" >"$own/logs/${run_names[$1]}.log" 2>&1 &
   set +m
   children[$!]=$1
 }
@@ -152,7 +182,7 @@ reap() {
     0) say "$sweep: $name is done" ;;
     "$busy") waiting+=("$index") ;;
     *)
-      failures+=("$name: exit code $status: $(tail -n 1 "$RUNS/logs/$name.log")")
+      failures+=("$name: exit code $status: $(tail -n 1 "$own/logs/$name.log")")
       say "$sweep: failed: ${failures[-1]}"
       ;;
   esac
@@ -197,9 +227,11 @@ collect() {
 
 # shellcheck disable=SC2120
 finish() { # arguments of `metaformer compare`
-  mkdir -p "$RUNS/logs" "$RUNS/locks"
-  printf '%s\n' "${run_keys[@]}" >"$RUNS/.order.$$"
-  mv "$RUNS/.order.$$" "$RUNS/order"
+  local share
+  find_share
+  mkdir -p "$own/logs" "$own/locks"
+  printf '%s\n' "${run_keys[@]}" >"$own/.order.$$"
+  mv "$own/.order.$$" "$own/order"
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(($(nproc) > JOBS ? $(nproc) / JOBS : 1))}
   train_missing
   collect

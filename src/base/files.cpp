@@ -152,6 +152,15 @@ void write_synced(const fs::path& path, std::string_view content, int flags) {
 
 }  // namespace
 
+fs::path file_to_write(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    throw Error(ExitCode::usage, fmt::format("{}: not a regular file, so it is not replaced", path.string()));
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
+  return fs::exists(status) ? fs::canonical(path) : path.parent_path() / fs::read_symlink(path);
+}
+
 void write_file_synced(const fs::path& path, std::string_view content) { write_synced(path, content, O_TRUNC); }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

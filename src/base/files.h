@@ -38,6 +38,10 @@ constexpr const char* replaced_suffix = ".replaced";
 // ExitCode::failure for an errno of a full or broken disk, else `otherwise`.
 ExitCode code_of_errno(int error, ExitCode otherwise);
 
+// Where a file that a user has named is written: links are followed. Errors (exit code 2): it exists and is no regular
+// file, which would be replaced.
+std::filesystem::path file_to_write(const std::filesystem::path& path);
+
 // Makes the written content survive a power cut.
 void sync_file(const std::filesystem::path& path);
 

@@ -123,8 +123,9 @@ void add_compare_command(CLI::App& app) {
       ->type_name("RUN...")
       ->required();
   command
-      .add_option("--reference", arguments->options.reference,
-                  "what to compare with: a config's name, a group's name or a run's folder; default: the first group")
+      .add_option(
+          "--reference", arguments->options.reference,
+          "group to compare with: its name or number in the table, one of its runs, or its config; default: the first")
       ->type_name("GROUP");
   command
       .add_option("--by", arguments->options.by,
@@ -137,7 +138,7 @@ void add_compare_command(CLI::App& app) {
   command
       .add_option("--margin", arguments->options.margin,
                   "equivalence: whether the 95% interval lies inside plus/minus this, in the unit of the table")
-      ->check(CLI::PositiveNumber)
+      ->transform(number_in(positive))
       ->type_name("M");
   add_output_options(command, *arguments);
   command.footer(
@@ -146,7 +147,7 @@ void add_compare_command(CLI::App& app) {
       "out.\n"
       "Examples:\n"
       "  metaformer compare runs/a runs/b\n"
-      "  metaformer compare 'runs/sweep-*' --reference scaled_dot_product --margin 0.02\n"
+      "  metaformer compare 'runs/sweep-*' --reference runs/sweep-a --margin 0.02\n"
       "  metaformer compare runs/shakespeare_cpu --export results.csv\n"
       "  metaformer compare results.csv --metrics val_loss --figures paper/figures\n"
       "  metaformer compare results.csv --format markdown --columns val_loss,val_loss:difference,parameters");

@@ -159,9 +159,12 @@ void add_draw_command(CLI::App& config) {
       ->type_name("FILE")
       ->required();
   draw.add_option("--index", arguments->index, "which draw, from 0; each is a function of the seed, the key and this")
+      ->transform(whole_number(0, std::int64_t{1} << 53))
       ->type_name("I")
       ->required();
-  draw.add_option("--seed", arguments->seed, "another seed gives other draws")->capture_default_str();
+  draw.add_option("--seed", arguments->seed, "another seed gives other draws")
+      ->capture_default_str()
+      ->transform(whole_number(0, std::int64_t{1} << 53));
   draw.add_flag("--json", arguments->json, "JSON on stdout");
   draw.footer(
       "Examples:\n"

@@ -49,7 +49,7 @@ void run_tokenizer(const TokenizerArguments& arguments) {
   auto json = to_json(report);
   if (arguments.text) json["encoded"] = encode(*report.tokenizer, *arguments.text);
   if (!arguments.out.empty()) {
-    write_file_atomically(arguments.out, report.tokenizer->to_json().dump() + "\n");
+    write_file_atomically(file_to_write(arguments.out), report.tokenizer->to_json().dump() + "\n");
     log::info("saved {}", arguments.out);
   }
   if (arguments.json) return print_json(json);

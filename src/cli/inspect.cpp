@@ -41,12 +41,19 @@ std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens,
   return {narrow_c.const_data_ptr<std::int32_t>(), narrow_c.const_data_ptr<std::int32_t>() + narrow_c.numel()};
 }
 
+std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
+  auto ids = ids_of_text(run, text, arguments.limits.tokens);
+  const auto all = run.codec.tokenizer->encode(text).size();
+  if (all > ids.size())
+    log::warning("the text has {} tokens; the first {} are inspected (--tokens, model.context)", all, ids.size());
+  return ids;
+}
+
 std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const LoadedRun& run, const Task* task) {
-  const auto tokens = arguments.limits.tokens;
-  if (!arguments.file.empty()) return ids_of_text(run, InputFile(arguments.file).read_to_end(), tokens);
-  if (arguments.text) return ids_of_text(run, *arguments.text, tokens);
+  if (!arguments.file.empty()) return given_ids(arguments, run, InputFile(arguments.file).read_to_end());
+  if (arguments.text) return given_ids(arguments, run, *arguments.text);
   if (task == nullptr) throw Error(ExitCode::usage, "--no-data needs --text or --file");
-  return validation_text(*task, tokens, is<SortConfig>(run.experiment.config.task));
+  return validation_text(*task, arguments.limits.tokens, is<SortConfig>(run.experiment.config.task));
 }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
@@ -129,6 +136,13 @@ nlohmann::ordered_json to_json(const Findings& findings, const LoadedRun& run) {
   return json;
 }
 
+// Those of an earlier inspection, of another run perhaps, by the names that they have here.
+void remove_pictures(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (is_picture(entry.path().filename().string())) std::filesystem::remove(entry.path(), error);
+}
+
 void write_files(const std::filesystem::path& folder, const Findings& findings, const nlohmann::ordered_json& json,
                  const std::string& name, bool with_pictures) {
   std::error_code error;
@@ -136,6 +150,7 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
   if (error) throw Error(ExitCode::failure, fmt::format("{}: {}", folder.string(), error.message()));
   write_file_atomically(folder / "inspection.safetensors", to_safetensors(to_tensors(findings.text)));
   write_file_atomically(folder / "inspection.json", json_text(json, 2) + "\n");
+  remove_pictures(folder);
   if (!with_pictures) return;
   auto pictures = figures_of(findings.text, name, findings.beside ? &*findings.beside : nullptr);
   if (findings.split)
@@ -151,7 +166,13 @@ std::filesystem::path folder_of(const InspectArguments& arguments, const LoadedR
 std::optional<TextInspection> inspect_other(const InspectArguments& arguments, const LoadedRun& run,
                                             const std::vector<std::int32_t>& ids) {
   if (arguments.beside.empty()) return std::nullopt;
+  if (!std::filesystem::exists(arguments.beside))
+    throw Error(ExitCode::usage, fmt::format("--beside {}: no such run", arguments.beside));
   const auto other = load_run(arguments.beside, arguments.choice.checkpoint, arguments.choice.device);
+  if (run.experiment.config.task.index() != other.experiment.config.task.index())
+    throw Error(ExitCode::usage,
+                fmt::format("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
+                            kind_of(other.experiment.config.task), kind_of(run.experiment.config.task)));
   if (is<SortConfig>(run.experiment.config.task)) return inspect_text(other, ids, arguments.limits);
   const auto text = run.codec.tokenizer->decode(ids);
   return inspect_text(other, ids_of_text(other, text, arguments.limits.tokens), arguments.limits);

@@ -30,7 +30,8 @@ std::string default_title(const std::vector<std::string>& runs) {
   const bool together = std::all_of(runs.begin(), runs.end(), [&](const std::string& run) {
     return std::filesystem::path(run).parent_path() == folder;
   });
-  return fmt::format("{} runs{}", runs.size(), together ? " of " + last_name(folder) : "");
+  return fmt::format("{} runs{}", runs.size(),
+                     together ? " of " + last_name(folder.empty() ? std::filesystem::current_path() : folder) : "");
 }
 
 void run_report(ReportArguments& arguments) {
@@ -40,9 +41,10 @@ void run_report(ReportArguments& arguments) {
   options.text = arguments.text;
   options.with_texts = !arguments.without_samples;
   options.with_insides = !arguments.without_insides;
+  file_to_write(arguments.out);  // before the work
   const auto report = make_report(options);
   for (const auto& problem : report.problems) log::warning("{}", problem);
-  write_file_atomically(arguments.out, report.html);
+  write_file_atomically(file_to_write(arguments.out), report.html);
   if (arguments.json)
     return print_json({{"page", arguments.out},
                        {"bytes", report.html.size()},
@@ -60,8 +62,8 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
   command.add_option("--title", options.title, "title of the page; default: the runs");
   command.add_option(
       "--reference", options.comparison.reference,
-      "group that the others are compared with, by its name, its config or one of its runs; default: the "
-      "first");
+      "group that the others are compared with: its name or number in the table, one of its runs, or its config; "
+      "default: the first");
   command
       .add_option("--margin", options.comparison.margin,
                   "differences inside plus and minus this margin count as equivalent, in the unit that is shown")

@@ -137,7 +137,7 @@ void note_tokenizers(Comparison& comparison) {
 
 Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
   Comparison comparison{.by = options.by, .margin = options.margin};
-  comparison.groups = group_runs(std::move(runs), comparison.notes);
+  comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
   if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
   std::vector<RunRecord> kept;
   for (const auto& group : comparison.groups) kept.insert(kept.end(), group.runs.begin(), group.runs.end());

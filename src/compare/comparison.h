@@ -14,7 +14,7 @@
 namespace metaformer {
 
 struct ComparisonOptions {
-  std::string reference;             // a group's name, a config's name or its end, or a run's folder; "": the first
+  std::string reference;             // a group's name, short name or number, a run's folder, or a config; "": the first
   std::string by;                    // a config key: compares only groups that are equal in it; "": all
   std::vector<std::string> metrics;  // empty: default_metrics() of what any run has
   std::optional<double> margin;      // in the unit of the shown metric: 0.5 with percentages is half a point

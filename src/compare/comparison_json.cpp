@@ -53,7 +53,7 @@ Json to_json(const Comparison& comparison) {
   for (const auto& metric : comparison.metrics)
     json["metrics"].push_back(
         {{"name", metric.name}, {"title", metric.title}, {"scale", metric.scale}, {"digits", metric.digits}});
-  const auto names = short_names(comparison);
+  const auto names = short_names(comparison.groups);
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& group = comparison.groups[i];
     json["groups"].push_back(describe(group, names[i], comparison.groups[group.reference].name));

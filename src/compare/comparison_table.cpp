@@ -53,7 +53,7 @@ std::string describe_reference(const Comparison& comparison) {
 
 std::string title_of(const Column& column, const Comparison& comparison) {
   if (column.metric == "mcnemar") return "McNemar's p by seed";
-  if (column.metric == "settings") return "config";
+  if (column.metric == "settings") return "what differs";
   const auto metric = metric_of(column.metric);
   if (column.part == "difference") return fmt::format("difference {} (95% interval)", describe_reference(comparison));
   if (column.part == "equivalent") return fmt::format("inside ±{}", comparison.margin.value_or(0));
@@ -112,7 +112,13 @@ std::string cell_of(const Column& column, const ComparedGroup& group) {
 }
 
 std::string markdown_row(const std::vector<std::string>& cells) {
-  return fmt::format("| {} |\n", fmt::join(cells, " | "));
+  std::string row = "|";
+  for (const auto& cell : cells) {
+    row += " ";
+    for (const char c : cell) row += c == '|' ? "\\|" : std::string(1, c);
+    row += " |";
+  }
+  return row + "\n";
 }
 
 }  // namespace
@@ -147,6 +153,9 @@ std::string to_markdown(const Comparison& comparison, const std::vector<std::str
   std::vector<Column> columns;
   for (const auto& name : names) columns.push_back(parse_column(name));
   if (names.empty()) columns = default_columns(comparison);
+  const auto asks = [](const Column& column) { return column.part == "equivalent"; };
+  if (!comparison.margin && std::any_of(columns.begin(), columns.end(), asks))
+    throw Error(ExitCode::usage, "a column METRIC:equivalent needs --margin");
   std::vector<std::string> titles = {"config", "seeds"};
   for (const auto& column : columns) titles.push_back(title_of(column, comparison));
   auto text = markdown_row(titles) + "|";

@@ -57,7 +57,7 @@ std::string verdict(const PairedDifference& difference) {
 }
 
 std::string metric_block(const Comparison& comparison, const std::vector<std::string>& names, const Metric& metric) {
-  auto text = fmt::format("\n{}{}{}\n", padded(metric.title, name_width), padded("mean ± sd (runs)", 24),
+  auto text = fmt::format("\n{} {}{}\n", padded(metric.title, name_width - 1), padded("mean ± sd (runs)", 24),
                           "difference to * (95% interval; pairs)");
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const auto& values = comparison.groups[i].metrics.at(metric.name);
@@ -103,11 +103,12 @@ std::string cost_block(const Comparison& comparison, const std::vector<std::stri
 }  // namespace
 
 std::string to_text(const Comparison& comparison) {
-  const auto names = short_names(comparison);
+  const auto names = short_names(comparison.groups);
   std::size_t runs = 0;
   for (const auto& group : comparison.groups) runs += group.runs.size();
-  auto text = fmt::format("{} runs in {} groups; * marks what the others are compared with, paired by seed\n", runs,
-                          comparison.groups.size());
+  const auto count = comparison.groups.size();
+  auto text = fmt::format("{} run{} in {} group{}; * marks what the others are compared with, paired by seed\n", runs,
+                          runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
   if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
   text += list_groups(comparison);
   for (const auto& metric : comparison.metrics) text += metric_block(comparison, names, metric);

@@ -16,9 +16,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<fs::path> expand(const std::string& argument) {
+bool is_pattern(const std::string& argument) {
   std::error_code ignored;
-  if (fs::exists(argument, ignored)) return {argument};
+  return !fs::exists(argument, ignored);
+}
+
+std::vector<fs::path> expand(const std::string& argument) {
+  if (!is_pattern(argument)) return {argument};
   glob_t matches{};
   const int status = ::glob(argument.c_str(), 0, nullptr, &matches);
   std::vector<fs::path> paths(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
@@ -42,6 +46,13 @@ std::vector<fs::path> runs_in(const fs::path& folder) {
   return runs;
 }
 
+// What a path names: a results file or run itself, or the runs in a folder.
+std::vector<fs::path> named_by(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored) || is_run(path)) return {path};
+  return runs_in(path);
+}
+
 // Folders of runs and results files; the same path counts once.
 std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
   std::vector<fs::path> paths;
@@ -50,18 +61,18 @@ std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
     std::error_code ignored;
     if (seen.insert(fs::weakly_canonical(path, ignored)).second) paths.push_back(path);
   };
-  for (const auto& argument : arguments)
+  for (const auto& argument : arguments) {
+    bool names_any = false;
     for (const auto& path : expand(argument)) {
-      std::error_code ignored;
-      if (!fs::is_directory(path, ignored) || is_run(path)) {
-        add(path);
-        continue;
-      }
-      const auto inside = runs_in(path);
-      if (inside.empty())
-        throw Error(ExitCode::usage, fmt::format("{}: not a run, and no run is in it", path.string()));
-      std::for_each(inside.begin(), inside.end(), add);
+      const auto named = named_by(path);
+      names_any = names_any || !named.empty();
+      std::for_each(named.begin(), named.end(), add);
     }
+    if (!names_any)
+      throw Error(ExitCode::usage, fmt::format("{}: {}", argument,
+                                               is_pattern(argument) ? "no run matches it, nor is one in what matches"
+                                                                    : "not a run, and no run is in it"));
+  }
   return paths;
 }
 
@@ -76,8 +87,9 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
   FoundRuns found;
   for (const auto& path : all_paths(arguments)) {
     if (!is_folder(path)) {
-      auto records = records_of(read_results(path), path);
-      std::move(records.begin(), records.end(), std::back_inserter(found.runs));
+      auto [runs, problems] = records_of(read_results(path), path);
+      std::move(runs.begin(), runs.end(), std::back_inserter(found.runs));
+      std::move(problems.begin(), problems.end(), std::back_inserter(found.problems));
       continue;
     }
     auto reading = read_run(path);

@@ -1,6 +1,7 @@
 #include "compare/group_names.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -19,33 +20,48 @@ std::size_t common_start(const std::vector<std::string>& words) {
   return end == std::string::npos ? 0 : end + 1;
 }
 
-std::string shortened(const std::string& name, std::size_t start) {
-  std::istringstream words(name.substr(start));
-  std::string result;
-  for (std::string word; words >> word;) {
-    constexpr std::string_view ending = ".yaml";
-    if (const auto at = word.find('='); at != std::string::npos)
-      word.erase(0, std::min(word.rfind('.', at) + 1, at));
-    else if (word.ends_with(ending))
-      word.resize(word.size() - ending.size());
-    result += (result.empty() ? "" : " ") + word;
-  }
-  return result;
+std::string without_ending(const std::string& config) {
+  constexpr std::string_view ending = ".yaml";
+  return config.ends_with(ending) ? config.substr(0, config.size() - ending.size()) : config;
+}
+
+// Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
+std::vector<std::string> words_after_config(const ComparedGroup& group) {
+  std::istringstream text(group.name.substr(std::min(group.name.size(), group.runs.front().config.size())));
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+// "score_std=0.3" for "model.mixer.score_std=0.3".
+std::string shortened(std::string word) {
+  if (const auto at = word.find('='); at != std::string::npos) word.erase(0, std::min(word.rfind('.', at) + 1, at));
+  return word;
+}
+
+std::set<std::string> words_of_all(const std::vector<std::vector<std::string>>& groups) {
+  std::set<std::string> common(groups.front().begin(), groups.front().end());
+  for (const auto& words : groups)
+    std::erase_if(common, [&](const auto& word) { return std::find(words.begin(), words.end(), word) == words.end(); });
+  return common;
 }
 
 }  // namespace
 
-std::vector<std::string> short_names(const Comparison& comparison) {
+std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
   std::vector<std::string> configs, whole, names;
-  for (const auto& group : comparison.groups) {
-    configs.push_back(group.runs.front().config);
+  std::vector<std::vector<std::string>> words;
+  for (const auto& group : groups) {
+    configs.push_back(without_ending(group.runs.front().config));
     whole.push_back(group.name);
+    words.push_back(words_after_config(group));
   }
-  const bool all_equal = std::all_of(configs.begin(), configs.end(), [&](auto& name) { return name == configs[0]; });
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const bool has_overrides = whole[i].size() > configs[i].size();
-    const auto start = !all_equal ? common_start(configs) : has_overrides ? configs[i].size() : 0;
-    names.push_back(shortened(whole[i], start));
+  const auto common = words_of_all(words);
+  const bool is_one_config = std::set(configs.begin(), configs.end()).size() == 1;
+  const auto start = common_start(configs);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    auto name = is_one_config ? "" : configs[i].substr(start);
+    for (const auto& word : words[i])
+      if (!common.contains(word)) name += (name.empty() ? "" : " ") + shortened(word);
+    names.push_back(name.empty() ? configs[i] : name);
   }
   const bool unique = std::set(names.begin(), names.end()).size() == names.size();
   return unique ? names : whole;

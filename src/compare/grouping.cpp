@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <set>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "compare/group_names.h"
 #include "compare/record_settings.h"
 
 namespace metaformer {
@@ -52,14 +55,53 @@ Settings parse_overrides(const std::string& overrides) {
   return settings;
 }
 
-// Every key of the groups' configs; of results without settings only the overrides are known.
+// Every key of a run's config; of results without settings only the overrides are known.
+Settings resolve(const RunRecord& run) {
+  return run.knows_settings ? all_settings(run.settings) : parse_overrides(run.overrides);
+}
+
 std::vector<Settings> resolve(const std::vector<ComparedGroup>& groups) {
   std::vector<Settings> resolved;
-  for (const auto& group : groups) {
-    const auto& run = group.runs.front();
-    resolved.push_back(run.knows_settings ? all_settings(run.settings) : parse_overrides(run.overrides));
-  }
+  for (const auto& group : groups) resolved.push_back(resolve(group.runs.front()));
   return resolved;
+}
+
+// The keys that say what is learned from which texts, however they are tokenized.
+Settings data_settings(const RunRecord& run) {
+  auto settings = run.settings;
+  std::erase_if(settings, [](const auto& entry) {
+    const auto& key = entry.first;
+    const bool is_data = key.starts_with("data.") && !key.starts_with("data.tokenizer");
+    return !is_data && key != "task.kind" && key != "task.length" && key != "task.digits";
+  });
+  return settings;
+}
+
+bool has_other_data(const RunRecord& run, const RunRecord& first) {
+  if (!run.data.empty() && !first.data.empty()) return run.data != first.data;
+  return run.knows_settings && first.knows_settings && data_settings(run) != data_settings(first);
+}
+
+// Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
+std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
+                                       std::vector<std::string>& notes) {
+  std::map<std::string, std::size_t> first;  // by the value of `by`
+  std::vector<RunRecord> kept;
+  for (auto& run : runs) {
+    const auto& set = by.empty() ? std::string() : resolve(run)[by];
+    const auto place = first.try_emplace(set, kept.size()).first->second;
+    if (place < kept.size() && has_other_data(run, kept[place]))
+      notes.push_back(fmt::format("{}: left out: it has other data than {} (environment.json describes them)",
+                                  run.source, kept[place].source));
+    else
+      kept.push_back(std::move(run));
+  }
+  const auto unknown = std::count_if(kept.begin(), kept.end(), [](const auto& run) { return run.data.empty(); });
+  if (unknown > 0 && kept.size() > 1)
+    notes.push_back(
+        fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,
+                    kept.size()));
+  return kept;
 }
 
 std::string without_ending(const std::string& name) {
@@ -72,38 +114,70 @@ bool is_named(const ComparedGroup& group, const std::string& name) {
          std::any_of(group.runs.begin(), group.runs.end(), [&](const auto& run) { return run.source == name; });
 }
 
-// The group that --reference names among those of `candidates`; nothing when none has that name.
-std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& groups,
-                                          const std::vector<std::size_t>& candidates, const std::string& name) {
-  if (name.empty()) return candidates.front();
-  for (const auto i : candidates)
-    if (is_named(groups[i], name)) return i;
-  for (const auto i : candidates) {  // with other overrides, or "metric" for "shakespeare_metric.yaml"
-    const auto config = without_ending(groups[i].runs.front().config);
-    if (config == without_ending(name) || config.ends_with("_" + name)) return i;
+// With other overrides, or "metric" for "shakespeare_metric.yaml".
+bool has_config(const ComparedGroup& group, const std::string& name) {
+  const auto config = without_ending(group.runs.front().config);
+  return config == without_ending(name) || config.ends_with("_" + name);
+}
+
+// The groups that a name may mean: those of that name, short name or number, or with that run; else those of that
+// config.
+std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::string& name) {
+  const auto names = short_names(groups);
+  std::vector<std::size_t> exact, of_config;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (is_named(groups[i], name) || names[i] == name || fmt::format("{}", i + 1) == name) exact.push_back(i);
+    if (has_config(groups[i], name)) of_config.push_back(i);
   }
-  return std::nullopt;
+  return exact.empty() ? of_config : exact;
+}
+
+std::string numbered_names(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& which) {
+  const auto names = short_names(groups);
+  std::vector<std::string> listed;
+  for (const auto i : which) listed.push_back(fmt::format("{} '{}'", i + 1, names[i]));
+  return fmt::format("{}", fmt::join(listed, ", "));
 }
 
 [[noreturn]] void fail_no_reference(const std::vector<ComparedGroup>& groups, const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& group : groups) names.push_back(group.name);
+  std::vector<std::size_t> all(groups.size());
+  std::iota(all.begin(), all.end(), 0);
   throw Error(ExitCode::usage,
-              fmt::format("--reference {}: no such group; there are {}", in_quotes(name), quoted_list(names)));
+              fmt::format("--reference {}: no such group; there are {}", in_quotes(name), numbered_names(groups, all)));
+}
+
+// The group of one set that --reference names; nothing when none of the set has that name.
+std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& set,
+                                          const std::vector<std::size_t>& named, const std::string& name) {
+  if (name.empty()) return set.front();
+  std::vector<std::size_t> found;
+  std::set_intersection(set.begin(), set.end(), named.begin(), named.end(), std::back_inserter(found));
+  if (found.size() > 1)
+    throw Error(ExitCode::usage, fmt::format("--reference {} names {} groups; give the number or the name of one: {}",
+                                             in_quotes(name), found.size(), numbered_names(groups, found)));
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+[[noreturn]] void fail_no_key(const std::vector<Settings>& resolved, const std::string& key) {
+  if (key == "train.seed")
+    throw Error(ExitCode::usage,
+                "--by 'train.seed': the runs of a group differ in it; expected a key in which groups differ");
+  std::set<std::string> keys;
+  for (const auto& settings : resolved)
+    for (const auto& [name, value] : settings) keys.insert(name);
+  const auto kind = key + ".kind";
+  throw Error(ExitCode::usage, fmt::format("--by {}: no run has such a key{}", in_quotes(key),
+                                           keys.contains(kind) ? fmt::format("; did you mean {}?", in_quotes(kind))
+                                                               : did_you_mean(key, {keys.begin(), keys.end()})));
 }
 
 }  // namespace
 
-std::vector<ComparedGroup> group_runs(std::vector<RunRecord> runs, std::vector<std::string>& notes) {
+std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::string& by,
+                                      std::vector<std::string>& notes) {
   std::vector<ComparedGroup> groups;
-  std::string data, data_source;
+  auto runs = with_equal_data(std::move(given), by, notes);
   for (auto& run : runs) {
-    if (data.empty()) std::tie(data, data_source) = std::tie(run.data, run.source);
-    if (!run.data.empty() && run.data != data) {
-      notes.push_back(fmt::format("{}: left out: it has other data than {} (environment.json describes them)",
-                                  run.source, data_source));
-      continue;
-    }
     const auto group = std::find_if(groups.begin(), groups.end(),
                                     [&](const auto& other) { return belong_together(other.runs.front(), run); });
     if (group != groups.end()) {
@@ -148,10 +222,11 @@ void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptio
     has_key = has_key || found != resolved[i].end();
     sets[found == resolved[i].end() ? "" : found->second].push_back(i);
   }
-  if (!has_key) throw Error(ExitCode::usage, fmt::format("--by {}: no run has such a key", in_quotes(options.by)));
+  if (!has_key) fail_no_key(resolved, options.by);
   bool has_reference = false;
+  const auto named = groups_named(groups, options.reference);
   for (const auto& [value, members] : sets) {
-    const auto reference = find_reference(groups, members, options.reference);
+    const auto reference = find_reference(groups, members, named, options.reference);
     has_reference = has_reference || reference;
     for (const auto i : members) groups[i].reference = reference.value_or(i);
   }

@@ -60,6 +60,12 @@ Metric metric_of(const std::string& name) {
   return {name, name, 1, 4, Better::neither};
 }
 
+bool is_known_metric(const std::string& name) {
+  const auto& metrics = known_metrics();
+  return name.starts_with(longer_context) ||
+         std::any_of(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.name == name; });
+}
+
 std::vector<std::string> default_metrics(const std::set<std::string>& present) {
   std::vector<std::string> wanted = {"val_loss", "best_val_loss", "bits_per_character"};
   if (present.contains("test_accuracy"))

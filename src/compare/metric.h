@@ -20,6 +20,9 @@ struct Metric {
 // The metric of that name; of an unknown name one that is shown as it is.
 Metric metric_of(const std::string& name);
 
+// Whether the program writes such a column itself.
+bool is_known_metric(const std::string& name);
+
 // The results to compare unless others are asked for, in the order in which they are shown, of runs that have numbers
 // of these names: of classifiers those on the test split, of sorters the exact match, of language models the losses.
 std::vector<std::string> default_metrics(const std::set<std::string>& present);

@@ -146,6 +146,7 @@ void add_environment(RunRecord& record, const Json& environment, const fs::path&
 // Why a run has no summary: the last error in its log, or how far it came.
 std::string describe_unfinished(const RunDirectory& run) {
   std::error_code none;
+  if (fs::exists(run.summary_file(), none)) return "damaged: its summary.json is not a JSON object";
   if (!fs::exists(run.log_file(), none)) return "unfinished: it has no summary.json";
   std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
   std::string last;

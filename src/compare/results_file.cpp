@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -19,6 +20,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "compare/derived_metrics.h"
+#include "compare/metric.h"
 
 namespace metaformer {
 
@@ -81,7 +83,8 @@ std::string cell(const ResultsRow& row, const std::string& column) {
 ResultsFile parse_results(const std::string& text, const fs::path& path) {
   ResultsFile file;
   for_each_csv_row(text, [&](DelimitedRow&& row) {
-    if (!row.defect.empty()) fail(path, row.line, row.defect);
+    if (!row.defect.empty())
+      fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
     if (file.columns.empty()) {
       file.columns = std::move(row.fields);
       return;
@@ -95,7 +98,10 @@ ResultsFile parse_results(const std::string& text, const fs::path& path) {
   });
   for (const char* needed : {"config", "seed"})
     if (std::find(file.columns.begin(), file.columns.end(), needed) == file.columns.end())
-      fail(path, 1, fmt::format("no column '{}'; results have the columns key, config, overrides, seed, ...", needed));
+      fail(path, 1,
+           fmt::format(
+               "not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, ...",
+               needed));
   return file;
 }
 
@@ -117,6 +123,18 @@ std::optional<double> parse_number(const std::string& text) {
   return value;
 }
 
+// Other columns may hold anything.
+void read_metrics(RunRecord& record, const ResultsRow& row, const fs::path& path, std::int64_t line) {
+  for (const auto& [column, text] : row) {
+    if (is_description(column)) continue;
+    const auto value = parse_number(text);
+    if (value)
+      record.metrics[column] = *value;
+    else if (is_known_metric(column))
+      fail(path, line, fmt::format("{}: expected a number, got {}", column, in_quotes(text)));
+  }
+}
+
 RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t line) {
   RunRecord record{.key = cell(row, "key"),
                    .config = cell(row, "config"),
@@ -127,12 +145,12 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
                    .threads = cell(row, "threads"),
                    .source = fmt::format("{}:{}", path.string(), line)};
   const auto seed = parse_number(cell(row, "seed"));
-  if (!seed) fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
+  if (!seed || *seed != std::floor(*seed))
+    fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
   record.seed = static_cast<std::int64_t>(*seed);
   record.knows_settings = row.contains("settings");
   if (record.knows_settings) record.settings = parse_settings(cell(row, "settings"), path, line);
-  for (const auto& [column, text] : row)
-    if (const auto value = parse_number(text); value && !is_description(column)) record.metrics[column] = *value;
+  read_metrics(record, row, path, line);
   add_derived_metrics(record);
   return record;
 }
@@ -209,13 +227,23 @@ ResultsFile read_results(const fs::path& path) {
   return parse_results(read_file(path, largest_results, ExitCode::data), path);
 }
 
-std::vector<RunRecord> records_of(const ResultsFile& file, const fs::path& path) {
-  std::vector<RunRecord> records;
-  for (std::size_t i = 0; i < file.rows.size(); ++i) records.push_back(record_of(file.rows[i], path, file.lines[i]));
+ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
+  ResultsRecords records;
+  for (std::size_t i = 0; i < file.rows.size(); ++i) {
+    auto record = record_of(file.rows[i], path, file.lines[i]);
+    const auto bad = std::find_if(record.metrics.begin(), record.metrics.end(),
+                                  [](const auto& metric) { return !std::isfinite(metric.second); });
+    if (bad == record.metrics.end())
+      records.runs.push_back(std::move(record));
+    else
+      records.problems.push_back(
+          fmt::format("{}: left out: diverged: its {} is not finite", record.source, bad->first));
+  }
   return records;
 }
 
-void export_results(const fs::path& path, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
+void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
+  const auto path = file_to_write(given);
   const auto folder = fs::absolute(path).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);

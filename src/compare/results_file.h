@@ -24,14 +24,19 @@ struct ResultsFile {
 // Errors (exit code 3), with FILE:LINE: unreadable, no columns `config` and `seed`, a malformed row.
 ResultsFile read_results(const std::filesystem::path& path);
 
-// The runs of the rows. Errors (exit code 3), with FILE:LINE: a seed that is no whole number, settings that are no
-// JSON.
-std::vector<RunRecord> records_of(const ResultsFile& file, const std::filesystem::path& path);
+struct ResultsRecords {
+  std::vector<RunRecord> runs;
+  std::vector<std::string> problems;  // a line for each row that is left out
+};
+
+// The runs of the rows. A row with a number that is not finite is left out: the run diverged. Errors (exit code 3),
+// with FILE:LINE: a seed that is no whole number, a known metric that is no number, settings that are no JSON.
+ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& path);
 
 // Adds the runs to the file: a row with the key of a run is replaced, other rows stay as they are. Rows whose keys are
 // in `order` come first, in that order. Takes a lock on the folder, so that several processes may export into one file,
 // and replaces the file at once. Errors (exit code 1 or 3): it cannot be read or written.
-void export_results(const std::filesystem::path& path, const std::vector<RunRecord>& runs,
+void export_results(const std::filesystem::path& given, const std::vector<RunRecord>& runs,
                     const std::vector<std::string>& order);
 
 }  // namespace metaformer

@@ -68,7 +68,10 @@ double read_number(const ConfigNode& node, Spread spread, const std::string& key
 
 void read_bounds(const ConfigNode& node, SearchDimension& dimension) {
   if (node.kind != ConfigNode::Kind::sequence || node.items.size() != 2)
-    fail(node.location, dimension.key, fmt::format("expected two bounds, [low, high], got {}", node.describe()));
+    fail(node.location, dimension.key,
+         fmt::format("expected two bounds, [low, high], got {}", node.kind == ConfigNode::Kind::sequence
+                                                                     ? fmt::format("{} values", node.items.size())
+                                                                     : node.describe()));
   dimension.low = read_number(node.items[0], dimension.spread, dimension.key);
   dimension.high = read_number(node.items[1], dimension.spread, dimension.key);
   if (dimension.low > dimension.high)
@@ -79,10 +82,16 @@ void read_bounds(const ConfigNode& node, SearchDimension& dimension) {
 
 void read_choices(const ConfigNode& node, SearchDimension& dimension) {
   if (node.kind != ConfigNode::Kind::sequence || node.items.empty())
-    fail(node.location, dimension.key, fmt::format("expected a list of values, got {}", node.describe()));
+    fail(node.location, dimension.key,
+         fmt::format("expected a list of values, got {}",
+                     node.kind == ConfigNode::Kind::sequence ? "an empty list" : node.describe()));
   for (const auto& item : node.items) {
     if (item.kind != ConfigNode::Kind::scalar && item.kind != ConfigNode::Kind::null)
       fail(item.location, dimension.key, fmt::format("expected a plain value, got {}", item.describe()));
+    if (item.scalar.find_first_of(" \t\n*?[") != std::string::npos)
+      fail(item.location, dimension.key,
+           fmt::format("{}: a shell would split or expand it; expected a value without blanks, *, ? and [",
+                       in_quotes(item.scalar)));
     dimension.choices.push_back(item.kind == ConfigNode::Kind::null ? "null" : item.scalar);
   }
 }
@@ -92,7 +101,9 @@ SearchDimension read_dimension(const ConfigEntry& entry) {
   const auto& node = entry.value;
   if (node.kind != ConfigNode::Kind::map || node.entries.size() != 1)
     fail(node.location, dimension.key,
-         fmt::format("expected one distribution, such as {{uniform: [0, 1]}}, got {}", node.describe()));
+         fmt::format(
+             "expected one distribution, such as {{uniform: [0, 1]}}, got {}",
+             node.kind == ConfigNode::Kind::map ? fmt::format("{} keys", node.entries.size()) : node.describe()));
   const auto& [name, value] = node.entries.front();
   const auto found =
       std::find_if(spreads().begin(), spreads().end(), [&](const auto& spread) { return spread.first == name.name; });

@@ -21,6 +21,8 @@ std::string file_name(std::string name) {
                       (letter >= '0' && letter <= '9') || others.find(letter) != others.npos;
     if (!kept) letter = '_';
   }
+  constexpr std::size_t most = 120, end = 50;  // a file system takes 255 bytes
+  if (name.size() > most) name = name.substr(0, most - end) + ".." + name.substr(name.size() - end);
   return name;
 }
 

@@ -33,6 +33,7 @@ std::vector<Tick> positions(std::int64_t count, double cell) {
   auto ticks =
       AxisScale(axis, Extent(), 0, 1).ticks(static_cast<int>(static_cast<double>(count) * cell / pixels_per_number));
   std::erase_if(ticks, [](const Tick& tick) { return tick.value != std::floor(tick.value); });
+  for (auto& tick : ticks) tick.text = tick_text(tick.value, 1);
   return ticks;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <regex>
 
 namespace metaformer {
 
@@ -191,6 +192,12 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
       {"norms", line_figure(run + ": norms by depth", "Euclidean norm of a token's vector, mean over the text.",
                             depth_chart(inspection.norms, "norm"))});
   return all;
+}
+
+bool is_picture(const std::string& file) {
+  static const std::regex names(
+      "((attention|scores|forms|distances)_[0-9]+|eigenvalues|norms|gradients|loss_by_position|loss_by_context)\\.svg");
+  return std::regex_match(file, names);
 }
 
 std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run) {

@@ -25,6 +25,9 @@ constexpr std::int64_t most_drawn_cells = 100'000;
 std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
                                     const TextInspection* beside = nullptr);
 
+// Whether a file has the name of one of these figures as SVG.
+bool is_picture(const std::string& file);
+
 // gradients, and what there is of loss_by_position and loss_by_context.
 std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run);
 

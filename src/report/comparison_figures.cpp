@@ -27,7 +27,7 @@ figures::Interval value_row(const std::string& name, const Metric& metric, const
 
 std::vector<NamedFigure> figures_of(const Comparison& comparison) {
   std::vector<NamedFigure> figures;
-  const auto names = short_names(comparison);
+  const auto names = short_names(comparison.groups);
   for (const auto& metric : comparison.metrics) {
     figures::IntervalChart values{.x = {.label = metric.title}};
     figures::IntervalChart differences{.x = {.label = "difference of " + metric.title}, .reference = 0};

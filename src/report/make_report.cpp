@@ -55,6 +55,7 @@ class ReportMaker {
     log::clear_progress();
     Report report{.runs = reported_.runs.size(), .groups = reported_.groups.size(), .problems = reported_.problems};
     report.problems.insert(report.problems.end(), problems_.begin(), problems_.end());
+    data_["problems"] = report.problems;
     report.figures = figures_ ? figures_->written() : 0;
     report.html = make_page(options_.title, data_);
     return report;
@@ -176,7 +177,7 @@ class ReportMaker {
       try {
         const auto run = load_run(reported_.runs[i].folder, "best", options_.device);
         if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
-        if (options_.with_insides && first && run.model != nullptr) inspect(run, i);
+        if (options_.with_insides && first && run.model != nullptr) try_to_inspect(run, i);
       } catch (const Error& error) {
         problems_.push_back(
             fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
@@ -197,12 +198,22 @@ class ReportMaker {
     return sample;
   }
 
-  // All runs read one text; by default what the first language model has written.
+  void try_to_inspect(const LoadedRun& run, std::size_t i) {
+    try {
+      inspect(run, i);
+    } catch (const Error& error) {
+      problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
+    }
+  }
+
+  // All runs read one text; by default what the first language model has written. A prompt that a run cannot read costs
+  // its answer, not its heads.
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
-    if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, options_.prompt);
+    auto prompt = options_.prompt;
+    prompt.prompt.reset();
+    if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
     if (written_.empty()) {
-      auto prompt = options_.prompt;
       prompt.tokens = inspection_limits.tokens;
       const auto written = answer(run, prompt);
       written_ = written["prompt"].get<std::string>() + written["text"].get<std::string>();

@@ -32,7 +32,7 @@ class Collector {
  public:
   explicit Collector(ReportedRuns& result) : result_(result) {
     if (!result.comparison) return;
-    const auto names = short_names(*result.comparison);
+    const auto names = short_names(result.comparison->groups);
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto& group = result.comparison->groups[i];
       for (const auto& run : group.runs) compared_[run.folder] = i;
@@ -47,6 +47,7 @@ class Collector {
     ReportedRun reported{.folder = folder, .name = name_of(folder), .seed = config.train.seed};
     const auto found = compared_.find(folder);
     reported.compared = found != compared_.end();
+    if (!reported.compared && is_duplicate(changed, config.train.seed)) return;
     reported.group = reported.compared ? found->second : group_of(changed, reported.name);
     auto& group = result_.groups[reported.group];
     if (group.runs.empty()) describe(group, changed, config);
@@ -86,6 +87,16 @@ class Collector {
     for (std::size_t i = 0; i < changed_.size(); ++i)
       if (changed_[i] == changed) return i;
     return add_group(name);
+  }
+
+  // Whether the comparison has another run of the config and seed.
+  bool is_duplicate(const Settings& changed, std::int64_t seed) const {
+    if (!result_.comparison) return false;
+    const auto& groups = result_.comparison->groups;
+    return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+      const auto has_seed = [&](const auto& run) { return run.seed == seed && run.settings == changed; };
+      return std::any_of(group.runs.begin(), group.runs.end(), has_seed);
+    });
   }
 
   static void describe(ReportedGroup& group, const Settings& changed, const ExperimentConfig& config) {

@@ -46,7 +46,7 @@ TEST_CASE("runs that differ only in their seed are a group, compared with the fi
   CHECK(metric.difference->low.value() == Approx(-0.484).margin(5e-4));
   CHECK(metric.difference->high.value() == Approx(4.484).margin(5e-4));
   CHECK_FALSE(comparison.groups[0].metrics.at("val_loss").difference);
-  CHECK(short_names(comparison) == std::vector<std::string>{"a", "b"});
+  CHECK(short_names(comparison.groups) == std::vector<std::string>{"a", "b"});
 }
 
 TEST_CASE("runs without a partner are named and left out of differences", "[compare]") {
@@ -72,7 +72,7 @@ TEST_CASE("runs of other data and second runs of a seed are named and left out",
 
 TEST_CASE("the reference is the group that is named, or the first at equal values of a key", "[compare]") {
   const auto runs = two_groups();
-  for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2"}) {
+  for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2", "2"}) {
     INFO(name);
     const auto comparison = compare_runs(runs, {.reference = name});
     CHECK(comparison.groups[0].metrics.at("val_loss").difference->mean == -2);
@@ -80,11 +80,44 @@ TEST_CASE("the reference is the group that is named, or the first at equal value
   const auto by_mixer = compare_runs(runs, {.by = "model.mixer.kind"});
   CHECK(by_mixer.groups[1].reference == 1);
   CHECK(failure([&] { compare_runs(runs, {.reference = "x_d"}); }).second ==
-        "--reference 'x_d': no such group; there are 'x_a.yaml', 'x_b.yaml'");
+        "--reference 'x_d': no such group; there are 1 'a', 2 'b'");
   CHECK(failure([&] { compare_runs(runs, {.by = "model.no"}); }).first == ExitCode::usage);
   CHECK(failure([&] { compare_runs(runs, {.metrics = {"val_los"}}); }).second ==
         "no run has a metric 'val_los'; did you mean 'val_loss'?; there are parameters, val_loss");
   CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
+}
+
+TEST_CASE("a reference that several groups have is an error that lists them", "[compare]") {
+  auto runs = two_groups();
+  for (auto& run : runs) {
+    run.overrides = run.config == "x_a.yaml" ? "model.layers=1" : "model.layers=2";
+    run.config = "x.yaml";
+  }
+  CHECK(failure([&] { compare_runs(runs, {.reference = "x.yaml"}); }).second ==
+        "--reference 'x.yaml' names 2 groups; give the number or the name of one: 1 'layers=1', 2 'layers=2'");
+  CHECK(compare_runs(runs, {.reference = "layers=2"}).groups[0].reference == 1);
+}
+
+TEST_CASE("a key that cannot divide the groups is an error that says why", "[compare]") {
+  const auto said = [](const std::string& key) {
+    return failure([&] { compare_runs(two_groups(), {.by = key}); }).second;
+  };
+  CHECK_THAT(said("train.seed"), Catch::Contains("the runs of a group differ in it"));
+  CHECK_THAT(said("model.mixer"), Catch::Contains("did you mean 'model.mixer.kind'?"));
+}
+
+TEST_CASE("data are compared by their configs where no digest tells them apart", "[compare]") {
+  auto runs = two_groups();
+  for (auto& run : runs) run.data.clear();
+  CHECK(has_note(compare_runs(runs, {}), "what data 6 of 6 runs had is not recorded"));
+  for (auto& run : runs)
+    if (run.config == "x_b.yaml") run.settings["task.kind"] = "sort";
+  const auto comparison = compare_runs(runs, {});
+  CHECK(comparison.groups.size() == 1);
+  CHECK(has_note(comparison, "x_b.yaml-2: left out: it has other data than x_a.yaml-1"));
+  const auto by_task = compare_runs(runs, {.by = "task.kind"});
+  CHECK(by_task.groups.size() == 2);
+  CHECK(by_task.groups[1].reference == 1);
 }
 
 TEST_CASE("equivalence is in the unit of the table", "[compare]") {
@@ -111,11 +144,14 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
       runs.back().overrides = overrides;
       runs.back().settings["train.steps"] = std::to_string(runs.size());
     }
-    return short_names(compare_runs(runs, {}));
+    return short_names(compare_runs(runs, {}).groups);
   };
   using Names = std::vector<std::string>;
   CHECK(named({{"x_y_a.yaml", ""}, {"x_y_b.yaml", "model.mixer.score_std=1"}}) == Names{"a", "b score_std=1"});
   CHECK(named({{"x_a.yaml", ""}, {"x_a.yaml", "model.layers=2"}}) == Names{"x_a", "layers=2"});
+  CHECK(named({{"x_a.yaml", "train.steps=9 a.b=1"}, {"x_a.yaml", "train.steps=9 a.b=2"}}) == Names{"b=1", "b=2"});
+  CHECK(named({{"x_a.yaml", "train.steps=9"}, {"x_b.yaml", "train.steps=9"}}) == Names{"a", "b"});
+  CHECK(named({{"x_a.yaml", "train.steps=9"}}) == Names{"x_a"});
   CHECK(named({{"x_a.yaml", "model.width=2"}, {"x_a.yaml", "other.width=2"}}) ==
         Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
 }

@@ -1,5 +1,6 @@
 // CSV files of results, and runs on the disk.
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder / "results/a.csv";
   export_results(file, {run_of("k1", 1, 0.1 + 0.2)}, {});
-  const auto runs = records_of(read_results(file), file);
+  const auto runs = records_of(read_results(file), file).runs;
   REQUIRE(runs.size() == 1);
   CHECK(runs[0].name() == "a, \"quoted\".yaml x=1");
   CHECK(runs[0].settings == run_of("", 0, 0).settings);
@@ -74,6 +75,9 @@ TEST_CASE("a malformed results file is one line with the place", "[results_file]
   const TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"key,val_loss\nk,1\n", "a.csv:1: no column 'config'"},
+      {"config,seed,val_loss\na,1,abc\n", "a.csv:2: val_loss: expected a number, got 'abc'"},
+      {"config,seed\na,1.5\n", "a.csv:2: seed: expected a whole number, got '1.5'"},
+      {"a: \"b\" c\n", "a.csv:1: not a CSV file of results: "},
       {"config,seed\na\n", "a.csv:2: 1 cells for 2 columns"},
       {"config,seed\na,one\n", "a.csv:2: seed: expected a whole number, got 'one'"},
       {"config,seed,settings\na,1,[]\n", "a.csv:2: settings: expected a JSON object"},
@@ -85,6 +89,43 @@ TEST_CASE("a malformed results file is one line with the place", "[results_file]
     CHECK(code == ExitCode::data);
     CHECK_THAT(what, ContainsSubstring(expected));
   }
+}
+
+TEST_CASE("a row with a number that is not finite is left out and named", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.csv", "config,seed,val_loss,note\na,1,nan,x\na,2,1.5,y\na,3,inf,z\n");
+  const auto records = records_of(read_results(file), file);
+  REQUIRE(records.runs.size() == 1);
+  CHECK(records.runs[0].seed == 2);
+  REQUIRE(records.problems.size() == 2);
+  CHECK(records.problems[0] == file.string() + ":2: left out: diverged: its val_loss is not finite");
+}
+
+TEST_CASE("an export follows a link and replaces nothing that is no file", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder.write("real.csv", "config,seed\no.yaml,7\n");
+  std::filesystem::create_symlink("real.csv", folder / "link.csv");
+  export_results(folder / "link.csv", {run_of("k1", 1, 1)}, {});
+  CHECK(std::filesystem::is_symlink(folder / "link.csv"));
+  CHECK(read_results(file).rows.size() == 2);
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0666) == 0);
+  CHECK(failure([&] { export_results(folder / "pipe", {run_of("k1", 1, 1)}, {}); }).first == ExitCode::usage);
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
+}
+
+TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
+  const TemporaryFolder folder;
+  folder.write("runs/a/config.yaml", "");
+  folder.write("runs/a/summary.json", "{\"steps\": 3,");
+  folder.write("runs/empty/note.txt", "");
+  CHECK(find_run_folders({(folder / "runs/*").string()}).size() == 1);
+  const auto found = find_runs({(folder / "runs/*").string()});
+  REQUIRE(found.problems.size() == 1);
+  CHECK_THAT(found.problems[0], ContainsSubstring("a: left out: damaged: its summary.json is not a JSON object"));
+  CHECK_THAT(failure([&] { find_runs({(folder / "runs/em*").string()}); }).second,
+             ContainsSubstring("no run matches it, nor is one in what matches"));
+  CHECK_THAT(failure([&] { find_runs({(folder / "runs/empty").string()}); }).second,
+             ContainsSubstring("not a run, and no run is in it"));
 }
 
 TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs]") {

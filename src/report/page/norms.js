@@ -8,7 +8,7 @@ function showNorms() {
       'norms', 'Norms by depth',
       make(
           'p', {class: 'soft'},
-          'Mean Euclidean norm of the vectors of the tokens: of the residual stream after each layer (0: ' +
+          'Mean Euclidean norm of the vectors of the tokens: of the residual stream after so many layers (0: ' +
               'the embeddings), and of what the mixer and the feed-forward network add to it.'));
   const sides = make('div', {class: 'sides thirds'});
   section.append(
@@ -17,27 +17,28 @@ function showNorms() {
           ...runs.map((run) => make('li', {}, lineSwatch(report.runs[run.run].group), ` ${run.name}`))),
       sides);
   const charts = [
-    ['residual stream', (norms) => [norms.embedding, ...norms.after_feed_forward], 0],
-    ['mixer branch', (norms) => norms.mixer_branch, 1], ['feed-forward branch', (norms) => norms.feed_forward_branch, 1]
+    ['residual stream', (norms) => [norms.embedding, ...norms.after_feed_forward], 'layers passed'],
+    ['mixer branch', (norms) => norms.mixer_branch, 'layer'],
+    ['feed-forward branch', (norms) => norms.feed_forward_branch, 'layer']
   ];
   const boxes = charts.map(() => make('figure', {style: 'margin:0'}));
   sides.append(...boxes.map((box, i) => make('div', {}, make('h3', {}, charts[i][0]), box)));
-  for (const [i, [title, values, first]] of charts.entries()) {
-    keepDrawn(() => drawDepth(boxes[i], title, runs.map((run) => ({
+  for (const [i, [title, values, axis]] of charts.entries()) {
+    keepDrawn(() => drawDepth(boxes[i], title, axis, runs.map((run) => ({
                                                           run,
                                                           points: values(run.norms)
-                                                                      .map((value, layer) => [layer + first, value])
+                                                                      .map((value, layer) => [layer, value])
                                                                       .filter(([, value]) => Number.isFinite(value))
                                                         }))));
   }
 }
 
-function drawDepth(box, title, lines) {
+function drawDepth(box, title, axis, lines) {
   const width = Math.min(520, widthOf(box)), height = 210, left = 48, bottom = 34;
   const points = lines.flatMap((line) => line.points);
   const x = d3.scaleLinear().domain(d3.extent(points, (p) => p[0])).range([left + 6, width - 14]);
   const y = d3.scaleLinear().domain([0, d3.max(points, (p) => p[1]) || 1]).nice(5).range([height - bottom, 8]);
-  const svg = chart(width, height).attr('role', 'img').attr('aria-label', `${title} by layer`);
+  const svg = chart(width, height).attr('role', 'img').attr('aria-label', `${title} by ${axis}`);
   svg.append('g')
       .attr('class', 'grid')
       .attr('transform', `translate(${left},0)`)
@@ -47,7 +48,7 @@ function drawDepth(box, title, lines) {
       .attr('class', 'axis')
       .attr('transform', `translate(0,${height - bottom})`)
       .call(d3.axisBottom(x).ticks(Math.min(8, x.domain()[1] - x.domain()[0])).tickFormat(d3.format('d')));
-  svg.append('text').attr('x', (left + width) / 2).attr('y', height - 3).attr('text-anchor', 'middle').text('layer');
+  svg.append('text').attr('x', (left + width) / 2).attr('y', height - 3).attr('text-anchor', 'middle').text(axis);
   for (const {run, points: own} of lines) {
     const group = report.runs[run.run].group, color = curveColor(group);
     svg.append('path')
