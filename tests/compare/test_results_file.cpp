@@ -74,7 +74,7 @@ TEST_CASE("processes that export at once lose no row", "[results_file]") {
 TEST_CASE("a malformed results file is one line with the place", "[results_file]") {
   const TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"key,val_loss\nk,1\n", "a.csv:1: no column 'config'"},
+      {"key,val_loss\nk,1\n", "a.csv:1: not a CSV file of results: no column 'config'"},
       {"config,seed,val_loss\na,1,abc\n", "a.csv:2: val_loss: expected a number, got 'abc'"},
       {"config,seed\na,1.5\n", "a.csv:2: seed: expected a whole number, got '1.5'"},
       {"a: \"b\" c\n", "a.csv:1: not a CSV file of results: "},

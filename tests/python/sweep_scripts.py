@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A sweep that is killed anywhere and started again, that runs twice at once, or as an array of three tasks, writes the same
-results as one that is left alone; failed runs are listed and stop no other.
+results as one that is left alone; failed runs are listed and stop no other; mistakes in a script train nothing.
 
   sweep_scripts.py METAFORMER ROOT
 """
@@ -154,11 +154,33 @@ def check_failures(parent, expected):
     assert rows(folder) == expected
 
 
+def check_mistakes(parent, expected):
+    folder = make_folder(parent, "draw", "run tiny.yaml $(draw nowhere.yaml 0)")
+    _, err = finish(start(folder), 2)
+    assert "run tiny.yaml: its draw failed" in err and not (folder / "runs").exists(), err
+    folder = make_folder(parent, "gap")
+    gap = {"SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_ID": "3"}
+    _, err = finish(start(folder, **gap), 2)
+    assert "use an array without gaps" in err and not (folder / "runs").exists(), err
+    _, err = finish(start(folder, PROGRAM="/nowhere"), 2)
+    assert "PROGRAM=/nowhere: no such program" in err, err
+
+
+def check_context_added_later(parent, expected):
+    folder = make_folder(parent, "context")
+    finish(start(folder, STEPS="20"))
+    script = folder / "tiny.sh"
+    script.write_text(script.read_text().replace("--context 32", "--context 32 --context 48"))
+    _, err = finish(start(folder, STEPS="20"))
+    assert "1 to train" in err and rows(folder)[-1]["val_loss_48"], err
+
+
 def main():
     parent = Path(tempfile.mkdtemp())
     try:
         expected = check_undisturbed(parent)
-        for check in (check_killed, check_interrupted, check_at_once, check_array, check_failures):
+        for check in (check_killed, check_interrupted, check_at_once, check_array, check_failures, check_mistakes,
+                      check_context_added_later):
             check(parent, expected)
             print(check.__name__, "passed", flush=True)
     finally:
