@@ -101,8 +101,9 @@ def check_attention(page, folder):
     panel = "#attention .head-panel:first-child "
     equal(page.count(panel + ".map .cell"), count * (count + 1) // 2, "cells that the causal mask leaves")
     equal(page.count(panel + ".heads button"), 4, "thumbnails of two layers with two heads")
-    page.click(panel + '[data-head="1.1"]')
-    equal(page.value(f"document.querySelector('{panel}[data-head=\"1.1\"]').getAttribute('aria-pressed')"), "true", "the chosen head")
+    page.click(panel + '[data-place="1.1"]')
+    equal(page.value(f"document.querySelector('{panel}[data-place=\"1.1\"]').getAttribute('aria-pressed')"), "true", "the chosen head")
+    equal(page.value("document.activeElement.dataset.place"), "1.1", "the focus after a head was chosen")
     check("layer 1, head 1" in page.value(f"document.querySelector('{panel}.map').getAttribute('aria-label')"), "the map's name")
     row, column = count - 1, 2
     page.hover(f"{panel}.cell:nth-child({row * (row + 1) // 2 + column + 1})")

@@ -27,10 +27,18 @@ function addSection(id, title, ...content) {
 
 // A labelled drop-down list; options are {value, label}.
 function choice(label, options, value, onchange) {
-  const select = make('select', {onchange: () => onchange(select.value)});
+  const select = make('select', {onchange: () => onchange(select.value), 'data-place': label});
   for (const option of options) select.append(make('option', {value: option.value}, option.label));
   select.value = value;
   return make('label', {}, `${label} `, select);
+}
+
+// Replaces what is in an element, and gives the keyboard's focus to the new element with the same data-place.
+function replaceInside(element, ...children) {
+  const active = document.activeElement, place = element.contains(active) ? active.dataset.place : undefined;
+  element.replaceChildren(...children);
+  const next = place && [...element.querySelectorAll('[data-place]')].find((found) => found.dataset.place === place);
+  if (next) next.focus();
 }
 
 const button = (label, onclick, attributes = {}) => make('button', {type: 'button', onclick, ...attributes}, label);

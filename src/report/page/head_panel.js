@@ -29,7 +29,8 @@ class HeadPanel {
     if (!this.current()) this.selectFirst();
     const runs = HeadPanel.runsWith(this.kinds);
     const named = (candidate) => ({value: String(report.inspected.indexOf(candidate)), label: candidate.name});
-    this.controls.replaceChildren(
+    replaceInside(
+        this.controls,
         choice(
             'run', runs.map(named), named(run).value,
             (value) => {
@@ -94,7 +95,7 @@ class HeadPanel {
       cells.push(make('span', {}, `layer ${l}`));
       for (let h = 0; h < heads; ++h) cells.push(this.thumbnail(layer.heads[h], l, h));
     });
-    this.thumbnails.replaceChildren(...cells);
+    replaceInside(this.thumbnails, ...cells);
   }
 
   thumbnail(head, layer, number) {
@@ -105,7 +106,7 @@ class HeadPanel {
     const item = button('', () => this.select(layer, number), {
       'aria-label': `layer ${layer}, head ${number}`,
       'aria-pressed': String(chosen),
-      'data-head': `${layer}.${number}`
+      'data-place': `${layer}.${number}`
     });
     item.append(canvas);
     return item;
