@@ -15,8 +15,8 @@ struct FoundRuns {
 };
 
 // An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
-// ("runs/a-*", as a shell would expand it). Errors (exit code 2): one that matches nothing; (exit code 3) those of
-// read_results.
+// ("runs/a-*", as a shell would expand it), which passes over folders without runs. Errors (exit code 2): one that
+// names no run; (exit code 3) those of read_results.
 FoundRuns find_runs(const std::vector<std::string>& arguments);
 
 // The folders of runs among the arguments: as above, also those that are unfinished. CSV files are passed over.

@@ -82,19 +82,27 @@ bool has_other_data(const RunRecord& run, const RunRecord& first) {
   return run.knows_settings && first.knows_settings && data_settings(run) != data_settings(first);
 }
 
+// The places of the first run, and of the first whose data are recorded, among runs that are kept.
+struct FirstRuns {
+  std::optional<std::size_t> any, recorded;
+};
+
 // Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
 std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
                                        std::vector<std::string>& notes) {
-  std::map<std::string, std::size_t> first;  // by the value of `by`
+  std::map<std::string, FirstRuns> sets;  // by the value of `by`
   std::vector<RunRecord> kept;
   for (auto& run : runs) {
-    const auto& set = by.empty() ? std::string() : resolve(run)[by];
-    const auto place = first.try_emplace(set, kept.size()).first->second;
-    if (place < kept.size() && has_other_data(run, kept[place]))
+    auto& first = sets[by.empty() ? "" : resolve(run)[by]];
+    const auto differs = [&](const auto& place) { return place && has_other_data(run, kept[*place]); };
+    if (const auto other = differs(first.any) ? first.any : first.recorded; differs(other)) {
       notes.push_back(fmt::format("{}: left out: it has other data than {} (environment.json describes them)",
-                                  run.source, kept[place].source));
-    else
-      kept.push_back(std::move(run));
+                                  run.source, kept[*other].source));
+      continue;
+    }
+    if (!first.any) first.any = kept.size();
+    if (!first.recorded && !run.data.empty()) first.recorded = kept.size();
+    kept.push_back(std::move(run));
   }
   const auto unknown = std::count_if(kept.begin(), kept.end(), [](const auto& run) { return run.data.empty(); });
   if (unknown > 0 && kept.size() > 1)

@@ -145,7 +145,8 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
                    .threads = cell(row, "threads"),
                    .source = fmt::format("{}:{}", path.string(), line)};
   const auto seed = parse_number(cell(row, "seed"));
-  if (!seed || *seed != std::floor(*seed))
+  constexpr double largest_seed = 0x1p53;
+  if (!seed || *seed != std::floor(*seed) || std::abs(*seed) > largest_seed)
     fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
   record.seed = static_cast<std::int64_t>(*seed);
   record.knows_settings = row.contains("settings");

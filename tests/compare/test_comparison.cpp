@@ -110,6 +110,10 @@ TEST_CASE("data are compared by their configs where no digest tells them apart",
   auto runs = two_groups();
   for (auto& run : runs) run.data.clear();
   CHECK(has_note(compare_runs(runs, {}), "what data 6 of 6 runs had is not recorded"));
+  runs[1].data = "e";
+  runs[2].data = "d";
+  CHECK(has_note(compare_runs(runs, {}), "x_b.yaml-2: left out: it has other data than x_b.yaml-1"));
+  for (auto& run : runs) run.data.clear();
   for (auto& run : runs)
     if (run.config == "x_b.yaml") run.settings["task.kind"] = "sort";
   const auto comparison = compare_runs(runs, {});
