@@ -55,12 +55,14 @@ std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
     words.push_back(words_after_config(group));
   }
   const auto common = words_of_all(words);
-  const bool is_one_config = std::set(configs.begin(), configs.end()).size() == 1;
+  const auto different = std::set(configs.begin(), configs.end()).size();
+  const bool is_one_config = different == 1, has_own_config = different == groups.size();
   const auto start = common_start(configs);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     auto name = is_one_config ? "" : configs[i].substr(start);
     for (const auto& word : words[i])
-      if (!common.contains(word)) name += (name.empty() ? "" : " ") + shortened(word);
+      if (!common.contains(word) && (is_one_config || !has_own_config))
+        name += (name.empty() ? "" : " ") + shortened(word);
     names.push_back(name.empty() ? configs[i] : name);
   }
   const bool unique = std::set(names.begin(), names.end()).size() == names.size();

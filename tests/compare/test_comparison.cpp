@@ -151,7 +151,9 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
     return short_names(compare_runs(runs, {}).groups);
   };
   using Names = std::vector<std::string>;
-  CHECK(named({{"x_y_a.yaml", ""}, {"x_y_b.yaml", "model.mixer.score_std=1"}}) == Names{"a", "b score_std=1"});
+  CHECK(named({{"x_y_a.yaml", ""}, {"x_y_b.yaml", "model.mixer.score_std=1"}}) == Names{"a", "b"});
+  CHECK(named({{"x_a.yaml", ""}, {"x_b.yaml", "model.mixer.score_std=1"}, {"x_b.yaml", ""}}) ==
+        Names{"a", "b score_std=1", "b"});
   CHECK(named({{"x_a.yaml", ""}, {"x_a.yaml", "model.layers=2"}}) == Names{"x_a", "layers=2"});
   CHECK(named({{"x_a.yaml", "train.steps=9 a.b=1"}, {"x_a.yaml", "train.steps=9 a.b=2"}}) == Names{"b=1", "b=2"});
   CHECK(named({{"x_a.yaml", "train.steps=9"}, {"x_b.yaml", "train.steps=9"}}) == Names{"a", "b"});
