@@ -15,7 +15,7 @@ import update_results  # noqa: E402
 
 EXPECTED = {"README.md": {"shakespeare_cpu"},
             "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_block",
-                                "shakespeare_block_time", "shakespeare_positions", "shakespeare_fast", "shakespeare_good",
+                                "shakespeare_block_time", "shakespeare_positions", "shakespeare_fast", "shakespeare_good", "shakespeare_tuned",
                                 "shakespeare_subword",
                                 "shakespeare_word", "imdb", "imdb_best", "sorter", "sorter_hard"}}
 
