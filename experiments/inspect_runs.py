@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IDENTITY = ["key", "config", "overrides", "seed"]
+REST = ["data", "settings"]
 
 
 def mean(values):
@@ -57,7 +58,7 @@ def identity_of(program, folder):
         run(program, "compare", "--export", path, "--export-only", folder)
         with open(path, newline="", encoding="utf-8") as file:
             row = next(csv.DictReader(file))
-    return {name: row[name] for name in [*IDENTITY, "settings"]}
+    return {name: row.get(name, "") for name in [*IDENTITY, *REST]}
 
 
 def inspect(program, folder):
@@ -67,10 +68,10 @@ def inspect(program, folder):
 
 
 def write(path, rows):
-    numbers = sorted({name for row in rows for name in row} - {*IDENTITY, "settings"})
+    numbers = sorted({name for row in rows for name in row} - {*IDENTITY, *REST})
     temporary = path.with_suffix(".new")
     with open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*IDENTITY, *numbers, "settings"], lineterminator="\n")
+        writer = csv.DictWriter(file, [*IDENTITY, *numbers, *REST], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     temporary.replace(path)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -82,6 +83,12 @@ bool has_other_data(const RunRecord& run, const RunRecord& first) {
   return run.knows_settings && first.knows_settings && data_settings(run) != data_settings(first);
 }
 
+// A sorter's lists are made from its config.
+bool has_recorded_data(const RunRecord& run) {
+  const auto task = run.settings.find("task.kind");
+  return !run.data.empty() || (task != run.settings.end() && task->second == "sort");
+}
+
 // The places of the first run, and of the first whose data are recorded, among runs that are kept.
 struct FirstRuns {
   std::optional<std::size_t> any, recorded;
@@ -104,7 +111,7 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
     if (!first.recorded && !run.data.empty()) first.recorded = kept.size();
     kept.push_back(std::move(run));
   }
-  const auto unknown = std::count_if(kept.begin(), kept.end(), [](const auto& run) { return run.data.empty(); });
+  const auto unknown = std::count_if(kept.begin(), kept.end(), std::not_fn(has_recorded_data));
   if (unknown > 0 && kept.size() > 1)
     notes.push_back(
         fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,

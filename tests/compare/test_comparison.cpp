@@ -122,6 +122,8 @@ TEST_CASE("data are compared by their configs where no digest tells them apart",
   const auto by_task = compare_runs(runs, {.by = "task.kind"});
   CHECK(by_task.groups.size() == 2);
   CHECK(by_task.groups[1].reference == 1);
+  for (auto& run : runs) run.settings["task.kind"] = "sort";
+  CHECK(compare_runs(runs, {}).notes.empty());  // made from the config
 }
 
 TEST_CASE("equivalence is in the unit of the table", "[compare]") {
