@@ -24,7 +24,8 @@ function showNorms() {
   const boxes = charts.map(() => make('figure', {style: 'margin:0'}));
   sides.append(...boxes.map((box, i) => make('div', {}, make('h3', {}, charts[i][0]), box)));
   for (const [i, [title, values, axis]] of charts.entries()) {
-    keepDrawn(() => drawDepth(boxes[i], title, axis, runs.map((run) => ({
+    keepDrawn(
+        () => drawDepth(boxes[i], title, axis, runs.map((run) => ({
                                                           run,
                                                           points: values(run.norms)
                                                                       .map((value, layer) => [layer, value])
