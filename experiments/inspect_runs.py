@@ -7,6 +7,7 @@ run, means over its layers and heads. Runs whose rows the file has are not inspe
 import argparse
 import csv
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -24,8 +25,8 @@ def mean(values):
 
 
 def columns_of(inspection):
-    """The numbers of one run. gradient_ratio is the norm of the gradient at the embedding over that after the last block;
-    best_order_correlation is that of the head with the largest absolute value."""
+    """The numbers of one run. log_gradient_ratio is the logarithm (to the base 10) of the norm of the gradient at the
+    embeddings over that after the last block; best_order_correlation is that of the head with the largest absolute value."""
     layers = [layer["heads"] for layer in inspection["layers"]]
     heads = [head for layer in layers for head in layer]
     found = {name: mean(head.get(name) for head in heads)
@@ -39,7 +40,8 @@ def columns_of(inspection):
     validation = inspection.get("validation", {})
     if "gradients" in validation:
         stream = validation["gradients"]["stream"]
-        found["gradient_ratio"] = stream["embedding"] / stream["after_feed_forward"][-1]
+        first, last = stream["embedding"], stream["after_feed_forward"][-1]
+        found["log_gradient_ratio"] = math.log10(first / last) if first > 0 and last > 0 else None
     if "effective_context" in validation:
         found["effective_context"] = validation["effective_context"]
     return {name: value for name, value in found.items() if value is not None}
@@ -61,9 +63,10 @@ def identity_of(program, folder):
     return {name: row.get(name, "") for name in [*IDENTITY, *REST]}
 
 
-def inspect(program, folder):
+def inspect(program, folder, batches):
     with tempfile.TemporaryDirectory() as temporary:
-        printed = run(program, "inspect", "--run", folder, "--checkpoint", "last", "--out", temporary, "--no-pictures", "--json")
+        printed = run(program, "inspect", "--run", folder, "--checkpoint", "last", "--batches", batches, "--out", temporary,
+                      "--no-pictures", "--json")
     return columns_of(json.loads(printed))
 
 
@@ -81,6 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="a CSV file")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("--batches", type=int, default=0, help="as of `metaformer inspect`; default: the whole validation split")
     parser.add_argument("--program", type=Path, default=ROOT / "scripts/run.sh", help="a built metaformer")
     arguments = parser.parse_args()
     program = arguments.program.resolve()
@@ -95,7 +99,7 @@ def main():
             continue
         known.add(row["key"])
         print(f"inspecting {folder}", file=sys.stderr, flush=True)
-        rows.append({**row, **inspect(program, folder)})
+        rows.append({**row, **inspect(program, folder, arguments.batches)})
         write(arguments.results, rows)
 
 

@@ -35,7 +35,7 @@ const std::vector<Metric>& known_metrics() {
       {"metric_heads", "heads whose form is a metric %", percent, 0},
       {"mean_attention_distance", "mean distance of attention, tokens", 1, 1},
       {"effective_context", "effective context, tokens", 1, 1},
-      {"gradient_ratio", "gradient at the embeddings / after the last block", 1, 2},
+      {"log_gradient_ratio", "log10(gradient at the embeddings / after the last block)", 1, 2},
       {"first_order_correlation", "order by the first head, rank correlation", 1, 2},
       {"best_order_correlation", "order by the best head, rank correlation", 1, 2},
       {"train_seconds", "training, s", 1, 1, Better::lower},
