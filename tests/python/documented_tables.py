@@ -14,10 +14,11 @@ sys.path.insert(0, str(ROOT / "experiments"))
 import update_results  # noqa: E402
 
 EXPECTED = {"README.md": {"shakespeare_cpu"},
-            "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_block",
-                                "shakespeare_block_time", "shakespeare_positions", "shakespeare_fast", "shakespeare_good", "shakespeare_tuned",
-                                "shakespeare_subword",
-                                "shakespeare_word", "imdb", "imdb_best", "sorter", "sorter_hard"}}
+            "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_tuned",
+                                "shakespeare_heads", "sorter_heads", "shakespeare_block", "shakespeare_block_time",
+                                "shakespeare_depth", "shakespeare_depth_heads", "shakespeare_positions", "shakespeare_fast",
+                                "shakespeare_good", "shakespeare_subword", "shakespeare_word", "imdb", "imdb_best", "sorter",
+                                "sorter_hard"}}
 
 
 def check_that_changes_are_found(path):
