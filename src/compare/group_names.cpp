@@ -20,11 +20,6 @@ std::size_t common_start(const std::vector<std::string>& words) {
   return end == std::string::npos ? 0 : end + 1;
 }
 
-std::string without_ending(const std::string& config) {
-  constexpr std::string_view ending = ".yaml";
-  return config.ends_with(ending) ? config.substr(0, config.size() - ending.size()) : config;
-}
-
 // Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
 std::vector<std::string> words_after_config(const ComparedGroup& group) {
   std::istringstream text(group.name.substr(std::min(group.name.size(), group.runs.front().config.size())));
@@ -45,6 +40,11 @@ std::set<std::string> words_of_all(const std::vector<std::vector<std::string>>& 
 }
 
 }  // namespace
+
+std::string without_ending(const std::string& name) {
+  constexpr std::string_view ending = ".yaml";
+  return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
+}
 
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
   std::vector<std::string> configs, whole, names;

@@ -119,11 +119,6 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
   return kept;
 }
 
-std::string without_ending(const std::string& name) {
-  constexpr std::string_view ending = ".yaml";
-  return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
-}
-
 bool is_named(const ComparedGroup& group, const std::string& name) {
   return group.name == name || without_ending(group.name) == without_ending(name) ||
          std::any_of(group.runs.begin(), group.runs.end(), [&](const auto& run) { return run.source == name; });
