@@ -84,6 +84,24 @@ METAFORMER_INLINE void transpose_lanes(Lanes (&rows)[lane_count]) {
   exchange_blocks<1>(rows);
 }
 
+// In the order of the lanes.
+METAFORMER_INLINE float sum_of(Lanes x) {
+  float total = 0;
+  for (int i = 0; i < lane_count; ++i) total += x[i];
+  return total;
+}
+
+// Both halves become one, then halves of it: four steps.
+METAFORMER_INLINE float greatest_of(Lanes x) {
+  constexpr IntLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#pragma GCC unroll 4
+  for (int step = lane_count / 2; step > 0; step /= 2) {
+    const Lanes other = __builtin_shuffle(x, lane ^ step);
+    x = x > other ? x : other;
+  }
+  return x[0];
+}
+
 // Loads and stores sixteen numbers of a storage type.
 template <class From, class To>
 METAFORMER_INLINE void copy_lanes(const From* from, To* to) {

@@ -25,6 +25,7 @@ struct StepBenchResult {
   double peak_gflops = 0;              // of one large product in the same type
   std::int64_t peak_memory_bytes = 0;  // of the process, or of the device
   double loss = 0;                     // of the last step
+  std::string feed_forward;            // "whole", or why the branch is computed part by part
 };
 
 // Operations of the matrix products in forward and backward of `tokens` tokens in rows of config.context.

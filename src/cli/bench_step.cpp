@@ -29,6 +29,7 @@ nlohmann::ordered_json to_json(const StepBenchResult& result) {
   json["share_of_peak"] = result.gflops / result.peak_gflops;
   json["peak_memory_bytes"] = result.peak_memory_bytes;
   json["loss"] = result.loss;
+  json["feed_forward"] = result.feed_forward;
   return json;
 }
 
@@ -39,6 +40,9 @@ void print_table(const StepBenchResult& result) {
     print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
   print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
                     result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
+  print(result.feed_forward == "whole"
+            ? "feed-forward branch: one node of the graph\n"
+            : fmt::format("feed-forward branch: part by part, since {}\n", result.feed_forward));
   print(fmt::format("peak memory of the process {}\n",
                     human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
 }

@@ -88,7 +88,6 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
 
 int run_command_line(int argc, char** argv) {
   reserve_standard_streams();
-  keep_freed_memory();
   catch_signals();
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
   set_up(app);

@@ -2,6 +2,7 @@
 
 #include "attention/mixers.h"
 #include "ops/dropout.h"
+#include "ops/feed_forward_branch.h"
 
 namespace metaformer {
 
@@ -11,9 +12,17 @@ static MixerShape mixer_shape(const TransformerConfig& config) {
   return shape;
 }
 
+std::string_view feed_forward_obstacle(const TransformerConfig& config) {
+  if (position_of(config.norm) != NormPosition::pre) return "model.norm.position is not pre";
+  if (!config.residual) return "model.residual is false";
+  const auto* mlp = std::get_if<MlpConfig>(&config.feed_forward);
+  return mlp != nullptr && mlp->output_activation ? "model.feed_forward.output_activation is true" : "";
+}
+
 BlockImpl::BlockImpl(const TransformerConfig& config)
     : norm_position_(position_of(config.norm)),
       has_residual_(config.residual),
+      has_whole_feed_forward_(feed_forward_obstacle(config).empty()),
       dropout_(config.dropout),
       mixer_norms_(register_norms("mixer", config)),
       mixer_(register_module("mixer", make_mixer(config.mixer, mixer_shape(config)))),
@@ -43,16 +52,30 @@ torch::Tensor BlockImpl::apply(const torch::Tensor& x_bcd, BranchNorms& norms, P
   return y_bcd;
 }
 
+torch::Tensor BlockImpl::with_feed_forward(const torch::Tensor& x_bcd, Pass& pass) {
+  const auto& norm = feed_forward_norms_.norm;
+  const FeedForwardBranch branch{.norm = norm->config(),
+                                 .gain_d = norm->weight(),
+                                 .norm_bias_d = norm->bias(),
+                                 .feed_forward = feed_forward_->config(),
+                                 .up_hd = feed_forward_->up()->weight(),
+                                 .up_bias_h = feed_forward_->up()->bias(),
+                                 .down_dh = feed_forward_->down()->weight(),
+                                 .down_bias_d = feed_forward_->down()->bias(),
+                                 .dropout = dropout_};
+  if (has_whole_feed_forward_ && pass.probe == nullptr && can_add_feed_forward(x_bcd, branch))
+    return add_feed_forward(x_bcd, branch, pass);
+  constexpr ObservedBranch points{.branch = StreamPoint::feed_forward_branch, .after = StreamPoint::after_feed_forward};
+  return apply(x_bcd, feed_forward_norms_, pass, points, [&](const auto& y_bcd) { return feed_forward_(y_bcd); });
+}
+
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
                                  Pass& pass) {
-  constexpr ObservedBranch mixer_points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
-  constexpr ObservedBranch feed_forward_points{.branch = StreamPoint::feed_forward_branch,
-                                               .after = StreamPoint::after_feed_forward};
-  const auto mixed_bcd = apply(x_bcd, mixer_norms_, pass, mixer_points, [&](const torch::Tensor& y_bcd) {
+  constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
+  const auto mixed_bcd = apply(x_bcd, mixer_norms_, pass, points, [&](const torch::Tensor& y_bcd) {
     return mixer_->forward(y_bcd, y_bcd, visibility, state, pass);
   });
-  return apply(mixed_bcd, feed_forward_norms_, pass, feed_forward_points,
-               [&](const torch::Tensor& y_bcd) { return feed_forward_(y_bcd); });
+  return with_feed_forward(mixed_bcd, pass);
 }
 
 }  // namespace metaformer

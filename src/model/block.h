@@ -2,6 +2,7 @@
 // A block: two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
 
 #include <memory>
+#include <string_view>
 
 #include "attention/mixer.h"
 #include "model/feed_forward.h"
@@ -19,6 +20,10 @@ struct BranchNorms {
 struct ObservedBranch {
   StreamPoint branch, after;
 };
+
+// Why training on the CPU computes the feed-forward branch part by part, not as one node of the graph
+// (ops/feed_forward_branch.h); empty: it does the latter.
+std::string_view feed_forward_obstacle(const TransformerConfig& config);
 
 class BlockImpl : public torch::nn::Module {
  public:
@@ -42,8 +47,11 @@ class BlockImpl : public torch::nn::Module {
   torch::Tensor apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
                       Branch branch);
 
+  // The feed-forward branch with its residual connection; as one node of the graph where that is possible.
+  torch::Tensor with_feed_forward(const torch::Tensor& x_bcd, Pass& pass);
+
   NormPosition norm_position_;
-  bool has_residual_;
+  bool has_residual_, has_whole_feed_forward_;
   double dropout_;
   BranchNorms mixer_norms_;
   std::shared_ptr<Mixer> mixer_;

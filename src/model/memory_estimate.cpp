@@ -65,14 +65,12 @@ std::uint64_t state_of_weight(const TrainConfig& train) {
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
-// Beside what all blocks keep: the logits, and what the backward pass of one block makes. The heap keeps what is freed,
-// with holes: up to two as large as the logits when the vocabulary is large. With half precision part of all
-// is half as large. In double, which no config overflows.
+// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With half precision part of
+// all is half as large. In double, which no config overflows.
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = transformer(config);
   constexpr double of_half = 0.625;
-  const double holes = is<ClassificationConfig>(config.task) ? 0 : 2 * static_cast<double>(vocabulary);
-  const auto floats = static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) + holes +
+  const auto floats = static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
                       static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width +
                                           2 * model.up_width() + 2 * model.hidden_width());
   return static_cast<double>(config.train.batch_size) * static_cast<double>(sequence_length(config)) * floats *

@@ -3,14 +3,10 @@
 #include <ATen/DeviceAccelerator.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <malloc.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
-#include <limits>
 
 #include "base/error.h"
 #include "cuda/devices.h"
@@ -60,20 +56,6 @@ std::string cpu_model() {
   return "CPU";
 }
 
-// The heap's first part is reserved, not used: asked for once and given back, which only names it. Huge pages there
-// save a step about 2% in address translation (4% with bf16), and most page faults at the start.
-void prefer_huge_pages() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return;  // names count there
-  constexpr std::size_t size = 3UL << 29, huge_page = 2UL << 20;
-  void* block = std::malloc(size);
-  if (block == nullptr) return;
-  const auto first = (reinterpret_cast<std::uintptr_t>(block) + huge_page - 1) / huge_page * huge_page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(block) + size) / huge_page * huge_page;
-  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
-  std::free(block);
-}
-
 }  // namespace
 
 torch::Device select_device(const std::string& name) {
@@ -105,13 +87,6 @@ std::int64_t peak_memory_bytes(torch::Device device) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * 1024;
-}
-
-void keep_freed_memory() {
-  mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, 64 << 20);
-  prefer_huge_pages();
 }
 
 bool is_out_of_memory(const c10::Error& error) {

@@ -21,11 +21,6 @@ void wait_for(torch::Device device);
 // Highest memory use of the process so far: allocated on the device for CUDA, resident on the host for the CPU.
 std::int64_t peak_memory_bytes(torch::Device device);
 
-// Makes glibc keep freed memory: training frees and takes the same large blocks every step, and returning them to the
-// system costs page faults each time. Asks for huge pages, too, where the kernel leaves that to programs. Call once,
-// first thing.
-void keep_freed_memory();
-
 // Whether LibTorch could not get memory, on the host or a device. The CPU allocator reports that as a plain error.
 bool is_out_of_memory(const c10::Error& error);
 

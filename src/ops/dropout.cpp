@@ -10,11 +10,7 @@
 
 namespace metaformer {
 
-namespace {
-
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 Tensor drop_on_host(const Tensor& given, double probability, std::uint64_t seed) {
   const auto x = given.contiguous();
@@ -32,6 +28,11 @@ Tensor drop_on_host(const Tensor& given, double probability, std::uint64_t seed)
   });
   return y;
 }
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 cuda::DropoutElement element_of(torch::ScalarType type) {
   switch (type) {

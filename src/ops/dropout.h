@@ -12,4 +12,7 @@ namespace metaformer {
 // in place of keeping it.
 torch::Tensor dropout(const torch::Tensor& x, double probability, Pass& pass);
 
+// Outside the graph, for x on the CPU in float32 or bfloat16: the mask of a seed; of gradients, too.
+torch::Tensor drop_on_host(const torch::Tensor& x, double probability, std::uint64_t seed);
+
 }  // namespace metaformer

@@ -22,7 +22,7 @@ struct HeadAttention {
   float dropout = 0;       // share of the weights that become 0, the others growing by 1 / (1 - dropout)
   std::uint32_t seed = 0;  // of which; a function of (seed, query, key)
   HeadRows q, k, v;        // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
-  HeadRows t;
+  HeadRows t;              // forward only
   const std::int64_t* segment = nullptr;  // per token; tokens see those of their own segment, those of -1 see nothing
   float* log_sum =
       nullptr;  // per token, padding too: of the exponentials of its scores; infinity where it sees nothing

@@ -46,6 +46,16 @@ std::vector<RowExtent> extents_of(const Tensor& segment_bc, std::int64_t batch, 
   return extents;
 }
 
+// A head's rows lie apart by the width of the model, which the CPU does not foresee: without this its first reads of
+// them take a quarter of the time.
+void prefetch(const HeadRows& rows, std::int64_t tokens, std::int64_t element_size) {
+  constexpr std::int64_t cache_line = 64;
+  const auto* row = static_cast<const char*>(rows.data);
+  for (std::int64_t token = 0; token < tokens; ++token, row += rows.stride * element_size)
+    for (std::int64_t byte = 0; byte < rows.width * element_size; byte += cache_line)
+      __builtin_prefetch(row + byte, 0, 2);
+}
+
 // What forward and backward have in common, and the gradients where there are any.
 struct Operands {
   Tensor q, k, v, t, log_sum_bnc, segment_bc;
@@ -77,12 +87,21 @@ struct Operands {
             .dv = rows_of(dv, b, n)};
   }
 
+  void prefetch_inputs(const HeadAttention& next) const {
+    for (const auto& rows : {next.q, next.k, next.v, next.dt})
+      if (rows.data != nullptr) prefetch(rows, next.tokens, q.element_size());
+    if (next.dt.data != nullptr) prefetch(next.t, next.tokens, q.element_size());
+  }
+
   template <class Work>
   void for_every_head(Work work) const {
     const auto heads = q.size(1);
     at::parallel_for(0, q.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
       static thread_local HeadWorkspace room;
-      for (auto i = begin; i < end; ++i) work(head(i / heads, i % heads), room);
+      for (auto i = begin; i < end; ++i) {
+        if (i + 1 < end) prefetch_inputs(head((i + 1) / heads, (i + 1) % heads));
+        work(head(i / heads, i % heads), room);
+      }
     });
   }
 };

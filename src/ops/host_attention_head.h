@@ -14,18 +14,6 @@ namespace metaformer::host_kernel {
 constexpr std::int64_t tile = 32;  // queries
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-METAFORMER_INLINE float sum_of(Lanes x) {
-  float total = 0;
-  for (int i = 0; i < lane_count; ++i) total += x[i];
-  return total;
-}
-
-METAFORMER_INLINE float greatest_of(Lanes x) {
-  float greatest = x[0];
-  for (int i = 1; i < lane_count; ++i) greatest = x[i] > greatest ? x[i] : greatest;
-  return greatest;
-}
-
 // A head, its operands packed in Units.
 template <class Element, class Units, int Rows, int Vectors>
 struct Head {

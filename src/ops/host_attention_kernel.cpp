@@ -17,12 +17,12 @@ METAFORMER_INLINE void run(const HeadAttention& head, HeadWorkspace& room, bool 
     ForwardHead<Element, Units, Rows, Vectors>{{head, room}}.run();
 }
 
-template <int Rows, int Vectors>
+template <class Units, int Rows, int Vectors>
 METAFORMER_INLINE void run_in_floats(const HeadAttention& head, HeadWorkspace& room, bool backward) {
   if (head.bf16)
-    run<std::uint16_t, Floats, Rows, Vectors>(head, room, backward);
+    run<std::uint16_t, Units, Rows, Vectors>(head, room, backward);
   else
-    run<float, Floats, Rows, Vectors>(head, room, backward);
+    run<float, Units, Rows, Vectors>(head, room, backward);
 }
 
 // Blocks as large as the registers of each instruction set hold.
@@ -33,14 +33,14 @@ __attribute__((target("arch=x86-64-v4"))) void run_avx512_bf16(const HeadAttenti
 }
 __attribute__((target("arch=x86-64-v4"))) void run_avx512(const HeadAttention& head, HeadWorkspace& room,
                                                           bool backward) {
-  run_in_floats<8, 2>(head, room, backward);
+  run_in_floats<Avx512Floats, 8, 2>(head, room, backward);
 }
 __attribute__((target("arch=x86-64-v3"))) void run_avx2(const HeadAttention& head, HeadWorkspace& room, bool backward) {
-  run_in_floats<4, 1>(head, room, backward);
+  run_in_floats<Floats, 4, 1>(head, room, backward);
 }
 #endif
 void run_plain(const HeadAttention& head, HeadWorkspace& room, bool backward) {
-  run_in_floats<2, 1>(head, room, backward);
+  run_in_floats<Floats, 2, 1>(head, room, backward);
 }
 
 void run_as(VectorCode code, const HeadAttention& head, HeadWorkspace& room, bool backward) {

@@ -5,7 +5,6 @@
 // Everything is inlined into functions that are compiled for an instruction set.
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "base/vector_math.h"
@@ -21,18 +20,27 @@ constexpr std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + t
 struct Floats {
   static constexpr std::int64_t unit = 1;
 
-  METAFORMER_INLINE static Lanes every(float a) { return every_lane(a); }
+  METAFORMER_INLINE static Lanes every(const float& a) { return every_lane(a); }
   METAFORMER_INLINE static Lanes plus_product(Lanes total, Lanes a, Lanes b) { return total + a * b; }
 };
 
 #ifdef __x86_64__
+// One load where the compiler would add to zeros and then repeat the sum.
+METAFORMER_INLINE Lanes every_lane_by_avx512(const float& a) {
+  Lanes every;
+  asm("vbroadcastss %1, %0" : "=v"(every) : "m"(a));
+  return every;
+}
+
+struct Avx512Floats : Floats {
+  METAFORMER_INLINE static Lanes every(const float& a) { return every_lane_by_avx512(a); }
+};
+
 // A unit is two bfloat16, multiplied and summed in float32 by AVX512-BF16: twice the products per instruction.
 struct Bf16Pairs {
   static constexpr std::int64_t unit = 2;
 
-  METAFORMER_INLINE static Lanes every(float a) {
-    return reinterpret_cast<Lanes>(UnsignedLanes{} + std::bit_cast<std::uint32_t>(a));
-  }
+  METAFORMER_INLINE static Lanes every(const float& a) { return every_lane_by_avx512(a); }
   METAFORMER_INLINE static Lanes plus_product(Lanes total, Lanes a, Lanes b) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(total) : "v"(a), "v"(b));
     return total;

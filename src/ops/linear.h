@@ -2,6 +2,7 @@
 // y = x W^T + b.
 
 #include "ops/layer.h"
+#include "ops/linear_product.h"
 
 namespace metaformer {
 
@@ -16,7 +17,7 @@ class LinearImpl : public Layer {
     if (bias) bias_o_ = add_parameter("bias", torch::zeros(outputs), {.init = Init::zeros()});
   }
 
-  torch::Tensor forward(const torch::Tensor& x) { return torch::nn::functional::linear(x, weight_oi_, bias_o_); }
+  torch::Tensor forward(const torch::Tensor& x) { return linear_product(x, weight_oi_, bias_o_); }
 
   const torch::Tensor& weight() const { return weight_oi_; }
   const torch::Tensor& bias() const { return bias_o_; }  // undefined: none

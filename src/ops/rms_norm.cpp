@@ -22,45 +22,52 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& given, const Tensor& gain_d, double epsilon) {
     const auto x = given.contiguous();
-    const auto width = gain_d.size(0), rows = x.numel() / width;
-    auto y = torch::empty_like(x);
-    const auto factor_r = torch::empty({rows}, x.options());
-    at::parallel_for(0, rows, grain_of(width), [&](std::int64_t begin, std::int64_t end) {
-      normalise_by_rms(x.const_data_ptr<float>() + begin * width, gain_d.const_data_ptr<float>(),
-                       y.data_ptr<float>() + begin * width, factor_r.data_ptr<float>() + begin, end - begin, width,
-                       static_cast<float>(epsilon));
-    });
+    const auto [y, factor_r] = normalise_by_rms(x, gain_d, epsilon);
     context->save_for_backward({x, gain_d, factor_r});
     return y;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const auto &x = saved[0], &gain_d = saved[1], &factor_r = saved[2];
-    const auto dy = gradients[0].contiguous();
-    const auto width = gain_d.size(0), rows = x.numel() / width;
-    auto dx = torch::empty_like(x);
-    const auto chunk = std::max<std::int64_t>(1, (rows + most_chunks - 1) / most_chunks);
-    const auto chunks = (rows + chunk - 1) / chunk;
-    const auto gain_gradients = torch::zeros({chunks, width}, x.options());
-    at::parallel_for(
-        0, chunks, std::max<std::int64_t>(1, grain_of(width) / chunk), [&](std::int64_t begin, std::int64_t end) {
-          for (auto i = begin; i < end; ++i) {
-            const auto first = i * chunk;
-            rms_norm_gradients({.x = x.const_data_ptr<float>() + first * width,
-                                .gain = gain_d.const_data_ptr<float>(),
-                                .factors = factor_r.const_data_ptr<float>() + first,
-                                .dy = dy.const_data_ptr<float>() + first * width,
-                                .rows = std::min(chunk, rows - first),
-                                .width = width},
-                               dx.data_ptr<float>() + first * width, gain_gradients.data_ptr<float>() + i * width);
-          }
-        });
-    return {dx, gain_gradients.sum(0), {}};
+    const auto [dx, dgain_d] = rms_norm_gradients(saved[0], saved[1], saved[2], gradients[0].contiguous());
+    return {dx, dgain_d, {}};
   }
 };
 
 }  // namespace
+
+RmsNormed normalise_by_rms(const Tensor& x, const Tensor& gain_d, double epsilon) {
+  const auto width = gain_d.size(0), rows = x.numel() / width;
+  RmsNormed result{torch::empty_like(x), torch::empty({rows}, x.options())};
+  at::parallel_for(0, rows, grain_of(width), [&](std::int64_t begin, std::int64_t end) {
+    normalise_by_rms(x.const_data_ptr<float>() + begin * width, gain_d.const_data_ptr<float>(),
+                     result.y.data_ptr<float>() + begin * width, result.factor_r.data_ptr<float>() + begin, end - begin,
+                     width, static_cast<float>(epsilon));
+  });
+  return result;
+}
+
+RmsNormGradients rms_norm_gradients(const Tensor& x, const Tensor& gain_d, const Tensor& factor_r, const Tensor& dy) {
+  const auto width = gain_d.size(0), rows = x.numel() / width;
+  auto dx = torch::empty_like(x);
+  const auto chunk = std::max<std::int64_t>(1, (rows + most_chunks - 1) / most_chunks);
+  const auto chunks = (rows + chunk - 1) / chunk;
+  const auto gain_gradients = torch::zeros({chunks, width}, x.options());
+  at::parallel_for(
+      0, chunks, std::max<std::int64_t>(1, grain_of(width) / chunk), [&](std::int64_t begin, std::int64_t end) {
+        for (auto i = begin; i < end; ++i) {
+          const auto first = i * chunk;
+          rms_norm_gradients({.x = x.const_data_ptr<float>() + first * width,
+                              .gain = gain_d.const_data_ptr<float>(),
+                              .factors = factor_r.const_data_ptr<float>() + first,
+                              .dy = dy.const_data_ptr<float>() + first * width,
+                              .rows = std::min(chunk, rows - first),
+                              .width = width},
+                             dx.data_ptr<float>() + first * width, gain_gradients.data_ptr<float>() + i * width);
+        }
+      });
+  return {dx, gain_gradients.sum(0)};
+}
 
 Tensor rms_norm(const Tensor& x, const Tensor& gain_d, double epsilon) {
   const auto type = torch::promote_types(x.scalar_type(), gain_d.scalar_type());

@@ -10,4 +10,16 @@ namespace metaformer {
 // on the number of threads; else the library's.
 torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& gain_d, double epsilon);
 
+// The parts of a node of the graph that contains the norm. On the CPU in float32, contiguous; r: rows of x.
+struct RmsNormed {
+  torch::Tensor y, factor_r;
+};
+RmsNormed normalise_by_rms(const torch::Tensor& x, const torch::Tensor& gain_d, double epsilon);
+
+struct RmsNormGradients {
+  torch::Tensor dx, dgain_d;
+};
+RmsNormGradients rms_norm_gradients(const torch::Tensor& x, const torch::Tensor& gain_d, const torch::Tensor& factor_r,
+                                    const torch::Tensor& dy);
+
 }  // namespace metaformer

@@ -8,12 +8,6 @@ namespace metaformer {
 
 namespace {
 
-METAFORMER_INLINE float sum_of(Lanes x) {
-  float sum = 0;
-  for (int i = 0; i < lane_count; ++i) sum += x[i];
-  return sum;
-}
-
 METAFORMER_INLINE float sum_of_squares(const float* x, std::int64_t width) {
   Lanes total = {};
   std::int64_t i = 0;

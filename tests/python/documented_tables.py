@@ -17,7 +17,8 @@ EXPECTED = {"README.md": {"shakespeare_cpu"},
             "docs/results.md": {"shakespeare_cpu", "shakespeare_score_std", "shakespeare_ladder", "shakespeare_tuned",
                                 "shakespeare_heads", "sorter_heads", "shakespeare_block", "shakespeare_block_time",
                                 "shakespeare_depth", "shakespeare_depth_heads", "shakespeare_positions", "shakespeare_fast",
-                                "shakespeare_good", "shakespeare_subword", "shakespeare_word", "imdb", "imdb_best", "sorter",
+                                "shakespeare_good", "shakespeare_subword", "shakespeare_word", "imdb", "imdb_best",
+                                "imdb_same_recipe", "imdb_tuned", "sorter",
                                 "sorter_hard"}}
 
 

@@ -1,0 +1,108 @@
+// Linear layers as one node, against those of the library.
+
+#include "ops/autocast.h"
+#include "ops/linear_product.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+using torch::Tensor;
+
+struct Layer {
+  Tensor x, weight_oi, bias_o;
+};
+
+Layer random_layer(const std::vector<std::int64_t>& sizes, std::int64_t outputs, bool has_bias) {
+  torch::manual_seed(3);
+  const auto leaf = [](Tensor values) { return values.requires_grad_(true); };
+  return {leaf(torch::randn(sizes)), leaf(torch::randn({outputs, sizes.back()})),
+          has_bias ? leaf(torch::randn(outputs)) : Tensor()};
+}
+
+std::vector<Tensor> inputs_of(const Layer& layer) {
+  std::vector<Tensor> inputs = {layer.x, layer.weight_oi};
+  if (layer.bias_o.defined()) inputs.push_back(layer.bias_o);
+  return inputs;
+}
+
+// The outputs, and the gradients of a loss that weighs each of them differently.
+template <class Apply>
+std::vector<Tensor> outputs_and_gradients(const Layer& layer, Precision precision, Apply apply) {
+  Tensor y;
+  {
+    const AutocastScope autocast(precision, torch::kCPU);
+    y = apply(layer.x, layer.weight_oi, layer.bias_o);
+  }
+  torch::manual_seed(4);
+  const auto weights = torch::randn(y.sizes()).to(y.scalar_type());
+  auto found = torch::autograd::grad({y}, inputs_of(layer), {weights});
+  found.insert(found.begin(), y.detach());
+  return found;
+}
+
+Tensor by_library(const Tensor& x, const Tensor& weight_oi, const Tensor& bias_o) {
+  return torch::nn::functional::linear(x, weight_oi, bias_o);
+}
+
+}  // namespace
+
+TEST_CASE("linear products have the bytes of the library's, forward and backward", "[linear]") {
+  const auto sizes = GENERATE(values<std::vector<std::int64_t>>({{5, 12}, {3, 7, 12}, {64, 33, 48}, {1, 1, 8}}));
+  const auto precision = GENERATE(Precision::fp32, Precision::bf16);
+  const bool has_bias = GENERATE(true, false);
+  const auto layer = random_layer(sizes, 10, has_bias);
+  const auto ours = outputs_and_gradients(layer, precision, linear_product);
+  const auto theirs = outputs_and_gradients(layer, precision, by_library);
+  REQUIRE(ours.size() == theirs.size());
+  // The library rounds to bfloat16 twice where it adds a bias to three dimensions.
+  const std::size_t first = precision == Precision::bf16 && has_bias ? 1 : 0;
+  for (std::size_t i = first; i < ours.size(); ++i) {
+    CAPTURE(i, sizes, precision, has_bias);
+    CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
+    CHECK(torch::equal(ours[i], theirs[i]));
+  }
+}
+
+TEST_CASE("a linear product in bfloat16 with a bias is rounded once", "[linear]") {
+  const auto layer = random_layer({64, 33, 48}, 10, true);
+  const auto y = outputs_and_gradients(layer, Precision::bf16, linear_product)[0];
+  const auto rounded = [](const Tensor& value) { return value.detach().to(torch::kBFloat16).to(torch::kDouble); };
+  const auto exact = torch::nn::functional::linear(rounded(layer.x), rounded(layer.weight_oi), rounded(layer.bias_o));
+  // Half a unit of bfloat16's last place, and what float32 loses in the sum.
+  const auto error = (y.to(torch::kDouble) - exact).abs() - exact.abs() / 256;
+  CHECK(error.max().item<double>() < 1e-5);
+}
+
+TEST_CASE("linear products of inputs that are not contiguous or already narrow", "[linear]") {
+  auto layer = random_layer({3, 12, 7}, 10, true);
+  layer.x = layer.x.detach().transpose(1, 2).requires_grad_(true);
+  layer.weight_oi = torch::randn({10, 12}).requires_grad_(true);
+  const auto ours = outputs_and_gradients(layer, Precision::fp32, linear_product);
+  const auto theirs = outputs_and_gradients(layer, Precision::fp32, by_library);
+  for (std::size_t i = 0; i < ours.size(); ++i) CHECK(torch::allclose(ours[i], theirs[i], 1e-6, 1e-6));
+  layer.x = layer.x.detach().to(torch::kBFloat16).contiguous().requires_grad_(true);
+  const auto narrow = outputs_and_gradients(layer, Precision::bf16, linear_product);
+  CHECK(narrow[1].scalar_type() == torch::kBFloat16);
+  CHECK(torch::equal(narrow[1], outputs_and_gradients(layer, Precision::bf16, by_library)[1]));
+}
+
+TEST_CASE("only what needs a gradient gets one", "[linear]") {
+  auto layer = random_layer({4, 6}, 3, false);
+  layer.x = layer.x.detach();
+  const auto y = linear_product(layer.x, layer.weight_oi, layer.bias_o);
+  y.sum().backward();
+  CHECK(torch::allclose(layer.weight_oi.grad(), layer.x.sum(0).expand({3, 6})));
+  const torch::NoGradGuard no_grad;
+  CHECK_FALSE(linear_product(layer.x, layer.weight_oi, layer.bias_o).requires_grad());
+}
+
+TEST_CASE("second derivatives are refused, not wrong", "[linear]") {
+  const auto layer = random_layer({4, 6}, 3, true);
+  const auto loss = linear_product(layer.x, layer.weight_oi, layer.bias_o).pow(3).sum();
+  CHECK_THROWS_WITH(torch::autograd::grad({loss}, {layer.x}, {}, true, /*create_graph=*/true),
+                    Catch::Contains("no second derivatives"));
+}
+
+}  // namespace metaformer
