@@ -1,5 +1,7 @@
 // Branches of a block that are one node of the graph, against the same branches part by part.
 
+#include <set>
+
 #include "model/block.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
@@ -15,11 +17,6 @@ constexpr std::int64_t width = 12;
 struct PartByPart : Probe {
   bool wants_scores() const override { return false; }
   void stream(StreamPoint, const torch::Tensor&) override {}
-};
-
-struct Case {
-  TransformerConfig config;
-  Precision precision = Precision::fp32;
 };
 
 TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& feed_forward) {
