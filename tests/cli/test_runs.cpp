@@ -151,6 +151,21 @@ constexpr bool measures_memory = false;
 constexpr bool measures_memory = true;
 #endif
 
+TEST_CASE("a text that is larger than the memory ends with one line", "[runs]") {
+  if (!measures_memory) return;
+  const Program program;
+  fs::resize_file(program.folder() / "text.txt", std::uintmax_t{6} << 30);  // a hole: it takes no room on the disk
+  rlimit usual{}, small{};
+  REQUIRE(getrlimit(RLIMIT_AS, &usual) == 0);
+  small = {.rlim_cur = rlim_t{4} << 30, .rlim_max = usual.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &small) == 0);
+  const auto result = program.run({"train", "--config", "small.yaml", "--out", "run", "--device", "cpu"});
+  REQUIRE(setrlimit(RLIMIT_AS, &usual) == 0);
+  CHECK(result.code == 5);
+  CHECK_THAT(result.err, ContainsSubstring("error: out of memory"));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+}
+
 TEST_CASE("a training that clearly cannot fit into the memory is refused unless forced", "[runs]") {
   if (!measures_memory) return;
   const Program program;
