@@ -1,10 +1,10 @@
 // A block of every norm and feed-forward branch against its formula in float64.
 
 #include "model/block.h"
+#include "model/block_support.h"
 #include "model/initialise.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -12,16 +12,10 @@ namespace {
 
 constexpr std::int64_t width = 12;
 
-// With the mixer that returns its input, so that only the block's own parts are in the formula.
 TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& feed_forward, bool bias, bool residual) {
-  TransformerConfig config;
-  config.heads = 2;
-  config.width = width;
-  config.norm = norm;
-  config.feed_forward = feed_forward;
+  auto config = config_of_block(width, norm, feed_forward);
   config.bias = bias;
   config.residual = residual;
-  config.mixer = IdentityOptions{};
   return config;
 }
 

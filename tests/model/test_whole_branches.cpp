@@ -3,9 +3,9 @@
 #include <set>
 
 #include "model/block.h"
+#include "model/block_support.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -20,13 +20,7 @@ struct PartByPart : Probe {
 };
 
 TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& feed_forward) {
-  TransformerConfig config;
-  config.heads = 2;
-  config.width = width;
-  config.norm = norm;
-  config.feed_forward = feed_forward;
-  config.mixer = IdentityOptions{};
-  return config;
+  return config_of_block(width, norm, feed_forward);
 }
 
 Block random_block(const TransformerConfig& config) {
