@@ -15,20 +15,29 @@ RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_
 RotaryPositions::RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width)
     : config_(config), key_width_(key_width) {}
 
-void RotaryPositions::prepare_tables(std::int64_t tokens, torch::Device device, torch::ScalarType type) {
-  const auto& cos_cr = tables_.cos_cr;
-  if (cos_cr.defined() && cos_cr.size(0) >= tokens && cos_cr.device() == device && cos_cr.scalar_type() == type) return;
+static bool serves(const RotaryTables& tables, std::int64_t tokens, torch::Device device, torch::ScalarType type) {
+  const auto& cos_cr = tables.cos_cr;
+  return cos_cr.size(0) >= tokens && cos_cr.device() == device && cos_cr.scalar_type() == type;
+}
+
+std::shared_ptr<const RotaryTables> RotaryPositions::tables_for(std::int64_t tokens, torch::Device device,
+                                                                torch::ScalarType type) {
+  auto tables = tables_.load();
+  if (tables != nullptr && serves(*tables, tokens, device, type)) return tables;
   const torch::InferenceMode none(false);  // they may be kept for backward later
   const torch::NoGradGuard no_grad;
   const auto wide = make_rotary_tables(config_, key_width_, tokens);
-  tables_ = {wide.cos_cr.to(device, type), wide.sin_cr.to(device, type)};
+  tables =
+      std::make_shared<const RotaryTables>(RotaryTables{wide.cos_cr.to(device, type), wide.sin_cr.to(device, type)});
+  tables_.store(tables);
+  return tables;
 }
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& x_bnck, std::int64_t tokens) {
   const auto type = x_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-  prepare_tables(tokens, x_bnck.device(), type);
+  const auto tables = tables_for(tokens, x_bnck.device(), type);
   const auto length = x_bnck.size(2), first = tokens - length;
-  return rotate_pairs(x_bnck, tables_.cos_cr.narrow(0, first, length), tables_.sin_cr.narrow(0, first, length));
+  return rotate_pairs(x_bnck, tables->cos_cr.narrow(0, first, length), tables->sin_cr.narrow(0, first, length));
 }
 
 }  // namespace metaformer

@@ -3,6 +3,9 @@
 
 #include <torch/torch.h>
 
+#include <atomic>
+#include <memory>
+
 #include "config/positions_config.h"
 
 namespace metaformer {
@@ -17,16 +20,16 @@ class RotaryPositions {
  public:
   RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width);
 
-  // x_bnck, the last tokens of `tokens` in order, each rotated by its place.
+  // x_bnck, the last tokens of `tokens` in order, each rotated by its place. Several threads may call it.
   torch::Tensor rotate(const torch::Tensor& x_bnck, std::int64_t tokens);
 
  private:
-  // Makes the tables for at least that many tokens, unless they are there.
-  void prepare_tables(std::int64_t tokens, torch::Device device, torch::ScalarType type);
+  // For at least that many tokens; made unless they are there.
+  std::shared_ptr<const RotaryTables> tables_for(std::int64_t tokens, torch::Device device, torch::ScalarType type);
 
   RotaryPositionsConfig config_;
   std::int64_t key_width_;
-  RotaryTables tables_;
+  std::atomic<std::shared_ptr<const RotaryTables>> tables_;
 };
 
 }  // namespace metaformer

@@ -3,7 +3,6 @@
 #include "base/signals.h"
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
-#include "model/block.h"
 #include "ops/device.h"
 #include "train/training_setup.h"
 
@@ -71,17 +70,6 @@ double training_operations(const TransformerConfig& config, std::int64_t vocabul
   return 3 * (static_cast<double>(config.layers) * layer + head);  // backward: twice forward
 }
 
-namespace {
-
-std::string feed_forward_path(const ExperimentConfig& config, torch::Device device) {
-  if (!device.is_cpu()) return "the device is not a CPU";
-  if (config.train.precision == Precision::fp16) return "train.precision is fp16";
-  const auto obstacle = feed_forward_obstacle(transformer(config));
-  return obstacle.empty() ? "whole" : std::string(obstacle);
-}
-
-}  // namespace
-
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
                            const StepBenchRequest& request) {
   Rig rig(config, task, device);
@@ -89,7 +77,7 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
   std::vector<double> times;
   for (std::int64_t round = 0; round < request.rounds; ++round) times.push_back(rig.timed_ms(request.steps));
   StepBenchResult result;
-  result.feed_forward = feed_forward_path(config, device);
+  result.fast_paths = fast_paths(config, device);
   result.ms_per_step = median(times);
   result.loss = rig.loss();
   result.peak_memory_bytes = peak_memory_bytes(device);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/experiment_config.h"
+#include "bench/fast_paths.h"
 #include "tasks/task.h"
 
 namespace metaformer {
@@ -25,7 +25,7 @@ struct StepBenchResult {
   double peak_gflops = 0;              // of one large product in the same type
   std::int64_t peak_memory_bytes = 0;  // of the process, or of the device
   double loss = 0;                     // of the last step
-  std::string feed_forward;            // "whole", or why the branch is computed part by part
+  std::vector<FastPath> fast_paths;
 };
 
 // Operations of the matrix products in forward and backward of `tokens` tokens in rows of config.context.

@@ -7,6 +7,7 @@ void add_bench_command(CLI::App& app) {
   bench.require_subcommand(1);
   add_bench_step_command(bench);
   add_bench_attention_command(bench);
+  add_bench_kernels_command(bench);
   bench.footer(
       "Examples:\n"
       "  metaformer bench step --config shakespeare_metric.yaml\n"

@@ -29,7 +29,10 @@ nlohmann::ordered_json to_json(const StepBenchResult& result) {
   json["share_of_peak"] = result.gflops / result.peak_gflops;
   json["peak_memory_bytes"] = result.peak_memory_bytes;
   json["loss"] = result.loss;
-  json["feed_forward"] = result.feed_forward;
+  for (const auto& [part, why_not] : result.fast_paths) {
+    auto& path = json["fast_paths"][part] = {{"taken", why_not.empty()}};
+    if (!why_not.empty()) path["why_not"] = why_not;
+  }
   return json;
 }
 
@@ -40,9 +43,9 @@ void print_table(const StepBenchResult& result) {
     print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
   print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
                     result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
-  print(result.feed_forward == "whole"
-            ? "feed-forward branch: one node of the graph\n"
-            : fmt::format("feed-forward branch: part by part, since {}\n", result.feed_forward));
+  for (const auto& [part, why_not] : result.fast_paths)
+    print(fmt::format("fast path of {}: {}\n", part,
+                      why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not)));
   print(fmt::format("peak memory of the process {}\n",
                     human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
 }

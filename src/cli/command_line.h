@@ -35,6 +35,7 @@ void add_info_command(CLI::App& app);
 void add_completion_command(CLI::App& program);
 void add_bench_command(CLI::App& app);
 void add_bench_attention_command(CLI::App& bench);
+void add_bench_kernels_command(CLI::App& bench);
 void add_bench_step_command(CLI::App& bench);
 
 // For transform(): a whole number within bounds, which may be written as 1e3, and a number in a range.

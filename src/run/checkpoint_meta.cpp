@@ -37,8 +37,10 @@ Json to_json(const Progress& progress) {
   json["clipped_steps"] = progress.clipped_steps;
   json["clipped_count"] = progress.clipped_count;
   json["skipped_steps"] = progress.skipped_steps;
+  json["startup_seconds"] = progress.startup_seconds;
   json["wall_seconds"] = progress.wall_seconds;
   json["evaluation_seconds"] = progress.evaluation_seconds;
+  json["checkpoint_seconds"] = progress.checkpoint_seconds;
   return json;
 }
 
@@ -113,8 +115,10 @@ class MetaReader {
                       .clipped_steps = whole_number_or_0("clipped_steps"),
                       .clipped_count = whole_number_or_0("clipped_count"),
                       .skipped_steps = whole_number_or_0("skipped_steps"),
+                      .startup_seconds = number_or_0("startup_seconds"),
                       .wall_seconds = number_or_0("wall_seconds"),
-                      .evaluation_seconds = number_or_0("evaluation_seconds")};
+                      .evaluation_seconds = number_or_0("evaluation_seconds"),
+                      .checkpoint_seconds = number_or_0("checkpoint_seconds")};
     if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
     require_possible(progress);
     return progress;

@@ -38,7 +38,9 @@ struct Progress {
   SpikeState spikes;
   std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
   std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
-  double wall_seconds = 0, evaluation_seconds = 0;    // of all processes that trained the run, as far as it was saved
+  // Of all processes that trained the run, as far as it was saved. Start-up: from the start of a process to its first
+  // step; the other three lie after it.
+  double startup_seconds = 0, wall_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;
 };
 
 // The evaluation that is due at the progress's step is done.

@@ -34,7 +34,9 @@ std::optional<StepwiseSummary> stepwise_of(const Json& json) {
                            .tokens = whole_number(json, "tokens"),
                            .epochs = std::nullopt,
                            .clipped_fraction = number(json, "clipped_fraction"),
+                           .startup_seconds = number(json, "startup_seconds"),
                            .evaluation_seconds = number(json, "evaluation_seconds"),
+                           .checkpoint_seconds = number(json, "checkpoint_seconds"),
                            .wall_seconds = number(json, "wall_seconds")};
   if (json.value("epochs", Json()).is_number()) stepwise.epochs = number(json, "epochs");
   return stepwise;
@@ -88,7 +90,10 @@ Json to_json(const RunSummary& summary) {
                  {"clipped_fraction", stepwise->clipped_fraction}});
   json["train_seconds"] = summary.train_seconds;
   if (stepwise)
-    json.update({{"evaluation_seconds", stepwise->evaluation_seconds}, {"wall_seconds", stepwise->wall_seconds}});
+    json.update({{"evaluation_seconds", stepwise->evaluation_seconds},
+                 {"checkpoint_seconds", stepwise->checkpoint_seconds},
+                 {"startup_seconds", stepwise->startup_seconds},
+                 {"wall_seconds", stepwise->wall_seconds}});
   json["run"] = summary.run;
   if (!summary.baselines.is_null()) json["baselines"] = summary.baselines;
   return json;

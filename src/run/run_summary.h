@@ -17,7 +17,7 @@ struct StepwiseSummary {
   std::int64_t tokens = 0;       // seen in training
   std::optional<double> epochs;  // nothing where epochs have no meaning
   double clipped_fraction = 0;   // of the steps
-  double evaluation_seconds = 0, wall_seconds = 0;
+  double startup_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0, wall_seconds = 0;
 };
 
 struct RunSummary {

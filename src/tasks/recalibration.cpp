@@ -2,6 +2,7 @@
 
 #include "ops/autocast.h"
 #include "tasks/batches.h"
+#include "tasks/network_predictor.h"
 
 namespace metaformer {
 
@@ -27,10 +28,11 @@ void recalibrate(Classifier& model, const BatchStream& stream, const ExperimentC
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(config.train.precision, device);
   model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights only
+  const NetworkPredictor predictor(model);
   std::vector<torch::Tensor> logits, labels;
   for (std::int64_t i = 0; i * config.train.batch_size < texts; ++i) {
     const auto batch = stream.random_batch(Split::train, i, device);
-    logits.push_back(widened(model.evaluate(batch)).to(torch::kCPU, torch::kDouble));
+    logits.push_back(widened(predictor.logits(batch)).to(torch::kCPU, torch::kDouble));
     labels.push_back(batch.labels_l.cpu());
   }
   const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);

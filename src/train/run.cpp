@@ -47,9 +47,12 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   Trainer trainer(experiment, run, task, device, checkpoint);
   if (request.profile) trainer.profile();
   auto summary = trainer.run();
+  const auto& times = *summary.stepwise;
   log::info("validation {}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation), summary.best_val_loss, summary.best_step,
-            summary.stepwise->ms_per_step, human_count(summary.stepwise->tokens_per_second));
+            headline_of(task, summary.validation), summary.best_val_loss, summary.best_step, times.ms_per_step,
+            human_count(times.tokens_per_second));
+  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
+            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
   auto comparison =
       compare_with_baselines(experiment.config, task.data->description(),
                              {{"validation", summary.validation}, {"test", summary.test}}, request.offline);

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/process_time.h"
 #include "base/signals.h"
 #include "infer/training_sample.h"
 #include "ops/device.h"
@@ -76,6 +77,7 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   } else {
     task.adaptation->before_training(*setup_.model);
   }
+  progress_.startup_seconds += seconds_since_process_start();
   clock_.emplace(progress_);
   metrics_ = std::make_unique<MetricsLog>(run, log_position(config_.train, progress_));
   metrics_->write_config(config_);
@@ -222,7 +224,9 @@ void Trainer::save() {
   read_losses();
   progress_.wall_seconds = clock_->wall_seconds();
   progress_.scheduled = is_checkpoint_due(config_.train, progress_);
+  const auto start = Clock::now();
   saver_.save(progress_, *metrics_);
+  progress_.checkpoint_seconds += TrainingClock::seconds_since(start);
 }
 
 bool Trainer::roll_back(const Error& error) {

@@ -29,7 +29,9 @@ StepwiseSummary summarise_steps(const ExperimentConfig& config, const BatchStrea
           .tokens = tokens_seen(batches, progress.step),
           .epochs = epochs_seen(batches, progress.step),
           .clipped_fraction = static_cast<double>(progress.clipped_steps) / static_cast<double>(progress.step),
+          .startup_seconds = progress.startup_seconds,
           .evaluation_seconds = progress.evaluation_seconds,
+          .checkpoint_seconds = progress.checkpoint_seconds,
           .wall_seconds = clock.wall_seconds()};
 }
 

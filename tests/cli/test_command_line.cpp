@@ -344,11 +344,26 @@ TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]")
   CHECK(json.at("share_of_peak").get<double>() == Approx(json.at("operations_per_step").get<double>() / ms * 1e-6 /
                                                          json.at("product_peak_gflops").get<double>()));
   CHECK(json.at("peak_memory_bytes").get<double>() > 1e6);
+  for (const auto* part : {"attention", "feed_forward"}) CHECK(json.at("fast_paths").at(part).at("taken") == true);
   CHECK_FALSE(std::filesystem::exists(program.folder() / "runs"));
   CHECK_THAT(
       program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "1", "--rounds", "1", "--device", "cpu"}),
       ContainsSubstring("backward"));
   CHECK(program.run({"bench", "step", "--config", "small.yaml", "--steps", "0"}).code == 2);
+}
+
+TEST_CASE("bench kernels compares with the library", "[cli]") {
+  const Program program;
+  const std::vector<std::string> small = {"bench", "kernels", "--batch", "1", "--context", "8", "--rounds", "1"};
+  CHECK_THAT(program.succeed(small), ContainsSubstring("feed-forward branch"));
+  auto as_json = small;
+  as_json.insert(as_json.end(), {"--precision", "bf16", "--json"});
+  CHECK(nlohmann::json::parse(program.succeed(as_json)).at("results").at(0).at("kernel") == "attention");
+  auto wrong = small;
+  wrong.insert(wrong.end(), {"--precision", "fp16"});
+  const auto refused = program.run(wrong);
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("expected fp32 or bf16"));
 }
 
 TEST_CASE("MKL may be left to decide for itself", "[cli]") {

@@ -31,8 +31,10 @@ CheckpointMeta sample() {
                    .clipped_steps = 9,
                    .clipped_count = 1,
                    .skipped_steps = 4,
+                   .startup_seconds = 0.5,
                    .wall_seconds = 8.5,
-                   .evaluation_seconds = 2.5};
+                   .evaluation_seconds = 2.5,
+                   .checkpoint_seconds = 0.25};
   meta.digests = {{"model.safetensors", "abc"}, {"tokenizer.json", "def"}};
   return meta;
 }

@@ -37,7 +37,9 @@ RunSummary sample(bool stepwise) {
                         .tokens = 4,
                         .epochs = 0.5,
                         .clipped_fraction = 0.25,
+                        .startup_seconds = 0.5,
                         .evaluation_seconds = 6.5,
+                        .checkpoint_seconds = 0.75,
                         .wall_seconds = 7.5};
   return summary;
 }
@@ -96,6 +98,8 @@ TEST_CASE("the keys of a summary have their order", "[summary]") {
                                                               "clipped_fraction",
                                                               "train_seconds",
                                                               "evaluation_seconds",
+                                                              "checkpoint_seconds",
+                                                              "startup_seconds",
                                                               "wall_seconds",
                                                               "run",
                                                               "baselines"});

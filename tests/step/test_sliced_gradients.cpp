@@ -1,23 +1,12 @@
 // Batches that threads share.
 
 #include "step/gradients.h"
+#include "support/threads.h"
 #include "support/workplace.h"
 
 namespace metaformer {
 
 namespace {
-
-// Sets the number of threads for as long as it lives.
-class Threads {
- public:
-  explicit Threads(int count) { at::set_num_threads(count); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-  ~Threads() { at::set_num_threads(usual_); }
-
- private:
-  int usual_ = at::get_num_threads();
-};
 
 struct Computed {
   torch::Tensor loss, gradients;

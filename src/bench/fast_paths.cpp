@@ -1,0 +1,38 @@
+#include "bench/fast_paths.h"
+
+#include <fmt/format.h>
+
+#include "model/block.h"
+#include "ops/host_attention_kernel.h"
+
+namespace metaformer {
+
+namespace {
+
+std::string attention_obstacle(const TransformerConfig& config) {
+  const auto& mixer = config.mixer;
+  if (!mixer->has_scores()) return fmt::format("the mixer {} has no attention", kind_of(mixer));
+  if (config.context > longest_host_attention) return fmt::format("model.context is above {}", longest_host_attention);
+  const MixerLoad load{.context = config.context};
+  if (!mixer->cost(config.mixer_shape(), load).keeps_pairs) return "";
+  if (act_on_scores(config.positions) && !is<RotaryPositionsConfig>(config.positions))
+    return fmt::format("model.positions is {}", kind_of(config.positions));
+  return "model.mixer has only the reference backend";
+}
+
+std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device) {
+  if (!device.is_cpu()) return "the device is not a CPU";
+  return config.train.precision == Precision::fp16 ? "train.precision is fp16" : "";
+}
+
+}  // namespace
+
+std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
+  const auto& model = transformer(config);
+  const auto of_run = obstacle_of_run(config, device);
+  const auto why_not = [&](std::string of_part) { return of_run.empty() ? std::move(of_part) : of_run; };
+  return {{.part = "attention", .why_not = why_not(attention_obstacle(model))},
+          {.part = "feed_forward", .why_not = why_not(std::string(feed_forward_obstacle(model)))}};
+}
+
+}  // namespace metaformer

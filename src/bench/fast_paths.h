@@ -1,0 +1,21 @@
+#pragma once
+// Which parts of a config's training step take the fast path on the CPU (docs/performance.md).
+
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+#include "config/experiment_config.h"
+
+namespace metaformer {
+
+struct FastPath {
+  std::string part;     // "attention" or "feed_forward"
+  std::string why_not;  // empty: it is taken
+};
+
+// Attention: by ops/host_attention.h. Feed-forward branch: as one node of the graph (ops/feed_forward_branch.h).
+std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device);
+
+}  // namespace metaformer

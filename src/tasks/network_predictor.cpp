@@ -1,0 +1,46 @@
+#include "tasks/network_predictor.h"
+
+#include <ATen/ThreadLocalState.h>
+#include <ATen/autocast_mode.h>
+
+#include <algorithm>
+
+#include "ops/parallel.h"
+
+namespace metaformer {
+
+namespace {
+
+std::int64_t slices_of(const Batch& batch) {
+  constexpr std::int64_t tokens = 1024;                       // whose activations a core's cache holds
+  if (!batch.ids_bc.is_cpu() || batch.is_packed()) return 1;  // labels of packed texts may be in any order
+  return std::clamp<std::int64_t>(batch.ids_bc.numel() / tokens, 1, batch.ids_bc.size(0));
+}
+
+// A slice may have lost padding at the end of its rows.
+torch::Tensor with_length(const torch::Tensor& logits, std::int64_t length) {
+  if (logits.dim() < 3 || logits.size(1) == length) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
+}
+
+}  // namespace
+
+torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
+  const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
+  if (slices == 1) return model_.evaluate(batch);
+  std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
+  const at::ThreadLocalState state;
+  const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
+  at::parallel_for(0, slices, 1, [&](std::int64_t begin, std::int64_t end) {
+    const at::ThreadLocalStateGuard as_outside(state);
+    at::autocast::set_autocast_dtype(torch::kCPU, type);
+    for (auto i = begin; i < end; ++i) {
+      const auto first = rows * i / slices, last = rows * (i + 1) / slices;
+      parts[static_cast<std::size_t>(i)] =
+          with_length(model_.evaluate(rows_of(batch, first, last - first)), batch.ids_bc.size(1));
+    }
+  });
+  return torch::cat(parts);
+}
+
+}  // namespace metaformer

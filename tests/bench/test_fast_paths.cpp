@@ -1,0 +1,97 @@
+// What a benchmark says of fast paths, against the nodes that the graph of a training pass has.
+
+#include <set>
+
+#include "bench/fast_paths.h"
+#include "config/check.h"
+#include "model/gpt.h"
+#include "model/initialise.h"
+#include "support/any_block.h"
+#include "support/any_mixer.h"
+#include "support/mixer_options.h"
+
+namespace metaformer {
+
+namespace {
+
+std::string names_of_nodes(const torch::Tensor& y) {
+  std::string names;
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> left = {y.grad_fn().get()};
+  while (!left.empty()) {
+    auto* node = left.back();
+    left.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    names += node->name() + "\n";
+    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
+  }
+  return names;
+}
+
+std::string nodes_of_a_pass(const TransformerConfig& config) {
+  Gpt model(config, /*vocabulary=*/5);
+  initialise(model, 1);
+  Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
+  return names_of_nodes(model.forward({.ids_bc = torch::zeros({2, 8}, torch::kLong)}, nullptr, pass));
+}
+
+TransformerConfig small_model() {
+  TransformerConfig config;
+  config.layers = 1;
+  config.heads = 3;
+  config.width = 12;
+  config.context = 8;
+  return config;
+}
+
+void check_paths(const TransformerConfig& model) {
+  ExperimentConfig config;
+  config.model = model;
+  const auto nodes = nodes_of_a_pass(model);
+  for (const auto& [part, why_not] : fast_paths(config, torch::kCPU)) {
+    CAPTURE(kind_of(model.mixer), kind_of(model.positions), part, why_not, nodes);
+    const auto* name = part == "attention" ? "HostAttention" : "AddFeedForward";
+    CHECK(why_not.empty() == (nodes.find(name) != std::string::npos));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("fast paths of every mixer and position are those that are taken", "[bench]") {
+  auto model = small_model();
+  model.mixer = any_mixer();
+  for (const PositionsConfig& positions :
+       {PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(RotaryPositionsConfig{}),
+        PositionsConfig(AlibiPositionsConfig{}), PositionsConfig(T5PositionsConfig{}),
+        PositionsConfig(ShawPositionsConfig{.max_distance = 3})}) {
+    model.positions = positions;
+    const bool has_sense = model.mixer->has_scores() || !act_on_scores(positions);
+    if (has_sense && !model.mixer->problem(model.mixer_shape())) check_paths(model);
+  }
+}
+
+TEST_CASE("fast paths of every norm and feed-forward branch are those that are taken", "[bench]") {
+  auto model = small_model();
+  model.mixer = ScaledDotProductOptions{};
+  model.norm = any_norm();
+  model.feed_forward = any_feed_forward();
+  model.residual = GENERATE(true, false);
+  check_paths(model);
+}
+
+TEST_CASE("no fast path in float16 or on another device", "[bench]") {
+  ExperimentConfig config;
+  auto model = small_model();
+  model.mixer = ScaledDotProductOptions{};
+  config.model = model;
+  for (const auto& path : fast_paths(config, torch::Device(torch::kCUDA, 0)))
+    CHECK(path.why_not == "the device is not a CPU");
+  config.train.precision = Precision::fp16;
+  for (const auto& path : fast_paths(config, torch::kCPU)) CHECK(path.why_not == "train.precision is fp16");
+  model.context = 5000;
+  config.model = model;
+  config.train.precision = Precision::fp32;
+  CHECK(fast_paths(config, torch::kCPU).front().why_not == "model.context is above 4096");
+}
+
+}  // namespace metaformer

@@ -1,0 +1,20 @@
+#pragma once
+// For tests of what must not depend on the number of threads.
+
+#include <ATen/Parallel.h>
+
+namespace metaformer {
+
+// Sets the number of LibTorch's threads for as long as it lives.
+class Threads {
+ public:
+  explicit Threads(int count) { at::set_num_threads(count); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+  ~Threads() { at::set_num_threads(usual_); }
+
+ private:
+  int usual_ = at::get_num_threads();
+};
+
+}  // namespace metaformer
