@@ -5,8 +5,8 @@
 #
 # Three shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12);
 # 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. Every round runs each
-# side once; medians over rounds, and the median of the rounds' ratios to PyTorch in fp32. About three minutes a round
-# on two cores.
+# side once, ours with one and with two slices (train.cpu_slices); medians over rounds, and the median of the rounds'
+# ratios to PyTorch in fp32. About four minutes a round on two cores.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
@@ -38,6 +38,16 @@ note() {
   printf '{"shape": "%s", "name": "%s", "result": %s}\n' "$shape" "$name" "$line" >>"$results"
 }
 
+# note_ours SHAPE MIXER PRECISION OPTION...: the program's step with one and with two slices.
+note_ours() {
+  local shape=$1 mixer=$2 precision=$3 slices
+  shift 3
+  for slices in 1 2; do
+    note "$shape" "metaformer $mixer $precision, slices: $slices" "$build/metaformer" bench step "$@" \
+      --set train.precision="$precision" --set train.cpu_slices=$slices --rounds 1 --device cpu --json
+  done
+}
+
 run_round_of_reviews() {
   local precision mixer archive
   archive=$("$build/metaformer" data fetch imdb) || die 1 "no IMDb archive"
@@ -45,8 +55,7 @@ run_round_of_reviews() {
     note reviews "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_classifier_step.py" "$archive" \
       --precision $precision --steps 50 --warmup 200
     for mixer in scaled_dot_product quadratic metric; do
-      note reviews "metaformer $mixer $precision" "$build/metaformer" bench step --config "$root/configs/imdb_$mixer.yaml" \
-        --set train.precision=$precision --rounds 1 --steps 50 --warmup 200 --device cpu --json
+      note_ours reviews $mixer $precision --config "$root/configs/imdb_$mixer.yaml" --steps 50 --warmup 200
     done
   done
 }
@@ -65,9 +74,8 @@ run_round() {
       --precision $precision --steps $steps --warmup $warmup
     for mixer in scaled_dot_product metric; do
       # shellcheck disable=SC2086
-      note "$shape" "metaformer $mixer $precision" "$build/metaformer" bench step \
-        --config "$root/configs/shakespeare_$mixer.yaml" $sizes --set train.precision=$precision \
-        --rounds 1 --steps $steps --warmup $warmup --device cpu --json
+      note_ours "$shape" $mixer $precision --config "$root/configs/shakespeare_$mixer.yaml" $sizes \
+        --steps $steps --warmup $warmup
     done
   done
 }
@@ -88,20 +96,22 @@ lines = [json.loads(line) for line in open(sys.argv[1])]
 table = []
 for shape in dict.fromkeys(line["shape"] for line in lines):
     of_shape = [line for line in lines if line["shape"] == shape]
-    times = {}
+    times, shares = {}, {}
     for line in of_shape:
         times.setdefault(line["name"], []).append(line["result"]["ms_per_step"])
+        share = line["result"].get("share_of_peak")
+        shares.setdefault(line["name"], []).extend([share] if share else [])
     last = {line["name"]: line["result"] for line in of_shape}
     for name, values in times.items():
         peer = times["PyTorch fp32"]
         table.append({"shape": shape, "name": name, "ms_per_step": statistics.median(values),
                       "speedup": statistics.median(theirs / ours for theirs, ours in zip(peer, values)),
-                      "share_of_peak": last[name].get("share_of_peak"),
+                      "share_of_peak": statistics.median(shares[name]) if shares[name] else None,
                       "peak_memory_bytes": last[name]["peak_memory_bytes"]})
-print(f"{'shape':7} {'':36} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
+print(f"{'shape':7} {'':47} {'ms/step':>8} {'x PyTorch fp32':>15} {'of GEMM peak':>13} {'memory':>9}")
 for row in table:
     share = f"{100 * row['share_of_peak']:.0f}%" if row["share_of_peak"] else ""
-    print(f"{row['shape']:7} {row['name']:36} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} "
+    print(f"{row['shape']:7} {row['name']:47} {row['ms_per_step']:8.1f} {row['speedup']:15.2f} {share:>13} "
           f"{row['peak_memory_bytes'] / 2**20:5.0f} MiB")
 if sys.argv[2]:
     json.dump(table, open(sys.argv[2], "w"), indent=1)
