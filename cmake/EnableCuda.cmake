@@ -7,7 +7,15 @@ find_program(METAFORMER_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDACXX}" /u
 if(METAFORMER_NVCC AND LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY)
   set(CMAKE_CUDA_COMPILER "${METAFORMER_NVCC}")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+    # Machine code for all that LibTorch supports, by the majors; later ones translate the PTX of the last.
+    execute_process(COMMAND "${METAFORMER_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known_architectures)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real)
+    foreach(newer 100 120)
+      if(known_architectures MATCHES "compute_${newer}")
+        list(APPEND CMAKE_CUDA_ARCHITECTURES ${newer}-real)
+      endif()
+    endforeach()
+    list(APPEND CMAKE_CUDA_ARCHITECTURES 90-virtual)
   endif()
   enable_language(CUDA)
   # Every nvcc since 12.0 has this dialect; CMake 3.25 has not heard of it.

@@ -57,13 +57,13 @@ class Metric : public Mixer {
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
     const auto newest = projection_.project(x_bcd);
-    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
+    const bool to_themselves = context_bed.is_same(x_bcd);
+    auto seen = to_themselves ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (pass.wants_scores())
       pass.probe->scored(
           {.left_bnci = newest.p_bnck, .right_bnej = seen.p_bnck, .form_nij = metric_.dense_nkk().to(newest.p_bnck)});
-    // The newest tokens of a sequence being generated look at others than themselves: composed.
-    const bool fused = options_.backend == Backend::fused && state == nullptr && !pass.wants_scores();
+    const bool fused = takes_kernels(options_.backend, to_themselves, state, shape_.dropout, pass);
     return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility)
                                      : attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
@@ -187,7 +187,7 @@ class Metric : public Mixer {
   // The softmax cancels what is constant along a row, -p_c M p_c. What is left, 2 p_c M p_e - p_e M p_e, is one product
   // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [v_e, 0]. Below float32 the
   // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M and
-  // p_e.
+  // p_e. Zeros behind the new feature make a width for which the library has a fused kernel.
   torch::Tensor composed_distance(const torch::Tensor& p_bnck, const SharedProjection::Vectors& seen,
                                   const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) {
     const auto given = seen.p_bnck.scalar_type();
@@ -208,8 +208,13 @@ class Metric : public Mixer {
       if (pass.wants_scores()) score_bnce = score_bnce - (image_c * p_c).sum(-1, true);  // a probe sees the whole score
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
     }
-    const auto t = attend(torch::cat({q, torch::ones_like(q.narrow(3, 0, 1))}, 3), torch::cat({k, -length_bne1}, 3),
-                          torch::constant_pad_nd(v_e, {0, 1}), visibility, mixing, options_.backend, pass);
+    const auto zeros = fused_attention_width(shape_.head_width() + 1, q.device()) - shape_.head_width() - 1;
+    const auto with_feature = [&](const torch::Tensor& x, const torch::Tensor& feature) {
+      const auto wide = torch::cat({x, feature}, 3);
+      return zeros == 0 ? wide : torch::constant_pad_nd(wide, {0, zeros});
+    };
+    const auto t = attend(with_feature(q, torch::ones_like(q.narrow(3, 0, 1))), with_feature(k, -length_bne1),
+                          torch::constant_pad_nd(v_e, {0, 1 + zeros}), visibility, mixing, options_.backend, pass);
     return t.narrow(3, 0, shape_.head_width()).to(given);
   }
 

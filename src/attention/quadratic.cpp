@@ -36,9 +36,10 @@ class Quadratic : public Mixer {
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) override {
     const auto newest = projection_.project(x_bcd);
-    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
+    const bool to_themselves = context_bed.is_same(x_bcd);
+    auto seen = to_themselves ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
-    if (options_.backend == Backend::fused && state == nullptr && !pass.wants_scores())
+    if (takes_kernels(options_.backend, to_themselves, state, shape_.dropout, pass))
       return output_(merge_heads(attend_fused(newest.p_bnck, visibility)));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include "attention/mixer_state.h"
 #include "attention/shaw.h"
 #include "attention/visibility.h"
 #include "config/mixer_options.h"
@@ -16,6 +17,14 @@ struct ScoreMixing {
   const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
 };
 
+// Whether the kernels of cuda/ are to compute this and can: tokens look at themselves, all at once, no weight is
+// dropped, and no probe observes the scores. Else the composed backend does.
+inline bool takes_kernels(Backend backend, bool to_themselves, const MixerState* state, double dropout,
+                          const Pass& pass) {
+  const bool drops = pass.training && dropout > 0;
+  return backend == Backend::fused && to_themselves && state == nullptr && !drops && !pass.wants_scores();
+}
+
 // t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe
 // observes it. `q_bnck`: the queries that Shaw's vectors are multiplied by.
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
@@ -26,6 +35,11 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
 // them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
   return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();
+}
+
+// The narrowest head of at least `width` features for which the library has fused attention: on a GPU a multiple of 8.
+inline std::int64_t fused_attention_width(std::int64_t width, torch::Device device) {
+  return device.is_cuda() ? (width + 7) / 8 * 8 : width;
 }
 
 // The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else

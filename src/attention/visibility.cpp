@@ -8,7 +8,10 @@ torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device d
 }
 
 torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device) {
-  torch::Tensor visible;
+  auto& visible = visibility.last_visible_bce;
+  if (visible.defined() && visible.size(1) == queries && visible.size(2) == keys && visible.device() == device)
+    return visible;
+  visible = torch::Tensor();
   if (visibility.has_segments()) {
     const auto query = visibility.query_segment_bc.unsqueeze(2);
     visible = (query == visibility.key_segment_be.unsqueeze(1)).logical_and(query >= 0);

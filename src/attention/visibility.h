@@ -13,10 +13,15 @@ struct Visibility {
   torch::Tensor query_segment_bc, key_segment_be;  // both or neither
   torch::Tensor score_bias_nce;                    // added to the scaled scores, where a mixer has them; or undefined
 
+  // What visible_bce() computed last: the layers of a pass have one visibility, and ask it the same. A visibility is
+  // of one thread.
+  mutable torch::Tensor last_visible_bce;
+
   bool has_segments() const { return query_segment_bc.defined(); }
 };
 
-// True where query c sees key e: [b, c, e], or [1, c, e] without segments. Undefined when everyone sees everyone.
+// True where query c sees key e: [b, c, e], or [1, c, e] without segments. Undefined when everyone sees everyone. Kept
+// in the visibility for the next call.
 torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device);
 
 // The visibility of tokens that look at themselves, from one segment id per token (undefined: one segment).

@@ -1,22 +1,12 @@
 #include <cuda_runtime_api.h>
 
+#include "cuda/architectures.h"
 #include "cuda/devices.h"
 #include "cuda/metric_attention.h"
 
 namespace metaformer::cuda {
 
-namespace {
-
-__global__ void probe_kernel() {}
-
-// A kernel can be loaded on the current device exactly when its code was compiled for (or can be translated to) it.
-bool kernels_load() {
-  cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, probe_kernel) == cudaSuccess;
-}
-
-}  // namespace
-
+// Makes no device current: that would take memory of it for a context.
 Devices find_devices() {
   Devices found{.compiled = true, .problem = {}, .list = {}};
   int count = 0;
@@ -29,14 +19,13 @@ Devices find_devices() {
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-    cudaSetDevice(i);
     found.list.push_back({.name = properties.name,
                           .major = properties.major,
                           .minor = properties.minor,
                           .memory = properties.totalGlobalMem,
-                          .runs_our_kernels = kernels_load()});
+                          .runs_our_kernels =
+                              has_code_for(METAFORMER_CUDA_ARCHITECTURES, properties.major, properties.minor)});
   }
-  if (count > 0) cudaSetDevice(0);
   cudaGetLastError();
   return found;
 }

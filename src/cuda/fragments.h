@@ -129,11 +129,11 @@ GPU_DEVICE void load(Left& left, const Tile<Format, Ld>& tile, int row, int colu
   }
 }
 
-// The same over all columns that the array holds.
+// The same over as many columns as the array holds, from `column` on.
 template <class Format, int Count, int Ld>
-GPU_DEVICE void load(Left (&left)[Count], const Tile<Format, Ld>& tile, int row) {
+GPU_DEVICE void load(Left (&left)[Count], const Tile<Format, Ld>& tile, int row, int column = 0) {
   GPU_UNROLL
-  for (int k = 0; k < Count; ++k) load(left[k], tile, row, k * Format::depth);
+  for (int k = 0; k < Count; ++k) load(left[k], tile, row, column + k * Format::depth);
 }
 
 // left[m][k] = tile[row + k][column + m].

@@ -37,9 +37,12 @@ struct BackwardShape {
 
   // Column kernel: two streamed tiles of q and of dt, or what the block owns of p and the metric.
   static constexpr int first_query_row = keeps_rows ? 0 : rows;
-  static constexpr int column_tiles = first_query_row + (rows + Width > 4 * streamed ? rows + Width : 4 * streamed);
+  static constexpr int form_rows = metric_rows<Format, Width>;  // a part of the metric
+  static constexpr int column_tiles =
+      first_query_row + (rows + form_rows > 4 * streamed ? rows + form_rows : 4 * streamed);
   static constexpr int column_tile_bytes = column_tiles * ld * static_cast<int>(sizeof(Element));
   static constexpr int column_shared_bytes = column_tile_bytes + 2 * streamed * 12;  // segments, log2 sums, deltas
+  static_assert(row_shared_bytes <= most_shared_bytes && column_shared_bytes <= most_shared_bytes);
 };
 
 // What both kernels know of a score.

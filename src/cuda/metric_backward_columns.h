@@ -47,25 +47,40 @@ class ColumnBlock {
 
   // p as an operand, and dp = dq M^T to start from.
   GPU_DEVICE void load_own(Left (&p)[steps], Sum (&dp)[1][Width / 8]) {
-    const Tokens metric{later().at(Shape::rows, 0)};
     start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
-    start_load_metric<Width, Shape::threads>(metric, in_, place_.head);
     finish_loads();
     load(p, tiles_, row_);
     if (Shape::keeps_rows) gpu::sync_threads();  // p is in registers: dq takes its place
     const auto strides = contiguous_strides(in_);
     start_load_tokens<Width, Shape::threads>(later(), Shape::rows, backward_.dq, strides, in_, place_, place_.first);
-    finish_loads();
-    if (in_.form == MetricForm::dense) {
-      Left dq[1][steps];
-      load(dq[0], later(), row_);
-      clear(dp[0]);
-      multiply_transposed(dp, dq, metric, 0);
-    } else {
-      load(dp[0], later(), row_);
-      if (in_.form == MetricForm::diagonal) scale_columns(dp[0], metric);
-    }
+    transform_back(dp[0]);
     gpu::sync_threads();  // dq and the metric have been read: query tiles take their place
+  }
+
+  // dp = dq M^T. A part of the metric's rows gives as many columns.
+  GPU_DEVICE void transform_back(Sum (&dp)[Width / 8]) {
+    constexpr int part = metric_rows<Format, Width>;
+    const Tokens metric{later().at(Shape::rows, 0)};
+    if (in_.form != MetricForm::dense) {
+      start_load_metric<Width, Shape::threads>(metric, in_, place_.head, 0);
+      finish_loads();
+      load(dp, later(), row_);
+      if (in_.form == MetricForm::diagonal) scale_columns(dp, metric);
+      return;
+    }
+    Left dq[1][steps];
+    GPU_UNROLL
+    for (int first = 0; first < Width; first += part) {
+      if (first > 0) gpu::sync_threads();  // the part before has been read
+      start_load_metric<Width, Shape::threads>(metric, in_, place_.head, first);
+      finish_loads();
+      if (first == 0) load(dq[0], later(), row_);
+      Sum columns[1][part / 8];
+      clear(columns[0]);
+      multiply_transposed(columns, dq, metric, 0);
+      GPU_UNROLL
+      for (int n = 0; n < part / 8; ++n) dp[first / 8 + n] = columns[0][n];
+    }
   }
 
   GPU_DEVICE void start_queries(std::int64_t query) {

@@ -18,15 +18,20 @@ struct ForwardShape {
   static constexpr int rows = warps * row_blocks * 16;                                  // queries of a block
   static constexpr int keys = narrow || Width <= 32 ? 64 : is_split<Format> ? 16 : 32;  // of a tile
   static constexpr int ld = padded_row<Format, Width>;
-  static constexpr int key_rows = Width > 2 * keys ? Width : 2 * keys;  // two key tiles, or the metric
+  static constexpr int form_rows = metric_rows<Format, Width>;
+  static constexpr int key_rows = form_rows > 2 * keys ? form_rows : 2 * keys;  // two key tiles, or part of the metric
   static constexpr int tile_bytes = (rows + key_rows) * ld * static_cast<int>(sizeof(Element));
   static constexpr int shared_bytes = tile_bytes + 2 * keys * 8;  // segments and biases of two key tiles
+  static_assert(shared_bytes <= most_shared_bytes);
 };
 
 // exp2 of scores times `scale`, row by row, as they come in tile by tile.
 template <int Columns>
 struct OnlineSoftmax {
   float maximum[2] = {-INFINITY, -INFINITY};
+  // What is subtracted from exponents: the maximum times the scale, rounded; 0 while nothing is visible. It is kept,
+  // not computed again: a product and its difference to another may be fused, and would then not cancel exactly.
+  float base[2] = {0, 0};
   float total[2] = {0, 0};  // of this lane's columns
 
   // Turns scores into weights relative to the new maximum; `correction` is what earlier weights are multiplied by.
@@ -40,15 +45,16 @@ struct OnlineSoftmax {
         largest = largest < score[n].r[2 * h + 1] ? score[n].r[2 * h + 1] : largest;
       }
       largest = maximum_of_row(largest);
-      const float base = largest == -INFINITY ? 0.0f : largest * scale;
-      correction[h] = gpu::exp2_approximate(maximum[h] * scale - base);
+      const float next = largest == -INFINITY ? 0.0f : largest * scale;
+      correction[h] = maximum[h] == -INFINITY ? 0.0f : gpu::exp2_approximate(base[h] - next);
       maximum[h] = largest;
+      base[h] = next;
       total[h] *= correction[h];
       GPU_UNROLL
       for (int n = 0; n < Columns; ++n) {
         GPU_UNROLL
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          score[n].r[e] = gpu::exp2_approximate(gpu::fused_multiply_add(score[n].r[e], scale, -base));
+          score[n].r[e] = gpu::exp2_approximate(gpu::fused_multiply_add(score[n].r[e], scale, -next));
           total[h] += score[n].r[e];
         }
       }
@@ -75,7 +81,7 @@ class ForwardBlock {
         scale_(score_gradient(in_) * log2_e) {}
 
   GPU_DEVICE void run() {
-    load_queries();
+    start_load_tokens<Width, Shape::threads>(queries_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
     Left q[Shape::row_blocks][Width / Format::depth];
     make_q(q);
     Sum out[Shape::row_blocks][Width / 8];
@@ -95,22 +101,15 @@ class ForwardBlock {
   }
 
  private:
-  GPU_DEVICE void load_queries() {
-    start_load_tokens<Width, Shape::threads>(queries_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
-    start_load_metric<Width, Shape::threads>(keys_, in_, place_.head);
-    finish_loads();
-  }
-
   GPU_DEVICE void make_q(Left (&q)[Shape::row_blocks][Width / Format::depth]) {
+    Sum sum[Shape::row_blocks][Width / 8];
+    transform<Shape::threads>(sum, queries_, first_row_, keys_, in_, place_.head);
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) {
-      Sum sum[1][Width / 8];
-      const int row = first_row_ + 16 * block;
-      transform<Format, Width>(sum, queries_, row, keys_, in_.form);
       if (forward_.q != nullptr)
-        store<Format>(sum[0], static_cast<Element*>(forward_.q), contiguous_strides(in_), in_, place_,
-                      place_.first + row);
-      to_left<Format>(q[block], sum[0]);
+        store<Format>(sum[block], static_cast<Element*>(forward_.q), contiguous_strides(in_), in_, place_,
+                      place_.first + first_row_ + 16 * block);
+      to_left<Format>(q[block], sum[block]);
     }
   }
 
@@ -170,7 +169,7 @@ class ForwardBlock {
       const auto token = place_.first + row + lane_index() / 4 + 8 * h;
       if (lane_index() % 4 == 0 && gpu::within(token < in_.tokens))
         forward_.log2_sum[place_.row(in_, token)] =
-            total == 0 ? INFINITY : gpu::fused_multiply_add(softmax.maximum[h], scale_, gpu::log2_approximate(total));
+            total == 0 ? INFINITY : softmax.base[h] + gpu::log2_approximate(total);
     }
     GPU_UNROLL
     for (int n = 0; n < Width / 8; ++n) {
@@ -202,7 +201,9 @@ template <class Format, int Width>
 struct BiasShape {
   static constexpr int threads = 4 * gpu::warp_size, rows = 64;
   static constexpr int ld = padded_row<Format, Width>;
-  static constexpr int shared_bytes = (rows + Width) * ld * static_cast<int>(sizeof(typename Format::Element));
+  static constexpr int shared_bytes =
+      (rows + metric_rows<Format, Width>)*ld * static_cast<int>(sizeof(typename Format::Element));
+  static_assert(shared_bytes <= most_shared_bytes);
 };
 
 template <class Format, int Width>
@@ -215,11 +216,9 @@ metric_bias_kernel(const MetricForward forward) {
   const auto place = first_tile_first(in, Shape::rows);
   const Tile<Format, Shape::ld> p{reinterpret_cast<Element*>(memory)}, metric{p.at(Shape::rows, 0)};
   start_load_tokens<Width, Shape::threads>(p, Shape::rows, in.p, in.p_strides, in, place, place.first);
-  start_load_metric<Width, Shape::threads>(metric, in, place.head);
-  finish_loads();
   const int row = 16 * warp_index();
   Sum q[1][Width / 8], own[Width / 8];
-  transform<Format, Width>(q, p, row, metric, in.form);
+  transform<Shape::threads>(q, p, row, metric, in, place.head);
   load(own, p, row);
   float product[2] = {0, 0};
   GPU_UNROLL

@@ -26,6 +26,15 @@ struct Place {
 template <class Format, int Width>
 constexpr int padded_row = Width + static_cast<int>(16 / sizeof(typename Format::Element));
 
+// What GPUs of all supported architectures give a block; those of 8.6, 8.9 and 12.0 have no more.
+constexpr int most_shared_bytes = 101376;
+
+// Rows of a dense metric that are in shared memory at once.
+template <class Format, int Width>
+constexpr int metric_rows = sizeof(typename Format::Element) == 2 || Width <= 64 ? Width
+                            : Width == 96                                        ? 48
+                                                                                 : 32;
+
 GPU_ANYWHERE std::int64_t tile_count(std::int64_t tokens, int rows) { return (tokens + rows - 1) / rows; }
 
 // Block 0 gets the last tile: with a causal mask the longest work comes first.
@@ -56,7 +65,7 @@ GPU_DEVICE void start_load(const Tile<Format, Ld>& tile, int rows, const typenam
                            std::int64_t stride, std::int64_t valid, int width) {
   using Element = typename Format::Element;
   constexpr int per_copy = 16 / sizeof(Element), copies = Width / per_copy;
-  const bool aligned = is_aligned(source, stride);
+  const bool aligned = gpu::aligned(is_aligned(source, stride));
   for (int i = gpu::thread_index(); i < rows * copies; i += Threads) {
     const int row = i / copies, column = i % copies * per_copy;
     const bool exists = gpu::within(row < valid) && gpu::within(column < width);
@@ -92,12 +101,13 @@ GPU_DEVICE void finish_loads() {
   gpu::sync_threads();
 }
 
-// The metric of a head: k rows for a dense one, one row for a diagonal one.
+// The metric of a head: metric_rows rows from `first` on of a dense one, the one row of a diagonal one.
 template <int Width, int Threads, class Format, int Ld>
-GPU_DEVICE void start_load_metric(const Tile<Format, Ld>& tile, const MetricInputs& in, std::int64_t head) {
+GPU_DEVICE void start_load_metric(const Tile<Format, Ld>& tile, const MetricInputs& in, std::int64_t head, int first) {
   const auto* metric = static_cast<const typename Format::Element*>(in.metric);
   if (in.form == MetricForm::dense)
-    start_load<Width, Threads>(tile, Width, metric + head * in.width * in.width, in.width, in.width, in.width);
+    start_load<Width, Threads>(tile, metric_rows<Format, Width>, metric + (head * in.width + first) * in.width,
+                               in.width, in.width - first, in.width);
   if (in.form == MetricForm::diagonal)
     start_load<Width, Threads>(tile, 1, metric + head * in.width, in.width, 1, in.width);
 }
@@ -204,19 +214,34 @@ GPU_DEVICE float maximum_of_row(float value) {
   return value < third ? third : value;
 }
 
-// q = p M of 16 rows of the tile, not yet rounded.
-template <class Format, int Width, int Ld>
-GPU_DEVICE void transform(Sum (&q)[1][Width / 8], const Tile<Format, Ld>& p, int row, const Tile<Format, Ld>& metric,
-                          MetricForm form) {
-  if (form == MetricForm::dense) {
-    Left left[1][Width / Format::depth];
-    load(left[0], p, row);
-    clear(q[0]);
-    multiply(q, left, metric, 0);
+// q = p M of Blocks of 16 rows of the tile p from `row` on, not yet rounded. Loads the metric, part by part, into its
+// tile; loads of p may be under way.
+template <int Threads, class Format, int Blocks, int Columns, int Ld>
+GPU_DEVICE void transform(Sum (&q)[Blocks][Columns], const Tile<Format, Ld>& p, int row, const Tile<Format, Ld>& metric,
+                          const MetricInputs& in, std::int64_t head) {
+  constexpr int width = 8 * Columns, part = metric_rows<Format, width>;
+  if (in.form != MetricForm::dense) {
+    start_load_metric<width, Threads>(metric, in, head, 0);
+    finish_loads();
+    GPU_UNROLL
+    for (int block = 0; block < Blocks; ++block) {
+      load(q[block], p, row + 16 * block);
+      if (in.form == MetricForm::diagonal) scale_columns(q[block], metric);
+    }
     return;
   }
-  load(q[0], p, row);
-  if (form == MetricForm::diagonal) scale_columns(q[0], metric);
+  GPU_UNROLL
+  for (int block = 0; block < Blocks; ++block) clear(q[block]);
+  GPU_UNROLL
+  for (int first = 0; first < width; first += part) {
+    if (first > 0) gpu::sync_threads();  // the part before has been read
+    start_load_metric<width, Threads>(metric, in, head, first);
+    finish_loads();
+    Left left[Blocks][part / Format::depth];
+    GPU_UNROLL
+    for (int block = 0; block < Blocks; ++block) load(left[block], p, row + 16 * block, first);
+    multiply(q, left, metric, 0);
+  }
 }
 
 }  // namespace metaformer::cuda

@@ -2,6 +2,7 @@
 
 #include "ops/activation_kernel.h"
 #include "ops/bf16_bits.h"
+#include "ops/first_order.h"
 #include "ops/parallel.h"
 
 namespace metaformer {
@@ -30,6 +31,7 @@ class Activate : public torch::autograd::Function<Activate> {
     return keep(context, activate_with_slopes(f, x));
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("an activation");
     // In place: nothing else needs the slopes. Going back twice is an error of the library's, which sees the change.
     return {multiply_slopes(context->get_saved_variables()[0], gradients[0]), {}};
   }

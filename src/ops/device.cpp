@@ -33,6 +33,7 @@ torch::Device use_cuda(const cuda::Devices& devices, std::size_t index) {
   load_cuda_backend();
   if (!torch::cuda::is_available())
     throw Error(ExitCode::usage, "LibTorch cannot use the CUDA device (driver too old?)");
+  at::accelerator::setDeviceIndex(static_cast<torch::DeviceIndex>(index));  // for what is given no device
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(index)};
 }
 

@@ -21,20 +21,20 @@ void* open_library() {
 
 }  // namespace
 
-std::unique_ptr<DeviceGraph> make_cuda_graph(std::string& problem) {
+std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& problem) {
   static void* const library = open_library();
   if (library == nullptr) {
     const char* error = dlerror();
     problem = error != nullptr ? error : std::string(library_name) + " cannot be loaded";
     return nullptr;
   }
-  using Maker = DeviceGraph* (*)();
+  using Maker = DeviceGraph* (*)(int);
   const auto make = reinterpret_cast<Maker>(dlsym(library, "metaformer_make_cuda_graph"));
   if (make == nullptr) {
     problem = std::string(library_name) + " is of another version";
     return nullptr;
   }
-  return std::unique_ptr<DeviceGraph>(make());
+  return std::unique_ptr<DeviceGraph>(make(device.index()));
 }
 
 }  // namespace metaformer

@@ -6,6 +6,7 @@
 #include "ops/bf16_bits.h"
 #include "ops/device_stream.h"
 #include "ops/dropout_kernel.h"
+#include "ops/first_order.h"
 #include "ops/parallel.h"
 
 namespace metaformer {
@@ -68,6 +69,7 @@ class HostDropout : public torch::autograd::Function<HostDropout> {
     return drop_on_host(x, probability, seed);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("dropout");
     const auto seed = static_cast<std::uint64_t>(context->saved_data["seed"].toInt());
     return {drop_on_host(gradients[0], context->saved_data["probability"].toDouble(), seed), {}, {}};
   }
@@ -84,6 +86,7 @@ class CudaDropout : public torch::autograd::Function<CudaDropout> {
     return drop_on_cuda(x, probability, {key, number});
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("dropout");
     const RandomDraw draw{context->get_saved_variables()[0],
                           static_cast<std::uint64_t>(context->saved_data["number"].toInt())};
     return {drop_on_cuda(gradients[0], context->saved_data["probability"].toDouble(), draw), {}, {}, {}};

@@ -2,6 +2,7 @@
 
 #include "ops/activation.h"
 #include "ops/dropout.h"
+#include "ops/first_order.h"
 #include "ops/linear_product.h"
 #include "ops/norm_parts.h"
 
@@ -53,7 +54,7 @@ class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    TORCH_CHECK(!torch::GradMode::is_enabled(), "add_feed_forward has no second derivatives");
+    require_first_order("a feed-forward branch");
     const auto saved = context->get_saved_variables();
     const auto &x_bcd = saved[0], &gain_d = saved[1], &norm_bias_d = saved[2], &n_rd = saved[5], &h_rh = saved[6],
                &slopes_rh = saved[7], &up_hd = saved[8], &down_dh = saved[9];

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cuda/metric_attention.h"
 #include "ops/device_stream.h"
+#include "ops/first_order.h"
 #include "ops/heads.h"
 
 namespace metaformer {
@@ -102,6 +103,7 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("fused metric attention");
     const auto saved = context->get_saved_variables();
     const auto &p = saved[0], &form = saved[1], &segments = saved[2], &t = saved[3], &log2_sum = saved[4],
                &q = saved[5], &half_bias = saved[6];

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/first_order.h"
 #include "ops/heads.h"
 #include "ops/host_attention_kernel.h"
 #include "ops/parallel.h"
@@ -133,6 +134,7 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("attention");
     const auto saved = context->get_saved_variables();
     Operands operands{.q = saved[0],
                       .k = saved[1],

@@ -2,6 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 
+#include "ops/first_order.h"
+
 namespace metaformer {
 
 using torch::Tensor;
@@ -28,7 +30,7 @@ class LinearProduct : public torch::autograd::Function<LinearProduct> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    TORCH_CHECK(!torch::GradMode::is_enabled(), "linear_product has no second derivatives");
+    require_first_order("a linear layer");
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &used_oi = saved[1];
     auto found = linear_gradients(gradients[0].reshape({-1, used_oi.size(0)}), x.reshape({-1, x.size(-1)}), used_oi,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/first_order.h"
 #include "ops/parallel.h"
 #include "ops/rms_norm_kernel.h"
 
@@ -28,6 +29,7 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("rms_norm");
     const auto saved = context->get_saved_variables();
     const auto [dx, dgain_d] = rms_norm_gradients(saved[0], saved[1], saved[2], gradients[0].contiguous());
     return {dx, dgain_d, {}};

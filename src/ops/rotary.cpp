@@ -1,6 +1,7 @@
 #include "ops/rotary.h"
 
 #include "ops/bf16_bits.h"
+#include "ops/first_order.h"
 #include "ops/heads.h"
 #include "ops/parallel.h"
 #include "ops/rotary_kernel.h"
@@ -56,6 +57,7 @@ class RotatePairs : public torch::autograd::Function<RotatePairs> {
     return rotated(x_bnck, cos_cr, sin_cr, 1);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("rotate_pairs");
     const auto saved = context->get_saved_variables();
     return {rotated(gradients[0], saved[0], saved[1], -1), {}, {}};
   }

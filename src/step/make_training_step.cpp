@@ -11,7 +11,7 @@ std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
     std::string problem;
     if (train.divergence.spikes.threshold > 0)
       problem = "the host watches for spikes (train.divergence.spikes.threshold)";
-    auto graph = problem.empty() ? make_cuda_graph(problem) : nullptr;
+    auto graph = problem.empty() ? make_cuda_graph(parts.device, problem) : nullptr;
     if (graph != nullptr) return std::make_unique<GraphTrainingStep>(parts, std::move(graph));
     log::info("steps are not replayed as a CUDA graph: {}", problem);
   }

@@ -78,13 +78,15 @@ class ClassObjective : public Objective {
 
   torch::Tensor loss(const torch::Tensor& given_lv, const Batch& batch) const override {
     const auto logits_lv = widened(given_lv);
-    const auto weights_v = class_weights_v_.defined() ? class_weights_v_.to(logits_lv.device()) : torch::Tensor();
-    return at::cross_entropy_loss(logits_lv, batch.labels_l, weights_v, at::Reduction::Sum, /*ignore_index=*/-100,
-                                  label_smoothing_);
+    if (class_weights_v_.defined() && class_weights_v_.device() != logits_lv.device())
+      class_weights_v_ = class_weights_v_.to(logits_lv.device());
+    return at::cross_entropy_loss(logits_lv, batch.labels_l, class_weights_v_, at::Reduction::Sum,
+                                  /*ignore_index=*/-100, label_smoothing_);
   }
 
  private:
-  torch::Tensor class_weights_v_;  // undefined: none
+  // Undefined: none. Where the last loss was computed: a recorded step cannot copy from the host.
+  mutable torch::Tensor class_weights_v_;
   double label_smoothing_;
 };
 

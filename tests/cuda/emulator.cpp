@@ -87,6 +87,7 @@ class SharedMemory {
 };
 
 Schedule the_schedule;
+Arithmetic the_arithmetic = Arithmetic::ideal;
 std::vector<Site> reached;
 std::vector<Site> broken;
 
@@ -243,8 +244,12 @@ class Grid {
 }  // namespace
 
 void set_schedule(const Schedule& schedule) { the_schedule = schedule; }
+void set_arithmetic(Arithmetic arithmetic) { the_arithmetic = arithmetic; }
+Arithmetic arithmetic() { return the_arithmetic; }
 
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel) {
+  constexpr int smallest_limit = 101376;  // of a block, on GPUs of 8.6, 8.9 and 12.0
+  if (shared_bytes > smallest_limit) throw std::runtime_error("more shared memory than every GPU has");
   Grid grid(blocks, threads, shared_bytes, kernel);
   the_grid = &grid;
   grid.run();
@@ -269,6 +274,8 @@ void sync_threads(const std::source_location& where) {
 }
 
 void start_copy(void* shared, const void* global, bool valid) {
+  const auto aligned = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
+  if (!aligned(shared) || !aligned(global)) throw std::runtime_error("an asynchronous copy that is not aligned");
   const Copy copy{shared, global, valid};
   const bool now =
       the_schedule.copies == Copies::eager || (the_schedule.copies == Copies::random && the_grid->draw() % 2 == 0);

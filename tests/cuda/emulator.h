@@ -23,11 +23,19 @@ struct Schedule {
 
 void set_schedule(const Schedule& schedule);
 
+// How tensor cores add, and what approximate functions are off by. `ideal`: every sum rounded, functions exact. The
+// GPUs' own: addends cut to a few bits below the largest one, sums cut to fp32 (Fasi et al. 2021; 24 bits and half of a
+// product's depth at a time before Hopper, 25 bits and all of it there), functions off by up to 2 units in the last
+// place.
+enum class Arithmetic { ideal, ampere, hopper };
+void set_arithmetic(Arithmetic arithmetic);
+Arithmetic arithmetic();
+
 // Throws std::runtime_error for what would be undefined on a GPU.
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel);
 
 // Places of a kernel that can be made wrong, one at a time: to see that the tests notice.
-enum class Fault { no_barrier, loose_wait, no_bound };
+enum class Fault { no_barrier, loose_wait, no_bound, no_alignment };
 
 struct Site {
   Fault fault;

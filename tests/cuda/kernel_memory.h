@@ -25,6 +25,11 @@ class KernelMemory {
 // Emulated: one of the orders of execution, as many as `turn` has values; a GPU has its own.
 void choose_schedule(std::uint64_t turn);
 
+// Emulated: the first adds ideally, the others as generations of tensor cores do (emulator.h); a GPU has its own.
+std::size_t arithmetics();
+void choose_arithmetic(std::size_t number);
+bool cuts_terms();  // of sums, in place of rounding each
+
 // Waits for the kernels; throws Error when one failed.
 void finish_kernels();
 

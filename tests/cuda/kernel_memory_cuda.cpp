@@ -27,6 +27,10 @@ KernelMemory::~KernelMemory() { cudaFreeHost(base_); }
 
 void choose_schedule(std::uint64_t) {}
 
+std::size_t arithmetics() { return 1; }
+void choose_arithmetic(std::size_t) {}
+bool cuts_terms() { return true; }
+
 void finish_kernels() { check(cudaDeviceSynchronize(), "a kernel"); }
 
 }  // namespace metaformer

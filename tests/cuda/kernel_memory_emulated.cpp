@@ -30,6 +30,10 @@ void choose_schedule(std::uint64_t turn) {
                           .seed = turn});
 }
 
+std::size_t arithmetics() { return 3; }
+bool cuts_terms() { return emulator::arithmetic() != emulator::Arithmetic::ideal; }
+void choose_arithmetic(std::size_t number) { emulator::set_arithmetic(static_cast<emulator::Arithmetic>(number)); }
+
 void finish_kernels() {}
 
 }  // namespace metaformer

@@ -129,6 +129,9 @@ struct Inputs {
     const auto size = static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.width);
     p = normal(c, 1, size, c.spread);
     dt = normal(c, 2, size, 1);
+    const auto k = static_cast<std::size_t>(c.width), of_head = k * static_cast<std::size_t>(c.tokens);
+    for (std::size_t i = 0; c.equal_tokens && i < size; ++i)
+      if (i % of_head >= k) p[i] = p[i - k];
     make_metric(c);
     make_segments(c);
   }
@@ -219,6 +222,8 @@ MetricResult solve(const MetricCase& c, Solve solve_one) {
       result.dp.insert(result.dp.end(), one.dp.data.begin(), one.dp.data.end());
       result.log2_sum.insert(result.log2_sum.end(), one.log2_sum.begin(), one.log2_sum.end());
       result.dp_terms.insert(result.dp_terms.end(), one.dp_terms.data.begin(), one.dp_terms.data.end());
+      result.t_terms.insert(result.t_terms.end(), one.t_terms.data.begin(), one.t_terms.data.end());
+      result.log2_sum_terms.insert(result.log2_sum_terms.end(), one.log2_sum_terms.begin(), one.log2_sum_terms.end());
       for (std::size_t i = 0; i < form; ++i) {
         result.dmetric[static_cast<std::size_t>(n) * form + i] += one.dmetric.data[i];
         result.dmetric_terms[static_cast<std::size_t>(n) * form + i] += one.dmetric_terms.data[i];

@@ -22,7 +22,8 @@ struct MetricCase {
   Mask mask = Mask::none;
   Layout layout = Layout::interleaved;
   int batch = 2, heads = 2, tokens = 64, width = 32;
-  double spread = 1;  // standard deviation of p
+  double spread = 1;          // standard deviation of p
+  bool equal_tokens = false;  // of a head
   std::uint64_t seed = 1;
   std::string str() const;
 };
@@ -32,8 +33,8 @@ using Values = std::vector<double>;
 
 struct MetricResult {
   Values t, log2_sum, dp, dmetric;
-  Values dp_terms, dmetric_terms;                        // of the definition: see reference::Solution
-  bool operator==(const MetricResult&) const = default;  // NaN differs from itself
+  Values dp_terms, dmetric_terms, t_terms, log2_sum_terms;  // of the definition: see reference::Solution
+  bool operator==(const MetricResult&) const = default;     // NaN differs from itself
 };
 
 // What the kernels give, run on exact-sized inputs that end at a page without access. `with_nan`: index into p that

@@ -28,8 +28,10 @@ struct Problem {
 struct Solution {
   Matrix t, dp, dmetric;
   std::vector<double> log2_sum;
-  // The gradients with every term of their sums taken positive: what rounding in a sum is relative to.
-  Matrix dp_terms, dmetric_terms;
+  // With every term of their sums taken positive: what rounding in a sum is relative to. An error of a score is a
+  // relative one of its weight, and so one of t and of log2_sum.
+  Matrix dp_terms, dmetric_terms, t_terms;
+  std::vector<double> log2_sum_terms;
 };
 
 // softmax over what is visible, and log2 of its denominator, in the arithmetic of Real.
@@ -53,11 +55,40 @@ Matrix softmax(const Matrix& score, const Problem& problem, std::vector<double>&
   return weight;
 }
 
+// |p_i| |M| |p_j| in units of the score: of a distance as it is computed, 2 p_i M p_j - p_j M p_j.
+inline double score_terms(const Problem& problem, int i, int j) {
+  const auto& p = problem.p;
+  double sum = 0;
+  for (int a = 0; a < p.columns; ++a)
+    for (int b = 0; b < p.columns; ++b)
+      sum += std::fabs(problem.metric(a, b) * p(j, b)) *
+             (problem.distance ? 2 * std::fabs(p(i, a)) + std::fabs(p(j, a)) : std::fabs(p(i, a)));
+  return problem.scale * sum;
+}
+
+inline void add_score_terms(const Problem& problem, const Matrix& weight, Solution& solution) {
+  for (int i = 0; i < weight.rows; ++i) {
+    for (int j = 0; j < weight.columns; ++j) {
+      if (weight(i, j) == 0) continue;
+      const double terms = weight(i, j) * (1 + score_terms(problem, i, j));
+      solution.log2_sum_terms[static_cast<std::size_t>(i)] += terms / std::log(2);
+      for (int a = 0; a < problem.p.columns; ++a) solution.t_terms(i, a) += terms * std::fabs(problem.p(j, a));
+    }
+  }
+}
+
 // From the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
 inline Solution solve_exactly(const Problem& problem) {
   const auto& p = problem.p;
   const int tokens = p.rows, k = p.columns;
-  Solution solution{Matrix(tokens, k), Matrix(tokens, k), Matrix(k, k), {}, Matrix(tokens, k), Matrix(k, k)};
+  Solution solution{.t = Matrix(tokens, k),
+                    .dp = Matrix(tokens, k),
+                    .dmetric = Matrix(k, k),
+                    .log2_sum = {},
+                    .dp_terms = Matrix(tokens, k),
+                    .dmetric_terms = Matrix(k, k),
+                    .t_terms = Matrix(tokens, k),
+                    .log2_sum_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
   Matrix score(tokens, tokens);
   // What multiplies M from the left and from the right in the score of a pair.
   const auto left = [&](int i, int j, int a) { return problem.distance ? p(i, a) - p(j, a) : p(i, a); };
@@ -68,6 +99,7 @@ inline Solution solve_exactly(const Problem& problem) {
       for (int a = 0; a < k; ++a)
         for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * problem.metric(a, b) * right(i, j, b);
   const auto weight = softmax<double>(score, problem, solution.log2_sum);
+  add_score_terms(problem, weight, solution);
   for (int i = 0; i < tokens; ++i) {
     std::vector<double> dweight(static_cast<std::size_t>(tokens));
     double delta = 0;
@@ -149,7 +181,14 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
       score(i, j) = result(scale * result(score(i, j) - 0.5 * result(bias)));
     }
   }
-  Solution solution{Matrix(tokens, k), Matrix(tokens, k), Matrix(k, k), {}, Matrix(tokens, k), Matrix(k, k)};
+  Solution solution{.t = Matrix(tokens, k),
+                    .dp = Matrix(tokens, k),
+                    .dmetric = Matrix(k, k),
+                    .log2_sum = {},
+                    .dp_terms = Matrix(tokens, k),
+                    .dmetric_terms = Matrix(k, k),
+                    .t_terms = Matrix(tokens, k),
+                    .log2_sum_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
   auto weight = softmax<float>(score, problem, solution.log2_sum);
   for (auto& value : weight.data) value = result(value);
   solution.t = multiply(weight, p);

@@ -55,6 +55,12 @@ std::vector<MetricCase> cases() {
     c.width = 24;
     list.push_back(c);
   }
+  MetricCase wide;  // the metric comes in parts
+  wide.element = MetricElement::tf32;
+  wide.batch = wide.heads = 1;
+  wide.tokens = 33;
+  wide.width = 104;
+  list.push_back(wide);
   return list;
 }
 
@@ -103,9 +109,11 @@ const char* name_of(emulator::Fault fault) {
     case emulator::Fault::loose_wait:
       return "wait loosened";
     case emulator::Fault::no_bound:
+      return "bound dropped";
+    case emulator::Fault::no_alignment:
       break;
   }
-  return "bound dropped";
+  return "alignment taken for granted";
 }
 
 int run() {

@@ -117,6 +117,30 @@ TEST_CASE("the fused backend works under autocast, with gradients in the paramet
   check_no_worse(fused, composed, exact);
 }
 
+TEST_CASE("what the kernels do not compute is composed: other tokens to look at, dropped weights", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
+  const MixerShape shape{.width = width, .heads = heads, .dropout = GENERATE(0.0, 0.4)};
+  const bool to_themselves = shape.dropout > 0;
+  const auto output = [&](Backend backend) {
+    torch::manual_seed(3);
+    const auto mixer = make_mixer(with_backend(options, backend), shape);
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : mixer->parameters()) parameter.add_(0.3 * torch::randn_like(parameter));
+    const auto x = torch::randn({batch, tokens, width});
+    const auto context = to_themselves ? x : torch::randn({batch, 11, width});
+    Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
+    return mixer->forward(x, context, Visibility{}, nullptr, pass);
+  };
+  CHECK(relative(output(Backend::fused), output(Backend::reference)) < 2e-5);
+}
+
+TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
+  const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
+  const auto t = fused_metric_attention(p, {}, {.causal = true});
+  CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
+                    ContainsSubstring("no second derivatives"));
+}
+
 TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   const auto visibility = self_visibility(true, {});
   const auto complaint = [&](const torch::Tensor& p) {

@@ -31,6 +31,9 @@ GPU_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xf
 // A bound that memory safety or a result depends on. The tests drop one at a time, to see that it is missed.
 GPU_DEVICE bool within(bool condition) { return condition; }
 
+// That rows are aligned for copy_async_16. The tests say so of rows that are not, to see that it is missed.
+GPU_DEVICE bool aligned(bool condition) { return condition; }
+
 GPU_DEVICE unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
@@ -112,14 +115,22 @@ inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw Error(ExitCode::failure, std::string(what) + ": " + cudaGetErrorString(error));
 }
 
+inline void allow_shared_memory(const void* kernel, int bytes) {
+  int device = 0, most = 0;
+  check(cudaGetDevice(&device), "current device");
+  check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory of a device");
+  if (bytes > most)
+    throw Error(ExitCode::failure, "a kernel needs " + std::to_string(bytes) +
+                                       " bytes of shared memory, and the device gives a block " + std::to_string(most));
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory of a kernel");
+}
+
 // Starts the kernel with `shared_bytes` of dynamic shared memory; throws Error (exit code 1) when that is refused.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), std::int64_t blocks, int threads, int shared_bytes, Stream stream,
             const Arguments&... arguments) {
   constexpr int without_asking = 48 << 10;
-  if (shared_bytes > without_asking)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-          "shared memory of a kernel");
+  if (shared_bytes > without_asking) allow_shared_memory(reinterpret_cast<const void*>(kernel), shared_bytes);
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), static_cast<std::size_t>(shared_bytes),
            stream>>>(arguments...);
   check(cudaGetLastError(), "launch of a kernel");

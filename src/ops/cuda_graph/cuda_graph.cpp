@@ -1,7 +1,9 @@
 // The part of ops/device_graph.h that needs LibTorch's CUDA library. It is a separate library, which the program loads
-// only on a CUDA device.
+// only on a CUDA device. Not at::cuda::CUDAGraph: after a recording that failed it leaves its memory pool and the
+// generator as they are in a recording, so that the work could not go on without it.
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -11,36 +13,86 @@ namespace metaformer {
 
 namespace {
 
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
 class CudaGraph : public DeviceGraph {
  public:
-  // On a stream of its own: the default one cannot be recorded.
-  void capture(const std::function<void()>& work) override {
-    c10::cuda::device_synchronize();
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    graph_.capture_begin();
-    try {
-      work();
-    } catch (...) {
-      try {
-        graph_.capture_end();
-      } catch (const c10::Error&) {
-        // It ends the recording and reports what the work did; the work's own error says more.
-      }
-      throw;
-    }
-    graph_.capture_end();
+  explicit CudaGraph(c10::DeviceIndex device) : device_(device) {}
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph() override {
+    if (executable_ == nullptr) return;
+    const c10::cuda::CUDAGuard on_device(device_);
+    cudaDeviceSynchronize();
+    cudaGraphExecDestroy(executable_);
+    allocator::releasePool(device_, pool_);
   }
 
-  void replay() override { graph_.replay(); }
+  // On a stream of its own: the default one cannot be recorded.
+  void capture(const std::function<void()>& work) override {
+    const c10::cuda::CUDAGuard on_device(device_);
+    c10::cuda::device_synchronize();
+    allocator::emptyCache();  // what warming up reserved would lie beside the memory of the graph
+    const auto stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_);
+    const c10::cuda::CUDAStreamGuard on_stream(stream);
+    auto* const graph = record(stream, work);
+    const auto made = cudaGraphInstantiateWithFlags(&executable_, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch);
+    cudaGraphDestroy(graph);
+    if (made == cudaSuccess) return;
+    executable_ = nullptr;
+    allocator::releasePool(device_, pool_);
+    C10_CUDA_CHECK(made);
+  }
+
+  void replay() override {
+    const c10::cuda::CUDAGuard on_device(device_);
+    C10_CUDA_CHECK(cudaGraphLaunch(executable_, c10::cuda::getCurrentCUDAStream(device_)));
+  }
 
  private:
-  at::cuda::CUDAGraph graph_;
+  // Memory that `work` asks for comes from a pool of its own. Whatever happens, stream and allocator are afterwards as
+  // they were; of a failed recording nothing is left.
+  cudaGraph_t record(c10::cuda::CUDAStream stream, const std::function<void()>& work) {
+    pool_ = at::cuda::graph_pool_handle();
+    allocator::beginAllocateToPool(device_, pool_, [stream](cudaStream_t asking) { return asking == stream.stream(); });
+    cudaGraph_t graph = nullptr;
+    const auto end = [&] {
+      const auto error = cudaStreamEndCapture(stream, &graph);
+      allocator::endAllocateToPool(device_, pool_);
+      return error;
+    };
+    try {
+      C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+      work();
+    } catch (...) {
+      end();
+      forget(graph);
+      throw;
+    }
+    const auto error = end();
+    std::size_t nodes = 0;
+    if (error == cudaSuccess && graph != nullptr) cudaGraphGetNodes(graph, nullptr, &nodes);
+    if (nodes > 0) return graph;
+    forget(graph);
+    C10_CUDA_CHECK(error);
+    TORCH_CHECK(false, "nothing was recorded: the work ran on another device or stream");
+  }
+
+  void forget(cudaGraph_t graph) {
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    allocator::releasePool(device_, pool_);
+    cudaGetLastError();  // not for the next caller
+  }
+
+  c10::DeviceIndex device_;
+  c10::MempoolId_t pool_;
+  cudaGraphExec_t executable_ = nullptr;
 };
 
 }  // namespace
 
 }  // namespace metaformer
 
-extern "C" __attribute__((visibility("default"))) metaformer::DeviceGraph* metaformer_make_cuda_graph() {
-  return new metaformer::CudaGraph;
+extern "C" __attribute__((visibility("default"))) metaformer::DeviceGraph* metaformer_make_cuda_graph(int device) {
+  return new metaformer::CudaGraph(static_cast<c10::DeviceIndex>(device));
 }

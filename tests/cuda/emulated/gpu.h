@@ -43,6 +43,10 @@ inline bool within(bool condition, const Where& where = Where::current()) {
   return emulator::is_broken(emulator::Fault::no_bound, where) || condition;
 }
 
+inline bool aligned(bool condition, const Where& where = Where::current()) {
+  return emulator::is_broken(emulator::Fault::no_alignment, where) || condition;
+}
+
 inline void copy_async_16(void* shared, const void* global, bool valid) { emulator::start_copy(shared, global, valid); }
 inline void commit_copies() { emulator::commit_copies(); }
 
@@ -97,10 +101,50 @@ inline unsigned to_tf32(float x) {
 inline unsigned bits_of(float x) { return std::bit_cast<unsigned>(x); }
 inline float float_of(unsigned x) { return std::bit_cast<float>(x); }
 
+// The float next to x on the side of 0.
+inline float toward_zero(double x) {
+  const auto nearest = static_cast<float>(x);
+  return std::fabs(static_cast<double>(nearest)) > std::fabs(x) ? float_of(bits_of(nearest) - 1) : nearest;
+}
+
+// c + sum_k a[k] b[k] as tensor cores add: every addend is cut to `bits` bits from the leading one of the largest,
+// their sum to fp32.
+template <int Count>
+float add_truncated(float c, const float* a, const float (*b)[8], int column, int bits) {
+  double addends[Count + 1] = {c}, plain = c, largest = std::fabs(addends[0]);
+  for (int k = 0; k < Count; ++k) {
+    addends[k + 1] = static_cast<double>(a[k]) * b[k][column];
+    plain += addends[k + 1];
+    largest = std::fabs(addends[k + 1]) > largest ? std::fabs(addends[k + 1]) : largest;
+  }
+  if (largest == 0 || !std::isfinite(plain)) return static_cast<float>(plain);
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023;
+  const auto scale = std::bit_cast<double>(static_cast<std::uint64_t>(1023 + bits - 1 - exponent) << 52);
+  std::int64_t sum = 0;
+  for (const double addend : addends) sum += static_cast<std::int64_t>(addend * scale);
+  return toward_zero(static_cast<double>(sum) / scale);
+}
+
 struct ProductLane {
   float* c;
   const unsigned *a, *b;
 };
+
+template <int Depth>
+float add_products(float c, const float* a, const float (*b)[8], int column) {
+  constexpr int half = Depth / 2;
+  switch (emulator::arithmetic()) {
+    case emulator::Arithmetic::ampere:
+      return add_truncated<half>(add_truncated<half>(c, a, b, column, 24), a + half, b + half, column, 24);
+    case emulator::Arithmetic::hopper:
+      return add_truncated<Depth>(c, a, b, column, 25);
+    case emulator::Arithmetic::ideal:
+      break;
+  }
+  float sum = 0;
+  for (int k = 0; k < Depth; ++k) sum += a[k] * b[k][column];
+  return c + sum;
+}
 
 // `Element(bits, e)`: element e of a register. `Per`: elements per register; the depth of the product is 8 per.
 template <int Per, float (*Element)(unsigned, int)>
@@ -122,9 +166,7 @@ void emulate_multiply_add(void* const (&lanes)[warp_size]) {
   for (int i = 0; i < warp_size; ++i) {
     for (int e = 0; e < 4; ++e) {
       const int row = i / 4 + 8 * (e / 2), column = 2 * (i % 4) + e % 2;
-      float sum = 0;
-      for (int k = 0; k < depth; ++k) sum += a[row][k] * b[k][column];
-      at(i)->c[e] += sum;
+      at(i)->c[e] = add_products<depth>(at(i)->c[e], a[row], b, column);
     }
   }
 }
@@ -146,9 +188,17 @@ inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsig
   emulator::collective("multiply_add_tf32", &lane, emulate_multiply_add<1, tf32_element>);
 }
 
-inline float exp2_approximate(float x) { return std::exp2(x); }
+// y, off by up to 2 units in the last place as a function of x; exact where x is 0 or y is 0 or not finite.
+inline float approximate(float x, float y) {
+  if (emulator::arithmetic() == emulator::Arithmetic::ideal || x == 0 || y == 0 || !std::isfinite(y)) return y;
+  const auto mixed = std::bit_cast<std::uint32_t>(x) * 0x9e3779b1u;
+  const int units = static_cast<int>((mixed >> 16) % 5) - 2;
+  return y + static_cast<float>(units) * (std::nextafter(std::fabs(y), INFINITY) - std::fabs(y));
+}
+
+inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
-inline float log2_approximate(float x) { return std::log2(x); }
+inline float log2_approximate(float x) { return approximate(x, std::log2(x)); }
 
 using Stream = void*;
 

@@ -1,0 +1,29 @@
+// Operators with a backward pass of their own give no gradients of gradients, and say so.
+
+#include "ops/activation.h"
+#include "ops/dropout.h"
+#include "ops/first_order.h"
+#include "ops/host_attention.h"
+#include "ops/rms_norm.h"
+#include "ops/rotary.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+TEST_CASE("second derivatives are refused by every operator of our own", "[first_order]") {
+  const auto x_bnck = torch::rand({2, 2, 4, 8}).requires_grad_(true);
+  Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
+  const std::vector<torch::Tensor> results = {
+      activate(GeluConfig{}, x_bnck),
+      gate(SiluConfig{}, x_bnck),
+      dropout(x_bnck, 0.5, pass),
+      host_attention(x_bnck, x_bnck, x_bnck, {.causal = true}, pass),
+      rms_norm(x_bnck, torch::ones(8).requires_grad_(true), 1e-6),
+      rotate_pairs(x_bnck, torch::rand({4, 4}), torch::rand({4, 4})),
+  };
+  for (const auto& y : results)
+    CHECK_THROWS_WITH(torch::autograd::grad({y.pow(2).sum()}, {x_bnck}, {}, true, /*create_graph=*/true),
+                      Catch::Contains("no second derivatives"));
+}
+
+}  // namespace metaformer
