@@ -1,28 +1,50 @@
 #!/usr/bin/env bash
-# Packs what scripts/gpu_check.sh runs, for a GPU machine that cannot build it: executables, and the shared libraries they need
-# besides LibTorch, CUDA and the C library.
+# Packs what scripts/gpu_check.sh runs, for a GPU machine that cannot build it and has no network: executables, the shared
+# libraries they need besides LibTorch, CUDA and the C library, configs, the corpus, and the script itself.
 #
-#   scripts/gpu_bundle.sh DIR          after scripts/test.sh, on a machine with nvcc
+#   scripts/gpu_bundle.sh DIR                    after scripts/test.sh, on a machine with nvcc
+#   scripts/gpu_bundle.sh --without-cuda DIR     what a dry run needs; nvcc is not needed
+#
+# There: DIR/scripts/gpu_check.sh, with a Python that has LibTorch's version of torch.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
-(($# == 1)) || die 2 "usage: scripts/gpu_bundle.sh DIR"
-folder=$1
-build=$root/build/release
+with_cuda=true folder=''
+while (($#)); do
+  case $1 in
+    --without-cuda) with_cuda=false; shift ;;
+    --build) build=${2:?--build needs a folder}; shift 2 ;;
+    -*) die 2 "unknown argument $1; see the head of scripts/gpu_bundle.sh" ;;
+    *) folder=$1; shift ;;
+  esac
+done
+[[ -n $folder ]] || die 2 "usage: scripts/gpu_bundle.sh DIR"
 [[ -f $build/build.ninja ]] || die 2 "build first: scripts/test.sh"
-cmake --build "$build" --target metaformer test_kernels_cuda wrapper_probes_cuda wrapper_probes ||
-  die 1 "cannot build the GPU tests; they need nvcc"
-mkdir -p "$folder/lib"
-cp "$build/libmetaformer_cuda_graph.so" "$folder/"
-strip "$folder/libmetaformer_cuda_graph.so"
-programs=("$build/metaformer" "$build/tests/wrapper_probes" "$build/tests/cuda/device/test_kernels_cuda"
-  "$build/tests/cuda/device/wrapper_probes_cuda")
+targets=(metaformer wrapper_probes)
+programs=("$build/metaformer" "$build/tests/wrapper_probes")
+if $with_cuda; then
+  targets+=(test_kernels_cuda wrapper_probes_cuda metaformer_cuda_graph)
+  programs+=("$build/tests/cuda/device/test_kernels_cuda" "$build/tests/cuda/device/wrapper_probes_cuda")
+fi
+cmake --build "$build" --target "${targets[@]}" >&2 || die 1 "cannot build the programs; those of the GPU need nvcc"
+
+mkdir -p "$folder"/{bin,lib,data,share/metaformer,scripts/lib,scripts/peers}
+# In every C library's own package, and of no use with another one.
+of_the_system='ld-linux.*|lib(c|m|dl|rt|pthread|resolv|nsl|util|anl|mvec|BrokenLocale|thread_db|nss_.*|crypt)'
+of_torch='lib(torch.*|c10.*|cud.*|cupti.*|cublas.*|nv.*|gomp.*)'
 for program in "${programs[@]}"; do
-  cp "$program" "$folder/"
-  strip "$folder/$(basename "$program")"
-  ldd "$program" | awk '$3 ~ /^\// {print $3}' |
-    grep -Ev '/(libtorch|libc10|libcud|libcupti|libc\.|libm\.|libdl|librt|libpthread|libgomp|ld-linux)' |
+  strip -o "$folder/bin/$(basename "$program")" "$program"
+  ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -Ev "/($of_the_system|$of_torch)[.-]" |
     while read -r library; do cp -L "$library" "$folder/lib/"; done
 done
-say "$(du -sm "$folder" | cut -f1) MB in $folder; there: scripts/gpu_check.sh --binaries DIR"
+if $with_cuda; then
+  mkdir -p "$folder/lib/metaformer"
+  strip -o "$folder/lib/metaformer/libmetaformer_cuda_graph.so" "$build/libmetaformer_cuda_graph.so"
+fi
+cp -r "$root/configs" "$folder/share/metaformer/"
+cp "$("$build/metaformer" data fetch tinyshakespeare)" "$folder/data/" || die 1 "no Shakespeare corpus"
+cp "$root/scripts/gpu_check.sh" "$folder/scripts/"
+cp "$root/scripts/lib/environment.sh" "$folder/scripts/lib/"
+cp "$root/scripts/peers/pytorch_step.py" "$folder/scripts/peers/"
+say "$(du -sm "$folder" | cut -f1) MB in $folder; there: scripts/gpu_check.sh"

@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
-# Checks and measures the CUDA kernels on a machine with a GPU, in about eight minutes, and writes one results file.
+# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes, and writes one results file as it goes:
+# what was done before a cut is in it.
 #
-#   scripts/gpu_check.sh [--output FILE]                   builds from the tree (needs nvcc and the libraries of setup.sh)
-#   scripts/gpu_check.sh --binaries DIR [--output FILE]    runs what scripts/gpu_bundle.sh packed; needs a Python with torch 2.11
-#   scripts/gpu_check.sh --dry-run                         without a GPU: builds, and runs what needs none
+#   scripts/gpu_check.sh [--output FILE]     in the tree: builds (needs nvcc and the libraries of setup.sh)
+#                                            in a folder of scripts/gpu_bundle.sh: runs what was packed there; needs a Python
+#                                            with torch 2.11, $PYTHON if that is set
+#   scripts/gpu_check.sh --dry-run           without a GPU: runs what needs none
+#   --binaries DIR                           a bundle in another folder
+#   --seconds N                              in place of 480
 #
-# The results go to experiments/gpu/DATE.md unless --output says otherwise. Exit code 1 when a check fails.
+# The results go to experiments/gpu/DATE.md unless --output says otherwise. Exit code 1 when a check fails or had no time.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
-binaries='' dry=false output=$root/experiments/gpu/$(date -u +%Y-%m-%d).md
+binaries='' dry=false budget=480 output=$root/experiments/gpu/$(date -u +%Y-%m-%d).md
+[[ ! -x $root/bin/metaformer ]] || binaries=$root
 while (($#)); do
   case $1 in
     --binaries) binaries=${2:?--binaries needs a folder}; shift 2 ;;
-    --output) output=${2:?--output needs a file}; shift 2 ;;
     --dry-run) dry=true; shift ;;
+    --output) output=${2:?--output needs a file}; shift 2 ;;
+    --seconds) budget=${2:?--seconds needs a number}; shift 2 ;;
     *) die 2 "unknown argument $1; see the head of scripts/gpu_check.sh" ;;
   esac
 done
@@ -25,44 +31,57 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
 
-prepare() {
-  if [[ -n $binaries ]]; then
-    program=$binaries/metaformer probes=$binaries/wrapper_probes probes_cuda=$binaries/wrapper_probes_cuda
-    suite=$binaries/test_kernels_cuda
-    local torch
-    torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))') || die 2 "a Python with torch is needed"
-    local cuda
-    cuda=$(find "$torch/.." -path '*nvidia*' -name lib -type d | tr '\n' ':')
-    export LD_LIBRARY_PATH="$binaries/lib:$torch/lib:$cuda${LD_LIBRARY_PATH:-}"
-    return
-  fi
-  local build=$root/build/release
-  program=$build/metaformer probes=$build/tests/wrapper_probes suite=$build/tests/cuda/device/test_kernels_cuda
-  probes_cuda=$build/tests/cuda/device/wrapper_probes_cuda
+use_bundle() {
+  binaries=$(cd -- "$binaries" && pwd -P) || die 2 "no folder $binaries"
+  python=${PYTHON:-python3}
+  program=$binaries/bin/metaformer probes=$binaries/bin/wrapper_probes
+  probes_cuda=$binaries/bin/wrapper_probes_cuda suite=$binaries/bin/test_kernels_cuda
+  peers=$binaries/scripts/peers
+  local torch cuda
+  torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))') ||
+    die 2 "a Python with torch is needed; set PYTHON"
+  cuda=$(find "$torch/.." -path '*nvidia*' -name lib -type d | tr '\n' ':')
+  export LD_LIBRARY_PATH="$binaries/lib:$torch/lib:$cuda${LD_LIBRARY_PATH:-}"
+  export METAFORMER_DATA=$binaries/data
+}
+
+use_tree() {
+  program=$build/metaformer probes=$build/tests/wrapper_probes peers=$root/scripts/peers
+  probes_cuda=$build/tests/cuda/device/wrapper_probes_cuda suite=$build/tests/cuda/device/test_kernels_cuda
   [[ -f $build/build.ninja ]] || die 2 "build first: scripts/test.sh"
-  cmake --build "$build" --target metaformer wrapper_probes test_kernels_cuda wrapper_probes_cuda >"$work/build.log" ||
+  local targets=(metaformer wrapper_probes)
+  $dry || targets+=(test_kernels_cuda wrapper_probes_cuda)
+  cmake --build "$build" --target "${targets[@]}" >"$work/build.log" ||
     { tail -n 20 "$work/build.log" >&2; die 1 "the build failed"; }
 }
 
-# check NAME SECONDS COMMAND...: runs it, notes the outcome and the end of what it printed.
+# check NAME SECONDS COMMAND...: runs it for at most that long, notes the outcome and the end of what it printed.
 check() {
   local name=$1 seconds=$2 outcome=passed start=$SECONDS
   shift 2
-  say "$name"
-  timeout "$seconds" bash -c '"$@"' check "$@" >"$work/out" 2>&1 || { outcome="FAILED (exit code $?)"; ((++failures)); }
+  ((start + seconds <= budget)) || seconds=$((budget - start))
+  : >"$work/out"
+  if ((seconds < 5)); then
+    outcome="NOT RUN (no time left)"
+    ((++failures))
+  else
+    say "$name"
+    timeout --kill-after=5 "$seconds" bash -c '"$@"' check "$@" >"$work/out" 2>&1 ||
+      { outcome="FAILED (exit code $?)"; ((++failures)); }
+  fi
   {
     printf '\n## %s: %s, %d s\n\n```text\n' "$name" "$outcome" $((SECONDS - start))
     tail -n 60 "$work/out"
     printf '```\n'
   } >>"$output"
-  [[ $outcome == passed ]] || tail -n 20 "$work/out" >&2
+  [[ $outcome == passed ]] || { say "$name: $outcome"; tail -n 20 "$work/out" >&2; }
 }
 
 # The same words from the emulator and from the GPU; functions that only approximate within 1e-5.
 compare_probes() {
   "$probes" >"$work/emulated"
   "$probes_cuda" >"$work/device"
-  python3 - "$work/emulated" "$work/device" <<'PYTHON'
+  "$python" - "$work/emulated" "$work/device" <<'PYTHON'
 import sys
 
 emulated, device = ([line.split() for line in open(name)] for name in sys.argv[1:])
@@ -87,70 +106,129 @@ bench() {
     --precision "$precision" --head-width "$width" --heads $((512 / width)) --batch 4 --context 64 128 256 512 1024 2048 4096
 }
 
+# train_with NAME OPTION...: a training of shakespeare_gpu_metric without its noise.
 train_with() {
-  "$program" train --config shakespeare_gpu_metric.yaml --device cuda --out "$work/$1" --set train.steps=200 \
-    --set model.dropout=0 --set "model.mixer={kind: metric, backend: $1}"
+  local name=$1
+  shift
+  "$program" train --config shakespeare_gpu_metric.yaml --offline --out "$work/$name" --set train.log_interval=1 \
+    --set train.eval_interval=1000 --set train.schedule.warmup_steps=5 --set train.steps=60 --set train.precision=fp32 \
+    --set train.batch_size=16 "$@"
 }
 
-# Time of a step, with the host starting every operator and with one graph.
+# compare_losses A B: the losses of two trainings, step by step. Trainings diverge as rounding grows, so the first ones count.
+compare_losses() {
+  "$python" - "$work" "$@" <<'PYTHON'
+import json
+import sys
+
+def losses(name):
+    lines = (json.loads(line) for line in open(f"{sys.argv[1]}/{name}/metrics.jsonl"))
+    return [line["loss"] for line in lines if line["split"] == "train"]
+
+first, *others = sys.argv[2:]
+for other in others:
+    pairs = list(zip(losses(first), losses(other)))[:30]
+    worst = max(abs(a - b) / a for a, b in pairs)
+    print(f"{first} {pairs[-1][0]:.5f}, {other} {pairs[-1][1]:.5f}; of {len(pairs)} steps the worst differ by {worst:.1e}")
+    if len(pairs) < 30 or worst > 1e-3:
+        sys.exit(1)
+PYTHON
+}
+
+compare_backends() {
+  local backend
+  for backend in fused composed reference; do
+    train_with "$backend" --device cuda --set "model.mixer={kind: metric, backend: $backend}" --set model.dropout=0
+  done
+  compare_losses reference composed fused
+}
+
+# The same draws of dropout with and without a graph, and with micro-batches; on the last device of the machine.
+compare_graphs() {
+  local device graph
+  device=cuda:$(($(nvidia-smi -L | wc -l) - 1))
+  for graph in false true; do
+    train_with "graph_$graph" --device "$device" --set train.cuda_graph="$graph" --set train.accumulate=2
+  done
+  grep -q 'replays a step as one graph' "$work/graph_true/train.log"
+  compare_losses graph_false graph_true
+}
+
+# Time of a step, with the host starting every operator and with one graph; then PyTorch's.
 bench_steps() {
-  local backend precision graph
-  for backend in composed fused; do
-    for precision in fp32 tf32 bf16; do
+  local backend precision graph compile
+  for precision in fp32 tf32 bf16; do
+    for backend in composed fused; do
       for graph in false true; do
         printf '%s, %s, cuda_graph %s: ' "$backend" "$precision" "$graph"
-        "$program" bench step --config shakespeare_gpu_metric.yaml --device cuda --rounds 3 --steps 20 --set model.dropout=0 \
-          --set "model.mixer={kind: metric, backend: $backend}" --set "train.precision=$precision" --set "train.cuda_graph=$graph"
+        "$program" bench step --config shakespeare_gpu_metric.yaml --device cuda --offline --rounds 3 --steps 20 \
+          --set model.dropout=0 --set "model.mixer={kind: metric, backend: $backend}" --set "train.precision=$precision" \
+          --set "train.cuda_graph=$graph" | head -n 1
       done
+    done
+    printf 'scaled dot product, %s: ' "$precision"
+    "$program" bench step --config shakespeare_gpu_scaled_dot_product.yaml --device cuda --offline --rounds 3 --steps 20 \
+      --set model.dropout=0 --set "train.precision=$precision" | head -n 1
+  done
+  for precision in fp32 bf16; do
+    for compile in '' --compile; do
+      # shellcheck disable=SC2086  # no word when empty
+      "$python" "$peers/pytorch_step.py" --layers 6 --heads 6 --width 384 --context 256 --batch 64 --precision $precision \
+        --device cuda --rounds 3 --steps 20 $compile || echo "PyTorch $precision $compile: failed"
     done
   done
 }
 
-# The same seed and data: losses differ by rounding alone.
-compare_losses() {
-  python3 - "$work" <<'PYTHON'
-import json
-import sys
-
-losses = {name: json.load(open(f"{sys.argv[1]}/{name}/summary.json"))["val_loss"] for name in ("fused", "composed", "reference")}
-print(losses)
-sys.exit(max(losses.values()) - min(losses.values()) > 0.05)
-PYTHON
+# The recipe as it is shipped, as far as the time allows: losses beside seconds.
+time_to_loss() {
+  "$program" train --config "shakespeare_gpu_$1.yaml" --device cuda --offline --out "$work/time_$1" --set train.eval_interval=250 ||
+    true  # stopped at the end of its time
+  grep -h '"validation' "$work/time_$1/metrics.jsonl"
 }
 
-prepare
-export program probes probes_cuda suite work
-export -f compare_probes sanitize bench bench_steps train_with compare_losses
-mkdir -p "$(dirname "$output")"
-if $dry; then
+dry_run() {
   "$probes" >"$work/emulated"
-  say "dry run: built; the emulated wrappers print $(wc -l <"$work/emulated") results; the rest needs a GPU"
-  exit 0
+  "$program" info >/dev/null
+  train_with dry --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
+  say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a training of $("$program" config check \
+    --config shakespeare_gpu_metric.yaml | head -n 1) ends; the rest needs a GPU"
+}
+
+if [[ -n $binaries ]]; then use_bundle; else use_tree; fi
+output=$(realpath -m -- "$output")
+cd "$work"  # trainings leave a link to the latest one
+if $dry; then
+  dry_run
+  exit
 fi
+export program probes probes_cuda suite peers python work
+export -f compare_probes sanitize bench bench_steps train_with compare_losses compare_backends compare_graphs time_to_loss
 nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run does what needs none"
+mkdir -p "$(dirname "$output")"
+SECONDS=0
 {
   printf '# GPU check, %s\n\n```text\n' "$(date -u '+%Y-%m-%d %H:%M UTC')"
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv
   "$program" info
   printf '```\n'
 } >"$output"
-check "wrappers on the GPU do what the emulated ones do" 60 compare_probes
-check "the kernel suite on the GPU" 180 "$suite"
+check "wrappers on the GPU do what the emulated ones do" 20 compare_probes
+check "the kernel suite on the GPU" 60 "$suite"
+check "the backends' losses agree" 60 compare_backends
+check "a replayed step is an eager one, with dropout and micro-batches" 45 compare_graphs
+check "training steps of the program and of PyTorch" 90 bench_steps
+for precision in bf16 fp32; do
+  for width in 64 32 128; do
+    check "bench attention, $precision, head width $width" 15 bench "$precision" "$width"
+  done
+done
 if command -v compute-sanitizer >/dev/null; then
-  check "compute-sanitizer memcheck" 90 sanitize memcheck
-  check "compute-sanitizer racecheck" 90 sanitize racecheck
+  check "compute-sanitizer memcheck" 40 sanitize memcheck
+  check "compute-sanitizer racecheck" 40 sanitize racecheck
 else
   printf '\n## compute-sanitizer: not on this machine\n' >>"$output"
 fi
-for precision in bf16 fp32; do
-  for width in 32 64 128; do
-    check "bench attention, $precision, head width $width" 60 bench "$precision" "$width"
-  done
-done
-check "training steps, eager and as a graph" 120 bench_steps
-for backend in fused composed reference; do
-  check "200 steps of shakespeare_gpu_metric, $backend" 90 train_with "$backend"
-done
-check "the backends' losses agree" 10 compare_losses
-say "$failures checks failed; results in $output"
+check "time to loss, metric" 35 time_to_loss metric
+check "time to loss, scaled dot product" 30 time_to_loss scaled_dot_product
+say "$failures checks failed or had no time; results in $output"
 exit $((failures > 0))

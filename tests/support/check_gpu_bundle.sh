@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# A bundle's dry run in a folder of its own: it finds configs and corpus there, without a network, a home or the tree.
+#   check_gpu_bundle.sh BUILD_FOLDER PYTHON
+set -euo pipefail
+scripts=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts
+bundle=$(mktemp -d "${TMPDIR:-/tmp}/metaformer bundle XXXXXX")
+trap 'rm -rf "$bundle"' EXIT
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+"$scripts/gpu_bundle.sh" --without-cuda --build "$1" "$bundle/packed"
+system=$(find "$bundle/packed/lib" -regextype egrep -regex '.*/lib(c|m|dl|rt|pthread|resolv|torch|torch_cpu|c10)[.-].*')
+[[ -z $system ]] || fail "libraries that a bundle must not bring: $system"
+mkdir "$bundle/empty"
+cd "$bundle/empty"
+said=$(env -i PATH=/usr/bin:/bin PYTHON="$2" ../packed/scripts/gpu_check.sh --dry-run 2>&1) || fail "the dry run failed: $said"
+grep -qF "$bundle/packed/share/metaformer/configs/shakespeare_gpu_metric.yaml" <<<"$said" || fail "another config: $said"
+[[ -z $(ls) ]] || fail "the dry run left files: $(ls)"
+status=0
+env -i PATH=/usr/bin:/bin PYTHON="$2" ../packed/scripts/gpu_check.sh --output out.md 2>error || status=$?
+if ! nvidia-smi >/dev/null 2>&1; then
+  [[ $status == 2 && $(<error) == *'no GPU here'* ]] || fail "without a GPU: exit code $status, $(<error)"
+fi
