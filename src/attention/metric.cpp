@@ -63,8 +63,8 @@ class Metric : public Mixer {
     if (pass.wants_scores())
       pass.probe->scored(
           {.left_bnci = newest.p_bnck, .right_bnej = seen.p_bnck, .form_nij = metric_.dense_nkk().to(newest.p_bnck)});
-    const bool fused = takes_kernels(options_.backend, to_themselves, state, shape_.dropout, pass);
-    return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility)
+    const bool fused = takes_kernels(options_.backend, to_themselves, state, pass);
+    return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility, pass)
                                      : attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 
@@ -161,14 +161,16 @@ class Metric : public Mixer {
   // Scores depend on both tokens by query_factor() p_c M p_e.
   double query_factor() const { return options_.score == MetricScore::distance ? 2 : 1; }
 
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility) {
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility, Pass& pass) {
     const auto form = metric_.kernel_form();
     if (!std::exchange(checked_, true)) require_finite_form(form);
     return fused_metric_attention(p_bnck, form,
                                   {.distance = options_.score == MetricScore::distance,
                                    .causal = visibility.causal,
                                    .segment_bc = visibility.query_segment_bc,
-                                   .scale = scale()});
+                                   .scale = scale(),
+                                   .dropout = shape_.dropout},
+                                  pass);
   }
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {

@@ -39,8 +39,8 @@ class Quadratic : public Mixer {
     const bool to_themselves = context_bed.is_same(x_bcd);
     auto seen = to_themselves ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
-    if (takes_kernels(options_.backend, to_themselves, state, shape_.dropout, pass))
-      return output_(merge_heads(attend_fused(newest.p_bnck, visibility)));
+    if (takes_kernels(options_.backend, to_themselves, state, pass))
+      return output_(merge_heads(attend_fused(newest.p_bnck, visibility, pass)));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
@@ -88,10 +88,14 @@ class Quadratic : public Mixer {
   bool full() const { return options_.form == QuadraticForm::full; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
 
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility) {
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility, Pass& pass) {
     if (!std::exchange(checked_, true)) require_finite_form(form_);
-    return fused_metric_attention(
-        p_bnck, form_, {.causal = visibility.causal, .segment_bc = visibility.query_segment_bc, .scale = scale()});
+    return fused_metric_attention(p_bnck, form_,
+                                  {.causal = visibility.causal,
+                                   .segment_bc = visibility.query_segment_bc,
+                                   .scale = scale(),
+                                   .dropout = shape_.dropout},
+                                  pass);
   }
 
   QuadraticOptions options_;

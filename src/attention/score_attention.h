@@ -17,12 +17,10 @@ struct ScoreMixing {
   const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
 };
 
-// Whether the kernels of cuda/ are to compute this and can: tokens look at themselves, all at once, no weight is
-// dropped, and no probe observes the scores. Else the composed backend does.
-inline bool takes_kernels(Backend backend, bool to_themselves, const MixerState* state, double dropout,
-                          const Pass& pass) {
-  const bool drops = pass.training && dropout > 0;
-  return backend == Backend::fused && to_themselves && state == nullptr && !drops && !pass.wants_scores();
+// Whether the kernels of cuda/ are to compute this and can: tokens look at themselves, all at once, and no probe
+// observes the scores. Else the composed backend does.
+inline bool takes_kernels(Backend backend, bool to_themselves, const MixerState* state, const Pass& pass) {
+  return backend == Backend::fused && to_themselves && state == nullptr && !pass.wants_scores();
 }
 
 // t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe

@@ -38,9 +38,6 @@ inline std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerV
         fmt::format("'fused' needs heads whose width is a multiple of 8 up to 128, not {}; change model.width or "
                     "model.heads, or set composed",
                     shape.head_width())};
-  if (shape.dropout > 0)
-    return MixerProblem{{backend, "model.dropout"},
-                        "'fused' has no dropout on scores: set model.dropout to 0, or backend to composed"};
   return std::nullopt;
 }
 

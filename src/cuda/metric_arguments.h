@@ -16,6 +16,14 @@ struct MetricStrides {
   std::int64_t batch = 0, head = 0, token = 0;
 };
 
+// Dropout of weights, those that DropoutMask (ops/dropout_kernel.h) takes of a contiguous [b, n, c, c'] for the seed
+// Rng::with_key(*key).bits(number).
+struct MetricDropout {
+  double probability = 0;             // in [0, 1)
+  const std::int64_t* key = nullptr;  // in device memory, read by the kernels; none: nothing is dropped
+  std::uint64_t number = 0;
+};
+
 // The inputs that forward and backward share. Sizes may be 0.
 struct MetricInputs {
   MetricElement element = MetricElement::bf16;
@@ -29,6 +37,7 @@ struct MetricInputs {
   MetricStrides p_strides;
   const void* metric = nullptr;            // dense: [n, k, k]; diagonal: [n, k]; identity: none
   const std::int32_t* segments = nullptr;  // [b, c]: tokens see each other when equal and not -1; none: all one segment
+  MetricDropout dropout;
 };
 
 // Every [b, n, c, k] without a strides member is contiguous, and so is every [b, n, c] of fp32.

@@ -3,7 +3,9 @@
 // the metric (any k x k form W does; a distance needs a symmetric one):
 //
 //   score_ij = scale (p_i M p_j),  or for a distance  -scale (p_i - p_j) M (p_i - p_j)
-//   t_i = sum_j softmax_j(score_ij) p_j  over the visible j; 0 where none is visible
+//   t_i = sum_j m_ij softmax_j(score_ij) p_j  over the visible j; 0 where none is visible
+//
+// with m_ij = 0 or 1 / (1 - probability) where weights are dropped, else 1.
 //
 // Algorithm, memory and accuracy: docs/metric_attention.md.
 

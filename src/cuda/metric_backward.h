@@ -2,9 +2,9 @@
 // Backward in two kernels without atomics: one block per tile of queries gives dq, one per tile of keys gives dp; every
 // sum has one owner and a fixed order. Neither the weights nor their gradients leave registers.
 //
-//   delta_i = dt_i . t_i,  dS = P (dt p^T - delta)            P = exp2(scores - log2_sum)
+//   delta_i = dt_i . t_i,  dS = P (m dt p^T - delta)          P = exp2(scores - log2_sum), m: dropout, drawn again
 //   dq = scale a dS p  [distance: - rho p - c p]               a = 1, or 2 for a distance
-//   dp = dq M^T + P^T dt + scale a dS^T q  [distance: - (rho + c) q]
+//   dp = dq M^T + (m P)^T dt + scale a dS^T q  [distance: - (rho + c) q]
 //
 // with rho_i = scale sum_j dS_ij and c_j = scale sum_i dS_ij, the diagonal of dS being 0 for a distance (a point's
 // distance to itself is 0). rho is 0 but for rounding; without it the gradient of M drowns in low precision. The row
@@ -54,12 +54,13 @@ struct ScoreRule {
   GPU_DEVICE explicit ScoreRule(const MetricInputs& inputs)
       : in(inputs), exponent(score_gradient(inputs) * log2_e), gradient(score_gradient(inputs)) {}
 
-  // P and, in place of dP, dS.
+  // m P and, in place of dt p^T, dS.
   GPU_DEVICE void weigh(float& product, float& gradient_of_weight, bool visible, bool diagonal, float half_bias,
-                        float log2_sum, float delta) const {
+                        float log2_sum, float delta, float m) const {
     const float score = in.distance ? product + half_bias : product;
-    product = visible ? gpu::exp2_approximate(gpu::fused_multiply_add(score, exponent, -log2_sum)) : 0.0f;
-    gradient_of_weight = in.distance && diagonal ? 0.0f : product * (gradient_of_weight - delta);
+    const float weight = visible ? gpu::exp2_approximate(gpu::fused_multiply_add(score, exponent, -log2_sum)) : 0.0f;
+    gradient_of_weight = in.distance && diagonal ? 0.0f : weight * (m * gradient_of_weight - delta);
+    product = m * weight;
   }
 };
 

@@ -17,6 +17,7 @@ class ColumnBlock {
       : backward_(backward),
         in_(backward.in),
         rule_(in_),
+        dropout_(in_),
         place_(first_tile_first(in_, Shape::rows)),
         tiles_{reinterpret_cast<Element*>(memory)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::column_tile_bytes)),
@@ -129,7 +130,7 @@ class ColumnBlock {
                   i = buffer_row<Shape::streamed>(query) + column;
         const bool visible = gpu::within(sees(in_, query + column, segment_[i], key_ + 8 * h, segment[h]));
         rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, query + column == key_ + 8 * h, half_bias[h],
-                    log2_sum_[i], delta_[i]);
+                    log2_sum_[i], delta_[i], dropout_.at(place_.row(in_, query + column), gpu::counter(key_ + 8 * h)));
         score_sum[h] += gradient[n].r[e];
         gradient[n].r[e] *= rule_.gradient;
       }
@@ -162,6 +163,7 @@ class ColumnBlock {
   const MetricBackward& backward_;
   const MetricInputs& in_;
   ScoreRule rule_;
+  WeightDropout dropout_;
   Place place_;
   Tokens tiles_;  // streamed: two of q, then two of dt
   std::int32_t* segment_;

@@ -17,6 +17,7 @@ class RowBlock {
       : backward_(backward),
         in_(backward.in),
         rule_(in_),
+        dropout_(in_),
         place_(last_tile_first(in_, Shape::rows)),
         tiles_{reinterpret_cast<Element*>(memory)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::row_tile_bytes)),
@@ -97,7 +98,8 @@ class RowBlock {
         const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2;
         const bool visible = gpu::within(sees(in_, query_ + 8 * h, segment[h], key + column, segment_[first + column]));
         rule_.weigh(weight[0][n].r[e], gradient[0][n].r[e], visible, key + column == query_ + 8 * h,
-                    in_.distance ? half_bias_[first + column] : 0.0f, log2_sum[h], delta[h]);
+                    in_.distance ? half_bias_[first + column] : 0.0f, log2_sum[h], delta[h],
+                    dropout_.at(place_.row(in_, query_ + 8 * h), gpu::counter(key + column)));
         score_sum[h] += gradient[0][n].r[e];
       }
     }
@@ -131,6 +133,7 @@ class RowBlock {
   const MetricBackward& backward_;
   const MetricInputs& in_;
   ScoreRule rule_;
+  WeightDropout dropout_;
   Place place_;
   Tokens tiles_;
   std::int32_t* segment_;

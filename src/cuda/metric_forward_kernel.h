@@ -77,6 +77,7 @@ class ForwardBlock {
         keys_{queries_.at(Shape::rows, 0)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes)),
         half_bias_(reinterpret_cast<float*>(segment_ + 2 * Shape::keys)),
+        dropout_(in_),
         first_row_(warp_index() * Shape::row_blocks * 16),
         scale_(score_gradient(in_) * log2_e) {}
 
@@ -132,6 +133,7 @@ class ForwardBlock {
       add_bias_and_mask(score[block], place_.first + first_row_ + 16 * block, key);
       float correction[2];
       softmax[block].update(score[block], scale_, correction);
+      if (dropout_.drops()) drop(score[block], place_.first + first_row_ + 16 * block, key);
       GPU_UNROLL
       for (int n = 0; n < Width / 8; ++n) {
         GPU_UNROLL
@@ -160,12 +162,24 @@ class ForwardBlock {
     }
   }
 
+  // After the denominator has them all.
+  GPU_DEVICE void drop(Sum (&weight)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
+    GPU_UNROLL
+    for (int n = 0; n < Shape::keys / 8; ++n) {
+      GPU_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const auto query = place_.row(in_, first + lane_index() / 4 + 8 * (e / 2));
+        if (!dropout_.keeps(query, gpu::counter(key + 8 * n + 2 * (lane_index() % 4) + e % 2))) weight[n].r[e] = 0;
+      }
+    }
+  }
+
   GPU_DEVICE void finish(OnlineSoftmax<Shape::keys / 8>& softmax, Sum (&out)[Width / 8], int row) const {
     float factor[2];
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const float total = sum_of_row(softmax.total[h]);
-      factor[h] = total == 0 ? 0.0f : 1 / total;
+      factor[h] = total == 0 ? 0.0f : dropout_.factor() / total;
       const auto token = place_.first + row + lane_index() / 4 + 8 * h;
       if (lane_index() % 4 == 0 && gpu::within(token < in_.tokens))
         forward_.log2_sum[place_.row(in_, token)] =
@@ -185,6 +199,7 @@ class ForwardBlock {
   Tokens queries_, keys_;
   std::int32_t* segment_;
   float* half_bias_;
+  WeightDropout dropout_;
   int first_row_;  // of this warp
   float scale_;
 };

@@ -3,6 +3,7 @@
 
 #include "cuda/fragments.h"
 #include "cuda/metric_arguments.h"
+#include "cuda/random_bits.h"
 
 namespace metaformer::cuda {
 
@@ -175,6 +176,33 @@ GPU_DEVICE bool sees(const MetricInputs& in, std::int64_t query, std::int32_t qu
 
 // Of a score, per unit of q . p.
 GPU_DEVICE float score_gradient(const MetricInputs& in) { return (in.distance ? 2.0f : 1.0f) * in.scale; }
+
+// What dropout multiplies weights with.
+class WeightDropout {
+ public:
+  GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
+      : drops_(in.dropout.key != nullptr),
+        limit_(static_cast<std::uint32_t>(in.dropout.probability * 4294967296.0)),
+        factor_(static_cast<float>(1 / (1 - in.dropout.probability))),
+        tokens_(in.tokens),
+        bits_(drops_ ? PlaceBits(in.dropout.key, in.dropout.number) : PlaceBits()) {}
+
+  GPU_DEVICE bool drops() const { return drops_; }
+  GPU_DEVICE float factor() const { return drops_ ? factor_ : 1.0f; }
+
+  // `row`: Place::row() of the query. Whether the weight is kept, and what it is multiplied with.
+  GPU_DEVICE bool keeps(std::int64_t row, std::int64_t key) const {
+    return !drops_ || bits_.at(row * tokens_ + key) >= limit_;
+  }
+  GPU_DEVICE float at(std::int64_t row, std::int64_t key) const { return keeps(row, key) ? factor() : 0.0f; }
+
+ private:
+  bool drops_;
+  std::uint32_t limit_;  // bits below it: dropped
+  float factor_;
+  std::int64_t tokens_;
+  PlaceBits bits_;
+};
 
 // Behind the last key that a block of `rows` queries sees.
 GPU_DEVICE std::int64_t key_end(const MetricInputs& in, const Place& place, int rows) {

@@ -55,9 +55,12 @@ struct Setting {
   bool distance = false, causal = false;
   double scale = 1;
   cuda::MetricElement element = cuda::MetricElement::fp32;  // backward uses forward's, whatever is allowed by then
+  double dropout = 0;
+  std::uint64_t draw = 0;  // the number of the draw
 };
 
-cuda::MetricInputs inputs_of(const Tensor& p_bnck, const Tensor& metric, const Tensor& segment_bc,
+// `key`: of the draw; undefined: nothing is dropped.
+cuda::MetricInputs inputs_of(const Tensor& p_bnck, const Tensor& metric, const Tensor& segment_bc, const Tensor& key,
                              const Setting& setting) {
   return {.element = setting.element,
           .form = form_of(metric),
@@ -71,34 +74,41 @@ cuda::MetricInputs inputs_of(const Tensor& p_bnck, const Tensor& metric, const T
           .p = p_bnck.data_ptr(),
           .p_strides = strides_of(p_bnck),
           .metric = pointer<const void>(metric),
-          .segments = pointer<const std::int32_t>(segment_bc)};
+          .segments = pointer<const std::int32_t>(segment_bc),
+          .dropout = {.probability = setting.dropout, .key = pointer<const std::int64_t>(key), .number = setting.draw}};
 }
 
 class FusedMetric : public torch::autograd::Function<FusedMetric> {
  public:
   // `metric` in its own type: its gradient must not be rounded to p's.
   static Tensor forward(AutogradContext* context, const Tensor& p_bnck, const std::optional<Tensor>& metric_if_any,
-                        const std::optional<Tensor>& segments_if_any, bool distance, bool causal, double scale) {
-    const auto metric = metric_if_any.value_or(Tensor()), segment_bc = segments_if_any.value_or(Tensor());
+                        const std::optional<Tensor>& segments_if_any, const std::optional<Tensor>& key_if_any,
+                        Setting setting) {
+    const auto metric = metric_if_any.value_or(Tensor()), segment_bc = segments_if_any.value_or(Tensor()),
+               key = key_if_any.value_or(Tensor());
     const c10::OptionalDeviceGuard guard(p_bnck.device());
-    const Setting setting{distance, causal, scale, element_of(p_bnck.scalar_type())};
+    setting.element = element_of(p_bnck.scalar_type());
+    const bool distance = setting.distance;
     const auto form = metric.defined() ? metric.to(p_bnck.scalar_type()).contiguous() : metric;
     const auto t = empty_by_token(p_bnck), log2_sum = empty_per_row(p_bnck);
     const auto q = form.defined() ? torch::empty(p_bnck.sizes(), p_bnck.options()) : Tensor();
     const auto half_bias = distance ? empty_per_row(p_bnck) : Tensor();
-    cuda::metric_forward({.in = inputs_of(p_bnck, form, segment_bc, setting),
+    cuda::metric_forward({.in = inputs_of(p_bnck, form, segment_bc, key, setting),
                           .t = t.data_ptr(),
                           .t_strides = strides_of(t),
                           .log2_sum = pointer<float>(log2_sum),
                           .q = pointer<void>(q),
                           .half_bias = pointer<float>(half_bias)},
                          stream_of(p_bnck));
-    context->save_for_backward({p_bnck, form, segment_bc, t, log2_sum, q, half_bias});
-    context->saved_data["distance"] = distance;
-    context->saved_data["causal"] = causal;
-    context->saved_data["scale"] = scale;
-    context->saved_data["element"] = static_cast<std::int64_t>(setting.element);
-    if (metric.defined()) context->saved_data["metric_type"] = static_cast<std::int64_t>(metric.scalar_type());
+    context->save_for_backward({p_bnck, form, segment_bc, t, log2_sum, q, half_bias, key});
+    auto& data = context->saved_data;
+    data["distance"] = distance;
+    data["causal"] = setting.causal;
+    data["scale"] = setting.scale;
+    data["element"] = static_cast<std::int64_t>(setting.element);
+    data["dropout"] = setting.dropout;
+    data["draw"] = static_cast<std::int64_t>(setting.draw);
+    if (metric.defined()) data["metric_type"] = static_cast<std::int64_t>(metric.scalar_type());
     return t;
   }
 
@@ -106,13 +116,17 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
     require_first_order("fused metric attention");
     const auto saved = context->get_saved_variables();
     const auto &p = saved[0], &form = saved[1], &segments = saved[2], &t = saved[3], &log2_sum = saved[4],
-               &q = saved[5], &half_bias = saved[6];
+               &q = saved[5], &half_bias = saved[6], &key = saved[7];
     auto& data = context->saved_data;
-    const Setting setting{data["distance"].toBool(), data["causal"].toBool(), data["scale"].toDouble(),
-                          static_cast<cuda::MetricElement>(data["element"].toInt())};
+    const Setting setting{.distance = data["distance"].toBool(),
+                          .causal = data["causal"].toBool(),
+                          .scale = data["scale"].toDouble(),
+                          .element = static_cast<cuda::MetricElement>(data["element"].toInt()),
+                          .dropout = data["dropout"].toDouble(),
+                          .draw = static_cast<std::uint64_t>(data["draw"].toInt())};
     const c10::OptionalDeviceGuard guard(p.device());
     const auto dt = gradients[0].stride(3) == 1 ? gradients[0] : gradients[0].contiguous();
-    const auto in = inputs_of(p, form, segments, setting);
+    const auto in = inputs_of(p, form, segments, key, setting);
     const auto dp = empty_by_token(p), dq = torch::empty(p.sizes(), p.options()), delta = empty_per_row(p);
     const auto score_sum = setting.distance ? empty_per_row(p) : Tensor();
     const auto& key_side = q.defined() ? q : p;
@@ -141,7 +155,7 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
                           stream_of(p));
     if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
     if (dmetric.defined()) dmetric = dmetric.to(static_cast<torch::ScalarType>(data["metric_type"].toInt()));
-    return {dp, dmetric, {}, {}, {}, {}};
+    return {dp, dmetric, {}, {}, {}};
   }
 };
 
@@ -171,15 +185,23 @@ void require_finite_form(const Tensor& metric) {
     throw Error(ExitCode::diverged, "the fused kernels were given a metric that is not finite");
 }
 
-Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& metric, const FusedMetricOptions& options) {
+Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& metric, const FusedMetricOptions& options,
+                              Pass& pass) {
   if (const auto obstacle = fused_metric_obstacle(p_bnck, metric); !obstacle.empty())
     throw Error(ExitCode::usage, "the fused kernels cannot do this: " + obstacle);
   const auto segment_bc =
       options.segment_bc.defined() ? options.segment_bc.to(torch::kInt).contiguous() : options.segment_bc;
   // Absent inputs are nothing to LibTorch's functions only as optionals.
   const auto if_any = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  return FusedMetric::apply(p_bnck, if_any(metric), if_any(segment_bc), options.distance, options.causal,
-                            options.scale);
+  Setting setting{.distance = options.distance, .causal = options.causal, .scale = options.scale};
+  Tensor key;  // where it lies: work that was recorded may be replayed with another
+  if (pass.training && options.dropout > 0) {
+    const auto draw = pass.random.next();
+    key = draw.key;
+    setting.dropout = options.dropout;
+    setting.draw = draw.number;
+  }
+  return FusedMetric::apply(p_bnck, if_any(metric), if_any(segment_bc), if_any(key), setting);
 }
 
 }  // namespace metaformer

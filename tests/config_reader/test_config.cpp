@@ -64,9 +64,6 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
        "a.yaml:1:52: model.mixer.backend: 'fused' needs heads whose width is a multiple of 8 up to 128, not 100; "
        "change "
        "model.width or model.heads, or set composed"},
-      {"model: {dropout: 0.1, mixer: {kind: metric, backend: fused}}\n",
-       "a.yaml:1:54: model.mixer.backend: 'fused' has no dropout on scores: set model.dropout to 0, or backend to "
-       "composed"},
       {"model: {mixer: {kind: average_pooling, window: 0}}\n",
        "a.yaml:1:48: model.mixer.window: expected a number of tokens (at least 1) or 'all', got '0'"},
       {"train: {schedule: {floor: 0.1}}\n",

@@ -35,7 +35,7 @@ Arithmetic arithmetic();
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel);
 
 // Places of a kernel that can be made wrong, one at a time: to see that the tests notice.
-enum class Fault { no_barrier, loose_wait, no_bound, no_alignment };
+enum class Fault { no_barrier, loose_wait, no_bound, no_alignment, shifted_draw };
 
 struct Site {
   Fault fault;

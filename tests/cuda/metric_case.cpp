@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "cuda/kernel_memory.h"
 #include "gpu.h"
+#include "ops/dropout_kernel.h"
 
 namespace metaformer {
 
@@ -120,9 +121,12 @@ Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count
   return values;
 }
 
+constexpr std::uint64_t dropout_key = 0x0123456789abcdef, dropout_number = 3;
+
 // What is drawn for a case, as it is stored.
 struct Inputs {
-  Values p, dt, metric;  // the metric dense, whatever the form
+  Values p, dt, metric;     // the metric dense, whatever the form
+  std::vector<float> kept;  // [b, n, c, c']: what dropout multiplies weights with; empty: nothing is dropped
   std::vector<std::int32_t> segments;
 
   explicit Inputs(const MetricCase& c) {
@@ -134,6 +138,7 @@ struct Inputs {
       if (i % of_head >= k) p[i] = p[i - k];
     make_metric(c);
     make_segments(c);
+    if (c.dropout > 0) draw_dropout(c);
   }
 
  private:
@@ -157,6 +162,13 @@ struct Inputs {
     }
   }
 
+  // By the CPU's dropout of a tensor of ones.
+  void draw_dropout(const MetricCase& c) {
+    kept.assign(static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.tokens), 1);
+    const DropoutMask mask(c.dropout, Rng::with_key(dropout_key).bits(dropout_number));
+    mask.apply(kept.data(), kept.data(), static_cast<std::int64_t>(kept.size()), 0);
+  }
+
   void make_segments(const MetricCase& c) {
     if (c.mask == Mask::none) return;
     for (int b = 0; b < c.batch; ++b) {
@@ -177,6 +189,7 @@ reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int bat
                              reference::Matrix(c.tokens, c.width),
                              1 / std::sqrt(static_cast<double>(c.width)),
                              c.distance,
+                             {},
                              {}};
   const auto size = problem.p.data.size(), at = static_cast<std::size_t>(batch * c.heads + head) * size;
   std::copy_n(inputs.p.begin() + static_cast<std::ptrdiff_t>(at), size, problem.p.data.begin());
@@ -184,6 +197,11 @@ reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int bat
   const auto form = problem.metric.data.size();
   std::copy_n(inputs.metric.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) * form), form,
               problem.metric.data.begin());
+  problem.kept = [&c, &inputs, batch, head](int query, int key) -> double {
+    const auto row = static_cast<std::size_t>((batch * c.heads + head) * c.tokens + query);
+    return inputs.kept.empty() ? 1
+                               : inputs.kept[row * static_cast<std::size_t>(c.tokens) + static_cast<std::size_t>(key)];
+  };
   problem.visible = [&c, &inputs, batch](int query, int key) {
     if (c.causal && key > query) return false;
     if (inputs.segments.empty()) return true;
@@ -242,10 +260,10 @@ std::string MetricCase::str() const {
                               *forms[] = {"dense", "diagonal", "identity"},
                               *masks[] = {"no mask", "padding", "blocks", "all padding"},
                               *layouts[] = {"contiguous", "interleaved", "unaligned"};
-  return fmt::format("{} {}{}{} {} {} b={} n={} c={} k={} spread={} seed={}{}", elements[static_cast<int>(element)],
-                     symmetric ? "" : "general ", forms[static_cast<int>(form)], distance ? " distance" : "",
-                     masks[static_cast<int>(mask)], layouts[static_cast<int>(layout)], batch, heads, tokens, width,
-                     spread, seed, causal ? " causal" : "");
+  return fmt::format("{} {}{}{} {} {} b={} n={} c={} k={} spread={} seed={}{} dropout={}",
+                     elements[static_cast<int>(element)], symmetric ? "" : "general ", forms[static_cast<int>(form)],
+                     distance ? " distance" : "", masks[static_cast<int>(mask)], layouts[static_cast<int>(layout)],
+                     batch, heads, tokens, width, spread, seed, causal ? " causal" : "", dropout);
 }
 
 MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
@@ -270,7 +288,8 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
         metric.set((n * k + i) * k + j, inputs.metric[(n * k + i) * k + j]);
   for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads; ++n)
     for (std::size_t i = 0; i < k; ++i) metric.set(n * k + i, inputs.metric[(n * k + i) * k + i]);
-  KernelMemory segments(4 * inputs.segments.size());
+  KernelMemory key(8), segments(4 * inputs.segments.size());
+  std::memcpy(key.data(), &dropout_key, 8);
   if (!inputs.segments.empty()) std::memcpy(segments.data(), inputs.segments.data(), 4 * inputs.segments.size());
 
   const cuda::MetricInputs in{
@@ -286,7 +305,10 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
       .p = p.data(),
       .p_strides = p.strides(),
       .metric = c.form == MetricForm::identity ? nullptr : metric.data(),
-      .segments = inputs.segments.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(segments.data())};
+      .segments = inputs.segments.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(segments.data()),
+      .dropout = {.probability = c.dropout,
+                  .key = c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
+                  .number = dropout_number}};
   const bool plain = c.form == MetricForm::identity;
   KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), score_sum(4 * rows),
       dmetric(4 * heads * k * k),

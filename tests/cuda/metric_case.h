@@ -24,6 +24,7 @@ struct MetricCase {
   int batch = 2, heads = 2, tokens = 64, width = 32;
   double spread = 1;          // standard deviation of p
   bool equal_tokens = false;  // of a head
+  double dropout = 0;
   std::uint64_t seed = 1;
   std::string str() const;
 };

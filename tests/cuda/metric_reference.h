@@ -23,6 +23,7 @@ struct Problem {
   double scale = 1;
   bool distance = false;
   std::function<bool(int query, int key)> visible;
+  std::function<double(int query, int key)> kept;  // what dropout multiplies a weight with
 };
 
 struct Solution {
@@ -72,7 +73,8 @@ inline void add_score_terms(const Problem& problem, const Matrix& weight, Soluti
       if (weight(i, j) == 0) continue;
       const double terms = weight(i, j) * (1 + score_terms(problem, i, j));
       solution.log2_sum_terms[static_cast<std::size_t>(i)] += terms / std::log(2);
-      for (int a = 0; a < problem.p.columns; ++a) solution.t_terms(i, a) += terms * std::fabs(problem.p(j, a));
+      for (int a = 0; a < problem.p.columns; ++a)
+        solution.t_terms(i, a) += terms * problem.kept(i, j) * std::fabs(problem.p(j, a));
     }
   }
 }
@@ -104,11 +106,12 @@ inline Solution solve_exactly(const Problem& problem) {
     std::vector<double> dweight(static_cast<std::size_t>(tokens));
     double delta = 0;
     for (int j = 0; j < tokens; ++j) {
+      const double kept = problem.kept(i, j), mixed = kept * weight(i, j);
       for (int a = 0; a < k; ++a) {
-        solution.t(i, a) += weight(i, j) * p(j, a);
-        solution.dp(j, a) += weight(i, j) * problem.dt(i, a);
-        solution.dp_terms(j, a) += weight(i, j) * std::fabs(problem.dt(i, a));
-        dweight[static_cast<std::size_t>(j)] += problem.dt(i, a) * p(j, a);
+        solution.t(i, a) += mixed * p(j, a);
+        solution.dp(j, a) += mixed * problem.dt(i, a);
+        solution.dp_terms(j, a) += mixed * std::fabs(problem.dt(i, a));
+        dweight[static_cast<std::size_t>(j)] += kept * problem.dt(i, a) * p(j, a);
       }
       delta += weight(i, j) * dweight[static_cast<std::size_t>(j)];
     }
@@ -191,14 +194,17 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
                     .log2_sum_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
   auto weight = softmax<float>(score, problem, solution.log2_sum);
   for (auto& value : weight.data) value = result(value);
-  solution.t = multiply(weight, p);
+  auto mixed = weight;
+  for (int i = 0; i < tokens; ++i)
+    for (int j = 0; j < tokens; ++j) mixed(i, j) = result(weight(i, j) * problem.kept(i, j));
+  solution.t = multiply(mixed, p);
   auto dscore = multiply(problem.dt, transposed(p));
   std::vector<double> row(static_cast<std::size_t>(tokens)), column(row);
   for (int i = 0; i < tokens; ++i) {
     float delta = 0;
     for (int a = 0; a < k; ++a) delta += static_cast<float>(solution.t(i, a) * problem.dt(i, a));
     for (int j = 0; j < tokens; ++j) {
-      dscore(i, j) = result(weight(i, j) * (dscore(i, j) - delta));
+      dscore(i, j) = result(weight(i, j) * (result(dscore(i, j) * problem.kept(i, j)) - delta));
       if (problem.distance && i == j) dscore(i, j) = 0;
       row[static_cast<std::size_t>(i)] += problem.scale * dscore(i, j);
       column[static_cast<std::size_t>(j)] += problem.scale * dscore(i, j);
@@ -215,7 +221,7 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
     }
   }
   solution.dp = multiply(dq, transposed(problem.metric));
-  const auto through_values = multiply(transposed(weight), problem.dt);
+  const auto through_values = multiply(transposed(mixed), problem.dt);
   for (std::size_t i = 0; i < solution.dp.data.size(); ++i)
     solution.dp.data[i] = result(result(solution.dp.data[i] + through_values.data[i]) + through_keys.data[i]);
   solution.dmetric = multiply(transposed(p), dq);

@@ -55,6 +55,7 @@ std::vector<MetricCase> cases() {
     c.width = 24;
     list.push_back(c);
   }
+  list.front().dropout = 0.3;
   MetricCase wide;  // the metric comes in parts
   wide.element = MetricElement::tf32;
   wide.batch = wide.heads = 1;
@@ -111,9 +112,11 @@ const char* name_of(emulator::Fault fault) {
     case emulator::Fault::no_bound:
       return "bound dropped";
     case emulator::Fault::no_alignment:
+      return "alignment taken for granted";
+    case emulator::Fault::shifted_draw:
       break;
   }
-  return "alignment taken for granted";
+  return "draw shifted";
 }
 
 int run() {

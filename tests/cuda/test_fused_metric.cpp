@@ -35,17 +35,18 @@ struct Outcome {
 };
 
 // The same parameters, input and output gradient for every backend.
-Outcome run(const MixerConfig& options, Backend backend, const Visibility& visibility, torch::ScalarType type) {
+Outcome run(const MixerConfig& options, Backend backend, const Visibility& visibility, torch::ScalarType type,
+            double dropout = 0) {
   torch::manual_seed(3);
   const auto mixer =
-      make_mixer(with_backend(options, backend), {.width = width, .heads = heads, .dropout = 0, .bias = false});
+      make_mixer(with_backend(options, backend), {.width = width, .heads = heads, .dropout = dropout, .bias = false});
   torch::NoGradGuard no_grad;
   for (auto& parameter : mixer->parameters()) parameter.add_(0.3 * torch::randn_like(parameter));
   mixer->to(type);
   auto x = torch::randn({batch, tokens, width}).to(type).requires_grad_();
   const auto dy = torch::randn({batch, tokens, width}).to(type);
   torch::AutoGradMode with_grad(true);
-  Pass pass;
+  Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
   const auto y = mixer->forward(x, x, visibility, nullptr, pass);
   y.backward(dy);
   Outcome outcome{y.detach(), x.grad(), {}};
@@ -117,26 +118,31 @@ TEST_CASE("the fused backend works under autocast, with gradients in the paramet
   check_no_worse(fused, composed, exact);
 }
 
-TEST_CASE("what the kernels do not compute is composed: other tokens to look at, dropped weights", "[fused]") {
+TEST_CASE("with dropout the fused backend drops the reference's weights, forward and backward", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
-  const MixerShape shape{.width = width, .heads = heads, .dropout = GENERATE(0.0, 0.4)};
-  const bool to_themselves = shape.dropout > 0;
+  const auto visibility = GENERATE(false, true) ? segments_of(true) : self_visibility(true, {});
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble, 0.4);
+  check_near(run(options, Backend::fused, visibility, torch::kFloat, 0.4), exact, 2e-5);
+}
+
+TEST_CASE("tokens that look at others than themselves are composed", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
   const auto output = [&](Backend backend) {
     torch::manual_seed(3);
-    const auto mixer = make_mixer(with_backend(options, backend), shape);
+    const auto mixer = make_mixer(with_backend(options, backend), {.width = width, .heads = heads});
     const torch::NoGradGuard no_grad;
     for (auto& parameter : mixer->parameters()) parameter.add_(0.3 * torch::randn_like(parameter));
-    const auto x = torch::randn({batch, tokens, width});
-    const auto context = to_themselves ? x : torch::randn({batch, 11, width});
-    Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
-    return mixer->forward(x, context, Visibility{}, nullptr, pass);
+    Pass pass;
+    return mixer->forward(torch::randn({batch, tokens, width}), torch::randn({batch, 11, width}), Visibility{}, nullptr,
+                          pass);
   };
   CHECK(relative(output(Backend::fused), output(Backend::reference)) < 2e-5);
 }
 
 TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
   const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
-  const auto t = fused_metric_attention(p, {}, {.causal = true});
+  Pass pass;
+  const auto t = fused_metric_attention(p, {}, {.causal = true}, pass);
   CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
                     ContainsSubstring("no second derivatives"));
 }
@@ -144,7 +150,10 @@ TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
 TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   const auto visibility = self_visibility(true, {});
   const auto complaint = [&](const torch::Tensor& p) {
-    const auto [code, message] = failure([&] { fused_metric_attention(p, {}, {.causal = true}); });
+    const auto [code, message] = failure([&] {
+      Pass pass;
+      fused_metric_attention(p, {}, {.causal = true}, pass);
+    });
     CHECK(code == ExitCode::usage);
     return message;
   };

@@ -112,6 +112,19 @@ TEST_CASE("kernels are as accurate as eager products for every form, score and m
   check_accuracy(problem);
 }
 
+TEST_CASE("with dropout kernels are as accurate as eager products that drop the same weights", "[kernels]") {
+  MetricCase problem;
+  problem.element = GENERATE(values(elements));
+  problem.distance = GENERATE(false, true);
+  problem.dropout = GENERATE(0.2, 0.9);
+  problem.mask = problem.distance ? Mask::padding : Mask::none;
+  problem.causal = !problem.distance;
+  problem.tokens = 90;
+  problem.width = 24;
+  problem.spread = problem.distance ? 0.5 : 1;
+  check_accuracy(problem);
+}
+
 TEST_CASE("a form that is not symmetric is applied from its side", "[kernels]") {
   MetricCase problem;
   problem.element = GENERATE(values(elements));

@@ -34,6 +34,9 @@ GPU_DEVICE bool within(bool condition) { return condition; }
 // That rows are aligned for copy_async_16. The tests say so of rows that are not, to see that it is missed.
 GPU_DEVICE bool aligned(bool condition) { return condition; }
 
+// The counter of a random draw. The tests shift one, to see that it is noticed.
+GPU_DEVICE std::int64_t counter(std::int64_t place) { return place; }
+
 GPU_DEVICE unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }

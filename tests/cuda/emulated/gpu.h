@@ -47,6 +47,10 @@ inline bool aligned(bool condition, const Where& where = Where::current()) {
   return emulator::is_broken(emulator::Fault::no_alignment, where) || condition;
 }
 
+inline std::int64_t counter(std::int64_t place, const Where& where = Where::current()) {
+  return place + (emulator::is_broken(emulator::Fault::shifted_draw, where) ? 1 : 0);
+}
+
 inline void copy_async_16(void* shared, const void* global, bool valid) { emulator::start_copy(shared, global, valid); }
 inline void commit_copies() { emulator::commit_copies(); }
 
