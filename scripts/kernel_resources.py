@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Registers, spills and shared memory of every CUDA kernel, as ptxas tells them, and how long compiling takes.
+"""Registers, spills and stack of every CUDA kernel, as ptxas tells them, and the instructions that a tile takes.
 
   scripts/kernel_resources.py                 sm_80 and sm_90
-  scripts/kernel_resources.py --arch 80
+  scripts/kernel_resources.py --arch 90 --element bf16
 
-Needs nvcc (CUDA 13). Exit code 1 when a kernel of a head width up to 64 spills.
+Instructions of a tile: those on the shortest way through the kernel's main loop, which is that of a tile without masks.
+Needs nvcc (CUDA 13), and for the instructions cuobjdump; Triton brings one. Exit code 1 when a kernel of a head width up to
+64 spills.
 """
 import argparse
 import concurrent.futures
+import heapq
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,13 +24,72 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNEL = re.compile(r"metaformer::cuda::(metric_\w+)<metaformer::cuda::(\w+), \(?i?n?t?\)?(\d+)>")
 
 
-def compile_source(nvcc, source, arch):
-    command = [nvcc, "-std=c++20", "-O3", "-Xptxas", "-v", f"-gencode=arch=compute_{arch},code=sm_{arch}",
-               f"-I{ROOT}/src/cuda/ptx", f"-I{ROOT}/src", "-cubin", "-o", "/dev/null", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{source}: {done.stderr}")
-    return subprocess.run(["c++filt"], input=done.stderr, capture_output=True, text=True).stdout
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*)[^;]*?(0x[0-9a-f]+)?\s*;")
+
+
+def demangled(text):
+    return subprocess.run(["c++filt"], input=text, capture_output=True, text=True).stdout
+
+
+def find_cuobjdump():
+    found = shutil.which("cuobjdump")
+    packages = sorted(ROOT.glob(".deps/venv/lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump"))
+    return found or (str(packages[0]) if packages else None)
+
+
+def compile_source(nvcc, cuobjdump, source, arch):
+    """ptxas's report and the machine code of a source, demangled."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        command = [nvcc, "-std=c++20", "-O3", "-Xptxas", "-v", f"-gencode=arch=compute_{arch},code=sm_{arch}",
+                   f"-I{ROOT}/src/cuda/ptx", f"-I{ROOT}/src", "-cubin", "-o", cubin.name, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{source}: {done.stderr}")
+        code = ""
+        if cuobjdump:
+            code = subprocess.run([cuobjdump, "-sass", cubin.name], capture_output=True, text=True, check=True).stdout
+        return demangled(done.stderr), demangled(code)
+
+
+def shortest_way(instructions, head, tail):
+    """Instructions executed at least from address `head` to `tail`, by Dijkstra."""
+    following = dict(zip(instructions, list(instructions)[1:]))
+    done, left = set(), [(1, head)]
+    while left:
+        count, at = heapq.heappop(left)
+        if at == tail:
+            return count
+        if at in done or at not in instructions:
+            continue
+        done.add(at)
+        predicate, operation, target = instructions[at]
+        if operation == "BRA" and target is not None and head <= target <= tail:
+            heapq.heappush(left, (count + 1, target))
+        if not (operation in ("BRA", "EXIT") and not predicate) and at in following:
+            heapq.heappush(left, (count + 1, following[at]))
+    return 0
+
+
+def instructions_of_tiles(code):
+    """{(kernel, element, width): instructions of a tile}: of the innermost loop with the most matrix products."""
+    found = {}
+    for function in code.split("Function : ")[1:]:
+        name = KERNEL.search(function.split("\n", 1)[0])
+        if not name:
+            continue
+        instructions = {}
+        for line in function.splitlines():
+            if match := INSTRUCTION.search(line):
+                target = int(match[4], 16) if match[4] else None
+                instructions[int(match[1], 16)] = (match[2], match[3], target)
+        products = [at for at, (_, operation, _) in instructions.items() if operation == "HMMA"]
+        loops = [(target, at) for at, (_, operation, target) in instructions.items()
+                 if operation == "BRA" and target is not None and target <= at]
+        inside = {loop: sum(loop[0] <= at <= loop[1] for at in products) for loop in loops}
+        if inside and max(inside.values()) > 0:
+            head, tail = max(inside, key=lambda loop: (inside[loop], loop[0] - loop[1]))
+            found[name[1], name[2].lower(), int(name[3])] = shortest_way(instructions, head, tail)
+    return found
 
 
 def kernels(report, arch):
@@ -45,20 +108,28 @@ def kernels(report, arch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", type=int, action="append", help="compute capability without its dot; may be repeated")
+    parser.add_argument("--element", choices=["bf16", "fp16", "tf32", "fp32"], help="default: all")
     arguments = parser.parse_args()
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not Path(nvcc).exists():
         sys.exit("nvcc is needed")
-    work = [(source, arch) for source in sorted((ROOT / "src/cuda").glob("metric_*.cu"))
+    cuobjdump = find_cuobjdump()
+    pattern = f"metric_*{arguments.element or ''}.cu"
+    work = [(source, arch) for source in sorted((ROOT / "src/cuda").glob(pattern))
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        reports = list(pool.map(lambda job: list(kernels(compile_source(nvcc, *job), job[1])), work))
+        compiled = list(pool.map(lambda job: compile_source(nvcc, cuobjdump, *job), work))
     seconds = time.monotonic() - start
-    rows = sorted(set(row for report in reports for row in report))
-    print(f"{'kernel':24} {'element':8} {'width':>5} {'arch':>6} {'registers':>9} {'spilled':>7}")
+    rows, tiles = set(), {}
+    for (report, code), (_, arch) in zip(compiled, work):
+        rows |= set(kernels(report, arch))
+        tiles |= {(*name, arch): count for name, count in instructions_of_tiles(code).items()}
+    rows = sorted(rows)
+    print(f"{'kernel':24} {'element':8} {'width':>5} {'arch':>6} {'registers':>9} {'spilled':>7} {'tile':>6}")
     for kernel, element, width, arch, registers, spilled in rows:
-        print(f"{kernel:24} {element:8} {width:5} {'sm_' + str(arch):>6} {registers:9} {spilled:7}")
+        print(f"{kernel:24} {element:8} {width:5} {'sm_' + str(arch):>6} {registers:9} {spilled:7} "
+              f"{tiles.get((kernel, element, width, arch), ''):>6}")
     print(f"{len(work)} compilations in {seconds:.0f} s on {os.cpu_count()} cores")
     sys.exit(any(spilled > 0 and width <= 64 for _, _, width, _, _, spilled in rows))
 

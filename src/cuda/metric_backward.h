@@ -11,6 +11,7 @@
 // kernel leaves out c, which only the column kernel knows; that one puts it into both results.
 
 #include <cmath>
+#include <type_traits>
 
 #include "cuda/metric_tiles.h"
 
@@ -44,6 +45,14 @@ struct BackwardShape {
   static constexpr int column_shared_bytes = column_tile_bytes + 2 * streamed * 12;  // segments, log2 sums, deltas
   static_assert(row_shared_bytes <= most_shared_bytes && column_shared_bytes <= most_shared_bytes);
 };
+
+// Nothing where nothing is dropped.
+struct NoDropout {
+  GPU_DEVICE explicit NoDropout(const MetricInputs&) {}
+  GPU_DEVICE float at(std::int64_t) const { return 1; }
+};
+template <bool Drops>
+using DropoutOf = std::conditional_t<Drops, WeightDropout, NoDropout>;
 
 // What both kernels know of a score.
 struct ScoreRule {

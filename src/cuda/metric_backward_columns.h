@@ -17,7 +17,6 @@ class ColumnBlock {
       : backward_(backward),
         in_(backward.in),
         rule_(in_),
-        dropout_(in_),
         place_(first_tile_first(in_, Shape::rows)),
         tiles_{reinterpret_cast<Element*>(memory)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::column_tile_bytes)),
@@ -106,7 +105,13 @@ class ColumnBlock {
     if constexpr (!Shape::keeps_rows) load(p[0], tiles_, row_);
     multiply_transposed(weight, p, later(), first);
     multiply_transposed(gradient, p, later(), dt);
-    weigh(query, weight[0], gradient[0], score_sum);
+    if (is_plain(query)) {
+      drops(in_) ? weigh<false, true>(query, weight[0], gradient[0], score_sum)
+                 : weigh<false, false>(query, weight[0], gradient[0], score_sum);
+    } else {
+      drops(in_) ? weigh<true, true>(query, weight[0], gradient[0], score_sum)
+                 : weigh<true, false>(query, weight[0], gradient[0], score_sum);
+    }
     Left operand[1][Shape::streamed / Format::depth];
     to_left<Format>(operand[0], weight[0]);
     multiply(dp, operand, later(), dt);
@@ -114,25 +119,37 @@ class ColumnBlock {
     multiply(dp, operand, later(), first);
   }
 
+  // Whether every query of the tile sees every key of this warp, and none of them is itself. What lies behind the last
+  // token counts nowhere.
+  GPU_DEVICE bool is_plain(std::int64_t query) const {
+    const auto first = place_.first + row_;
+    if (in_.segments != nullptr) return false;
+    return query > first + 15 || (!in_.causal && (!in_.distance || query + Shape::streamed <= first));
+  }
+
+  template <bool Masked, bool Drops>
   GPU_DEVICE void weigh(std::int64_t query, Sum (&weight)[Shape::streamed / 8], Sum (&gradient)[Shape::streamed / 8],
                         float (&score_sum)[2]) const {
-    const std::int32_t segment[2] = {segment_of(in_, place_.batch, key_), segment_of(in_, place_.batch, key_ + 8)};
-    float half_bias[2] = {0, 0};
+    const DropoutOf<Drops> dropout(in_);
     GPU_UNROLL
-    for (int h = 0; h < 2; ++h)
-      if (in_.distance && gpu::within(key_ + 8 * h < in_.tokens))
-        half_bias[h] = backward_.half_bias[place_.row(in_, key_ + 8 * h)];
-    GPU_UNROLL
-    for (int n = 0; n < Shape::streamed / 8; ++n) {
+    for (int h = 0; h < 2; ++h) {
+      const auto key = key_ + 8 * h;
+      const auto segment = Masked ? segment_of(in_, place_.batch, key) : 0;
+      const float half_bias =
+          in_.distance && gpu::within(key < in_.tokens) ? backward_.half_bias[place_.row(in_, key)] : 0.0f;
+      const auto first = place_.row(in_, query) * in_.tokens + key;
+      const int behind = near_difference(key, query);
       GPU_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2,
-                  i = buffer_row<Shape::streamed>(query) + column;
-        const bool visible = gpu::within(sees(in_, query + column, segment_[i], key_ + 8 * h, segment[h]));
-        rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, query + column == key_ + 8 * h, half_bias[h],
-                    log2_sum_[i], delta_[i], dropout_.at(place_.row(in_, query + column), gpu::counter(key_ + 8 * h)));
-        score_sum[h] += gradient[n].r[e];
-        gradient[n].r[e] *= rule_.gradient;
+      for (int n = 0; n < Shape::streamed / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          const int column = 8 * n + 2 * (lane_index() % 4) + e % 2, i = buffer_row<Shape::streamed>(query) + column;
+          const bool visible = !Masked || gpu::within(sees(in_, segment_[i], segment, behind - column));
+          rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && behind == column, half_bias, log2_sum_[i],
+                      delta_[i], Drops ? dropout.at(gpu::counter(first + column * in_.tokens)) : 1.0f);
+          score_sum[h] += gradient[n].r[e];
+          gradient[n].r[e] *= rule_.gradient;
+        }
       }
     }
   }
@@ -163,7 +180,6 @@ class ColumnBlock {
   const MetricBackward& backward_;
   const MetricInputs& in_;
   ScoreRule rule_;
-  WeightDropout dropout_;
   Place place_;
   Tokens tiles_;  // streamed: two of q, then two of dt
   std::int32_t* segment_;

@@ -17,7 +17,6 @@ class RowBlock {
       : backward_(backward),
         in_(backward.in),
         rule_(in_),
-        dropout_(in_),
         place_(last_tile_first(in_, Shape::rows)),
         tiles_{reinterpret_cast<Element*>(memory)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::row_tile_bytes)),
@@ -90,22 +89,50 @@ class RowBlock {
     multiply_transposed(weight, q, keys(), first);
     if constexpr (!Shape::keeps_rows) load(dt[0], own_dt(), row_);
     multiply_transposed(gradient, dt, keys(), first);
-    const std::int32_t segment[2] = {segment_of(in_, place_.batch, query_), segment_of(in_, place_.batch, query_ + 8)};
-    GPU_UNROLL
-    for (int n = 0; n < Shape::streamed / 8; ++n) {
-      GPU_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int h = e / 2, column = 8 * n + 2 * (lane_index() % 4) + e % 2;
-        const bool visible = gpu::within(sees(in_, query_ + 8 * h, segment[h], key + column, segment_[first + column]));
-        rule_.weigh(weight[0][n].r[e], gradient[0][n].r[e], visible, key + column == query_ + 8 * h,
-                    in_.distance ? half_bias_[first + column] : 0.0f, log2_sum[h], delta[h],
-                    dropout_.at(place_.row(in_, query_ + 8 * h), gpu::counter(key + column)));
-        score_sum[h] += gradient[0][n].r[e];
-      }
+    if (is_plain(key)) {
+      drops(in_) ? weigh<false, true>(key, weight[0], gradient[0], delta, log2_sum, score_sum)
+                 : weigh<false, false>(key, weight[0], gradient[0], delta, log2_sum, score_sum);
+    } else {
+      drops(in_) ? weigh<true, true>(key, weight[0], gradient[0], delta, log2_sum, score_sum)
+                 : weigh<true, false>(key, weight[0], gradient[0], delta, log2_sum, score_sum);
     }
     Left operand[1][Shape::streamed / Format::depth];
     to_left<Format>(operand[0], gradient[0]);
     multiply(dq, operand, keys(), first);
+  }
+
+  // Whether every query of this warp sees every key of the tile, and none of them is itself. What lies behind the last
+  // query counts nowhere.
+  GPU_DEVICE bool is_plain(std::int64_t key) const {
+    const auto first = place_.first + row_, end = key + Shape::streamed;
+    if (in_.segments != nullptr || end > in_.tokens) return false;
+    return end <= first || (!in_.causal && (!in_.distance || key > first + 15));
+  }
+
+  template <bool Masked, bool Drops>
+  GPU_DEVICE void weigh(std::int64_t key, Sum (&weight)[Shape::streamed / 8], Sum (&gradient)[Shape::streamed / 8],
+                        const float (&delta)[2], const float (&log2_sum)[2], float (&score_sum)[2]) const {
+    const int first = buffer_row<Shape::streamed>(key);
+    const DropoutOf<Drops> dropout(in_);
+    GPU_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const auto query = query_ + 8 * h;
+      const auto segment = Masked ? segment_of(in_, place_.batch, query) : 0;
+      const auto row = place_.row(in_, query) * in_.tokens + key;
+      const int behind = near_difference(key, query);
+      GPU_UNROLL
+      for (int n = 0; n < Shape::streamed / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          const int column = 8 * n + 2 * (lane_index() % 4) + e % 2;
+          const bool visible = !Masked || gpu::within(sees(in_, segment, segment_[first + column], behind + column));
+          rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && behind + column == 0,
+                      in_.distance ? half_bias_[first + column] : 0.0f, log2_sum[h], delta[h],
+                      Drops ? dropout.at(gpu::counter(row + column)) : 1.0f);
+          score_sum[h] += gradient[n].r[e];
+        }
+      }
+    }
   }
 
   GPU_DEVICE void finish(Sum (&dq)[Width / 8], float (&score_sum)[2]) const {
@@ -133,7 +160,6 @@ class RowBlock {
   const MetricBackward& backward_;
   const MetricInputs& in_;
   ScoreRule rule_;
-  WeightDropout dropout_;
   Place place_;
   Tokens tiles_;
   std::int32_t* segment_;

@@ -41,8 +41,8 @@ struct OnlineSoftmax {
       float largest = maximum[h];
       GPU_UNROLL
       for (int n = 0; n < Columns; ++n) {
-        largest = largest < score[n].r[2 * h] ? score[n].r[2 * h] : largest;
-        largest = largest < score[n].r[2 * h + 1] ? score[n].r[2 * h + 1] : largest;
+        largest = gpu::maximum(largest, score[n].r[2 * h]);
+        largest = gpu::maximum(largest, score[n].r[2 * h + 1]);
       }
       largest = maximum_of_row(largest);
       const float next = largest == -INFINITY ? 0.0f : largest * scale;
@@ -77,7 +77,6 @@ class ForwardBlock {
         keys_{queries_.at(Shape::rows, 0)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes)),
         half_bias_(reinterpret_cast<float*>(segment_ + 2 * Shape::keys)),
-        dropout_(in_),
         first_row_(warp_index() * Shape::row_blocks * 16),
         scale_(score_gradient(in_) * log2_e) {}
 
@@ -130,10 +129,12 @@ class ForwardBlock {
     Left weight[Shape::row_blocks][Shape::keys / Format::depth];
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) {
-      add_bias_and_mask(score[block], place_.first + first_row_ + 16 * block, key);
+      const auto first = place_.first + first_row_ + 16 * block;
+      if (in_.distance) add_bias(score[block], key);
+      if (!is_plain(first, key)) mask(score[block], first, key);
       float correction[2];
       softmax[block].update(score[block], scale_, correction);
-      if (dropout_.drops()) drop(score[block], place_.first + first_row_ + 16 * block, key);
+      if (drops(in_)) drop(score[block], first, key);
       GPU_UNROLL
       for (int n = 0; n < Width / 8; ++n) {
         GPU_UNROLL
@@ -144,32 +145,51 @@ class ForwardBlock {
     multiply(out, weight, keys_, at);
   }
 
-  GPU_DEVICE void add_bias_and_mask(Sum (&score)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
-    const bool whole =
-        key + Shape::keys <= in_.tokens && in_.segments == nullptr && (!in_.causal || key + Shape::keys <= first + 1);
-    if (whole && !in_.distance) return;
-    const auto query = first + lane_index() / 4;
-    const std::int32_t segment[2] = {segment_of(in_, place_.batch, query), segment_of(in_, place_.batch, query + 8)};
+  GPU_DEVICE void add_bias(Sum (&score)[Shape::keys / 8], std::int64_t key) const {
     GPU_UNROLL
     for (int n = 0; n < Shape::keys / 8; ++n) {
       GPU_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int column = 8 * n + 2 * (lane_index() % 4) + e % 2, at = buffer_row<Shape::keys>(key) + column;
-        if (in_.distance) score[n].r[e] += half_bias_[at];
-        if (!gpu::within(sees(in_, query + 8 * (e / 2), segment[e / 2], key + column, segment_[at])))
-          score[n].r[e] = -INFINITY;
+      for (int e = 0; e < 4; ++e)
+        score[n].r[e] += half_bias_[buffer_row<Shape::keys>(key) + 8 * n + 2 * (lane_index() % 4) + e % 2];
+    }
+  }
+
+  // Whether every query of 16 rows from `first` on sees every key of the tile. What lies behind the last query is not
+  // stored.
+  GPU_DEVICE bool is_plain(std::int64_t first, std::int64_t key) const {
+    const auto end = key + Shape::keys;
+    return end <= in_.tokens && in_.segments == nullptr && (!in_.causal || end <= first + 1);
+  }
+
+  GPU_DEVICE void mask(Sum (&score)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
+    GPU_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const auto query = first + lane_index() / 4 + 8 * h;
+      const auto segment = segment_of(in_, place_.batch, query);
+      const int behind = near_difference(key, query);
+      GPU_UNROLL
+      for (int n = 0; n < Shape::keys / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          const int column = 8 * n + 2 * (lane_index() % 4) + e % 2;
+          const auto of_key = segment_[buffer_row<Shape::keys>(key) + column];
+          if (!gpu::within(sees(in_, segment, of_key, behind + column))) score[n].r[e] = -INFINITY;
+        }
       }
     }
   }
 
   // After the denominator has them all.
   GPU_DEVICE void drop(Sum (&weight)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
+    const WeightDropout dropout(in_);
     GPU_UNROLL
-    for (int n = 0; n < Shape::keys / 8; ++n) {
+    for (int h = 0; h < 2; ++h) {
+      const auto row = place_.row(in_, first + lane_index() / 4 + 8 * h) * in_.tokens + key + 2 * (lane_index() % 4);
       GPU_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const auto query = place_.row(in_, first + lane_index() / 4 + 8 * (e / 2));
-        if (!dropout_.keeps(query, gpu::counter(key + 8 * n + 2 * (lane_index() % 4) + e % 2))) weight[n].r[e] = 0;
+      for (int n = 0; n < Shape::keys / 8; ++n) {
+        GPU_UNROLL
+        for (int e = 0; e < 2; ++e)
+          if (!dropout.keeps(gpu::counter(row + 8 * n + e))) weight[n].r[2 * h + e] = 0;
       }
     }
   }
@@ -179,7 +199,7 @@ class ForwardBlock {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const float total = sum_of_row(softmax.total[h]);
-      factor[h] = total == 0 ? 0.0f : dropout_.factor() / total;
+      factor[h] = total == 0 ? 0.0f : WeightDropout::factor(in_) / total;
       const auto token = place_.first + row + lane_index() / 4 + 8 * h;
       if (lane_index() % 4 == 0 && gpu::within(token < in_.tokens))
         forward_.log2_sum[place_.row(in_, token)] =
@@ -199,7 +219,6 @@ class ForwardBlock {
   Tokens queries_, keys_;
   std::int32_t* segment_;
   float* half_bias_;
-  WeightDropout dropout_;
   int first_row_;  // of this warp
   float scale_;
 };

@@ -169,38 +169,43 @@ GPU_DEVICE std::int32_t segment_of(const MetricInputs& in, std::int64_t batch, s
   return in.segments == nullptr ? 0 : in.segments[batch * in.tokens + token];
 }
 
-GPU_DEVICE bool sees(const MetricInputs& in, std::int64_t query, std::int32_t query_segment, std::int64_t key,
-                     std::int32_t key_segment) {
-  return key_segment == query_segment && key_segment != -1 && (!in.causal || key <= query);
+// `behind`: how many tokens the key stands behind the query; in 32 bits, of which only the sign and 0 matter.
+GPU_DEVICE bool sees(const MetricInputs& in, std::int32_t query_segment, std::int32_t key_segment, int behind) {
+  return key_segment == query_segment && key_segment != -1 && (!in.causal || behind <= 0);
+}
+
+// to - from, as far as a tile of 64 tokens on either side can tell it from more.
+GPU_DEVICE int near_difference(std::int64_t to, std::int64_t from) {
+  constexpr int far = 1 << 20;
+  const auto difference = to - from;
+  return difference > far ? far : difference < -far ? -far : static_cast<int>(difference);
 }
 
 // Of a score, per unit of q . p.
 GPU_DEVICE float score_gradient(const MetricInputs& in) { return (in.distance ? 2.0f : 1.0f) * in.scale; }
 
-// What dropout multiplies weights with.
+GPU_DEVICE bool drops(const MetricInputs& in) { return in.dropout.key != nullptr; }
+
+// What dropout multiplies weights with; to be made where it is needed, for a tile, so that it takes no registers
+// elsewhere.
 class WeightDropout {
  public:
   GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
-      : drops_(in.dropout.key != nullptr),
-        limit_(static_cast<std::uint32_t>(in.dropout.probability * 4294967296.0)),
-        factor_(static_cast<float>(1 / (1 - in.dropout.probability))),
-        tokens_(in.tokens),
-        bits_(drops_ ? PlaceBits(in.dropout.key, in.dropout.number) : PlaceBits()) {}
+      : limit_(static_cast<std::uint32_t>(in.dropout.probability * 4294967296.0)),
+        factor_(factor(in)),
+        bits_(in.dropout.key, in.dropout.number) {}
 
-  GPU_DEVICE bool drops() const { return drops_; }
-  GPU_DEVICE float factor() const { return drops_ ? factor_ : 1.0f; }
-
-  // `row`: Place::row() of the query. Whether the weight is kept, and what it is multiplied with.
-  GPU_DEVICE bool keeps(std::int64_t row, std::int64_t key) const {
-    return !drops_ || bits_.at(row * tokens_ + key) >= limit_;
+  static GPU_DEVICE float factor(const MetricInputs& in) {
+    return drops(in) ? static_cast<float>(1 / (1 - in.dropout.probability)) : 1.0f;
   }
-  GPU_DEVICE float at(std::int64_t row, std::int64_t key) const { return keeps(row, key) ? factor() : 0.0f; }
+
+  // `place` of a weight in a contiguous [b, n, c, c'].
+  GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= limit_; }
+  GPU_DEVICE float at(std::int64_t place) const { return keeps(place) ? factor_ : 0.0f; }
 
  private:
-  bool drops_;
   std::uint32_t limit_;  // bits below it: dropped
   float factor_;
-  std::int64_t tokens_;
   PlaceBits bits_;
 };
 
@@ -236,10 +241,8 @@ GPU_DEVICE float sum_of_row(float value) {
   return value + gpu::shuffle_xor(value, 2);
 }
 GPU_DEVICE float maximum_of_row(float value) {
-  const float other = gpu::shuffle_xor(value, 1);
-  value = value < other ? other : value;
-  const float third = gpu::shuffle_xor(value, 2);
-  return value < third ? third : value;
+  value = gpu::maximum(value, gpu::shuffle_xor(value, 1));
+  return gpu::maximum(value, gpu::shuffle_xor(value, 2));
 }
 
 // q = p M of Blocks of 16 rows of the tile p from `row` on, not yet rounded. Loads the metric, part by part, into its
@@ -260,7 +263,7 @@ GPU_DEVICE void transform(Sum (&q)[Blocks][Columns], const Tile<Format, Ld>& p, 
   }
   GPU_UNROLL
   for (int block = 0; block < Blocks; ++block) clear(q[block]);
-  GPU_UNROLL
+  GPU_DO_NOT_UNROLL
   for (int first = 0; first < width; first += part) {
     if (first > 0) gpu::sync_threads();  // the part before has been read
     start_load_metric<width, Threads>(metric, in, head, first);

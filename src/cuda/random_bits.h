@@ -27,7 +27,6 @@ GPU_DEVICE std::uint32_t scrambled(std::uint32_t x) {
 // 32 bits for every place, of the draw `number` of the key in device memory.
 class PlaceBits {
  public:
-  GPU_DEVICE PlaceBits() : low_(0), high_(0) {}
   GPU_DEVICE PlaceBits(const std::int64_t* key, std::uint64_t number) {
     const auto seed = mixed(static_cast<std::uint64_t>(*key) ^ mixed(number));
     low_ = scrambled(static_cast<std::uint32_t>(seed));

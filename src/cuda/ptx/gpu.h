@@ -16,6 +16,7 @@
 #define GPU_DEVICE __device__ __forceinline__
 #define GPU_ANYWHERE __host__ __device__ __forceinline__
 #define GPU_UNROLL _Pragma("unroll")
+#define GPU_DO_NOT_UNROLL _Pragma("unroll 1")
 #define GPU_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
 
 namespace metaformer::gpu {
@@ -97,6 +98,8 @@ GPU_DEVICE float exp2_approximate(float x) {
 }
 // a b + c, rounded once.
 GPU_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+// Of numbers; the other one where one is NaN.
+GPU_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 GPU_DEVICE float log2_approximate(float x) { return __log2f(x); }
 
 // Rounding to nearest; ties to even, for tf32 away from zero. The bits of a bf16 or fp16 lie in the low half.

@@ -13,6 +13,7 @@
 #define GPU_DEVICE inline
 #define GPU_ANYWHERE inline
 #define GPU_UNROLL
+#define GPU_DO_NOT_UNROLL
 #define GPU_SHARED_MEMORY(name) unsigned char* const name = ::metaformer::emulator::shared_memory()
 
 namespace metaformer::gpu {
@@ -202,6 +203,7 @@ inline float approximate(float x, float y) {
 
 inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+inline float maximum(float a, float b) { return std::fmax(a, b); }
 inline float log2_approximate(float x) { return approximate(x, std::log2(x)); }
 
 using Stream = void*;
