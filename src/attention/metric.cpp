@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "attention/kernel_choice.h"
 #include "attention/metric_options.h"
 #include "attention/metric_tensor.h"
 #include "attention/mixer.h"
@@ -48,6 +49,7 @@ class Metric : public Mixer {
   Metric(const MetricOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
+        kernels_(kernel_use(options, shape)),
         projection_(*this, shape, options.values, options.qk_norm),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
@@ -63,7 +65,7 @@ class Metric : public Mixer {
     if (pass.wants_scores())
       pass.probe->scored(
           {.left_bnci = newest.p_bnck, .right_bnej = seen.p_bnck, .form_nij = metric_.dense_nkk().to(newest.p_bnck)});
-    const bool fused = takes_kernels(options_.backend, to_themselves, state, pass);
+    const bool fused = takes_kernels(kernels_, newest.p_bnck, to_themselves, state, visibility, pass);
     return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility, pass)
                                      : attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
@@ -222,6 +224,7 @@ class Metric : public Mixer {
 
   MetricOptions options_;
   MixerShape shape_;
+  KernelUse kernels_;
   SharedProjection projection_;
   Linear output_;
   MetricTensor metric_;

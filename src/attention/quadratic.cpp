@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "attention/kernel_choice.h"
 #include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
 #include "attention/quadratic_options.h"
@@ -22,6 +23,7 @@ class Quadratic : public Mixer {
   Quadratic(const QuadraticOptions& options, const MixerShape& shape)
       : options_(options),
         shape_(shape),
+        kernels_(kernel_use(options, shape)),
         projection_(*this, shape, options.values, options.qk_norm),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
@@ -39,7 +41,7 @@ class Quadratic : public Mixer {
     const bool to_themselves = context_bed.is_same(x_bcd);
     auto seen = to_themselves ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
-    if (takes_kernels(options_.backend, to_themselves, state, pass))
+    if (takes_kernels(kernels_, newest.p_bnck, to_themselves, state, visibility, pass))
       return output_(merge_heads(attend_fused(newest.p_bnck, visibility, pass)));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
@@ -100,6 +102,7 @@ class Quadratic : public Mixer {
 
   QuadraticOptions options_;
   MixerShape shape_;
+  KernelUse kernels_;
   SharedProjection projection_;
   Linear output_;
   ScorePositions positions_;

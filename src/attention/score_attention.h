@@ -3,7 +3,6 @@
 
 #include <torch/torch.h>
 
-#include "attention/mixer_state.h"
 #include "attention/shaw.h"
 #include "attention/visibility.h"
 #include "config/mixer_options.h"
@@ -16,12 +15,6 @@ struct ScoreMixing {
   double dropout = 0;          // of the weights, in training
   const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
 };
-
-// Whether the kernels of cuda/ are to compute this and can: tokens look at themselves, all at once, and no probe
-// observes the scores. Else the composed backend does.
-inline bool takes_kernels(Backend backend, bool to_themselves, const MixerState* state, const Pass& pass) {
-  return backend == Backend::fused && to_themselves && state == nullptr && !pass.wants_scores();
-}
 
 // t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe
 // observes it. `q_bnck`: the queries that Shaw's vectors are multiplied by.

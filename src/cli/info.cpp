@@ -73,7 +73,7 @@ Json cuda_info() {
 std::string metric_kernels_info() {
   return cuda::metric_kernel_device() == cuda::MetricDevice::none
              ? "not in this build"
-             : "compiled; not yet measured on a GPU, so backend auto takes composed";
+             : "compiled; not yet measured on a GPU; backend auto takes them where they are expected to be faster";
 }
 
 Json collect() {

@@ -17,8 +17,8 @@
 namespace metaformer {
 
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's
-// attention. fused: the CUDA kernels of cuda/. automatic: the fastest that supports the options, as far as that was
-// measured: fused kernels were not yet, so it takes composed.
+// attention. fused: the CUDA kernels of cuda/. automatic: the one of them that supports the options and is expected to
+// be the fastest (attention/kernel_choice.h); never the reference, unless there is no other.
 enum class Backend { automatic, reference, composed, fused };
 template <>
 struct EnumNames<Backend> {

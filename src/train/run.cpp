@@ -1,5 +1,6 @@
 #include "train/run.h"
 
+#include "attention/kernel_choice.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -29,6 +30,10 @@ void describe(const Experiment& experiment, const Task& task, torch::Device devi
   log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.data->summary());
   log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
             at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
+  if (!device.is_cuda() || is_linear(experiment.config)) return;
+  const bool padded = is<ClassificationConfig>(experiment.config.task);
+  const auto choice = describe_kernel_choice(transformer(experiment.config), train.precision, padded);
+  if (!choice.empty()) log::info("{}", choice);
 }
 
 // A run that goes on: what a checkpoint promises is mended, and the log says where it goes on.

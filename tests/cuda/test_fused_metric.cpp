@@ -125,6 +125,15 @@ TEST_CASE("with dropout the fused backend drops the reference's weights, forward
   check_near(run(options, Backend::fused, visibility, torch::kFloat, 0.4), exact, 2e-5);
 }
 
+TEST_CASE("auto takes the kernels where they are expected to win", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
+  const auto visibility = self_visibility(true, {});
+  const auto fused = run(options, Backend::fused, visibility, torch::kBFloat16, 0.2),
+             taken = run(options, Backend::automatic, visibility, torch::kBFloat16, 0.2);
+  CHECK(torch::equal(fused.y, taken.y));
+  CHECK(torch::equal(fused.dx, taken.dx));
+}
+
 TEST_CASE("tokens that look at others than themselves are composed", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto output = [&](Backend backend) {
