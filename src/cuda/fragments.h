@@ -241,6 +241,25 @@ GPU_DEVICE void multiply_transposed(Sum (&sum)[Blocks][Columns], const Left (&le
   }
 }
 
+// The same with the left side read when it is needed, 16 rows from `left_row` of its tile: for widths whose rows do not
+// stay in registers.
+template <class Format, int Columns, int LeftLd, int Ld>
+GPU_DEVICE void multiply_transposed(Sum (&sum)[1][Columns], const Tile<Format, LeftLd>& left_tile, int left_row,
+                                    int width, const Tile<Format, Ld>& tile, int row) {
+  GPU_UNROLL
+  for (int n = 0; n < Columns; n += 2) {
+    GPU_UNROLL_BY_4
+    for (int k = 0; k < width; k += Format::depth) {
+      Left left;
+      Right right[2];
+      load(left, left_tile, left_row, k);
+      load_transposed(right, tile, row + 8 * n, k);
+      multiply_add(Format(), sum[0][n], left, right[0]);
+      multiply_add(Format(), sum[0][n + 1], left, right[1]);
+    }
+  }
+}
+
 // sum[r][m][n] += sum_k left[r][m][k] tile[row + k][n].
 template <class Format, int Blocks, int Columns, int Steps, int Ld>
 GPU_DEVICE void multiply(Sum (&sum)[Blocks][Columns], const Left (&left)[Blocks][Steps], const Tile<Format, Ld>& tile,

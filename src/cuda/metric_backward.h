@@ -24,11 +24,12 @@ struct BackwardShape {
   static constexpr int rows = 16 * warps;  // that a block owns
   static constexpr bool narrow = sizeof(Element) == 2;
   // Rows of the tiles that pass by: as many as registers allow, those of split operands the fewest.
-  static constexpr int streamed = narrow && Width <= 64 ? 64 : is_split<Format> && Width > 32 ? 16 : 32;
+  static constexpr bool wide = !narrow && (Width > 96 || (is_split<Format> && Width > 32));
+  static constexpr int streamed = narrow && Width <= 64 ? 64 : wide ? 16 : 32;
   static constexpr int ld = padded_row<Format, Width>;
 
   // Whether what a block owns stays in registers, so that streamed tiles may take its place.
-  static constexpr bool keeps_rows = !is_split<Format> || Width <= 16;
+  static constexpr bool keeps_rows = !wide && (!is_split<Format> || Width <= 16);
 
   // Row kernel: two streamed tiles, and what the block owns of q and dt.
   static constexpr int first_key_row = keeps_rows ? 0 : 2 * rows;

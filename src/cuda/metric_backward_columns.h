@@ -11,7 +11,7 @@ class ColumnBlock {
   using Shape = BackwardShape<Format, Width>;
   using Element = typename Format::Element;
   using Tokens = Tile<Format, Shape::ld>;
-  static constexpr int steps = Width / Format::depth;
+  static constexpr int steps = Width / Format::depth, kept_steps = Shape::keeps_rows ? steps : 1;
 
   GPU_DEVICE ColumnBlock(const MetricBackward& backward, unsigned char* memory)
       : backward_(backward),
@@ -26,7 +26,7 @@ class ColumnBlock {
         key_(place_.first + row_ + lane_index() / 4) {}
 
   GPU_DEVICE void run() {
-    Left p[1][steps];
+    Left p[1][kept_steps];
     Sum dp[1][Width / 8];
     load_own(p[0], dp);
     float score_sum[2] = {0, 0};
@@ -46,11 +46,13 @@ class ColumnBlock {
   GPU_DEVICE Tokens later() const { return {tiles_.at(Shape::first_query_row, 0)}; }
 
   // p as an operand, and dp = dq M^T to start from.
-  GPU_DEVICE void load_own(Left (&p)[steps], Sum (&dp)[1][Width / 8]) {
+  GPU_DEVICE void load_own(Left (&p)[kept_steps], Sum (&dp)[1][Width / 8]) {
     start_load_tokens<Width, Shape::threads>(tiles_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
     finish_loads();
-    load(p, tiles_, row_);
-    if (Shape::keeps_rows) gpu::sync_threads();  // p is in registers: dq takes its place
+    if constexpr (Shape::keeps_rows) {
+      load(p, tiles_, row_);
+      gpu::sync_threads();  // p is in registers: dq takes its place
+    }
     const auto strides = contiguous_strides(in_);
     start_load_tokens<Width, Shape::threads>(later(), Shape::rows, backward_.dq, strides, in_, place_, place_.first);
     transform_back(dp[0]);
@@ -68,16 +70,20 @@ class ColumnBlock {
       if (in_.form == MetricForm::diagonal) scale_columns(dp, metric);
       return;
     }
-    Left dq[1][steps];
+    Left dq[1][kept_steps];
     GPU_UNROLL
     for (int first = 0; first < Width; first += part) {
       if (first > 0) gpu::sync_threads();  // the part before has been read
       start_load_metric<Width, Shape::threads>(metric, in_, place_.head, first);
       finish_loads();
-      if (first == 0) load(dq[0], later(), row_);
       Sum columns[1][part / 8];
       clear(columns[0]);
-      multiply_transposed(columns, dq, metric, 0);
+      if constexpr (Shape::keeps_rows) {
+        if (first == 0) load(dq[0], later(), row_);
+        multiply_transposed(columns, dq, metric, 0);
+      } else {
+        multiply_transposed(columns, later(), row_, Width, metric, 0);
+      }
       GPU_UNROLL
       for (int n = 0; n < part / 8; ++n) dp[first / 8 + n] = columns[0][n];
     }
@@ -97,14 +103,19 @@ class ColumnBlock {
     }
   }
 
-  GPU_DEVICE void add_queries(std::int64_t query, Left (&p)[1][steps], float (&score_sum)[2], Sum (&dp)[1][Width / 8]) {
+  GPU_DEVICE void add_queries(std::int64_t query, const Left (&p)[1][kept_steps], float (&score_sum)[2],
+                              Sum (&dp)[1][Width / 8]) {
     const int first = buffer_row<Shape::streamed>(query), dt = 2 * Shape::streamed + first;
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
     clear(gradient[0]);
-    if constexpr (!Shape::keeps_rows) load(p[0], tiles_, row_);
-    multiply_transposed(weight, p, later(), first);
-    multiply_transposed(gradient, p, later(), dt);
+    if constexpr (Shape::keeps_rows) {
+      multiply_transposed(weight, p, later(), first);
+      multiply_transposed(gradient, p, later(), dt);
+    } else {
+      multiply_transposed(weight, tiles_, row_, Width, later(), first);
+      multiply_transposed(gradient, tiles_, row_, Width, later(), dt);
+    }
     if (is_plain(query)) {
       drops(in_) ? weigh<false, true>(query, weight[0], gradient[0], score_sum)
                  : weigh<false, false>(query, weight[0], gradient[0], score_sum);

@@ -11,7 +11,7 @@ class RowBlock {
   using Shape = BackwardShape<Format, Width>;
   using Element = typename Format::Element;
   using Tokens = Tile<Format, Shape::ld>;
-  static constexpr int steps = Width / Format::depth;
+  static constexpr int kept_steps = Shape::keeps_rows ? Width / Format::depth : 1;
 
   GPU_DEVICE RowBlock(const MetricBackward& backward, unsigned char* memory)
       : backward_(backward),
@@ -25,11 +25,13 @@ class RowBlock {
         query_(place_.first + row_ + lane_index() / 4) {}
 
   GPU_DEVICE void run() {
-    Left q[1][steps], dt[1][steps];
+    Left q[1][kept_steps], dt[1][kept_steps];
     start_own();
     finish_loads();
-    load(q[0], tiles_, row_);
-    load(dt[0], own_dt(), row_);
+    if constexpr (Shape::keeps_rows) {
+      load(q[0], tiles_, row_);
+      load(dt[0], own_dt(), row_);
+    }
     float delta[2], log2_sum[2];
     prepare_rows(delta, log2_sum);
     Sum dq[1][Width / 8];
@@ -79,16 +81,20 @@ class RowBlock {
                                                             place_, key);
   }
 
-  GPU_DEVICE void add_keys(std::int64_t key, Left (&q)[1][steps], Left (&dt)[1][steps], const float (&delta)[2],
-                           const float (&log2_sum)[2], float (&score_sum)[2], Sum (&dq)[1][Width / 8]) {
+  GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[1][kept_steps], const Left (&dt)[1][kept_steps],
+                           const float (&delta)[2], const float (&log2_sum)[2], float (&score_sum)[2],
+                           Sum (&dq)[1][Width / 8]) {
     const int first = buffer_row<Shape::streamed>(key);
     Sum weight[1][Shape::streamed / 8], gradient[1][Shape::streamed / 8];
     clear(weight[0]);
     clear(gradient[0]);
-    if constexpr (!Shape::keeps_rows) load(q[0], tiles_, row_);
-    multiply_transposed(weight, q, keys(), first);
-    if constexpr (!Shape::keeps_rows) load(dt[0], own_dt(), row_);
-    multiply_transposed(gradient, dt, keys(), first);
+    if constexpr (Shape::keeps_rows) {
+      multiply_transposed(weight, q, keys(), first);
+      multiply_transposed(gradient, dt, keys(), first);
+    } else {
+      multiply_transposed(weight, tiles_, row_, Width, keys(), first);
+      multiply_transposed(gradient, own_dt(), row_, Width, keys(), first);
+    }
     if (is_plain(key)) {
       drops(in_) ? weigh<false, true>(key, weight[0], gradient[0], delta, log2_sum, score_sum)
                  : weigh<false, false>(key, weight[0], gradient[0], delta, log2_sum, score_sum);

@@ -17,6 +17,9 @@ struct ForwardShape {
   static constexpr int threads = warps * gpu::warp_size;
   static constexpr int rows = warps * row_blocks * 16;                                  // queries of a block
   static constexpr int keys = narrow || Width <= 32 ? 64 : is_split<Format> ? 16 : 32;  // of a tile
+  // Whether q stays in registers; else it lies where p was.
+  static constexpr bool keeps_q = !is_split<Format> || Width <= 64;
+  static constexpr int q_steps = keeps_q ? Width / Format::depth : 1;
   static constexpr int ld = padded_row<Format, Width>;
   static constexpr int form_rows = metric_rows<Format, Width>;
   static constexpr int key_rows = form_rows > 2 * keys ? form_rows : 2 * keys;  // two key tiles, or part of the metric
@@ -82,7 +85,7 @@ class ForwardBlock {
 
   GPU_DEVICE void run() {
     start_load_tokens<Width, Shape::threads>(queries_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
-    Left q[Shape::row_blocks][Width / Format::depth];
+    Left q[Shape::row_blocks][Shape::q_steps];
     make_q(q);
     Sum out[Shape::row_blocks][Width / 8];
     OnlineSoftmax<Shape::keys / 8> softmax[Shape::row_blocks];
@@ -101,7 +104,7 @@ class ForwardBlock {
   }
 
  private:
-  GPU_DEVICE void make_q(Left (&q)[Shape::row_blocks][Width / Format::depth]) {
+  GPU_DEVICE void make_q(Left (&q)[Shape::row_blocks][Shape::q_steps]) {
     Sum sum[Shape::row_blocks][Width / 8];
     transform<Shape::threads>(sum, queries_, first_row_, keys_, in_, place_.head);
     GPU_UNROLL
@@ -109,8 +112,19 @@ class ForwardBlock {
       if (forward_.q != nullptr)
         store<Format>(sum[block], static_cast<Element*>(forward_.q), contiguous_strides(in_), in_, place_,
                       place_.first + first_row_ + 16 * block);
-      to_left<Format>(q[block], sum[block]);
+      if constexpr (Shape::keeps_q) to_left<Format>(q[block], sum[block]);
     }
+    if constexpr (!Shape::keeps_q) put_q_in_place_of_p(sum[0]);
+  }
+
+  // The 16 rows of this warp, which no other reads.
+  GPU_DEVICE void put_q_in_place_of_p(Sum (&q)[Width / 8]) {
+    gpu::sync_threads();
+    for_each_pair(q, [&](int row, int column, const float* values) {
+      auto* at = queries_.at(first_row_ + row, column);
+      at[0] = Format::from_float(values[0]);
+      at[1] = Format::from_float(values[1]);
+    });
   }
 
   GPU_DEVICE void start_keys(std::int64_t key) {
@@ -118,14 +132,17 @@ class ForwardBlock {
                                                         key);
   }
 
-  GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[Shape::row_blocks][Width / Format::depth],
+  GPU_DEVICE void add_keys(std::int64_t key, const Left (&q)[Shape::row_blocks][Shape::q_steps],
                            OnlineSoftmax<Shape::keys / 8> (&softmax)[Shape::row_blocks],
                            Sum (&out)[Shape::row_blocks][Width / 8]) {
     const int at = buffer_row<Shape::keys>(key);
     Sum score[Shape::row_blocks][Shape::keys / 8];
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) clear(score[block]);
-    multiply_transposed(score, q, keys_, at);
+    if constexpr (Shape::keeps_q)
+      multiply_transposed(score, q, keys_, at);
+    else
+      multiply_transposed(score, queries_, first_row_, Width, keys_, at);
     Left weight[Shape::row_blocks][Shape::keys / Format::depth];
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) {

@@ -32,9 +32,7 @@ constexpr int most_shared_bytes = 101376;
 
 // Rows of a dense metric that are in shared memory at once.
 template <class Format, int Width>
-constexpr int metric_rows = sizeof(typename Format::Element) == 2 || Width <= 64 ? Width
-                            : Width == 96                                        ? 48
-                                                                                 : 32;
+constexpr int metric_rows = sizeof(typename Format::Element) == 2 || Width <= 64 ? Width : 32;
 
 GPU_ANYWHERE std::int64_t tile_count(std::int64_t tokens, int rows) { return (tokens + rows - 1) / rows; }
 

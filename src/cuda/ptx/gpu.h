@@ -17,6 +17,7 @@
 #define GPU_ANYWHERE __host__ __device__ __forceinline__
 #define GPU_UNROLL _Pragma("unroll")
 #define GPU_DO_NOT_UNROLL _Pragma("unroll 1")
+#define GPU_UNROLL_BY_4 _Pragma("unroll 4")  // what is wider would be loaded ahead into too many registers
 #define GPU_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
 
 namespace metaformer::gpu {

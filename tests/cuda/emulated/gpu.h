@@ -14,6 +14,7 @@
 #define GPU_ANYWHERE inline
 #define GPU_UNROLL
 #define GPU_DO_NOT_UNROLL
+#define GPU_UNROLL_BY_4
 #define GPU_SHARED_MEMORY(name) unsigned char* const name = ::metaformer::emulator::shared_memory()
 
 namespace metaformer::gpu {
