@@ -4,17 +4,18 @@
 #
 #   scripts/gpu_bundle.sh DIR                    after scripts/test.sh, on a machine with nvcc
 #   scripts/gpu_bundle.sh --without-cuda DIR     what a dry run needs; nvcc is not needed
+#   --built FOLDER                               from this build, as it is
 #
 # There: DIR/scripts/gpu_check.sh, with a Python that has LibTorch's version of torch.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 
-with_cuda=true folder=''
+with_cuda=true folder='' builds=true
 while (($#)); do
   case $1 in
     --without-cuda) with_cuda=false; shift ;;
-    --build) build=${2:?--build needs a folder}; shift 2 ;;
+    --built) build=${2:?--built needs a folder} builds=false; shift 2 ;;
     -*) die 2 "unknown argument $1; see the head of scripts/gpu_bundle.sh" ;;
     *) folder=$1; shift ;;
   esac
@@ -27,7 +28,8 @@ if $with_cuda; then
   targets+=(test_kernels_cuda wrapper_probes_cuda metaformer_cuda_graph)
   programs+=("$build/tests/cuda/device/test_kernels_cuda" "$build/tests/cuda/device/wrapper_probes_cuda")
 fi
-cmake --build "$build" --target "${targets[@]}" >&2 || die 1 "cannot build the programs; those of the GPU need nvcc"
+! $builds || cmake --build "$build" --target "${targets[@]}" >&2 ||
+  die 1 "cannot build the programs; those of the GPU need nvcc"
 
 mkdir -p "$folder"/{bin,lib,data,share/metaformer,scripts/lib,scripts/peers}
 # In every C library's own package, and of no use with another one.

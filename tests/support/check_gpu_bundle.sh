@@ -10,7 +10,7 @@ fail() {
   exit 1
 }
 
-"$scripts/gpu_bundle.sh" --without-cuda --build "$1" "$bundle/packed"
+"$scripts/gpu_bundle.sh" --without-cuda --built "$1" "$bundle/packed"
 system=$(find "$bundle/packed/lib" -regextype egrep -regex '.*/lib(c|m|dl|rt|pthread|resolv|torch|torch_cpu|c10)[.-].*')
 [[ -z $system ]] || fail "libraries that a bundle must not bring: $system"
 mkdir "$bundle/empty"
