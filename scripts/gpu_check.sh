@@ -189,7 +189,7 @@ time_to_loss() {
 dry_run() {
   "$probes" >"$work/emulated"
   "$program" info >/dev/null
-  train_with dry --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
+  train_with dry --quiet --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
   say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a training of $("$program" config check \
     --config shakespeare_gpu_metric.yaml | head -n 1) ends; the rest needs a GPU"
 }

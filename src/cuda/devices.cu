@@ -19,12 +19,12 @@ Devices find_devices() {
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-    found.list.push_back({.name = properties.name,
-                          .major = properties.major,
-                          .minor = properties.minor,
-                          .memory = properties.totalGlobalMem,
-                          .runs_our_kernels =
-                              has_code_for(METAFORMER_CUDA_ARCHITECTURES, properties.major, properties.minor)});
+    found.list.push_back(
+        {.name = properties.name,
+         .major = properties.major,
+         .minor = properties.minor,
+         .memory = properties.totalGlobalMem,
+         .runs_our_kernels = has_code_for(METAFORMER_CUDA_ARCHITECTURES, properties.major, properties.minor)});
   }
   cudaGetLastError();
   return found;

@@ -19,9 +19,18 @@ struct MetricStrides {
 // Dropout of weights, those that DropoutMask (ops/dropout_kernel.h) takes of a contiguous [b, n, c, c'] for the seed
 // Rng::with_key(*key).bits(number).
 struct MetricDropout {
-  double probability = 0;             // in [0, 1)
+  MetricDropout() = default;
+  // probability: in [0, 1).
+  MetricDropout(double probability, const std::int64_t* key_of_draw, std::uint64_t number_of_draw)
+      : key(key_of_draw),
+        number(number_of_draw),
+        limit(static_cast<std::uint32_t>(probability * 0x1p32)),
+        factor(static_cast<float>(1 / (1 - probability))) {}
+
   const std::int64_t* key = nullptr;  // in device memory, read by the kernels; none: nothing is dropped
   std::uint64_t number = 0;
+  std::uint32_t limit = 0;  // bits of a draw below it: dropped
+  float factor = 1;         // of what is kept
 };
 
 // The inputs that forward and backward share. Sizes may be 0.

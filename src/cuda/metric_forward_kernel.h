@@ -216,7 +216,7 @@ class ForwardBlock {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const float total = sum_of_row(softmax.total[h]);
-      factor[h] = total == 0 ? 0.0f : WeightDropout::factor(in_) / total;
+      factor[h] = total == 0 ? 0.0f : in_.dropout.factor / total;
       const auto token = place_.first + row + lane_index() / 4 + 8 * h;
       if (lane_index() % 4 == 0 && gpu::within(token < in_.tokens))
         forward_.log2_sum[place_.row(in_, token)] =

@@ -189,21 +189,14 @@ GPU_DEVICE bool drops(const MetricInputs& in) { return in.dropout.key != nullptr
 class WeightDropout {
  public:
   GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
-      : limit_(static_cast<std::uint32_t>(in.dropout.probability * 4294967296.0)),
-        factor_(factor(in)),
-        bits_(in.dropout.key, in.dropout.number) {}
-
-  static GPU_DEVICE float factor(const MetricInputs& in) {
-    return drops(in) ? static_cast<float>(1 / (1 - in.dropout.probability)) : 1.0f;
-  }
+      : in_(in.dropout), bits_(in.dropout.key, in.dropout.number) {}
 
   // `place` of a weight in a contiguous [b, n, c, c'].
-  GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= limit_; }
-  GPU_DEVICE float at(std::int64_t place) const { return keeps(place) ? factor_ : 0.0f; }
+  GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= in_.limit; }
+  GPU_DEVICE float at(std::int64_t place) const { return keeps(place) ? in_.factor : 0.0f; }
 
  private:
-  std::uint32_t limit_;  // bits below it: dropped
-  float factor_;
+  const MetricDropout& in_;
   PlaceBits bits_;
 };
 

@@ -21,8 +21,8 @@ class DeviceGraph {
   virtual void replay() = 0;
 };
 
-// A CUDA graph of work on `device`; nullptr, and why, where there is none. The code that needs LibTorch's CUDA part lies in a library
-// beside the program, which is loaded here.
+// A CUDA graph of work on `device`; nullptr, and why, where there is none. The code that needs LibTorch's CUDA part
+// lies in a library beside the program, which is loaded here.
 std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& problem);
 
 }  // namespace metaformer

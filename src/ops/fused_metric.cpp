@@ -75,7 +75,7 @@ cuda::MetricInputs inputs_of(const Tensor& p_bnck, const Tensor& metric, const T
           .p_strides = strides_of(p_bnck),
           .metric = pointer<const void>(metric),
           .segments = pointer<const std::int32_t>(segment_bc),
-          .dropout = {.probability = setting.dropout, .key = pointer<const std::int64_t>(key), .number = setting.draw}};
+          .dropout = {setting.dropout, pointer<const std::int64_t>(key), setting.draw}};
 }
 
 class FusedMetric : public torch::autograd::Function<FusedMetric> {

@@ -306,9 +306,8 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
       .p_strides = p.strides(),
       .metric = c.form == MetricForm::identity ? nullptr : metric.data(),
       .segments = inputs.segments.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(segments.data()),
-      .dropout = {.probability = c.dropout,
-                  .key = c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
-                  .number = dropout_number}};
+      .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
+                  dropout_number}};
   const bool plain = c.form == MetricForm::identity;
   KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), score_sum(4 * rows),
       dmetric(4 * heads * k * k),

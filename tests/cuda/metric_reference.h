@@ -35,6 +35,17 @@ struct Solution {
   std::vector<double> log2_sum_terms;
 };
 
+inline Solution empty_solution(int tokens, int k) {
+  return {.t = Matrix(tokens, k),
+          .dp = Matrix(tokens, k),
+          .dmetric = Matrix(k, k),
+          .log2_sum = {},
+          .dp_terms = Matrix(tokens, k),
+          .dmetric_terms = Matrix(k, k),
+          .t_terms = Matrix(tokens, k),
+          .log2_sum_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
+}
+
 // softmax over what is visible, and log2 of its denominator, in the arithmetic of Real.
 template <class Real>
 Matrix softmax(const Matrix& score, const Problem& problem, std::vector<double>& log2_sum) {
@@ -83,14 +94,7 @@ inline void add_score_terms(const Problem& problem, const Matrix& weight, Soluti
 inline Solution solve_exactly(const Problem& problem) {
   const auto& p = problem.p;
   const int tokens = p.rows, k = p.columns;
-  Solution solution{.t = Matrix(tokens, k),
-                    .dp = Matrix(tokens, k),
-                    .dmetric = Matrix(k, k),
-                    .log2_sum = {},
-                    .dp_terms = Matrix(tokens, k),
-                    .dmetric_terms = Matrix(k, k),
-                    .t_terms = Matrix(tokens, k),
-                    .log2_sum_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
+  auto solution = empty_solution(tokens, k);
   Matrix score(tokens, tokens);
   // What multiplies M from the left and from the right in the score of a pair.
   const auto left = [&](int i, int j, int a) { return problem.distance ? p(i, a) - p(j, a) : p(i, a); };
@@ -184,14 +188,7 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
       score(i, j) = result(scale * result(score(i, j) - 0.5 * result(bias)));
     }
   }
-  Solution solution{.t = Matrix(tokens, k),
-                    .dp = Matrix(tokens, k),
-                    .dmetric = Matrix(k, k),
-                    .log2_sum = {},
-                    .dp_terms = Matrix(tokens, k),
-                    .dmetric_terms = Matrix(k, k),
-                    .t_terms = Matrix(tokens, k),
-                    .log2_sum_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
+  auto solution = empty_solution(tokens, k);
   auto weight = softmax<float>(score, problem, solution.log2_sum);
   for (auto& value : weight.data) value = result(value);
   auto mixed = weight;

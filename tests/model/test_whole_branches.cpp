@@ -1,11 +1,10 @@
 // Branches of a block that are one node of the graph, against the same branches part by part.
 
-#include <set>
-
 #include "model/block.h"
 #include "model/block_support.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
+#include "support/graph_nodes.h"
 
 namespace metaformer {
 
@@ -73,15 +72,7 @@ std::int64_t nodes_of(const TransformerConfig& config) {
   auto block = random_block(config);
   Pass pass{.training = true};
   const auto y_bcd = block->forward(torch::randn({2, 3, width}), self_visibility(true, torch::Tensor()), nullptr, pass);
-  std::set<torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> left = {y_bcd.grad_fn().get()};
-  while (!left.empty()) {
-    auto* node = left.back();
-    left.pop_back();
-    if (node == nullptr || !seen.insert(node).second) continue;
-    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
-  }
-  return std::ssize(seen);
+  return std::ssize(names_of_nodes(y_bcd));
 }
 
 }  // namespace
