@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "attention/score_options.h"
 #include "model/block.h"
 #include "ops/host_attention_kernel.h"
 
@@ -15,7 +16,7 @@ std::string attention_obstacle(const TransformerConfig& config) {
   if (config.context > longest_host_attention) return fmt::format("model.context is above {}", longest_host_attention);
   const MixerLoad load{.context = config.context};
   if (!mixer->cost(config.mixer_shape(), load).keeps_pairs) return "";
-  if (act_on_scores(config.positions) && !is<RotaryPositionsConfig>(config.positions))
+  if (AttentionCost::need_pairs(config.positions))
     return fmt::format("model.positions is {}", kind_of(config.positions));
   return "model.mixer has only the reference backend";
 }

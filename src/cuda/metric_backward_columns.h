@@ -11,7 +11,7 @@ class ColumnBlock {
   using Shape = BackwardShape<Format, Width>;
   using Element = typename Format::Element;
   using Tokens = Tile<Format, Shape::ld>;
-  static constexpr int steps = Width / Format::depth, kept_steps = Shape::keeps_rows ? steps : 1;
+  static constexpr int kept_steps = Shape::keeps_rows ? Width / Format::depth : 1;
 
   GPU_DEVICE ColumnBlock(const MetricBackward& backward, unsigned char* memory)
       : backward_(backward),

@@ -117,9 +117,9 @@ class ForwardBlock {
     if constexpr (!Shape::keeps_q) put_q_in_place_of_p(sum[0]);
   }
 
-  // The 16 rows of this warp, which no other reads.
+  // Into the 16 rows of this warp, which no other reads; all of its lanes have read them when their last product is
+  // made.
   GPU_DEVICE void put_q_in_place_of_p(Sum (&q)[Width / 8]) {
-    gpu::sync_threads();
     for_each_pair(q, [&](int row, int column, const float* values) {
       auto* at = queries_.at(first_row_ + row, column);
       at[0] = Format::from_float(values[0]);

@@ -5,8 +5,8 @@
 
 namespace metaformer {
 
-// Their gradients have no history: what is asked to have one (create_graph) is refused, not given a wrong one. For the
-// start of a backward pass; throws c10::Error.
+// To be called at the start of their backward pass. Gradients that such a pass computes cannot be differentiated again:
+// with create_graph it throws c10::Error, where second derivatives would be wrong.
 inline void require_first_order(const char* operation) {
   TORCH_CHECK(!torch::GradMode::is_enabled(), operation,
               " has no second derivatives: call backward without create_graph");

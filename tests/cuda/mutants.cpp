@@ -62,6 +62,8 @@ std::vector<MetricCase> cases() {
   wide.tokens = 33;
   wide.width = 104;
   list.push_back(wide);
+  wide.element = MetricElement::fp32;  // rows of a block stay in shared memory
+  list.push_back(wide);
   return list;
 }
 

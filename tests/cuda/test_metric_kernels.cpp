@@ -99,6 +99,16 @@ TEST_CASE("kernels are as accurate as eager products at every width", "[kernels]
   check_accuracy(problem);
 }
 
+TEST_CASE("kernels are as accurate as eager products for every form of a wide head", "[kernels]") {
+  MetricCase problem;
+  problem.element = GENERATE(MetricElement::tf32, MetricElement::fp32);
+  problem.form = GENERATE(MetricForm::dense, MetricForm::diagonal, MetricForm::identity);
+  problem.width = GENERATE(88, 120);
+  problem.tokens = 40;
+  problem.batch = 1;
+  check_accuracy(problem);
+}
+
 TEST_CASE("kernels are as accurate as eager products for every form, score and mask", "[kernels]") {
   MetricCase problem;
   problem.element = GENERATE(values(elements));

@@ -50,8 +50,8 @@ class CudaGraph : public DeviceGraph {
   }
 
  private:
-  // Memory that `work` asks for comes from a pool of its own. Whatever happens, stream and allocator are afterwards as
-  // they were; of a failed recording nothing is left.
+  // `work` gets its memory from a pool of its own. Afterwards the stream records no longer, and the allocator uses its
+  // usual memory again, also when the recording fails; the pool of a failed recording is given back.
   cudaGraph_t record(c10::cuda::CUDAStream stream, const std::function<void()>& work) {
     pool_ = at::cuda::graph_pool_handle();
     allocator::beginAllocateToPool(device_, pool_, [stream](cudaStream_t asking) { return asking == stream.stream(); });
