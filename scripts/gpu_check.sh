@@ -9,7 +9,8 @@
 #   --binaries DIR                           a bundle in another folder
 #   --seconds N                              in place of 480
 #
-# The results go to experiments/gpu/DATE.md unless --output says otherwise. Exit code 1 when a check fails or had no time.
+# The results go to experiments/gpu/DATE.md unless --output says otherwise, and the table of kernel choices to DATE.choices.json
+# beside it (docs/metric_attention.md, "Backends"). Exit code 1 when a check fails or had no time.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -100,10 +101,18 @@ sanitize() {
   compute-sanitizer --tool "$tool" --error-exitcode 9 "$suite" "any strides and any alignment of inputs give the same bits"
 }
 
+# bench PRECISION HEAD_WIDTH OPTION...
 bench() {
   local precision=$1 width=$2
+  shift 2
   "$program" bench attention --device cuda --mixer metric --mixer scaled_dot_product --backend composed --backend fused \
-    --precision "$precision" --head-width "$width" --heads $((512 / width)) --batch 4 --context 64 128 256 512 1024 2048 4096
+    --precision "$precision" --head-width "$width" --heads $((512 / width)) --batch 4 --context 64 128 256 512 1024 2048 4096 "$@"
+}
+
+# The table that model.mixer.backend: auto goes by, beside the results; what was measured before a cut is in it.
+write_choices() {
+  "$program" bench attention --device cuda --write-choices "$choices" --rounds 3
+  echo "$choices"
 }
 
 # train_with NAME OPTION...: a training of shakespeare_gpu_metric without its noise.
@@ -179,6 +188,32 @@ bench_steps() {
   done
 }
 
+# sample_both RUN DEVICE TOKENS: text with graphs and with the host starting every operation is the same, but for a token that
+# rounding decides, after which all may differ; how fast both are.
+sample_both() {
+  local way
+  for way in '' --no-graph; do
+    # shellcheck disable=SC2086  # no word when empty
+    "$program" sample --run "$work/$1" --device "$2" --prompt ROMEO: --tokens "$3" --json $way >"$work/sample$way"
+  done
+  "$python" - "$work/sample" "$work/sample--no-graph" <<'PYTHON'
+import json
+import os
+import sys
+
+recorded, started = (json.load(open(name)) for name in sys.argv[1:])
+same = len(os.path.commonprefix([recorded["text"], started["text"]]))
+print(f"the first {same} of {len(started['text'])} characters agree; tokens per second: "
+      f"{recorded['tokens_per_second']:.0f} with graphs, {started['tokens_per_second']:.0f} without")
+sys.exit(same < min(200, len(started["text"])))
+PYTHON
+}
+
+# Where graphs are used there is no cache.
+compare_sampling() {
+  sample_both graph_false cuda 1000 && grep -q '"cache_bytes": *0[,}]' "$work/sample"
+}
+
 # The recipe as it is shipped, as far as the time allows: losses beside seconds.
 time_to_loss() {
   "$program" train --config "shakespeare_gpu_$1.yaml" --device cuda --offline --out "$work/time_$1" --set train.eval_interval=250 ||
@@ -190,6 +225,7 @@ dry_run() {
   "$probes" >"$work/emulated"
   "$program" info >/dev/null
   train_with dry --quiet --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
+  sample_both dry cpu 20 >/dev/null
   say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a training of $("$program" config check \
     --config shakespeare_gpu_metric.yaml | head -n 1) ends; the rest needs a GPU"
 }
@@ -201,8 +237,10 @@ if $dry; then
   dry_run
   exit
 fi
-export program probes probes_cuda suite peers python work
-export -f compare_probes sanitize bench bench_steps train_with compare_losses compare_backends compare_graphs time_to_loss
+choices=${output%.md}.choices.json
+export program probes probes_cuda suite peers python work choices
+export -f compare_probes sanitize bench write_choices bench_steps train_with compare_losses compare_backends compare_graphs \
+  sample_both compare_sampling time_to_loss
 nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run does what needs none"
 mkdir -p "$(dirname "$output")"
 SECONDS=0
@@ -217,11 +255,14 @@ check "the kernel suite on the GPU" 60 "$suite"
 check "the backends' losses agree" 60 compare_backends
 check "a replayed step is an eager one, with dropout and micro-batches" 45 compare_graphs
 check "training steps of the program and of PyTorch" 90 bench_steps
-for precision in bf16 fp32; do
-  for width in 64 32 128; do
-    check "bench attention, $precision, head width $width" 15 bench "$precision" "$width"
-  done
+for precision in bf16 tf32 fp32; do
+  check "attention without projections, $precision, head width 64" 12 bench "$precision" 64 --core --backend library
 done
+for width in 32 128; do
+  check "attention without projections, bf16, head width $width" 12 bench bf16 "$width" --core --backend library
+done
+check "attention with projections, bf16, head width 64" 10 bench bf16 64
+check "the table for backend auto" 75 write_choices
 if command -v compute-sanitizer >/dev/null; then
   check "compute-sanitizer memcheck" 40 sanitize memcheck
   check "compute-sanitizer racecheck" 40 sanitize racecheck
@@ -230,5 +271,6 @@ else
 fi
 check "time to loss, metric" 35 time_to_loss metric
 check "time to loss, scaled dot product" 30 time_to_loss scaled_dot_product
+check "text from graphs is the text without them" 20 compare_sampling
 say "$failures checks failed or had no time; results in $output"
 exit $((failures > 0))

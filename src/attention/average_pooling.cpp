@@ -64,8 +64,8 @@ class AveragePooling : public Mixer {
  public:
   explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state, Pass&) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                    MixerState* state, Pass&) override {
     TORCH_CHECK(context_bed.is_same(x_bcd), "average pooling mixes a sequence with itself");
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : x_bcd;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;

@@ -33,8 +33,8 @@ class ControlDecoder : public MixerDecoder {
 class Identity : public Mixer {
  public:
   explicit Identity(std::int64_t width) : width_(width) {}
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
-                        Pass&) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
+                    Pass&) override {
     return without_padding(x_bcd, visibility);
   }
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
@@ -48,8 +48,7 @@ class Identity : public Mixer {
 class None : public Mixer {
  public:
   explicit None(std::int64_t width) : width_(width) {}
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility&, MixerState*,
-                        Pass&) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility&, MixerState*, Pass&) override {
     return torch::zeros_like(x_bcd);
   }
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {

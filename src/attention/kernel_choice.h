@@ -1,12 +1,14 @@
 #pragma once
 // Which backend computes metric and quadratic attention where model.mixer.backend is auto: on a GPU the kernels of
-// cuda/ where they are right and expected to be faster, else composed products. Expected by counting operations and
-// memory; nothing of it has been measured on a GPU (docs/metric_attention.md).
+// cuda/ where they are right and faster, else composed products. Faster by a table that was measured on such a device
+// (attention/choice_table.h), else by a rule that comes from counting operations and memory; nothing of the rule has
+// been measured on a GPU (docs/metric_attention.md).
 
 #include <torch/torch.h>
 
 #include <string>
 
+#include "attention/choice_table.h"
 #include "attention/metric_options.h"
 #include "attention/mixer_state.h"
 #include "attention/quadratic_options.h"
@@ -27,15 +29,33 @@ struct KernelUse {
 KernelUse kernel_use(const MetricOptions& options, const MixerShape& shape);
 KernelUse kernel_use(const QuadraticOptions& options, const MixerShape& shape);
 
-// Where a composed product keeps the matrix of scores or of masks, is exact in float32, or is short.
+// The rule: where a composed product keeps the matrix of scores or of masks, is exact in float32, or is short.
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
+
+// Dropout takes the kernels, since composed products then keep the matrix of weights. Else the table decides, and the
+// rule where there is none (nullptr) or it has no such cell. The score is that of `use`.
+bool kernels_win(const KernelUse& use, ChoicePlace place, const ChoiceTable* table);
+
+torch::ScalarType stored_as(ChoiceType type);
+
+// The table of a device, read when the process first asks for it; nullptr where there is none. Warns once of one that
+// cannot be used.
+const ChoiceTable* choice_table(torch::Device device);
+
+// The name that tables know a device by: "NVIDIA H200".
+std::string device_name(torch::Device device);
 
 // Whether the kernels compute this pass: tokens look at themselves, all at once, and no probe observes the scores. With
 // the backend fused what they cannot do otherwise is an error of theirs, with auto it is composed.
 bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, bool to_themselves, const MixerState* state,
                    const Visibility& visibility, const Pass& pass);
 
-// For the log of a training on a GPU; empty where there is nothing to choose. `segmented`: batches have padding.
+// For the log of a training on a GPU, with the table of the current device; empty where there is nothing to choose.
+// `segmented`: batches have padding.
 std::string describe_kernel_choice(const TransformerConfig& config, Precision precision, bool segmented);
+
+// The same for a device with kernels and this table.
+std::string describe_kernel_choice(const TransformerConfig& config, Precision precision, bool segmented,
+                                   const ChoiceTable* table);
 
 }  // namespace metaformer

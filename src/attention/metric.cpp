@@ -56,19 +56,22 @@ class Metric : public Mixer {
         metric_(*this, options.constraint, options.score == MetricScore::distance, shape.heads, shape.head_width()),
         positions_(*this, shape, shape.head_width()) {}
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state, Pass& pass) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                    MixerState* state, Pass& pass) override {
     const auto newest = projection_.project(x_bcd);
     const bool to_themselves = context_bed.is_same(x_bcd);
     auto seen = to_themselves ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (pass.wants_scores())
-      pass.probe->scored(
-          {.left_bnci = newest.p_bnck, .right_bnej = seen.p_bnck, .form_nij = metric_.dense_nkk().to(newest.p_bnck)});
+      pass.probe->scored({.left_bnci = newest.p_bnck,
+                          .right_bnej = seen.p_bnck,
+                          .form_nij = metric_.dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
     const bool fused = takes_kernels(kernels_, newest.p_bnck, to_themselves, state, visibility, pass);
-    return output_(merge_heads(fused ? attend_fused(newest.p_bnck, visibility, pass)
-                                     : attend_seen(newest.p_bnck, seen, visibility, pass)));
+    return merge_heads(fused ? attend_fused(newest.p_bnck, visibility, pass)
+                             : attend_seen(newest.p_bnck, seen, visibility, pass));
   }
+
+  Linear* output() override { return &output_; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     const torch::NoGradGuard no_grad;
@@ -176,7 +179,7 @@ class Metric : public Mixer {
   }
 
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
-    const auto metric_nkk = metric_.dense_nkk().to(p_bnck.options());
+    const auto metric_nkk = metric_.dense_nkk(p_bnck.device()).to(p_bnck.options());
     switch (options_.score) {
       case MetricScore::distance:
         return distance_scores(p_bnck, p_bnek, metric_nkk);
@@ -188,10 +191,9 @@ class Metric : public Mixer {
     return torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnek});
   }
 
-  // The softmax cancels what is constant along a row, -p_c M p_c. What is left, 2 p_c M p_e - p_e M p_e, is one product
-  // of vectors with a feature more: q' = [2 p_c M, 1], k' = [p_e, -p_e M p_e], v' = [v_e, 0]. Below float32 the
+  // The softmax cancels what is constant along a row, -p_c M p_c; 2 p_c M p_e - p_e M p_e is left. Below float32 the
   // gradient of M would drown in that cancellation, so such inputs are widened first. Rotary positions turn 2 p_c M and
-  // p_e. Zeros behind the new feature make a width for which the library has a fused kernel.
+  // p_e.
   torch::Tensor composed_distance(const torch::Tensor& p_bnck, const SharedProjection::Vectors& seen,
                                   const Visibility& visibility, const ScoreMixing& mixing, Pass& pass) {
     const auto given = seen.p_bnck.scalar_type();
@@ -212,14 +214,7 @@ class Metric : public Mixer {
       if (pass.wants_scores()) score_bnce = score_bnce - (image_c * p_c).sum(-1, true);  // a probe sees the whole score
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
     }
-    const auto zeros = fused_attention_width(shape_.head_width() + 1, q.device()) - shape_.head_width() - 1;
-    const auto with_feature = [&](const torch::Tensor& x, const torch::Tensor& feature) {
-      const auto wide = torch::cat({x, feature}, 3);
-      return zeros == 0 ? wide : torch::constant_pad_nd(wide, {0, zeros});
-    };
-    const auto t = attend(with_feature(q, torch::ones_like(q.narrow(3, 0, 1))), with_feature(k, -length_bne1),
-                          torch::constant_pad_nd(v_e, {0, 1 + zeros}), visibility, mixing, options_.backend, pass);
-    return t.narrow(3, 0, shape_.head_width()).to(given);
+    return attend_with_key_term(q, k, -length_bne1, v_e, visibility, mixing, options_.backend, pass).to(given);
   }
 
   MetricOptions options_;

@@ -99,7 +99,7 @@ torch::Tensor MetricTensor::kernel_form() const {
   return {};
 }
 
-torch::Tensor MetricTensor::dense_nkk() const {
+torch::Tensor MetricTensor::dense_nkk(torch::Device device) const {
   switch (constraint_) {
     case MetricConstraint::symmetric:
       return unpacked_nkk();
@@ -110,7 +110,7 @@ torch::Tensor MetricTensor::dense_nkk() const {
     case MetricConstraint::diagonal:
       return torch::diag_embed(diagonal_nk());
     case MetricConstraint::identity:
-      return torch::eye(k_).repeat({heads_, 1, 1});
+      return torch::eye(k_, device).repeat({heads_, 1, 1});
   }
   return {};
 }

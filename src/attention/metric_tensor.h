@@ -31,8 +31,8 @@ class MetricTensor {
   // M as the kernels take it: [n, k, k], a diagonal [n, k], or undefined for the identity.
   torch::Tensor kernel_form() const;
 
-  // M as [n, k, k].
-  torch::Tensor dense_nkk() const;
+  // M as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
+  torch::Tensor dense_nkk(torch::Device device = torch::kCPU) const;
 
   // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`.
   // A diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.

@@ -35,14 +35,14 @@ class Quadratic : public Mixer {
                    : add_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}), spec);
   }
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state, Pass& pass) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                    MixerState* state, Pass& pass) override {
     const auto newest = projection_.project(x_bcd);
     const bool to_themselves = context_bed.is_same(x_bcd);
     auto seen = to_themselves ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (takes_kernels(kernels_, newest.p_bnck, to_themselves, state, visibility, pass))
-      return output_(merge_heads(attend_fused(newest.p_bnck, visibility, pass)));
+      return merge_heads(attend_fused(newest.p_bnck, visibility, pass));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
@@ -54,8 +54,10 @@ class Quadratic : public Mixer {
     const auto q_bnck = positions_.rotated(per_head_product(left, form_), tokens);
     const auto k_bnek = positions_.rotated(right.to(q_bnck.scalar_type()), tokens);
     const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout, .shaw = positions_.shaw()};
-    return output_(merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass)));
+    return merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass));
   }
+
+  Linear* output() override { return &output_; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     return make_score_decoder({.shape = shape_,

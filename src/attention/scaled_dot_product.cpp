@@ -29,8 +29,14 @@ class ScaledDotProduct : public Mixer {
     key_norm_ = register_module("key_norm", HeadNorm(shape.head_width()));
   }
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state, Pass& pass) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+                    MixerState* state, Pass& pass) override {
+    const ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
+                             .dropout = shape_.dropout,
+                             .shaw = positions_.shaw()};
+    const bool uses_projection_as_it_is = !options_.qk_norm && !positions_.rotates() && !pass.wants_scores();
+    if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
+      return attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass);
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed);
     if (options_.qk_norm) {
       q_bnck = query_norm_(q_bnck);
@@ -42,13 +48,12 @@ class ScaledDotProduct : public Mixer {
     }
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = q_bnck, .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
-    const ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
-                             .dropout = shape_.dropout,
-                             .shaw = positions_.shaw()};
     const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
                                visibility, mixing, options_.backend, pass);
-    return output_(merge_heads(t_bnck));
+    return merge_heads(t_bnck);
   }
+
+  Linear* output() override { return &output_; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     return make_score_decoder({.shape = shape_,
@@ -83,11 +88,7 @@ class ScaledDotProduct : public Mixer {
  private:
   std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
     const auto d = shape_.width;
-    if (context_bed.is_same(x_bcd)) {
-      const auto parts = query_key_value_(x_bcd).split(d, 2);
-      return {split_heads(parts[0], shape_.heads), split_heads(parts[1], shape_.heads),
-              split_heads(parts[2], shape_.heads)};
-    }
+    if (context_bed.is_same(x_bcd)) return thirds_bnck(query_key_value_(x_bcd), shape_.heads);
     const auto& weight = query_key_value_->weight();
     const auto& bias = query_key_value_->bias();
     const auto part = [&](const torch::Tensor& from, std::int64_t first, std::int64_t rows) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/dropout.h"
+#include "ops/heads.h"
 #include "ops/host_attention.h"
 
 namespace metaformer {
@@ -31,20 +32,30 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   return mixing.shaw != nullptr ? t_bnck + (*mixing.shaw)->values(weight_bnce) : t_bnck;
 }
 
+namespace {
+
+bool can_take_kernel(const Visibility& visibility, const ScoreMixing& mixing, Backend backend, const Pass& pass) {
+  return backend != Backend::reference && !needs_scores(visibility, mixing, pass);
+}
+
+HostAttentionOptions host_options(const Visibility& visibility, const ScoreMixing& mixing) {
+  return {.causal = visibility.causal,
+          .segment_bc = visibility.query_segment_bc,
+          .scale = mixing.scale,
+          .dropout = mixing.dropout};
+}
+
+}  // namespace
+
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass) {
   const auto by_scores = [&] {
     return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
   };
-  if (backend == Backend::reference || needs_scores(visibility, mixing, pass)) return by_scores();
+  if (!can_take_kernel(visibility, mixing, backend, pass)) return by_scores();
   const bool to_themselves = visibility.query_segment_bc.is_same(visibility.key_segment_be);
   if (to_themselves && can_attend_on_host(q_bnck, k_bnek, value_bnek))
-    return host_attention(q_bnck, k_bnek, value_bnek,
-                          {.causal = visibility.causal,
-                           .segment_bc = visibility.query_segment_bc,
-                           .scale = mixing.scale,
-                           .dropout = mixing.dropout},
-                          pass);
+    return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass);
   if (pass.training && mixing.dropout > 0) return by_scores();
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
   const bool by_row_order = visibility.causal && !visibility.has_segments() && queries == keys;
@@ -55,6 +66,34 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
   }
   return at::scaled_dot_product_attention(q_bnck, k_bnek, value_bnek, mask, /*dropout_p=*/0, by_row_order,
                                           mixing.scale);
+}
+
+// The narrowest head of at least `width` features for which the library has fused attention: on a GPU a multiple of 8.
+static std::int64_t fused_attention_width(std::int64_t width, torch::Device device) {
+  return device.is_cuda() ? (width + 7) / 8 * 8 : width;
+}
+
+// q' = [q, 1], k' = [k, term], v' = [v, 0], with zeros behind them.
+torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
+                                   const torch::Tensor& term_bne1, const torch::Tensor& value_bnek,
+                                   const Visibility& visibility, const ScoreMixing& mixing, Backend backend,
+                                   Pass& pass) {
+  const auto width = q_bnck.size(3), zeros = fused_attention_width(width + 1, q_bnck.device()) - width - 1;
+  const auto with_feature = [&](const torch::Tensor& x, const torch::Tensor& feature) {
+    const auto wider = torch::cat({x, feature}, 3);
+    return zeros == 0 ? wider : torch::constant_pad_nd(wider, {0, zeros});
+  };
+  const auto t = attend(with_feature(q_bnck, torch::ones_like(q_bnck.narrow(3, 0, 1))), with_feature(k_bnek, term_bne1),
+                        torch::constant_pad_nd(value_bnek, {0, 1 + zeros}), visibility, mixing, backend, pass);
+  return t.narrow(3, 0, value_bnek.size(3));
+}
+
+torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t heads, const Visibility& visibility,
+                                const ScoreMixing& mixing, Backend backend, Pass& pass) {
+  if (can_take_kernel(visibility, mixing, backend, pass) && can_attend_on_host(projected_bcd))
+    return host_attention(projected_bcd, heads, host_options(visibility, mixing), pass);
+  const auto [q_bnck, k_bnck, value_bnck] = thirds_bnck(projected_bcd, heads);
+  return merge_heads(attend(q_bnck, k_bnck, value_bnck, visibility, mixing, backend, pass));
 }
 
 }  // namespace metaformer

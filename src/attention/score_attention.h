@@ -28,16 +28,22 @@ inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing
   return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();
 }
 
-// The narrowest head of at least `width` features for which the library has fused attention: on a GPU a multiple of 8.
-inline std::int64_t fused_attention_width(std::int64_t width, torch::Device device) {
-  return device.is_cuda() ? (width + 7) / 8 * 8 : width;
-}
-
 // The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else
 // keeping nothing of size c e for backward: by our kernel on the CPU, else by the library's attention where it has a
 // fused kernel. Dropout that our kernel does not do takes mix_by_scores, since the library would draw it from its own
 // generator.
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
+
+// The same for r_bnce = q_bnck . k_bnek + term_bne1, in one product of vectors with a feature more.
+torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
+                                   const torch::Tensor& term_bne1, const torch::Tensor& value_bnek,
+                                   const Visibility& visibility, const ScoreMixing& mixing, Backend backend,
+                                   Pass& pass);
+
+// The same as attend() of tokens that attend to themselves, from one projection into queries, keys and values, [b, c, 3
+// n k], and with joined heads: [b, c, n k].
+torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t heads, const Visibility& visibility,
+                                const ScoreMixing& mixing, Backend backend, Pass& pass);
 
 }  // namespace metaformer

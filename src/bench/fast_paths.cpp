@@ -21,6 +21,11 @@ std::string attention_obstacle(const TransformerConfig& config) {
   return "model.mixer has only the reference backend";
 }
 
+std::string mixer_output_obstacle(const TransformerConfig& config) {
+  if (!config.mixer->has_scores()) return fmt::format("the mixer {} has no output projection", kind_of(config.mixer));
+  return std::string(branch_obstacle(config));
+}
+
 std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device) {
   if (!device.is_cpu()) return "the device is not a CPU";
   return config.train.precision == Precision::fp16 ? "train.precision is fp16" : "";
@@ -33,6 +38,7 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
   const auto of_run = obstacle_of_run(config, device);
   const auto why_not = [&](std::string of_part) { return of_run.empty() ? std::move(of_part) : of_run; };
   return {{.part = "attention", .why_not = why_not(attention_obstacle(model))},
+          {.part = "mixer_output", .why_not = why_not(mixer_output_obstacle(model))},
           {.part = "feed_forward", .why_not = why_not(std::string(feed_forward_obstacle(model)))}};
 }
 

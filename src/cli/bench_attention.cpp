@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "attention/scaled_dot_product_options.h"
 #include "base/log.h"
 #include "bench/attention_bench.h"
+#include "cli/bench_choices.h"
 #include "cli/command_line.h"
 #include "ops/device.h"
+#include "ops/fused_metric.h"
 
 namespace metaformer {
 
@@ -17,12 +21,14 @@ struct AttentionArguments {
   std::vector<std::string> mixers, backends;
   std::string precision = "fp32", direction = "both", device = "auto";
   std::int64_t rounds = 5;
-  bool all_pairs = false, pair_table = false, json = false;
+  bool core = false, all_pairs = false, pair_table = false, json = false;
+  std::string choices_file;  // in place of all that: --write-choices
 };
 
 torch::ScalarType parse_precision(const std::string& name) {
-  return choose<torch::ScalarType>("--precision", name,
-                                   {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
+  return choose<torch::ScalarType>(
+      "--precision", name,
+      {{"fp32", torch::kFloat}, {"tf32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
 }
 
 MixerConfig parse_mixer(const std::string& name) {
@@ -32,10 +38,15 @@ MixerConfig parse_mixer(const std::string& name) {
               fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
 }
 
-Backend parse_backend(const std::string& name) {
-  return choose<Backend>(
-      "--backend", name,
-      {{"composed", Backend::composed}, {"reference", Backend::reference}, {"fused", Backend::fused}});
+constexpr const char* library = "library";
+
+// Nothing: the library's.
+std::optional<Backend> parse_backend(const std::string& name) {
+  return choose<std::optional<Backend>>("--backend", name,
+                                        {{"composed", Backend::composed},
+                                         {"reference", Backend::reference},
+                                         {"fused", Backend::fused},
+                                         {library, std::nullopt}});
 }
 
 bool has_backend(const MixerConfig& mixer, Backend backend) {
@@ -50,12 +61,43 @@ std::vector<std::string> kinds_with(Backend backend) {
   return kinds;
 }
 
+// Those that exist on the device; "fused" where it has the kernels for such heads.
+std::vector<std::string> default_backends(const AttentionRequest& request) {
+  std::vector<std::string> backends = {"composed", "reference"};
+  const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
+  const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
+  if (fused_metric_obstacle(probe_bnck, {}).empty()) backends.emplace_back("fused");
+  if (request.core) backends.emplace_back(library);
+  return backends;
+}
+
+void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixers,
+                const std::vector<std::string>& backends) {
+  for (const auto& name : mixers) {
+    for (const auto& backend : backends) {
+      const auto mixer = parse_mixer(name);
+      const auto chosen = parse_backend(backend);
+      if (!chosen && !request.core)
+        throw Error(ExitCode::usage, "--backend library has no projections: it needs --core");
+      if (!chosen) request.library = request.library || name == ScaledDotProductOptions::kind;
+      if (chosen && has_backend(mixer, *chosen)) request.mixers.push_back(with_backend(mixer, *chosen));
+    }
+  }
+  if (request.mixers.empty() && !request.library && !request.pair_table)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("none of these mixers has one of these backends; only {} have fused, and only {} has library",
+                    fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind));
+}
+
 AttentionRequest request_of(const AttentionArguments& arguments) {
   AttentionRequest request;
   request.device = select_device(arguments.device);
   request.type = parse_precision(arguments.precision);
+  request.tf32 = arguments.precision == "tf32";
   request.backward = choose<bool>("--direction", arguments.direction, {{"both", true}, {"forward", false}});
   request.causal = !arguments.all_pairs;
+  request.core = arguments.core;
   request.rounds = arguments.rounds;
   request.pair_table = arguments.pair_table;
   for (const auto context : arguments.contexts) {
@@ -63,19 +105,8 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
     shape.context = context;
     request.shapes.push_back(shape);
   }
-  const auto mixers = arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers;
-  const auto backends =
-      arguments.backends.empty() ? std::vector<std::string>{"composed", "reference"} : arguments.backends;
-  for (const auto& name : mixers) {
-    for (const auto& backend : backends) {
-      const auto mixer = parse_mixer(name);
-      const auto chosen = parse_backend(backend);
-      if (has_backend(mixer, chosen)) request.mixers.push_back(with_backend(mixer, chosen));
-    }
-  }
-  if (request.mixers.empty() && !request.pair_table)
-    throw Error(ExitCode::usage, fmt::format("none of these mixers has one of these backends; only {} have fused",
-                                             fmt::join(kinds_with(Backend::fused), " and ")));
+  add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
+             arguments.backends.empty() ? default_backends(request) : arguments.backends);
   return request;
 }
 
@@ -89,6 +120,7 @@ nlohmann::ordered_json to_json(const AttentionResult& result) {
     return json;
   }
   json["ms"] = result.ms;
+  json["timed_by"] = to_string(result.timed_by);
   json["teraflops"] = result.teraflops;
   json["peak_bytes"] = result.peak_bytes;
   json["kept_bytes"] = result.kept_bytes;
@@ -96,30 +128,35 @@ nlohmann::ordered_json to_json(const AttentionResult& result) {
   return json;
 }
 
+std::string why_left_out(const AttentionResult& result) {
+  return result.skipped + (result.predicted_bytes > 0 ? " do not fit" : "");
+}
+
 void print_table(const std::vector<AttentionResult>& results) {
-  print(fmt::format("{:<20} {:<10} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}\n", "mixer", "backend",
-                    "batch", "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error"));
+  print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend",
+                    "batch", "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by"));
   for (const auto& result : results) {
     const auto& shape = result.shape;
-    print(fmt::format("{:<20} {:<10} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
+    print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
                       shape.context, shape.head_width));
     if (!result.skipped.empty()) {
-      print(fmt::format("left out: {} do not fit\n", result.skipped));
+      print(fmt::format("left out: {}\n", why_left_out(result)));
       continue;
     }
-    print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}\n", result.ms,
+    print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
                       result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-",
                       human_bytes(static_cast<std::uint64_t>(result.peak_bytes)),
                       human_bytes(static_cast<std::uint64_t>(result.kept_bytes)),
-                      result.error ? fmt::format("{:.1e}", *result.error) : "-"));
+                      result.error ? fmt::format("{:.1e}", *result.error) : "-", to_string(result.timed_by)));
   }
 }
 
 void run_attention(const AttentionArguments& arguments) {
   const auto request = request_of(arguments);
-  log::info("{}, {} thread{}, {}, {}; a layer with its projections, medians of {} interleaved rounds",
-            device_description(request.device), at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
-            arguments.precision, request.backward ? "forward and backward" : "forward", request.rounds);
+  log::info("{}, {} thread{}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
+            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", arguments.precision,
+            request.backward ? "forward and backward" : "forward",
+            request.core ? "without projections" : "a layer with its projections", request.rounds);
   const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
   if (!arguments.json) return print_table(results);
   auto list = nlohmann::ordered_json::array();
@@ -128,6 +165,7 @@ void run_attention(const AttentionArguments& arguments) {
               {"threads", at::get_num_threads()},
               {"precision", arguments.precision},
               {"direction", arguments.direction},
+              {"core", request.core},
               {"causal", request.causal},
               {"rounds", request.rounds},
               {"results", list}});
@@ -135,46 +173,80 @@ void run_attention(const AttentionArguments& arguments) {
 
 std::string kinds_as_type() { return fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")); }
 
+// What is measured, but for rounds and device.
+void add_request_options(CLI::App& command, AttentionArguments& arguments) {
+  const auto count = whole_number(1, std::int64_t{1} << 20);
+  const auto add_count = [&](const char* name, std::int64_t& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str()->transform(count);
+  };
+  add_repeatable(command, "--mixer", arguments.mixers, kinds_as_type(), "mixer to measure; default: all");
+  add_repeatable(command, "--backend", arguments.backends, "composed|reference|fused|library",
+                 "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
+                 "the device has");
+  command.add_flag("--core", arguments.core,
+                   "leave out projections: attention from queries, keys and values, or from p and its form");
+  add_count("--batch", arguments.shape.batch, "sequences");
+  add_count("--heads", arguments.shape.heads, "heads");
+  add_count("--head-width", arguments.shape.head_width, "width of a head");
+  command
+      .add_option("--context", arguments.contexts,
+                  "tokens in a sequence; several values are measured one after another")
+      ->capture_default_str()
+      ->transform(count);
+  command
+      .add_option("--precision", arguments.precision,
+                  "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU")
+      ->type_name("fp32|tf32|bf16|fp16")
+      ->capture_default_str();
+  command.add_option("--direction", arguments.direction, "measure both passes, or only the forward pass")
+      ->type_name("both|forward")
+      ->capture_default_str();
+  command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
+  command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
+}
+
+// The grid of choices is fixed: an option that would change it is an error, not ignored.
+void require_no_request_options(const CLI::App& command) {
+  for (const auto* name : {"--mixer", "--backend", "--core", "--batch", "--heads", "--head-width", "--context",
+                           "--precision", "--direction", "--all-pairs", "--pair-table"})
+    if (command.get_option(name)->count() > 0)
+      throw Error(ExitCode::usage, fmt::format("--write-choices measures a fixed grid: leave out {}", name));
+}
+
 }  // namespace
 
 void add_bench_attention_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
   auto arguments = std::make_shared<AttentionArguments>();
-  const auto count = whole_number(1, std::int64_t{1} << 20);
-  add_repeatable(command, "--mixer", arguments->mixers, kinds_as_type(), "mixer to measure; default: all");
-  add_repeatable(command, "--backend", arguments->backends, "composed|reference|fused",
-                 "backend to measure; default: composed and reference");
-  command.add_option("--batch", arguments->shape.batch, "sequences")->capture_default_str()->transform(count);
-  command.add_option("--heads", arguments->shape.heads, "heads")->capture_default_str()->transform(count);
-  command.add_option("--head-width", arguments->shape.head_width, "width of a head")
+  add_request_options(command, *arguments);
+  command.add_option("--rounds", arguments->rounds, "timed measurements of each combination")
       ->capture_default_str()
-      ->transform(count);
-  command
-      .add_option("--context", arguments->contexts,
-                  "tokens in a sequence; several values are measured one after another")
-      ->capture_default_str()
-      ->transform(count);
-  command.add_option("--precision", arguments->precision, "precision of the inputs")
-      ->type_name("fp32|bf16|fp16")
-      ->capture_default_str();
-  command.add_option("--direction", arguments->direction, "measure both passes, or only the forward pass")
-      ->type_name("both|forward")
-      ->capture_default_str();
-  command.add_option("--rounds", arguments->rounds, "timed calls of each combination")
-      ->capture_default_str()
-      ->transform(count);
+      ->transform(whole_number(1, std::int64_t{1} << 20));
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command.add_flag("--all-pairs", arguments->all_pairs, "let every token see every token: no causal mask");
-  command.add_flag("--pair-table", arguments->pair_table, "measure the published metric algorithm too");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  auto* choices = command
+                      .add_option("--write-choices", arguments->choices_file,
+                                  "measure composed and fused attention on a grid instead, and write the table that "
+                                  "model.mixer.backend: auto goes by; auto: to where it looks for it")
+                      ->type_name("FILE");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout; of --write-choices the table");
   command.footer(
       "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
       "error: of the output relative to float64, for contexts up to 1024.\n"
+      "timed by: replays of a recorded graph or calls between two events of the GPU, or the clock on the CPU.\n"
       "Examples:\n"
       "  metaformer bench attention --mixer metric --mixer scaled_dot_product\n"
       "  metaformer bench attention --mixer metric --context 256 512 1024 2048 4096 --batch 1 --rounds 3\n"
-      "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json");
-  command.callback([arguments] { run_attention(*arguments); });
+      "  metaformer bench attention --core --precision bf16 --head-width 64 --context 512 2048\n"
+      "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json\n"
+      "  metaformer bench attention --write-choices auto");
+  command.callback([arguments, choices, &command] {
+    if (choices->count() == 0) return run_attention(*arguments);
+    require_no_request_options(command);
+    write_choices({.file = arguments->choices_file,
+                   .device = arguments->device,
+                   .rounds = arguments->rounds,
+                   .json = arguments->json});
+  });
 }
 
 }  // namespace metaformer

@@ -35,6 +35,7 @@ struct SampleArguments {
   std::vector<std::string> stops;
   std::string window = "half";
   bool uncached = false;
+  bool without_graphs = false;
   bool json = false;
 };
 
@@ -55,6 +56,7 @@ class Sampler {
     options_ = arguments.options;
     options_.temperature = arguments.temperature.value_or(sorts_ ? 0.0 : options_.temperature);
     options_.cached = !arguments.uncached;
+    options_.graphs = !arguments.without_graphs;
     options_.window =
         choose<WindowKind>("--window", arguments.window, {{"half", WindowKind::half}, {"slide", WindowKind::slide}});
   }
@@ -214,6 +216,8 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
   command.add_flag("--no-cache", arguments.uncached,
                    "encode the whole window again for every token (slow, for comparison)");
+  command.add_flag("--no-graph", arguments.without_graphs,
+                   "on a GPU, start every operation of a token from the host (for comparison)");
 }
 
 }  // namespace

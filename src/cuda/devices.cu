@@ -18,7 +18,11 @@ Devices find_devices() {
   if (count == 0) found.problem = "no CUDA device";
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
+    // It has a place all the same, so that those behind it keep their numbers.
+    if (const auto error = cudaGetDeviceProperties(&properties, i); error != cudaSuccess) {
+      found.list.push_back({.name = std::string("unknown: ") + cudaGetErrorString(error)});
+      continue;
+    }
     found.list.push_back(
         {.name = properties.name,
          .major = properties.major,

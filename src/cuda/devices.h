@@ -15,9 +15,9 @@ struct Device {
 };
 
 struct Devices {
-  bool compiled = false;  // this executable contains CUDA code
-  std::string problem;    // why there are none, when there are none
-  std::vector<Device> list;
+  bool compiled = false;     // this executable contains CUDA code
+  std::string problem;       // why there are none, when there are none
+  std::vector<Device> list;  // by their numbers
 };
 
 // Never throws: a machine without a GPU or a driver is an answer.

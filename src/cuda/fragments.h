@@ -215,6 +215,20 @@ GPU_DEVICE void to_left(Left (&left)[Count * 8 / Format::depth], const Sum (&sum
   }
 }
 
+// Adds this lane's entries of a left side to the sums of its rows lane / 4 and 8 below.
+template <class Format>
+GPU_DEVICE void add_rows(float (&sum)[2], const Left& left) {
+  GPU_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (Format::depth == 16) {
+      const auto low = static_cast<std::uint16_t>(left.r[i]), high = static_cast<std::uint16_t>(left.r[i] >> 16);
+      sum[i % 2] += Format::to_float(low) + Format::to_float(high);
+    } else {
+      sum[i % 2] += gpu::float_of(left.r[i]);
+    }
+  }
+}
+
 template <int Count>
 GPU_DEVICE void clear(Sum (&sum)[Count]) {
   GPU_UNROLL
@@ -248,7 +262,7 @@ GPU_DEVICE void multiply_transposed(Sum (&sum)[1][Columns], const Tile<Format, L
                                     int width, const Tile<Format, Ld>& tile, int row) {
   GPU_UNROLL
   for (int n = 0; n < Columns; n += 2) {
-    GPU_UNROLL_BY_4
+    GPU_UNROLL_BY(4)  // what is wider would be loaded ahead into too many registers
     for (int k = 0; k < width; k += Format::depth) {
       Left left;
       Right right[2];

@@ -73,10 +73,14 @@ struct MetricBackward {
   MetricStrides dp_strides;
   float* dmetric = nullptr;  // [n, k, k]: p^T dq, not symmetrised; none for the identity
   // Work space.
-  void* dq = nullptr;          // [b, n, c, k]
-  float* delta = nullptr;      // [b, n, c]: dt_i . t_i
-  float* score_sum = nullptr;  // [b, n, c], distances only
-  float* partial = nullptr;    // metric_gradient_parts(in) of [n, k, k]
+  float* dq_sum = nullptr;      // [b, n, c, k]: sum_j dS_ij p_j, scaled
+  float* dkey = nullptr;        // [b, n, c, k]: what tokens as keys and values contribute to dp
+  void* dq = nullptr;           // [b, n, c, k]
+  float* delta = nullptr;       // [b, n, c]: dt_i . t_i
+  float* row_sum = nullptr;     // [b, n, c], distances only: of dS, scaled
+  float* column_sum = nullptr;  // the same
+  unsigned* turns = nullptr;    // metric_turns(in)
+  float* partial = nullptr;     // metric_gradient_parts(in) of [n, k, k]
 };
 
 }  // namespace metaformer::cuda

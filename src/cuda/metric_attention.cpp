@@ -38,6 +38,10 @@ std::int64_t metric_gradient_parts(const MetricInputs& in) {
   return std::clamp<std::int64_t>(in.batch * tiles, 1, most);
 }
 
+std::int64_t metric_turns(const MetricInputs& in) {
+  return in.batch * in.heads * ((in.tokens + turn_rows - 1) / turn_rows);
+}
+
 void metric_forward(const MetricForward& forward, void* stream) {
   if (is_empty(forward.in)) return;
   require_possible(forward.in);
@@ -59,17 +63,13 @@ void metric_backward(const MetricBackward& backward, void* stream) {
   require_possible(backward.in);
   switch (backward.in.element) {
     case MetricElement::bf16:
-      backward_rows_bf16(backward, stream);
-      return backward_columns_bf16(backward, stream);
+      return backward_bf16(backward, stream);
     case MetricElement::fp16:
-      backward_rows_fp16(backward, stream);
-      return backward_columns_fp16(backward, stream);
+      return backward_fp16(backward, stream);
     case MetricElement::tf32:
-      backward_rows_tf32(backward, stream);
-      return backward_columns_tf32(backward, stream);
+      return backward_tf32(backward, stream);
     case MetricElement::fp32:
-      backward_rows_fp32(backward, stream);
-      return backward_columns_fp32(backward, stream);
+      return backward_fp32(backward, stream);
   }
 }
 

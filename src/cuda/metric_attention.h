@@ -22,6 +22,9 @@ MetricDevice metric_kernel_device();
 // How many partial metric gradients backward keeps, summed in a fixed order.
 std::int64_t metric_gradient_parts(const MetricInputs& in);
 
+// How many counters backward's blocks take turns by.
+std::int64_t metric_turns(const MetricInputs& in);
+
 // Run on `stream` (a cudaStream_t) of the current device and return at once. Equal inputs give equal bits. Errors
 // (exit code 1): sizes the kernels cannot do, or what CUDA says of a launch.
 void metric_forward(const MetricForward& forward, void* stream);

@@ -6,20 +6,16 @@
 namespace metaformer::cuda {
 
 constexpr int gradient_tile_rows = 32;  // tokens that one step of the metric gradient takes
+constexpr int turn_rows = 16;           // queries of the smallest tile that blocks take turns at
 
 void forward_bf16(const MetricForward& forward, void* stream);
 void forward_fp16(const MetricForward& forward, void* stream);
 void forward_tf32(const MetricForward& forward, void* stream);
 void forward_fp32(const MetricForward& forward, void* stream);
 
-void backward_rows_bf16(const MetricBackward& backward, void* stream);
-void backward_rows_fp16(const MetricBackward& backward, void* stream);
-void backward_rows_tf32(const MetricBackward& backward, void* stream);
-void backward_rows_fp32(const MetricBackward& backward, void* stream);
-
-void backward_columns_bf16(const MetricBackward& backward, void* stream);
-void backward_columns_fp16(const MetricBackward& backward, void* stream);
-void backward_columns_tf32(const MetricBackward& backward, void* stream);
-void backward_columns_fp32(const MetricBackward& backward, void* stream);
+void backward_bf16(const MetricBackward& backward, void* stream);
+void backward_fp16(const MetricBackward& backward, void* stream);
+void backward_tf32(const MetricBackward& backward, void* stream);
+void backward_fp32(const MetricBackward& backward, void* stream);
 
 }  // namespace metaformer::cuda

@@ -2,8 +2,8 @@
 // Chooses the kernel for a head's width and starts it; for the files that compile the kernels.
 
 #include "cuda/metric_attention.h"
-#include "cuda/metric_backward_columns.h"
-#include "cuda/metric_backward_rows.h"
+#include "cuda/metric_backward_ends.h"
+#include "cuda/metric_backward_pass.h"
 #include "cuda/metric_forward_kernel.h"
 #include "cuda/metric_gradient_kernels.h"
 #include "cuda/metric_launch.h"
@@ -41,24 +41,20 @@ void launch_forward(const MetricForward& forward, void* stream_pointer) {
   });
 }
 
-template <class Format>
-void launch_rows(const MetricBackward& backward, void* stream) {
-  with_width(backward.in.width, [&]<int Width> {
-    using Shape = BackwardShape<Format, Width>;
-    gpu::launch(metric_row_kernel<Format, Width>, block_count(backward.in, Shape::rows), Shape::threads,
-                Shape::row_shared_bytes, static_cast<gpu::Stream>(stream), backward);
-  });
-}
-
 // dp, and the gradient of the metric where there is one.
 template <class Format>
-void launch_columns(const MetricBackward& backward, void* stream_pointer) {
+void launch_backward(const MetricBackward& backward, void* stream_pointer) {
   const auto stream = static_cast<gpu::Stream>(stream_pointer);
   const auto& in = backward.in;
   with_width(in.width, [&]<int Width> {
-    using Shape = BackwardShape<Format, Width>;
-    gpu::launch(metric_column_kernel<Format, Width>, block_count(in, Shape::rows), Shape::threads,
-                Shape::column_shared_bytes, stream, backward);
+    gpu::launch(metric_delta_kernel<Format>, block_count(in, DeltaShape::rows), DeltaShape::threads, 0, stream,
+                backward);
+    using Pass = PassShape<Format, Width>;
+    gpu::launch(metric_pass_kernel<Format, Width>, block_count(in, Pass::rows), Pass::threads, Pass::shared_bytes,
+                stream, backward);
+    using Finish = FinishShape<Format, Width>;
+    gpu::launch(metric_finish_kernel<Format, Width>, block_count(in, Finish::rows), Finish::threads,
+                Finish::shared_bytes, stream, backward);
     if (backward.dmetric == nullptr) return;
     using Gradient = GradientShape<Format, Width>;
     const auto parts = metric_gradient_parts(in);

@@ -145,18 +145,6 @@ GPU_DEVICE void for_each_pair(Sum (&sum)[Count], Use use) {
   }
 }
 
-// Writes what exists of 16 rows, `first` being the token of the first.
-template <class Format, int Count>
-GPU_DEVICE void store(Sum (&sum)[Count], typename Format::Element* target, const MetricStrides& strides,
-                      const MetricInputs& in, const Place& place, std::int64_t first) {
-  for_each_pair(sum, [&](int row, int column, const float* values) {
-    if (!gpu::within(first + row < in.tokens) || !gpu::within(column < in.width)) return;
-    auto* at = target + place.offset(strides, first + row) + column;
-    at[0] = Format::from_float(values[0]);
-    at[1] = Format::from_float(values[1]);
-  });
-}
-
 GPU_DEVICE MetricStrides contiguous_strides(const MetricInputs& in) {
   return {in.heads * in.tokens * in.width, in.tokens * in.width, in.width};
 }

@@ -46,13 +46,13 @@ ContextWindow::ContextWindow(std::int64_t context, WindowKind kind) : context_(c
 bool ContextWindow::push(std::int32_t token) {
   tokens_.push_back(token);
   if (static_cast<std::int64_t>(tokens_.size()) <= context_) return false;
-  const auto kept = kind_ == WindowKind::slide ? context_ : std::max<std::int64_t>(1, context_ / 2);
-  tokens_.erase(tokens_.begin(), tokens_.end() - kept);
+  tokens_.erase(tokens_.begin(), tokens_.end() - tokens_kept(context_, kind_));
   return true;
 }
 
 TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt,
-                             const SamplingOptions& options, torch::Device device, std::int64_t samples)
+                             const SamplingOptions& options, torch::Device device, std::int64_t samples,
+                             MakeGraph make_graph)
     : model_(model),
       options_(options),
       device_(device),
@@ -66,8 +66,13 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
   }
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (!options.cached) return;
-  state_ = model.new_state(samples, model.config().context);
-  decoder_ = model.decoder(samples);
+  if (!make_graph && device.is_cuda()) make_graph = make_cuda_graph;
+  if (options.graphs && make_graph && recording_is_expected_to_pay(model, samples)) {
+    on_device_ = std::make_unique<DeviceGenerator>(model, windows_.front().tokens(), samples, options, device,
+                                                   std::move(make_graph));
+  } else {
+    make_cache();
+  }
 }
 
 TextGenerator::~TextGenerator() { at::set_num_threads(threads_); }
@@ -80,6 +85,13 @@ void TextGenerator::set_threads(std::size_t tokens) {
   const bool shares = 2.0 * static_cast<double>(parameters_) * static_cast<double>(tokens) >= operations_worth_sharing;
   const int threads = shares ? threads_ : 1;
   if (threads != std::exchange(threads_now_, threads)) at::set_num_threads(threads);
+}
+
+void TextGenerator::make_cache() {
+  const auto samples = static_cast<std::int64_t>(windows_.size());
+  fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
+  state_ = model_.new_state(samples, model_.config().context);
+  decoder_ = model_.decoder(samples);
 }
 
 void TextGenerator::encode_windows() {
@@ -107,18 +119,34 @@ void TextGenerator::find_logits() {
   logits_bv_.assign(logits_bv.begin(), logits_bv.end());
 }
 
-const std::vector<std::int32_t>& TextGenerator::next() {
-  const torch::InferenceMode inference;
+bool TextGenerator::take_from_device() {
+  if (on_device_ == nullptr) return false;
+  const auto tokens_b = on_device_->next();
+  if (tokens_b.empty()) {
+    on_device_.reset();
+    make_cache();
+    return false;
+  }
+  tokens_b_.assign(tokens_b.begin(), tokens_b.end());
+  return true;
+}
+
+void TextGenerator::pick_tokens() {
   find_logits();
   const auto vocabulary = logits_bv_.size() / windows_.size();
   tokens_b_.resize(windows_.size());
-  bool cut = false;
   for (std::size_t sample = 0; sample < windows_.size(); ++sample) {
     const std::span<const double> logits_v(logits_bv_.data() + sample * vocabulary, vocabulary);
     const Rng rng(options_.seed, RandomPurpose::sampling, sample);
     tokens_b_[sample] = picker_.pick(logits_v, rng.uniform(drawn_));
-    cut = windows_[sample].push(tokens_b_[sample]);
   }
+}
+
+const std::vector<std::int32_t>& TextGenerator::next() {
+  const torch::InferenceMode inference;
+  if (!take_from_device()) pick_tokens();
+  bool cut = false;
+  for (std::size_t sample = 0; sample < windows_.size(); ++sample) cut = windows_[sample].push(tokens_b_[sample]);
   ++drawn_;
   fresh_ = 1;
   if (cut) start_window_again();

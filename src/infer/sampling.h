@@ -9,24 +9,12 @@
 #include <vector>
 
 #include "base/random.h"
+#include "infer/device_generator.h"
+#include "infer/sampling_options.h"
 #include "model/decoder.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {
-
-// What of a text that outgrows the model's context is kept: the last half of the context, when it is full (one token in
-// context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context again, as in
-// nanoGPT).
-enum class WindowKind { half, slide };
-
-struct SamplingOptions {
-  double temperature = 0.8;  // 0: always the most likely token
-  std::int64_t top_k = 200;  // 0: all
-  double top_p = 1;          // smallest set of likeliest tokens that holds this share
-  std::uint64_t seed = 1337;
-  bool cached = true;  // false: encode the whole window for every token (slow; the same text)
-  WindowKind window = WindowKind::half;
-};
 
 // Picks tokens from logits, in buffers that are kept.
 class TokenPicker {
@@ -62,9 +50,10 @@ class ContextWindow {
 // however many there are (but for draws that rounding decides).
 class TextGenerator {
  public:
-  // Keeps a reference to the model. `prompt` must not be empty.
+  // Keeps a reference to the model. `prompt` must not be empty. `make_graph` makes graphs for the device, which replace
+  // the cache where they are expected to pay; by default CUDA graphs on a CUDA device and none on the CPU.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
-                torch::Device device, std::int64_t samples = 1);
+                torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {});
 
   TextGenerator(const TextGenerator&) = delete;
   TextGenerator& operator=(const TextGenerator&) = delete;
@@ -74,10 +63,14 @@ class TextGenerator {
   // until destruction. On the CPU, with the cache and but for the first and where the window is cut, allocates nothing.
   const std::vector<std::int32_t>& next();
 
-  // Of the cache; 0 without, as in a window that slides.
+  // Of the cache; 0 without, as in a window that slides, and with graphs.
   std::int64_t cache_bytes() const;
 
  private:
+  // Sets tokens_b_: from graphs on the device, false without them; or from logits on the host.
+  bool take_from_device();
+  void pick_tokens();
+  void make_cache();  // the state and the decoder, for the windows as they are
   // Into logits_bv_, through the model or its decoder.
   void find_logits();
   void encode_windows();
@@ -88,8 +81,9 @@ class TextGenerator {
   SamplingOptions options_;
   torch::Device device_;
   std::int64_t parameters_;
-  int threads_, threads_now_;           // of the program, of the last step
-  std::vector<ContextWindow> windows_;  // by sample, all of one length
+  int threads_, threads_now_;                   // of the program, of the last step
+  std::vector<ContextWindow> windows_;          // by sample, all of one length
+  std::unique_ptr<DeviceGenerator> on_device_;  // none: the host picks every token
   std::unique_ptr<ModelState> state_;
   std::int64_t fresh_ = 0;  // newest tokens of each window that are not yet in the state
   std::uint64_t drawn_ = 0;

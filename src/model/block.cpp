@@ -1,6 +1,7 @@
 #include "model/block.h"
 
 #include "attention/mixers.h"
+#include "ops/added_linear.h"
 #include "ops/dropout.h"
 #include "ops/feed_forward_branch.h"
 
@@ -12,9 +13,13 @@ static MixerShape mixer_shape(const TransformerConfig& config) {
   return shape;
 }
 
-std::string_view feed_forward_obstacle(const TransformerConfig& config) {
+std::string_view branch_obstacle(const TransformerConfig& config) {
   if (position_of(config.norm) != NormPosition::pre) return "model.norm.position is not pre";
-  if (!config.residual) return "model.residual is false";
+  return config.residual ? "" : "model.residual is false";
+}
+
+std::string_view feed_forward_obstacle(const TransformerConfig& config) {
+  if (const auto of_branches = branch_obstacle(config); !of_branches.empty()) return of_branches;
   const auto* mlp = std::get_if<MlpConfig>(&config.feed_forward);
   return mlp != nullptr && mlp->output_activation ? "model.feed_forward.output_activation is true" : "";
 }
@@ -22,6 +27,7 @@ std::string_view feed_forward_obstacle(const TransformerConfig& config) {
 BlockImpl::BlockImpl(const TransformerConfig& config)
     : norm_position_(position_of(config.norm)),
       has_residual_(config.residual),
+      has_plain_branches_(branch_obstacle(config).empty()),
       has_whole_feed_forward_(feed_forward_obstacle(config).empty()),
       dropout_(config.dropout),
       mixer_norms_(register_norms("mixer", config)),
@@ -52,6 +58,21 @@ torch::Tensor BlockImpl::apply(const torch::Tensor& x_bcd, BranchNorms& norms, P
   return y_bcd;
 }
 
+torch::Tensor BlockImpl::with_mixer(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
+                                    Pass& pass) {
+  auto* output = mixer_->output();
+  if (output != nullptr && has_plain_branches_ && pass.probe == nullptr) {
+    const auto y_bcd = mixer_norms_.norm(x_bcd);
+    const auto t_bci = mixer_->mix(y_bcd, y_bcd, visibility, state, pass);
+    const auto &weight_di = (*output)->weight(), &bias_d = (*output)->bias();
+    if (can_add_linear(x_bcd, t_bci, weight_di)) return add_linear(x_bcd, t_bci, weight_di, bias_d, dropout_, pass);
+    return x_bcd + dropout((*output)(t_bci), dropout_, pass);
+  }
+  constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
+  return apply(x_bcd, mixer_norms_, pass, points,
+               [&](const torch::Tensor& y_bcd) { return mixer_->forward(y_bcd, y_bcd, visibility, state, pass); });
+}
+
 torch::Tensor BlockImpl::with_feed_forward(const torch::Tensor& x_bcd, Pass& pass) {
   const auto& norm = feed_forward_norms_.norm;
   const FeedForwardBranch branch{.norm = norm->config(),
@@ -71,11 +92,7 @@ torch::Tensor BlockImpl::with_feed_forward(const torch::Tensor& x_bcd, Pass& pas
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
                                  Pass& pass) {
-  constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
-  const auto mixed_bcd = apply(x_bcd, mixer_norms_, pass, points, [&](const torch::Tensor& y_bcd) {
-    return mixer_->forward(y_bcd, y_bcd, visibility, state, pass);
-  });
-  return with_feed_forward(mixed_bcd, pass);
+  return with_feed_forward(with_mixer(x_bcd, visibility, state, pass), pass);
 }
 
 }  // namespace metaformer

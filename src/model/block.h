@@ -21,6 +21,10 @@ struct ObservedBranch {
   StreamPoint branch, after;
 };
 
+// Why branches are not x + dropout(branch(norm(x))), which the larger nodes of the graph compute (ops/added_linear.h,
+// ops/feed_forward_branch.h); empty: they are.
+std::string_view branch_obstacle(const TransformerConfig& config);
+
 // Why training on the CPU computes the feed-forward branch part by part, not as one node of the graph
 // (ops/feed_forward_branch.h); empty: it does the latter.
 std::string_view feed_forward_obstacle(const TransformerConfig& config);
@@ -47,11 +51,14 @@ class BlockImpl : public torch::nn::Module {
   torch::Tensor apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
                       Branch branch);
 
+  // The mixer's branch with its residual connection; its end as one node of the graph where that is possible.
+  torch::Tensor with_mixer(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state, Pass& pass);
+
   // The feed-forward branch with its residual connection; as one node of the graph where that is possible.
   torch::Tensor with_feed_forward(const torch::Tensor& x_bcd, Pass& pass);
 
   NormPosition norm_position_;
-  bool has_residual_, has_whole_feed_forward_;
+  bool has_residual_, has_plain_branches_, has_whole_feed_forward_;
   double dropout_;
   BranchNorms mixer_norms_;
   std::shared_ptr<Mixer> mixer_;

@@ -1,7 +1,7 @@
 #include "ops/feed_forward_branch.h"
 
 #include "ops/activation.h"
-#include "ops/dropout.h"
+#include "ops/added_linear.h"
 #include "ops/first_order.h"
 #include "ops/linear_product.h"
 #include "ops/norm_parts.h"
@@ -25,9 +25,8 @@ Activated activated(const GatedConfig& config, const Tensor& x) { return gate_wi
 struct Fixed {
   const NormConfig& norm;
   const FeedForwardConfig& feed_forward;
-  Tensor up_hd, down_dh;  // in the type of the products
-  double dropout;
-  std::uint64_t seed;
+  Tensor up_hd;  // in the type of the products
+  BranchEnd down;
 };
 
 class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
@@ -41,16 +40,13 @@ class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
     const auto [h_rh, slopes_rh] =
         std::visit([&](const auto& config) { return activated(config, linear_of_rows(n_rd, fixed.up_hd, up_bias_h)); },
                    fixed.feed_forward);
-    auto y_bcd = linear_of_rows(h_rh, fixed.down_dh, down_bias_d).view(x_bcd.sizes());
-    if (fixed.dropout > 0) y_bcd = drop_on_host(y_bcd, fixed.dropout, fixed.seed);
     context->save_for_backward({x_bcd, gain_d, norm_bias_d.value_or(Tensor()), normed.mean, normed.scale, n_rd, h_rh,
-                                slopes_rh, fixed.up_hd, fixed.down_dh});
+                                slopes_rh, fixed.up_hd, fixed.down.weight_di});
     auto& data = context->saved_data;
     data["up_has_bias"] = up_bias_h.has_value();
     data["down_has_bias"] = down_bias_d.has_value();
-    data["dropout"] = fixed.dropout;
-    data["seed"] = static_cast<std::int64_t>(fixed.seed);
-    return x_bcd + y_bcd;
+    fixed.down.keep_in(*context);
+    return fixed.down.add_to(x_bcd, h_rh, down_bias_d);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -60,11 +56,7 @@ class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
                &slopes_rh = saved[7], &up_hd = saved[8], &down_dh = saved[9];
     auto& data = context->saved_data;
     const auto dout_bcd = gradients[0].contiguous();
-    auto dy_bcd = dout_bcd.to(down_dh.scalar_type());
-    if (const double dropout = data["dropout"].toDouble(); dropout > 0)
-      dy_bcd = drop_on_host(dy_bcd, dropout, static_cast<std::uint64_t>(data["seed"].toInt()));
-    const auto down =
-        linear_gradients(dy_bcd.view({-1, x_bcd.size(-1)}), h_rh, down_dh, data["down_has_bias"].toBool());
+    const auto down = BranchEnd::kept_in(*context, down_dh).gradients(dout_bcd, h_rh, data["down_has_bias"].toBool());
     const auto up = linear_gradients(multiply_slopes(slopes_rh, down.dx_ri), n_rd, up_hd, data["up_has_bias"].toBool());
     auto norm = norm_gradients(up.dx_ri.to(torch::kFloat).view(x_bcd.sizes()), x_bcd,
                                {.y = {}, .mean = saved[3], .scale = saved[4]}, gain_d, if_defined(norm_bias_d));
@@ -87,13 +79,10 @@ bool can_add_feed_forward(const Tensor& x_bcd, const FeedForwardBranch& branch) 
 }
 
 Tensor add_feed_forward(const Tensor& x_bcd, const FeedForwardBranch& branch, Pass& pass) {
-  const double dropout = pass.training ? branch.dropout : 0;
   const Fixed fixed{.norm = branch.norm,
                     .feed_forward = branch.feed_forward,
                     .up_hd = weight_of_products(branch.up_hd),
-                    .down_dh = weight_of_products(branch.down_dh),
-                    .dropout = dropout,
-                    .seed = dropout > 0 ? pass.random.next().seed() : 0};
+                    .down = BranchEnd::of(branch.down_dh, branch.dropout, pass)};
   const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::DispatchKey::AutocastCPU);
   return AddFeedForward::apply(x_bcd, branch.gain_d, if_defined(branch.norm_bias_d), branch.up_hd,
                                if_defined(branch.up_bias_h), branch.down_dh, if_defined(branch.down_bias_d), fixed);

@@ -127,12 +127,15 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
     const c10::OptionalDeviceGuard guard(p.device());
     const auto dt = gradients[0].stride(3) == 1 ? gradients[0] : gradients[0].contiguous();
     const auto in = inputs_of(p, form, segments, key, setting);
-    const auto dp = empty_by_token(p), dq = torch::empty(p.sizes(), p.options()), delta = empty_per_row(p);
-    const auto score_sum = setting.distance ? empty_per_row(p) : Tensor();
+    const auto floats = p.options().dtype(torch::kFloat);
+    const auto dp = empty_by_token(p), dq = torch::empty(p.sizes(), p.options()), delta = empty_per_row(p),
+               dq_sum = torch::empty(p.sizes(), floats), dkey = torch::empty(p.sizes(), floats),
+               turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
+    const auto row_sum = setting.distance ? empty_per_row(p) : Tensor();
+    const auto column_sum = setting.distance ? empty_per_row(p) : Tensor();
     const auto& key_side = q.defined() ? q : p;
     Tensor dmetric, partial;
     if (form.defined()) {
-      const auto floats = p.options().dtype(torch::kFloat);
       dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
       partial = torch::empty({cuda::metric_gradient_parts(in), in.heads, in.width, in.width}, floats);
     }
@@ -148,9 +151,13 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
                            .dp = dp.data_ptr(),
                            .dp_strides = strides_of(dp),
                            .dmetric = pointer<float>(dmetric),
+                           .dq_sum = pointer<float>(dq_sum),
+                           .dkey = pointer<float>(dkey),
                            .dq = dq.data_ptr(),
                            .delta = pointer<float>(delta),
-                           .score_sum = pointer<float>(score_sum),
+                           .row_sum = pointer<float>(row_sum),
+                           .column_sum = pointer<float>(column_sum),
+                           .turns = pointer<unsigned>(turns),
                            .partial = pointer<float>(partial)},
                           stream_of(p));
     if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);

@@ -3,11 +3,19 @@
 
 #include <torch/torch.h>
 
+#include <array>
+
 namespace metaformer {
 
 // [b, c, n k] -> [b, n, c, k], a view.
 inline torch::Tensor split_heads(const torch::Tensor& x_bcd, std::int64_t heads) {
   return x_bcd.unflatten(2, {heads, -1}).transpose(1, 2);
+}
+
+// [b, c, 3 n k] -> three of [b, n, c, k], views.
+inline std::array<torch::Tensor, 3> thirds_bnck(const torch::Tensor& x_bcd, std::int64_t heads) {
+  const auto parts = x_bcd.chunk(3, 2);
+  return {split_heads(parts[0], heads), split_heads(parts[1], heads), split_heads(parts[2], heads)};
 }
 
 // [b, n, c, k] -> [b, c, n k].

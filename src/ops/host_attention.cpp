@@ -57,25 +57,45 @@ void prefetch(const HeadRows& rows, std::int64_t tokens, std::int64_t element_si
       __builtin_prefetch(row + byte, 0, 2);
 }
 
-// What forward and backward have in common, and the gradients where there are any.
-struct Operands {
-  Tensor q, k, v, t, log_sum_bnc, segment_bc;
+// What is no tensor.
+struct Rule {
   bool causal;
   double scale, dropout;
   std::int64_t seed;
-  std::vector<RowExtent> extents_b;
-  Tensor dt, dq, dk, dv;
+
+  void keep_in(AutogradContext& context) const {
+    auto& data = context.saved_data;
+    data["causal"] = causal;
+    data["scale"] = scale;
+    data["dropout"] = dropout;
+    data["seed"] = seed;
+  }
+  static Rule of(AutogradContext& context) {
+    auto& data = context.saved_data;
+    return {.causal = data["causal"].toBool(),
+            .scale = data["scale"].toDouble(),
+            .dropout = data["dropout"].toDouble(),
+            .seed = data["seed"].toInt()};
+  }
+};
+
+// What forward and backward have in common, and the gradients where there are any.
+struct Operands {
+  Tensor q, k, v, t, log_sum_bnc, segment_bc;
+  Rule rule;
+  std::vector<RowExtent> extents_b = extents_of(segment_bc, q.size(0), q.size(2));
+  Tensor dt = {}, dq = {}, dk = {}, dv = {};
 
   HeadAttention head(std::int64_t b, std::int64_t n) const {
     const auto tokens = q.size(2);
     const auto& extent = extents_b[static_cast<std::size_t>(b)];
     return {.bf16 = q.scalar_type() == torch::kBFloat16,
-            .causal = causal,
+            .causal = rule.causal,
             .tokens = extent.tokens,
             .padding = tokens - extent.tokens,
-            .scale = static_cast<float>(scale),
-            .dropout = static_cast<float>(dropout),
-            .seed = static_cast<std::uint32_t>(seed + b * q.size(1) + n),
+            .scale = static_cast<float>(rule.scale),
+            .dropout = static_cast<float>(rule.dropout),
+            .seed = static_cast<std::uint32_t>(rule.seed + b * q.size(1) + n),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
@@ -105,31 +125,34 @@ struct Operands {
       }
     });
   }
+
+  void compute() const {
+    for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_forward(head, room); });
+  }
+  void compute_gradients() const {
+    for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_backward(head, room); });
+  }
 };
+
+Tensor empty_log_sum(const Tensor& q_bnck) {
+  return torch::empty({q_bnck.size(0), q_bnck.size(1), q_bnck.size(2)}, torch::kFloat);
+}
 
 class HostAttention : public torch::autograd::Function<HostAttention> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::optional<Tensor>& segments_if_any, bool causal, double scale, double dropout,
-                        std::int64_t seed) {
+                        const std::optional<Tensor>& segments_if_any, const Rule& rule) {
     const Operands operands{.q = with_features_together(q),
                             .k = with_features_together(k),
                             .v = with_features_together(v),
                             .t = empty_by_token(v),
-                            .log_sum_bnc = torch::empty({q.size(0), q.size(1), q.size(2)}, torch::kFloat),
+                            .log_sum_bnc = empty_log_sum(q),
                             .segment_bc = segments_if_any.value_or(Tensor()),
-                            .causal = causal,
-                            .scale = scale,
-                            .dropout = dropout,
-                            .seed = seed,
-                            .extents_b = extents_of(segments_if_any.value_or(Tensor()), q.size(0), q.size(2))};
-    operands.for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_forward(head, room); });
+                            .rule = rule};
+    operands.compute();
     context->save_for_backward(
         {operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc, operands.segment_bc});
-    context->saved_data["causal"] = causal;
-    context->saved_data["scale"] = scale;
-    context->saved_data["dropout"] = dropout;
-    context->saved_data["seed"] = seed;
+    rule.keep_in(*context);
     return operands.t;
   }
 
@@ -142,37 +165,99 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                       .t = saved[3],
                       .log_sum_bnc = saved[4],
                       .segment_bc = saved[5],
-                      .causal = context->saved_data["causal"].toBool(),
-                      .scale = context->saved_data["scale"].toDouble(),
-                      .dropout = context->saved_data["dropout"].toDouble(),
-                      .seed = context->saved_data["seed"].toInt(),
-                      .extents_b = extents_of(saved[5], saved[0].size(0), saved[0].size(2)),
-                      .dt = with_features_together(gradients[0]),
-                      .dq = empty_by_token(saved[0]),
-                      .dk = empty_by_token(saved[1])};
+                      .rule = Rule::of(*context)};
+    operands.dt = with_features_together(gradients[0]);
+    operands.dq = empty_by_token(operands.q);
+    operands.dk = empty_by_token(operands.k);
     if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(operands.v);
-    operands.for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_backward(head, room); });
-    return {operands.dq, operands.dk, operands.dv, {}, {}, {}, {}, {}};
+    operands.compute_gradients();
+    return {operands.dq, operands.dk, operands.dv, {}, {}};
   }
 };
+
+class HostAttentionOfProjection : public torch::autograd::Function<HostAttentionOfProjection> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& projected_bcd,
+                        const std::optional<Tensor>& segments_if_any, std::int64_t heads, const Rule& rule) {
+    const at::AutoDispatchBelowADInplaceOrView no_views;  // views that the graph knows cost more
+    auto t_bcd = torch::empty({projected_bcd.size(0), projected_bcd.size(1), projected_bcd.size(2) / 3},
+                              projected_bcd.options());
+    const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(projected_bcd, heads);
+    const Operands operands{.q = q_bnck,
+                            .k = k_bnck,
+                            .v = v_bnck,
+                            .t = split_heads(t_bcd, heads),
+                            .log_sum_bnc = empty_log_sum(q_bnck),
+                            .segment_bc = segments_if_any.value_or(Tensor()),
+                            .rule = rule};
+    operands.compute();
+    context->save_for_backward({projected_bcd, t_bcd, operands.log_sum_bnc, operands.segment_bc});
+    context->saved_data["heads"] = heads;
+    rule.keep_in(*context);
+    return t_bcd;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    require_first_order("attention");
+    const auto saved = context->get_saved_variables();
+    const auto heads = context->saved_data["heads"].toInt();
+    const at::AutoDispatchBelowADInplaceOrView no_views;
+    const auto [q_bnck, k_bnck, v_bnck] = thirds_bnck(saved[0], heads);
+    Operands operands{.q = q_bnck,
+                      .k = k_bnck,
+                      .v = v_bnck,
+                      .t = split_heads(saved[1], heads),
+                      .log_sum_bnc = saved[2],
+                      .segment_bc = saved[3],
+                      .rule = Rule::of(*context)};
+    operands.dt = split_heads(gradients[0].contiguous(), heads);
+    const auto dprojected_bcd = torch::empty_like(saved[0]);
+    std::tie(operands.dq, operands.dk, operands.dv) = std::tuple_cat(thirds_bnck(dprojected_bcd, heads));
+    operands.compute_gradients();
+    return {dprojected_bcd, {}, {}, {}};
+  }
+};
+
+// Absent inputs are nothing to LibTorch's functions only as optionals.
+std::optional<Tensor> segments_of(const HostAttentionOptions& options) {
+  if (!options.segment_bc.defined()) return std::nullopt;
+  return options.segment_bc.to(torch::kLong).contiguous();
+}
+
+Rule rule_of(const HostAttentionOptions& options, Pass& pass) {
+  const double dropout = pass.training ? options.dropout : 0;
+  return {.causal = options.causal,
+          .scale = options.scale,
+          .dropout = dropout,
+          .seed = dropout > 0 ? static_cast<std::int64_t>(pass.random.next().seed()) : 0};
+}
+
+bool has_kernel(const Tensor& x, std::int64_t tokens) {
+  const auto type = x.scalar_type();
+  return x.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && tokens <= longest_host_attention &&
+         x.numel() > 0;
+}
 
 }  // namespace
 
 bool can_attend_on_host(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej) {
   const auto type = q_bnck.scalar_type();
-  return q_bnck.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && k_bnek.scalar_type() == type &&
-         value_bnej.scalar_type() == type && q_bnck.size(2) == k_bnek.size(2) &&
-         q_bnck.size(2) <= longest_host_attention && q_bnck.numel() > 0;
+  return has_kernel(q_bnck, q_bnck.size(2)) && k_bnek.scalar_type() == type && value_bnej.scalar_type() == type &&
+         q_bnck.size(2) == k_bnek.size(2);
+}
+
+bool can_attend_on_host(const Tensor& projected_bcd) {
+  return has_kernel(projected_bcd, projected_bcd.size(1)) && projected_bcd.is_contiguous();
 }
 
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
                       const HostAttentionOptions& options, Pass& pass) {
-  // Absent inputs are nothing to LibTorch's functions only as optionals.
-  std::optional<Tensor> segments;
-  if (options.segment_bc.defined()) segments = options.segment_bc.to(torch::kLong).contiguous();
-  const double dropout = pass.training ? options.dropout : 0;
-  const auto seed = dropout > 0 ? static_cast<std::int64_t>(pass.random.next().seed()) : 0;
-  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments, options.causal, options.scale, dropout, seed);
+  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments_of(options), rule_of(options, pass));
+}
+
+Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const HostAttentionOptions& options,
+                      Pass& pass) {
+  return HostAttentionOfProjection::apply(projected_bcd, segments_of(options), heads, rule_of(options, pass));
 }
 
 }  // namespace metaformer

@@ -16,11 +16,17 @@ struct HostAttentionOptions {
 
 // Whether it can be computed that way: float32 or bfloat16 on the CPU, queries and keys of the same tokens.
 bool can_attend_on_host(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej);
+bool can_attend_on_host(const torch::Tensor& projected_bcd);
 
 // softmax(scale q k^T) v in the inputs' type, sums in float32; a token that sees nothing gets zeros. Keeps its inputs,
 // the result and a number per token and head, nothing of size c^2. Equal inputs and draws give equal bits, whatever the
 // number of threads. Values that are the very tensor of the keys are loaded once.
 torch::Tensor host_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej,
+                             const HostAttentionOptions& options, Pass& pass);
+
+// The same of queries, keys and values as one projection holds them, [b, c, 3 n k], giving [b, c, n k]: one node of the
+// graph, without the views that take the projection apart and the copy that joins its gradient.
+torch::Tensor host_attention(const torch::Tensor& projected_bcd, std::int64_t heads,
                              const HostAttentionOptions& options, Pass& pass);
 
 }  // namespace metaformer

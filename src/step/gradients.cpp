@@ -39,13 +39,14 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
                                    PhaseTimer& timer) {
   const auto weight = weight_of(batches);
   const auto count = slices_of_batch(parts);
-  parts.parameters.gradients().zero_();
+  if (count == 1) parts.parameters.gradients().zero_();
   torch::Tensor total;
   for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
     const auto& batch = batches[static_cast<std::size_t>(micro)];
-    const auto loss =
-        count == 1 ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), timer)
-                   : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count), timer);
+    const auto loss = count == 1
+                          ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), timer)
+                          : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count),
+                                                    /*first=*/micro == 0, timer);
     total = total.defined() ? total + loss : loss;
   }
   return total;
@@ -79,7 +80,8 @@ torch::Tensor clip_gradients(const StepParts& parts) {
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
     const auto factor = (limit / (norm + epsilon)).clamp_max(1);
-    gradients.mul_(torch::where(norm.isfinite(), factor, 1.0));  // NaN stays where it came from, to be named
+    const auto used = torch::where(norm.isfinite(), factor, 1.0);  // NaN stays where it came from, to be named
+    if (gradients.is_cuda() || used.item<double>() != 1) gradients.mul_(used);  // a GPU is not waited for
   }
   return norm;
 }

@@ -33,12 +33,19 @@ void compute(const StepParts& parts, const std::vector<torch::Tensor>& parameter
 }
 
 // In the order of the slices, each parameter by one thread.
-void add_gradients(const std::vector<torch::Tensor>& parameters, const std::vector<Slice>& slices) {
+void add_gradients(const std::vector<torch::Tensor>& parameters, const std::vector<Slice>& slices, bool first) {
   at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
     const torch::NoGradGuard no_grad;
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      for (const auto& slice : slices)
-        if (slice.gradients[i].defined()) parameters[i].mutable_grad().add_(slice.gradients[i]);
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      auto& sum = parameters[i].mutable_grad();
+      bool is_empty = first;
+      for (const auto& slice : slices) {
+        const auto& gradient = slice.gradients[i];
+        if (gradient.defined()) is_empty ? sum.copy_(gradient) : sum.add_(gradient);
+        is_empty = is_empty && !gradient.defined();
+      }
+      if (is_empty) sum.zero_();
+    }
   });
 }
 
@@ -55,7 +62,7 @@ std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes) {
 }  // namespace
 
 torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
-                                      std::span<const Pass> passes, PhaseTimer& timer) {
+                                      std::span<const Pass> passes, bool first, PhaseTimer& timer) {
   auto slices = cut(batch, passes);
   std::vector<torch::Tensor> parameters;
   for (const auto& view : parts.parameters.views()) parameters.push_back(view.parameter);
@@ -66,7 +73,7 @@ torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch
         compute(parts, parameters, weight, i == 0, slices[static_cast<std::size_t>(i)]);
     });
   }
-  add_gradients(parameters, slices);
+  add_gradients(parameters, slices, first);
   double forward = 0, backward = 0;
   torch::Tensor loss = torch::zeros_like(slices.front().loss);
   for (const auto& slice : slices) {

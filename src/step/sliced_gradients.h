@@ -9,10 +9,11 @@
 
 namespace metaformer {
 
-// Adds the gradients of the batch's part of a step's loss to those of parts.parameters, and returns that part, summed
-// in float32. `passes`: one for each slice; there are no more slices than rows. The result does not depend on the
-// number of threads: the gradients of the slices are added in their order. Until then all of them are kept.
+// Adds the gradients of the batch's part of a step's loss to those of parts.parameters, or with `first` puts them
+// there, whatever was there before; returns that part of the loss, summed in float32. `passes`: one for each slice;
+// there are no more slices than rows. The result does not depend on the number of threads: the gradients of the slices
+// are added in their order. Until then all of them are kept.
 torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
-                                      std::span<const Pass> passes, PhaseTimer& timer);
+                                      std::span<const Pass> passes, bool first, PhaseTimer& timer);
 
 }  // namespace metaformer

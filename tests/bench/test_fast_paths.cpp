@@ -1,6 +1,7 @@
 // What a benchmark says of fast paths, against the nodes that the graph of a training pass has.
 
 #include <algorithm>
+#include <map>
 
 #include "bench/fast_paths.h"
 #include "model/gpt.h"
@@ -34,9 +35,11 @@ void check_paths(const TransformerConfig& model) {
   ExperimentConfig config;
   config.model = model;
   const auto nodes = nodes_of_a_pass(model);
+  const std::map<std::string, std::string> names = {
+      {"attention", "HostAttention"}, {"mixer_output", "AddLinear"}, {"feed_forward", "AddFeedForward"}};
   for (const auto& [part, why_not] : fast_paths(config, torch::kCPU)) {
     CAPTURE(kind_of(model.mixer), kind_of(model.positions), part, why_not);
-    const auto* name = part == "attention" ? "HostAttention" : "AddFeedForward";
+    const auto name = names.at(part);
     const bool taken = std::any_of(nodes.begin(), nodes.end(),
                                    [&](const std::string& node) { return node.find(name) != std::string::npos; });
     CHECK(why_not.empty() == taken);

@@ -131,6 +131,7 @@ TEST_CASE("train, evaluate and sample work together", "[cli]") {
   CHECK(sampled.size() == 5 + 40 + 1);
   CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3"}));
   CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3", "--no-cache"}));
+  CHECK(sampled == program.succeed({"sample", "--prompt", "to be", "--tokens", "40", "--seed", "3", "--no-graph"}));
   const auto greedy = nlohmann::json::parse(
       program.succeed({"sample", "--prompt", "to", "--tokens", "9", "--temperature", "0", "--json"}));
   CHECK(greedy.at("tokens") == 9);
@@ -306,32 +307,6 @@ TEST_CASE("info finds the linked libraries working", "[cli]") {
   CHECK(info.at("torch").get<std::string>().starts_with("2."));
 }
 
-TEST_CASE("bench attention measures every mixer, and says what is wrong with a request", "[cli]") {
-  const Program program;
-  const Arguments small = {"bench", "attention", "--batch", "1", "--heads", "2", "--head-width", "8", "--rounds", "1"};
-  const auto with = [&](Arguments more) {
-    more.insert(more.begin(), small.begin(), small.end());
-    return more;
-  };
-  const auto json = nlohmann::json::parse(program.succeed(with({"--context", "16", "32", "--pair-table", "--json"})));
-  CHECK(json.at("results").size() == 2 * (4 * 2 + 2 + 1));
-  for (const auto& result : json.at("results")) CHECK(result.at("ms").get<double>() >= 0);
-  CHECK_THAT(program.succeed(with({"--mixer", "metric", "--precision", "bf16", "--direction", "forward"})),
-             ContainsSubstring("composed") && ContainsSubstring("reference"));
-  const auto complaint = [&](const Arguments& more) {
-    const auto result = program.run(with(more));
-    CHECK(result.code == 2);
-    return result.err;
-  };
-  CHECK_THAT(complaint({"--mixer", "metrik"}), ContainsSubstring("did you mean 'metric'?"));
-  CHECK_THAT(complaint({"--backend", "fast"}), ContainsSubstring("expected composed, reference or fused"));
-  CHECK_THAT(complaint({"--mixer", "metric", "--backend", "fused", "--device", "cpu"}),
-             ContainsSubstring("they run on CUDA devices") || ContainsSubstring("built without CUDA"));
-  CHECK_THAT(complaint({"--mixer", "identity", "--backend", "fused"}),
-             ContainsSubstring("only quadratic and metric have fused"));
-  CHECK_THAT(complaint({"--precision", "fp8"}), ContainsSubstring("expected fp32, bf16 or fp16"));
-}
-
 TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]") {
   const Program program;
   const auto json =
@@ -344,7 +319,8 @@ TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]")
   CHECK(json.at("share_of_peak").get<double>() == Approx(json.at("operations_per_step").get<double>() / ms * 1e-6 /
                                                          json.at("product_peak_gflops").get<double>()));
   CHECK(json.at("peak_memory_bytes").get<double>() > 1e6);
-  for (const auto* part : {"attention", "feed_forward"}) CHECK(json.at("fast_paths").at(part).at("taken") == true);
+  for (const auto* part : {"attention", "mixer_output", "feed_forward"})
+    CHECK(json.at("fast_paths").at(part).at("taken") == true);
   CHECK_FALSE(std::filesystem::exists(program.folder() / "runs"));
   CHECK_THAT(
       program.succeed({"bench", "step", "--config", "small.yaml", "--steps", "1", "--rounds", "1", "--device", "cpu"}),

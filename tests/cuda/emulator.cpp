@@ -35,14 +35,16 @@ struct Copy {
   }
 };
 
-enum class State { ready, at_barrier, in_collective, done };
+enum class State { ready, at_barrier, in_collective, waiting, done };
 
 struct Thread {
+  std::unique_ptr<unsigned char[]> stack{new unsigned char[stack_bytes]};  // outlives the fiber
   boost::context::fiber fiber;
   State state = State::done;
   std::deque<std::vector<Copy>> copies;  // groups, the newest (not yet committed) last
   std::exception_ptr failure;
-  std::unique_ptr<unsigned char[]> stack{new unsigned char[stack_bytes]};
+  const unsigned* counter = nullptr;  // waiting: until it is at least `least`
+  unsigned least = 0;
 };
 
 // Takes the stack of a thread, which outlives its fiber.
@@ -94,29 +96,80 @@ std::vector<Site> broken;
 class Grid;
 Grid* the_grid = nullptr;
 
+// A block that has begun and not ended.
+struct Block {
+  Block(std::size_t thread_count, std::size_t shared_bytes)
+      : threads(thread_count), warps(thread_count / warp_size), shared(shared_bytes) {}
+
+  std::int64_t index = -1;  // -1: none, there are no more
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  SharedMemory shared;
+  std::vector<std::size_t> ready, waiting;
+
+  void start(std::int64_t number) {
+    index = number;
+    shared.poison();
+    for (auto& warp : warps) warp.arrived = 0;
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      threads[i].copies.assign(1, {});
+      make_ready(i);
+    }
+  }
+
+  void make_ready(std::size_t thread) {
+    threads[thread].state = State::ready;
+    ready.push_back(thread);
+  }
+
+  std::size_t count(State state) const {
+    return static_cast<std::size_t>(
+        std::count_if(threads.begin(), threads.end(), [&](const Thread& t) { return t.state == state; }));
+  }
+
+  void wake() {
+    const auto still = std::stable_partition(waiting.begin(), waiting.end(),
+                                             [&](std::size_t i) { return *threads[i].counter < threads[i].least; });
+    std::for_each(still, waiting.end(), [&](std::size_t i) { make_ready(i); });
+    waiting.erase(still, waiting.end());
+  }
+
+  void open_barrier() {
+    if (count(State::in_collective) > 0) throw std::runtime_error("a collective that part of a warp does not reach");
+    if (count(State::at_barrier) != threads.size())
+      throw std::runtime_error("a barrier that some threads of the block do not reach");
+    for (std::size_t i = 0; i < threads.size(); ++i) make_ready(i);
+  }
+};
+
 class Grid {
  public:
   Grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel)
-      : kernel_(kernel),
-        blocks_(blocks),
-        threads_(static_cast<std::size_t>(threads)),
-        warps_(static_cast<std::size_t>(threads / warp_size)),
-        shared_(static_cast<std::size_t>((shared_bytes + 127) / 128 * 128)),
-        random_(the_schedule.seed) {
+      : kernel_(kernel), count_(blocks), random_(the_schedule.seed) {
     if (threads % warp_size != 0) throw std::runtime_error("a block of part of a warp");
-    for (std::size_t i = 0; i < threads_.size(); ++i) make_fiber(threads_[i]);
+    constexpr std::int64_t resident = 3;  // so many at a time, begun in the order of their numbers
+    for (std::int64_t i = 0; i < std::min(blocks, resident); ++i) {
+      blocks_.push_back(std::make_unique<Block>(static_cast<std::size_t>(threads),
+                                                static_cast<std::size_t>((shared_bytes + 127) / 128 * 128)));
+      for (auto& thread : blocks_.back()->threads) make_fiber(thread);
+      blocks_.back()->start(begun_++);
+    }
   }
 
   void run() {
-    for (block_ = 0; block_ < blocks_; ++block_) run_block();
+    while (auto* block = next_block()) {
+      resume(*block, next_thread(*block));
+      if (current().failure) std::rethrow_exception(std::exchange(current().failure, nullptr));
+    }
     finished_ = true;  // lets the fibers return
-    for (std::size_t i = 0; i < threads_.size(); ++i) resume(i);
+    for (const auto& block : blocks_)
+      for (std::size_t i = 0; i < block->threads.size(); ++i) resume(*block, i);
   }
 
-  int thread() const { return static_cast<int>(current_); }
-  std::int64_t block() const { return block_; }
-  unsigned char* shared() const { return shared_.start(); }
-  Thread& current() { return threads_[current_]; }
+  int thread() const { return static_cast<int>(thread_); }
+  std::int64_t block() const { return block_->index; }
+  unsigned char* shared() const { return block_->shared.start(); }
+  Thread& current() { return block_->threads[thread_]; }
   std::uint64_t draw() { return random_(); }
 
   void yield(State state) {
@@ -124,20 +177,28 @@ class Grid {
     switch_to_scheduler();
   }
 
+  void wait(const unsigned* counter, unsigned least) {
+    if (*counter >= least) return;
+    current().counter = counter;
+    current().least = least;
+    block_->waiting.push_back(thread_);
+    yield(State::waiting);
+  }
+
   void collective(const char* name, void* argument, void (*all)(void* const (&)[warp_size])) {
-    const auto number = current_ / warp_size;
-    auto& warp = warps_[number];
+    const auto number = thread_ / warp_size;
+    auto& warp = block_->warps[number];
     if (warp.arrived > 0 && std::strcmp(warp.name, name) != 0)
       throw std::runtime_error(std::string("lanes of a warp in ") + warp.name + " and in " + name);
     warp.name = name;
-    warp.arguments[current_ % warp_size] = argument;
+    warp.arguments[thread_ % warp_size] = argument;
     if (++warp.arrived < warp_size) {
       yield(State::in_collective);
       return;
     }
     all(warp.arguments);
     warp.arrived = 0;
-    for (auto i = number * warp_size; i < (number + 1) * warp_size; ++i) make_ready(i);
+    for (auto i = number * warp_size; i < (number + 1) * warp_size; ++i) block_->make_ready(i);
     // The last lane to come does not go on first.
     switch_to_scheduler();
   }
@@ -151,6 +212,8 @@ class Grid {
           while (!finished_) {
             try {
               kernel_();
+            } catch (const boost::context::detail::forced_unwind&) {  // the grid ends early
+              throw;
             } catch (...) {
               current().failure = std::current_exception();
             }
@@ -161,49 +224,54 @@ class Grid {
         });
   }
 
-  void run_block() {
-    shared_.poison();
-    for (auto& warp : warps_) warp.arrived = 0;
-    ready_.clear();
-    for (std::size_t i = 0; i < threads_.size(); ++i) {
-      threads_[i].copies.assign(1, {});
-      make_ready(i);
-    }
-    while (true) {
-      while (!ready_.empty()) {
-        resume(next());
-        if (current().failure) std::rethrow_exception(std::exchange(current().failure, nullptr));
+  // Whether the block has a thread that can run; a block that has ended makes room for the next.
+  bool can_run(Block& block) {
+    if (block.index < 0) return false;
+    if (block.ready.empty()) block.wake();
+    if (!block.ready.empty()) return true;
+    if (!block.waiting.empty()) return false;
+    if (block.count(State::done) == block.threads.size()) {
+      if (begun_ == count_) {
+        block.index = -1;
+        return false;
       }
-      const auto count = [&](State state) {
-        return static_cast<std::size_t>(
-            std::count_if(threads_.begin(), threads_.end(), [&](const Thread& t) { return t.state == state; }));
-      };
-      if (count(State::done) == threads_.size()) return;
-      if (count(State::in_collective) > 0) throw std::runtime_error("a collective that part of a warp does not reach");
-      if (count(State::at_barrier) != threads_.size())
-        throw std::runtime_error("a barrier that some threads of the block do not reach");
-      for (std::size_t i = 0; i < threads_.size(); ++i) make_ready(i);
+      block.start(begun_++);
+    } else {
+      block.open_barrier();
     }
+    return true;
   }
 
-  void make_ready(std::size_t thread) {
-    threads_[thread].state = State::ready;
-    ready_.push_back(thread);
+  // nullptr after the last.
+  Block* next_block() {
+    able_.clear();
+    bool any = false;
+    for (const auto& block : blocks_) {
+      if (can_run(*block)) able_.push_back(block.get());
+      any = any || block->index >= 0;
+    }
+    if (able_.empty() && any) throw std::runtime_error("blocks that wait for each other");
+    if (able_.empty()) return nullptr;
+    const auto earlier = [](const Block* a, const Block* b) { return a->index < b->index; };
+    if (the_schedule.blocks == Order::first_come) return *std::min_element(able_.begin(), able_.end(), earlier);
+    if (the_schedule.blocks == Order::last_come) return *std::max_element(able_.begin(), able_.end(), earlier);
+    return able_[draw() % able_.size()];
   }
 
-  std::size_t next() {
-    auto at = ready_.begin();
-    if (the_schedule.order == Order::last_come) at = ready_.end() - 1;
-    if (the_schedule.order == Order::random) at += static_cast<std::ptrdiff_t>(draw() % ready_.size());
+  std::size_t next_thread(Block& block) {
+    auto at = block.ready.begin();
+    if (the_schedule.order == Order::last_come) at = block.ready.end() - 1;
+    if (the_schedule.order == Order::random) at += static_cast<std::ptrdiff_t>(draw() % block.ready.size());
     const auto thread = *at;
-    ready_.erase(at);
+    block.ready.erase(at);
     return thread;
   }
 
 #if defined(__SANITIZE_ADDRESS__)
   // AddressSanitizer must know on which stack it is.
-  void resume(std::size_t thread) {
-    current_ = thread;
+  void resume(Block& block, std::size_t thread) {
+    block_ = &block;
+    thread_ = thread;
     __sanitizer_start_switch_fiber(&scheduler_fake_, current().stack.get(), stack_bytes);
     current().fiber = std::move(current().fiber).resume();
     __sanitizer_finish_switch_fiber(scheduler_fake_, nullptr, nullptr);
@@ -220,8 +288,9 @@ class Grid {
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_bytes_ = 0;
 #else
-  void resume(std::size_t thread) {
-    current_ = thread;
+  void resume(Block& block, std::size_t thread) {
+    block_ = &block;
+    thread_ = thread;
     current().fiber = std::move(current().fiber).resume();
   }
   void switch_to_scheduler() { scheduler_ = std::move(scheduler_).resume(); }
@@ -230,13 +299,12 @@ class Grid {
 #endif
 
   const std::function<void()>& kernel_;
-  std::int64_t blocks_, block_ = 0;
-  std::vector<Thread> threads_;
-  std::vector<Warp> warps_;
-  SharedMemory shared_;
+  std::int64_t count_, begun_ = 0;  // blocks
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<Block*> able_;  // to run
   std::mt19937_64 random_;
-  std::vector<std::size_t> ready_;
-  std::size_t current_ = 0;
+  Block* block_ = nullptr;  // that runs
+  std::size_t thread_ = 0;
   boost::context::fiber scheduler_;
   bool finished_ = false;
 };
@@ -273,9 +341,17 @@ void sync_threads(const std::source_location& where) {
   if (!is_broken(Fault::no_barrier, where)) the_grid->yield(State::at_barrier);
 }
 
+void wait_for(const unsigned* counter, unsigned least, const std::source_location& where) {
+  if (!is_broken(Fault::no_turn, where)) the_grid->wait(counter, least);
+}
+
+void require_aligned(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) throw std::runtime_error("an access that is not aligned");
+}
+
 void start_copy(void* shared, const void* global, bool valid) {
-  const auto aligned = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
-  if (!aligned(shared) || !aligned(global)) throw std::runtime_error("an asynchronous copy that is not aligned");
+  require_aligned(shared, 16);
+  require_aligned(global, 16);
   const Copy copy{shared, global, valid};
   const bool now =
       the_schedule.copies == Copies::eager || (the_schedule.copies == Copies::random && the_grid->draw() % 2 == 0);

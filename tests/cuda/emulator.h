@@ -2,7 +2,8 @@
 // Runs kernels on the CPU, for tests: the threads of a block are fibers on one thread of the host. What a GPU leaves
 // open, the order in which warps run and the moment at which an asynchronous copy lands, is a choice here, so that a
 // test can try the nasty ones; what a GPU leaves undefined (a barrier that not all threads reach, a collective of half
-// a warp) is an error here. Shared memory starts as NaN and ends at a page that must not be touched.
+// a warp) is an error here. Shared memory starts as NaN and ends at a page that must not be touched. Three blocks run
+// at a time and begin in the order of their numbers.
 
 #include <cstdint>
 #include <functional>
@@ -12,13 +13,14 @@
 
 namespace metaformer::emulator {
 
-enum class Order { first_come, last_come, random };  // which of the threads that can run does
+enum class Order { first_come, last_come, random };  // which of those that can run does
 enum class Copies { eager, lazy, random };  // asynchronous copies land when started, when waited for, or between
 
 struct Schedule {
-  Order order = Order::first_come;
+  Order order = Order::first_come;  // of the threads of a block
   Copies copies = Copies::eager;
   std::uint64_t seed = 0;
+  Order blocks = Order::random;
 };
 
 void set_schedule(const Schedule& schedule);
@@ -31,11 +33,11 @@ enum class Arithmetic { ideal, ampere, hopper };
 void set_arithmetic(Arithmetic arithmetic);
 Arithmetic arithmetic();
 
-// Throws std::runtime_error for what would be undefined on a GPU.
+// Throws std::runtime_error for what would be undefined on a GPU, and for blocks that wait for each other.
 void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::function<void()>& kernel);
 
 // Places of a kernel that can be made wrong, one at a time: to see that the tests notice.
-enum class Fault { no_barrier, loose_wait, no_bound, no_alignment, shifted_draw };
+enum class Fault { no_barrier, loose_wait, no_bound, no_alignment, shifted_draw, no_turn };
 
 struct Site {
   Fault fault;
@@ -53,6 +55,8 @@ std::int64_t block_index();
 unsigned char* shared_memory();
 void sync_threads(const std::source_location& where);
 bool is_broken(Fault fault, const std::source_location& where);
+void wait_for(const unsigned* counter, unsigned least, const std::source_location& where);
+void require_aligned(const void* address, std::size_t bytes);
 void start_copy(void* shared, const void* global, bool valid);
 void commit_copies();
 void wait_copies(int groups);

@@ -27,7 +27,8 @@ KernelMemory::~KernelMemory() { ::munmap(base_, mapped_); }
 void choose_schedule(std::uint64_t turn) {
   emulator::set_schedule({.order = static_cast<emulator::Order>(turn % 3),
                           .copies = static_cast<emulator::Copies>(turn / 3 % 3),
-                          .seed = turn});
+                          .seed = turn,
+                          .blocks = static_cast<emulator::Order>((turn + 2) % 3)});
 }
 
 std::size_t arithmetics() { return 3; }

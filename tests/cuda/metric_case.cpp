@@ -309,7 +309,8 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
       .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
                   dropout_number}};
   const bool plain = c.form == MetricForm::identity;
-  KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), score_sum(4 * rows),
+  KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), row_sum(4 * rows), column_sum(4 * rows),
+      dq_sum(4 * rows * k), dkey(4 * rows * k), turns(4 * static_cast<std::size_t>(cuda::metric_turns(in))),
       dmetric(4 * heads * k * k),
       partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads * k * k);
   cuda::metric_forward({.in = in,
@@ -331,9 +332,13 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
                          .dp = dp.data(),
                          .dp_strides = dp.strides(),
                          .dmetric = plain ? nullptr : dmetric.floats(),
+                         .dq_sum = dq_sum.floats(),
+                         .dkey = dkey.floats(),
                          .dq = dq.data(),
                          .delta = delta.floats(),
-                         .score_sum = score_sum.floats(),
+                         .row_sum = row_sum.floats(),
+                         .column_sum = column_sum.floats(),
+                         .turns = reinterpret_cast<unsigned*>(turns.data()),
                          .partial = partial.floats()},
                         nullptr);
   finish_kernels();

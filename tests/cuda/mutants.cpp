@@ -70,7 +70,8 @@ std::vector<MetricCase> cases() {
 const std::vector<emulator::Schedule> schedules = {{Order::first_come, Copies::eager, 1},
                                                    {Order::last_come, Copies::lazy, 2},
                                                    {Order::random, Copies::random, 3},
-                                                   {Order::random, Copies::lazy, 4}};
+                                                   {Order::random, Copies::lazy, 4},
+                                                   {Order::first_come, Copies::lazy, 5, Order::last_come}};
 
 std::vector<MetricResult> expected;
 
@@ -116,9 +117,11 @@ const char* name_of(emulator::Fault fault) {
     case emulator::Fault::no_alignment:
       return "alignment taken for granted";
     case emulator::Fault::shifted_draw:
+      return "draw shifted";
+    case emulator::Fault::no_turn:
       break;
   }
-  return "draw shifted";
+  return "turn not waited for";
 }
 
 int run() {

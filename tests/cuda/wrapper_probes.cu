@@ -105,6 +105,17 @@ GPU_KERNEL(lanes) functions_kernel(float* out) {
   out[lane * 3 + 2] = gpu::fused_multiply_add(x, 1.0001f, 3.0f);
 }
 
+// Blocks in turn: what one stores the next one reads. Another order would give other numbers.
+GPU_KERNEL(lanes) turns_kernel(unsigned* turn, float* values) {
+  const auto block = static_cast<unsigned>(gpu::block_index());
+  const int lane = gpu::thread_index();
+  if (lane == 0) gpu::wait_for(turn, block);
+  gpu::sync_threads();
+  gpu::store_handed_on(values + lane, 0.5f * gpu::load_handed_on(values + lane) + static_cast<float>(block + lane));
+  gpu::sync_threads();
+  if (lane == 0) gpu::announce(turn, block + 1);
+}
+
 void print_words(const char* name, const KernelMemory& memory, int count) {
   const auto* words = reinterpret_cast<const unsigned*>(memory.data());
   for (int i = 0; i < count; ++i) std::printf("%s %d %08x\n", name, i, words[i]);
@@ -120,7 +131,7 @@ unsigned* words(const KernelMemory& memory) { return reinterpret_cast<unsigned*>
 
 void print_probes() {
   const KernelMemory matrices(4 * 8 * lanes), products(4 * 12 * lanes), shuffles(4 * 2 * lanes), in(4 * 4 * lanes),
-      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 3 * lanes);
+      copies(4 * 8 * lanes), roundings(4 * 5 * lanes), functions(4 * 3 * lanes), turn(4), handed_on(4 * lanes);
   for (int i = 0; i < 4 * lanes; ++i) in.floats()[i] = static_cast<float>(i);
   gpu::launch(matrices_kernel, 1, lanes, 512, nullptr, words(matrices));
   gpu::launch(products_kernel, 1, lanes, 0, nullptr, products.floats());
@@ -128,12 +139,16 @@ void print_probes() {
   gpu::launch(copies_kernel, 1, lanes, 32 * lanes, nullptr, static_cast<const float*>(in.floats()), copies.floats());
   gpu::launch(roundings_kernel, 1, lanes, 0, nullptr, words(roundings));
   gpu::launch(functions_kernel, 1, lanes, 0, nullptr, functions.floats());
+  *words(turn) = 0;
+  for (int i = 0; i < lanes; ++i) handed_on.floats()[i] = 0;
+  gpu::launch(turns_kernel, 20, lanes, 0, nullptr, words(turn), handed_on.floats());
   finish_kernels();
   print_words("matrices", matrices, 8 * lanes);
   print_words("products", products, 12 * lanes);
   print_words("shuffles", shuffles, 2 * lanes);
   print_words("copies", copies, 8 * lanes);
   print_words("roundings", roundings, 5 * lanes);
+  print_numbers("turns", handed_on, lanes);
   print_numbers("functions", functions, 3 * lanes);
 }
 

@@ -4,6 +4,7 @@
 #include "model/block_support.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
+#include "support/any_mixer.h"
 #include "support/graph_nodes.h"
 
 namespace metaformer {
@@ -70,7 +71,7 @@ bool is_same_part_by_part(const TransformerConfig& config, Precision precision,
 
 std::int64_t nodes_of(const TransformerConfig& config) {
   auto block = random_block(config);
-  Pass pass{.training = true};
+  Pass pass{.training = true, .random = RandomStream(torch::tensor(7, torch::kLong))};
   const auto y_bcd = block->forward(torch::randn({2, 3, width}), self_visibility(true, torch::Tensor()), nullptr, pass);
   return std::ssize(names_of_nodes(y_bcd));
 }
@@ -84,6 +85,26 @@ TEST_CASE("a whole feed-forward branch has the bytes of its parts, forward and b
   config.dropout = GENERATE(0.0, 0.3);
   CAPTURE(kind_of(config.norm), kind_of(config.feed_forward), precision, config.bias, config.dropout);
   CHECK(is_same_part_by_part(config, precision));
+}
+
+TEST_CASE("a mixer's branch that ends in one node has the bytes of its parts, forward and backward", "[whole]") {
+  auto config = config_of(LayerNormConfig{}, MlpConfig{});
+  config.mixer = any_mixer();
+  const auto precision = GENERATE(Precision::fp32, Precision::bf16);
+  config.bias = GENERATE(true, false);
+  config.dropout = GENERATE(0.0, 0.3);
+  config.heads = 3;
+  if (config.mixer->problem(config.mixer_shape())) return;
+  CAPTURE(kind_of(config.mixer), precision, config.bias, config.dropout);
+  CHECK(is_same_part_by_part(config, precision));
+}
+
+TEST_CASE("a block of scaled dot product attention is five nodes", "[whole]") {
+  auto config = config_of(LayerNormConfig{}, MlpConfig{});
+  config.mixer = ScaledDotProductOptions{};
+  config.dropout = 0.3;
+  const auto leaves = std::ssize(random_block(config)->parameters());
+  CHECK(nodes_of(config) == 5 + leaves);  // norm, projection, attention, its end, the feed-forward branch
 }
 
 TEST_CASE("a whole feed-forward branch of one token, and of many rows", "[whole]") {

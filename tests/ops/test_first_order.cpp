@@ -1,9 +1,11 @@
 // Operators with a backward pass of their own give no gradients of gradients, and say so.
 
 #include "ops/activation.h"
+#include "ops/added_linear.h"
 #include "ops/dropout.h"
 #include "ops/first_order.h"
 #include "ops/host_attention.h"
+#include "ops/linear_product.h"
 #include "ops/rms_norm.h"
 #include "ops/rotary.h"
 #include "support/torch_catch.h"
@@ -12,12 +14,16 @@ namespace metaformer {
 
 TEST_CASE("second derivatives are refused by every operator of our own", "[first_order]") {
   const auto x_bnck = torch::rand({2, 2, 4, 8}).requires_grad_(true);
+  const auto weight_dd = torch::rand({8, 8}).requires_grad_(true);
   Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
   const std::vector<torch::Tensor> results = {
       activate(GeluConfig{}, x_bnck),
       gate(SiluConfig{}, x_bnck),
       dropout(x_bnck, 0.5, pass),
       host_attention(x_bnck, x_bnck, x_bnck, {.causal = true}, pass),
+      host_attention(torch::cat({x_bnck, x_bnck, x_bnck}, 3).select(1, 0).contiguous(), 2, {}, pass),
+      linear_product(x_bnck, weight_dd, {}),
+      add_linear(x_bnck, x_bnck, weight_dd, {}, 0.5, pass),
       rms_norm(x_bnck, torch::ones(8).requires_grad_(true), 1e-6),
       rotate_pairs(x_bnck, torch::rand({4, 4}), torch::rand({4, 4})),
   };

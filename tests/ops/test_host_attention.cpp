@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "ops/heads.h"
 #include "ops/host_attention.h"
 #include "ops/host_attention_kernel.h"
 #include "ops/parallel.h"
@@ -249,6 +250,34 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   check_near(answer(problem, torch::kFloat, attend), truth, 3e-6);
   passes.set_step(2);
   CHECK_FALSE(torch::equal(attend(problem.q, problem.k, identity), dropped));
+}
+
+TEST_CASE("attention of a projection has the bytes of attention of its thirds", "[host]") {
+  const std::int64_t tokens = GENERATE(1, 33, 70), heads = GENERATE(1, 3);
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
+  HostAttentionOptions options{.causal = GENERATE(true, false), .scale = 0.3, .dropout = 0.2};
+  if (GENERATE(false, true)) options.segment_bc = segments_for(tokens);
+  torch::manual_seed(8);
+  const auto x_bcd = torch::randn({2, tokens, 3 * heads * 20}).to(type), dt_bcd = torch::randn({2, tokens, heads * 20});
+  StepPasses passes(5, 1, torch::kCPU);
+  passes.set_step(1);
+  const auto answer = [&](auto attend) {
+    auto pass = passes.pass(0);
+    pass.training = true;
+    const auto projected_bcd = x_bcd.clone().requires_grad_();
+    const auto t_bcd = attend(projected_bcd, pass);
+    return std::pair(t_bcd, torch::autograd::grad({t_bcd}, {projected_bcd}, {dt_bcd.to(type)}).front());
+  };
+  const auto [t_bcd, dprojected_bcd] = answer([&](const torch::Tensor& projected_bcd, Pass& pass) {
+    REQUIRE(can_attend_on_host(projected_bcd));
+    return host_attention(projected_bcd, heads, options, pass);
+  });
+  const auto [expected_bcd, dexpected_bcd] = answer([&](const torch::Tensor& projected_bcd, Pass& pass) {
+    const auto [q, k, v] = thirds_bnck(projected_bcd, heads);
+    return merge_heads(host_attention(q, k, v, options, pass));
+  });
+  CHECK(torch::equal(t_bcd, expected_bcd));
+  CHECK(torch::equal(dprojected_bcd, dexpected_bcd));
 }
 
 TEST_CASE("every instruction set gives the formula", "[host]") {

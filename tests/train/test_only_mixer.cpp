@@ -39,8 +39,8 @@ class Shift : public Mixer {
   explicit Shift(const ShiftOptions& options)
       : options_(options), factor_(add_parameter("factor", torch::ones(1), {.init = Init::ones()})) {}
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility,
-                        MixerState* state, Pass&) override {
+  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState* state,
+                    Pass&) override {
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : x_bcd;
     const auto earlier_bed = torch::constant_pad_nd(seen_bed, {0, 0, 1, -1});
     auto y_bcd = x_bcd + factor_ * earlier_bed.narrow(1, seen_bed.size(1) - x_bcd.size(1), x_bcd.size(1));

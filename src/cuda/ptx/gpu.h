@@ -17,7 +17,8 @@
 #define GPU_ANYWHERE __host__ __device__ __forceinline__
 #define GPU_UNROLL _Pragma("unroll")
 #define GPU_DO_NOT_UNROLL _Pragma("unroll 1")
-#define GPU_UNROLL_BY_4 _Pragma("unroll 4")  // what is wider would be loaded ahead into too many registers
+#define GPU_PRAGMA(text) _Pragma(#text)
+#define GPU_UNROLL_BY(count) GPU_PRAGMA(unroll(count))
 #define GPU_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
 
 namespace metaformer::gpu {
@@ -38,6 +39,31 @@ GPU_DEVICE bool aligned(bool condition) { return condition; }
 
 // The counter of a random draw. The tests shift one, to see that it is noticed.
 GPU_DEVICE std::int64_t counter(std::int64_t place) { return place; }
+
+// What blocks hand on to each other in global memory: all that a block has stored before a barrier and an announcement
+// after it is there for a block that waited for it, after a barrier of its own. Blocks begin in the order of their
+// numbers, so that one may wait for those of lower numbers.
+GPU_DEVICE void wait_for(const unsigned* counter, unsigned least) {
+  unsigned seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(seen) : "l"(counter) : "memory");
+  } while (seen < least);
+}
+GPU_DEVICE void announce(unsigned* counter, unsigned value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;\n" ::"l"(counter), "r"(value) : "memory");
+}
+// Past the cache of a multiprocessor, which other multiprocessors do not write.
+GPU_DEVICE float load_handed_on(const float* from) { return __ldcg(from); }
+GPU_DEVICE void store_handed_on(float* to, float value) { __stcg(to, value); }
+// Two in one access, aligned to 8 bytes.
+GPU_DEVICE void load_handed_on(float (&values)[2], const float* from) {
+  const auto both = __ldcg(reinterpret_cast<const float2*>(from));
+  values[0] = both.x;
+  values[1] = both.y;
+}
+GPU_DEVICE void store_handed_on(float* to, const float (&values)[2]) {
+  __stcg(reinterpret_cast<float2*>(to), make_float2(values[0], values[1]));
+}
 
 GPU_DEVICE unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -115,6 +141,16 @@ GPU_DEVICE unsigned to_tf32(float x) {
 }
 GPU_DEVICE unsigned bits_of(float x) { return __float_as_uint(x); }
 GPU_DEVICE float float_of(unsigned x) { return __uint_as_float(x); }
+
+// 16 bytes in one store; `at` is aligned to them.
+GPU_DEVICE void store_16(void* at, const unsigned (&words)[4]) {
+  *static_cast<uint4*>(at) = make_uint4(words[0], words[1], words[2], words[3]);
+}
+// Two elements in one store; `at` is aligned to both.
+GPU_DEVICE void store_pair(std::uint16_t* at, unsigned both) { *reinterpret_cast<unsigned*>(at) = both; }
+GPU_DEVICE void store_pair(float* at, float low, float high) {
+  *reinterpret_cast<float2*>(at) = make_float2(low, high);
+}
 
 using Stream = cudaStream_t;
 

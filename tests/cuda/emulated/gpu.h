@@ -14,7 +14,7 @@
 #define GPU_ANYWHERE inline
 #define GPU_UNROLL
 #define GPU_DO_NOT_UNROLL
-#define GPU_UNROLL_BY_4
+#define GPU_UNROLL_BY(count)
 #define GPU_SHARED_MEMORY(name) unsigned char* const name = ::metaformer::emulator::shared_memory()
 
 namespace metaformer::gpu {
@@ -51,6 +51,21 @@ inline bool aligned(bool condition, const Where& where = Where::current()) {
 
 inline std::int64_t counter(std::int64_t place, const Where& where = Where::current()) {
   return place + (emulator::is_broken(emulator::Fault::shifted_draw, where) ? 1 : 0);
+}
+
+inline void wait_for(const unsigned* counter, unsigned least, const Where& where = Where::current()) {
+  emulator::wait_for(counter, least, where);
+}
+inline void announce(unsigned* counter, unsigned value) { *counter = value; }
+inline float load_handed_on(const float* from) { return *from; }
+inline void store_handed_on(float* to, float value) { *to = value; }
+inline void load_handed_on(float (&values)[2], const float* from) {
+  emulator::require_aligned(from, 8);
+  std::memcpy(values, from, 8);
+}
+inline void store_handed_on(float* to, const float (&values)[2]) {
+  emulator::require_aligned(to, 8);
+  std::memcpy(to, values, 8);
 }
 
 inline void copy_async_16(void* shared, const void* global, bool valid) { emulator::start_copy(shared, global, valid); }
@@ -206,6 +221,20 @@ inline float exp2_approximate(float x) { return approximate(x, std::exp2(x)); }
 inline float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 inline float maximum(float a, float b) { return std::fmax(a, b); }
 inline float log2_approximate(float x) { return approximate(x, std::log2(x)); }
+
+inline void store_pair(float* at, float low, float high) {
+  emulator::require_aligned(at, 8);
+  at[0] = low;
+  at[1] = high;
+}
+inline void store_16(void* at, const unsigned (&words)[4]) {
+  emulator::require_aligned(at, 16);
+  std::memcpy(at, words, 16);
+}
+inline void store_pair(std::uint16_t* at, unsigned both) {
+  emulator::require_aligned(at, 4);
+  std::memcpy(at, &both, 4);
+}
 
 using Stream = void*;
 

@@ -1,0 +1,49 @@
+#pragma once
+// What an attention benchmark is asked for, and what it answers.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/attention_core.h"
+#include "bench/work_timer.h"
+#include "config/mixer_config.h"
+
+namespace metaformer {
+
+struct AttentionRequest {
+  std::vector<AttentionShape> shapes;
+  std::vector<MixerConfig> mixers;  // each with its backend
+  bool core = false;                // without projections, on inputs as bench/attention_core.h draws them
+  bool library = false;     // and LibTorch's scaled dot product attention, by each of its backends; of cores only
+  bool pair_table = false;  // the published algorithm beside them
+  torch::ScalarType type = torch::kFloat;
+  bool tf32 = false;  // on CUDA float32 may be multiplied as tf32, as with train.precision: tf32
+  bool causal = true;
+  bool segmented = false;  // two texts and padding in a sequence
+  bool backward = true;
+  bool with_errors = true;  // of outputs, which take a reference in float64
+  std::int64_t rounds = 5;
+  torch::Device device = torch::kCPU;
+  // What records work; nothing: CUDA graphs on a CUDA device.
+  std::function<std::unique_ptr<DeviceGraph>()> make_graph = {};
+};
+
+struct AttentionResult {
+  std::string mixer, backend;
+  AttentionShape shape;
+  std::string skipped;         // why it was not run, or ""
+  double predicted_bytes = 0;  // of what did not fit, where that is why
+  double ms = 0;               // median, one call of forward, or of forward and backward
+  TimedBy timed_by = TimedBy::clock;
+  double teraflops = 0;         // per second, backward counted as two forwards; 0 where nothing is counted
+  std::int64_t peak_bytes = 0;  // above inputs and parameters, in one call
+  std::int64_t kept_bytes = 0;  // between forward and backward, the output included
+  std::optional<double> error;  // of the output, relative to float64; where a float64 reference is affordable
+};
+
+}  // namespace metaformer

@@ -1,0 +1,83 @@
+#pragma once
+// Text from a small model, with graphs that run their work by hand.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "infer/sampling.h"
+#include "model/gpt.h"
+#include "support/graph_by_hand.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+// Graph number `failing`, from 1, cannot record.
+inline MakeGraph graphs_by_hand(GraphCounts& counts, int failing = 0) {
+  return [&counts, failing](torch::Device, std::string&) {
+    return std::make_unique<GraphByHand>(counts, counts.captures + 1 == failing);
+  };
+}
+
+constexpr std::int64_t small_vocabulary = 11;
+
+inline TransformerConfig small_config(std::int64_t context) {
+  TransformerConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = context;
+  return config;
+}
+
+// In evaluation mode, its weights drawn from N(0, 0.3).
+inline std::shared_ptr<Gpt> random_gpt(const TransformerConfig& config) {
+  auto model = std::make_shared<Gpt>(config, small_vocabulary);
+  torch::manual_seed(3);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model->parameters()) parameter.normal_(0, 0.3);
+  model->eval();
+  return model;
+}
+
+using Tokens = std::vector<std::int32_t>;
+
+inline Tokens prompt_of(std::int64_t length) {
+  Tokens prompt;
+  for (std::int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<std::int32_t>(i * i % small_vocabulary));
+  return prompt;
+}
+
+// The tokens of all samples, step by step.
+inline Tokens generate(TextGenerator& generator, int steps) {
+  Tokens all;
+  for (int i = 0; i < steps; ++i) {
+    const auto& tokens_b = generator.next();
+    all.insert(all.end(), tokens_b.begin(), tokens_b.end());
+  }
+  return all;
+}
+
+inline Tokens by_host(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples,
+                      int steps) {
+  TextGenerator generator(model, prompt, options, torch::kCPU, samples);
+  return generate(generator, steps);
+}
+
+inline Tokens by_device(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples,
+                        int steps, const DeviceGenerationPlan& plan, GraphCounts& counts) {
+  const torch::InferenceMode inference;
+  ContextWindow window(model.config().context, options.window);
+  for (const auto token : prompt) window.push(token);
+  DeviceGenerator generator(model, window.tokens(), samples, options, torch::kCPU, graphs_by_hand(counts), plan);
+  Tokens all;
+  for (int i = 0; i < steps; ++i) {
+    const auto tokens_b = generator.next();
+    REQUIRE(std::ssize(tokens_b) == samples);
+    all.insert(all.end(), tokens_b.begin(), tokens_b.end());
+  }
+  return all;
+}
+
+}  // namespace metaformer
