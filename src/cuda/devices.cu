@@ -2,7 +2,6 @@
 
 #include "cuda/architectures.h"
 #include "cuda/devices.h"
-#include "cuda/metric_attention.h"
 
 namespace metaformer::cuda {
 
@@ -33,7 +32,5 @@ Devices find_devices() {
   cudaGetLastError();
   return found;
 }
-
-MetricDevice metric_kernel_device() { return MetricDevice::cuda; }
 
 }  // namespace metaformer::cuda
