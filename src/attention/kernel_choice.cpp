@@ -104,15 +104,18 @@ const ChoiceTable* choice_table(torch::Device device) {
   return of_device.table ? &*of_device.table : nullptr;
 }
 
-bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, bool to_themselves, const MixerState* state,
+bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                    const Visibility& visibility, const Pass& pass) {
-  if (!to_themselves || state != nullptr || pass.wants_scores()) return false;
+  constexpr std::int64_t rows_of_tile = 16;
+  if (pass.wants_scores()) return false;
   if (use.backend == Backend::fused) return true;
-  if (use.backend != Backend::automatic || !use.fits || !fused_metric_obstacle(p_bnck, {}).empty()) return false;
+  if (use.backend != Backend::automatic || !use.fits) return false;
+  const bool few_queries = p_bnck.size(2) < rows_of_tile && p_bnck.size(2) < keys_bnek.size(2);
+  if (few_queries || !fused_metric_obstacle(p_bnck, keys_bnek, {}).empty()) return false;
   auto in_this_pass = use;
   in_this_pass.drops = use.drops && pass.training;
   const ChoicePlace place{.type = type_of(p_bnck.scalar_type()),
-                          .context = p_bnck.size(2),
+                          .context = keys_bnek.size(2),
                           .head_width = p_bnck.size(3),
                           .segmented = visibility.has_segments()};
   return kernels_win(in_this_pass, place, in_this_pass.drops ? nullptr : choice_table(p_bnck.device()));

@@ -10,7 +10,6 @@
 
 #include "attention/choice_table.h"
 #include "attention/metric_options.h"
-#include "attention/mixer_state.h"
 #include "attention/quadratic_options.h"
 #include "attention/visibility.h"
 #include "config/model_config.h"
@@ -45,9 +44,10 @@ const ChoiceTable* choice_table(torch::Device device);
 // The name that tables know a device by: "NVIDIA H200".
 std::string device_name(torch::Device device);
 
-// Whether the kernels compute this pass: tokens look at themselves, all at once, and no probe observes the scores. With
-// the backend fused what they cannot do otherwise is an error of theirs, with auto it is composed.
-bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, bool to_themselves, const MixerState* state,
+// Whether the kernels compute this pass, which they cannot where a probe observes the scores. With the backend fused
+// what else they cannot do is an error of theirs. With auto it is composed, and so is a pass of few queries, such as a
+// step of generation: the kernels compute tiles of 16.
+bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                    const Visibility& visibility, const Pass& pass);
 
 // For the log of a training on a GPU, with the table of the current device; empty where there is nothing to choose.

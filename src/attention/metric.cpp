@@ -59,15 +59,14 @@ class Metric : public Mixer {
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     const auto newest = projection_.project(x_bcd);
-    const bool to_themselves = context_bed.is_same(x_bcd);
-    auto seen = to_themselves ? newest : projection_.project(context_bed);
+    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
                           .right_bnej = seen.p_bnck,
                           .form_nij = metric_.dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
-    const bool fused = takes_kernels(kernels_, newest.p_bnck, to_themselves, state, visibility, pass);
-    return merge_heads(fused ? attend_fused(newest.p_bnck, visibility, pass)
+    const bool fused = takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass);
+    return merge_heads(fused ? attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass)
                              : attend_seen(newest.p_bnck, seen, visibility, pass));
   }
 
@@ -166,13 +165,15 @@ class Metric : public Mixer {
   // Scores depend on both tokens by query_factor() p_c M p_e.
   double query_factor() const { return options_.score == MetricScore::distance ? 2 : 1; }
 
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility, Pass& pass) {
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
+                             Pass& pass) {
     const auto form = metric_.kernel_form();
     if (!std::exchange(checked_, true)) require_finite_form(form);
-    return fused_metric_attention(p_bnck, form,
+    return fused_metric_attention(p_bnck, p_bnek, form,
                                   {.distance = options_.score == MetricScore::distance,
                                    .causal = visibility.causal,
-                                   .segment_bc = visibility.query_segment_bc,
+                                   .query_segment_bc = visibility.query_segment_bc,
+                                   .key_segment_be = visibility.key_segment_be,
                                    .scale = scale(),
                                    .dropout = shape_.dropout},
                                   pass);

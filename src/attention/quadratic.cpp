@@ -38,11 +38,10 @@ class Quadratic : public Mixer {
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     const auto newest = projection_.project(x_bcd);
-    const bool to_themselves = context_bed.is_same(x_bcd);
-    auto seen = to_themselves ? newest : projection_.project(context_bed);
+    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
     if (state != nullptr) seen = projection_.remember(seen, *state);
-    if (takes_kernels(kernels_, newest.p_bnck, to_themselves, state, visibility, pass))
-      return merge_heads(attend_fused(newest.p_bnck, visibility, pass));
+    if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
+      return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
@@ -92,11 +91,13 @@ class Quadratic : public Mixer {
   bool full() const { return options_.form == QuadraticForm::full; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
 
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const Visibility& visibility, Pass& pass) {
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
+                             Pass& pass) {
     if (!std::exchange(checked_, true)) require_finite_form(form_);
-    return fused_metric_attention(p_bnck, form_,
+    return fused_metric_attention(p_bnck, p_bnek, form_,
                                   {.causal = visibility.causal,
-                                   .segment_bc = visibility.query_segment_bc,
+                                   .query_segment_bc = visibility.query_segment_bc,
+                                   .key_segment_be = visibility.key_segment_be,
                                    .scale = scale(),
                                    .dropout = shape_.dropout},
                                   pass);

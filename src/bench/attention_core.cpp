@@ -63,10 +63,11 @@ Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Vis
 
 Tensor fused(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
   Pass pass;
-  return fused_metric_attention(p_bnck, form,
+  return fused_metric_attention(p_bnck, p_bnck, form,
                                 {.distance = distance,
                                  .causal = visibility.causal,
-                                 .segment_bc = visibility.query_segment_bc,
+                                 .query_segment_bc = visibility.query_segment_bc,
+                                 .key_segment_be = visibility.key_segment_be,
                                  .scale = mixing_of(p_bnck).scale},
                                 pass);
 }

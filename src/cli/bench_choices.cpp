@@ -40,7 +40,7 @@ fs::path place_of(const std::string& file, const std::optional<fs::path>& where_
 
 void require_kernels(torch::Device device) {
   const auto probe = torch::empty({1, 1, 1, 32}, torch::TensorOptions().dtype(torch::kFloat).device(device));
-  if (const auto obstacle = fused_metric_obstacle(probe, {}); !obstacle.empty())
+  if (const auto obstacle = fused_metric_obstacle(probe, probe, {}); !obstacle.empty())
     throw Error(ExitCode::usage, "--write-choices compares with the fused kernels, and " + obstacle);
 }
 

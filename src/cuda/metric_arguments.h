@@ -33,52 +33,68 @@ struct MetricDropout {
   float factor = 1;         // of what is kept
 };
 
-// The inputs that forward and backward share. Sizes may be 0.
+// The tokens that look, or those that they look at.
+struct MetricSide {
+  std::int64_t tokens = 0;
+  const void* p = nullptr;  // [b, n, tokens, k]
+  MetricStrides p_strides;
+  const std::int32_t* segments = nullptr;  // [b, tokens]; none: all one segment, 0
+};
+
+// The inputs that forward and backward share. Sizes may be 0, but not that of the keys alone.
 struct MetricInputs {
   MetricElement element = MetricElement::bf16;
   MetricForm form = MetricForm::dense;
   bool distance = false;
-  bool causal = false;
-  std::int64_t batch = 0, heads = 0, tokens = 0;
+  bool causal = false;  // keys stand in order, and queries are the last of them: none looks at a key behind itself
+  std::int64_t batch = 0, heads = 0;
   int width = 0;  // of a head, k: a multiple of 8 up to 128
   float scale = 0;
-  const void* p = nullptr;
-  MetricStrides p_strides;
-  const void* metric = nullptr;            // dense: [n, k, k]; diagonal: [n, k]; identity: none
-  const std::int32_t* segments = nullptr;  // [b, c]: tokens see each other when equal and not -1; none: all one segment
+  const void* metric = nullptr;  // dense: [n, k, k]; diagonal: [n, k]; identity: none
+  MetricSide queries, keys;      // a query sees keys of its segment, unless that is -1
+  bool to_themselves = true;     // queries and keys are the same tokens, and have one gradient
   MetricDropout dropout;
 };
 
-// Every [b, n, c, k] without a strides member is contiguous, and so is every [b, n, c] of fp32.
+// With c queries and e keys. Every [b, n, c, k] without a strides member is contiguous, and so is every [b, n, c] of
+// fp32.
 struct MetricForward {
   MetricInputs in;
   void* t = nullptr;
   MetricStrides t_strides;
-  float* log2_sum = nullptr;   // [b, n, c]: log2 sum_j exp(score_ij), +infinity where nothing is visible
-  void* q = nullptr;           // p M, rounded, for backward; none: not written. Not for the identity, where it is p
-  float* half_bias = nullptr;  // [b, n, c], distances only: -q_j . p_j / 2
+  float* log2_sum = nullptr;  // [b, n, c]: log2 sum_j exp(score_ij), +infinity where nothing is visible
+  // [b, n, c, k]: p M, rounded, for backward; none: not written. Not for the identity, where it is p.
+  void* q = nullptr;
+  float* half_bias = nullptr;  // [b, n, e], distances only: -q_j . p_j / 2
+  void* key_q = nullptr;       // [b, n, e, k], distances of keys that are other tokens only: as q
+};
+
+// One side of backward.
+struct MetricGradient {
+  const void* q = nullptr;
+  MetricStrides q_strides;
+  void* dp = nullptr;
+  MetricStrides dp_strides;
+  void* dq = nullptr;  // work space, [b, n, tokens, k]: the gradient of the metric is p^T dq
 };
 
 struct MetricBackward {
   MetricInputs in;
-  const void* q = nullptr;
-  MetricStrides q_strides;
+  MetricGradient queries;
+  MetricGradient keys;  // of other tokens; its q and dq for distances only
   const void* t = nullptr;
   MetricStrides t_strides;
   const void* dt = nullptr;
   MetricStrides dt_strides;
   const float* log2_sum = nullptr;
   const float* half_bias = nullptr;
-  void* dp = nullptr;
-  MetricStrides dp_strides;
-  float* dmetric = nullptr;  // [n, k, k]: p^T dq, not symmetrised; none for the identity
+  float* dmetric = nullptr;  // [n, k, k], not symmetrised; none for the identity
   // Work space.
   float* dq_sum = nullptr;      // [b, n, c, k]: sum_j dS_ij p_j, scaled
-  float* dkey = nullptr;        // [b, n, c, k]: what tokens as keys and values contribute to dp
-  void* dq = nullptr;           // [b, n, c, k]
+  float* dkey = nullptr;        // [b, n, e, k]: what tokens as keys and values contribute to dp
   float* delta = nullptr;       // [b, n, c]: dt_i . t_i
   float* row_sum = nullptr;     // [b, n, c], distances only: of dS, scaled
-  float* column_sum = nullptr;  // the same
+  float* column_sum = nullptr;  // [b, n, e], the same
   unsigned* turns = nullptr;    // metric_turns(in)
   float* partial = nullptr;     // metric_gradient_parts(in) of [n, k, k]
 };

@@ -15,7 +15,7 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw Error(ExitCode::failure, "metric attention kernel: " + what);
 }
 
-bool is_empty(const MetricInputs& in) { return in.batch == 0 || in.heads == 0 || in.tokens == 0; }
+bool is_empty(const MetricInputs& in) { return in.batch == 0 || in.heads == 0 || in.queries.tokens == 0; }
 
 void require_possible(const MetricInputs& in) {
   require(in.width % 8 == 0 && in.width >= 8 && in.width <= 128,
@@ -25,7 +25,8 @@ void require_possible(const MetricInputs& in) {
           "a metric goes with every form but the identity");
   // The smallest tiles have 64 rows; blocks are counted in 31 bits.
   constexpr std::int64_t rows = 64, most = std::numeric_limits<std::int32_t>::max();
-  const auto tiles = (in.tokens + rows - 1) / rows;
+  const auto tiles = (std::max(in.queries.tokens, in.keys.tokens) + rows - 1) / rows;
+  require(in.keys.tokens > 0, "there are no keys");
   require(in.batch <= most / in.heads && in.batch * in.heads <= most / tiles,
           "batch x heads x tokens is more than a grid holds");
 }
@@ -34,12 +35,12 @@ void require_possible(const MetricInputs& in) {
 
 std::int64_t metric_gradient_parts(const MetricInputs& in) {
   constexpr std::int64_t most = 64;
-  const auto tiles = (in.tokens + gradient_tile_rows - 1) / gradient_tile_rows;
+  const auto tiles = (in.queries.tokens + gradient_tile_rows - 1) / gradient_tile_rows;
   return std::clamp<std::int64_t>(in.batch * tiles, 1, most);
 }
 
 std::int64_t metric_turns(const MetricInputs& in) {
-  return in.batch * in.heads * ((in.tokens + turn_rows - 1) / turn_rows);
+  return in.batch * in.heads * ((in.queries.tokens + turn_rows - 1) / turn_rows);
 }
 
 void metric_forward(const MetricForward& forward, void* stream) {

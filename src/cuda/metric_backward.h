@@ -8,7 +8,11 @@
 // with rho_i = scale sum_j dS_ij and c_j = scale sum_i dS_ij, the diagonal of dS being 0 for a distance (a point's
 // distance to itself is 0). rho is 0 but for rounding; without it the gradient of M drowns in low precision.
 //
-// One kernel goes over all pairs once (metric_backward_pass.h); two small ones prepare and finish it
+// Where keys are other tokens y, dq and the first part of dp are of the queries, without c. The rest of dp is of the
+// keys, which for a distance have a dq, too: dq = - c y, dy = (m P)^T dt + scale a dS^T q - 2 c y M. The gradient of M
+// is p^T dq over all tokens.
+//
+// One kernel goes over all pairs once (metric_backward_pass.h); small ones prepare and finish it
 // (metric_backward_ends.h).
 
 #include <cmath>
@@ -21,8 +25,8 @@ namespace metaformer::cuda {
 
 // The counter of the turns at a head's tile of queries.
 GPU_DEVICE unsigned* turn_at(const MetricBackward& backward, const Place& place, std::int64_t tile) {
-  return backward.turns + (place.batch * backward.in.heads + place.head) * tile_count(backward.in.tokens, turn_rows) +
-         tile;
+  const auto& in = backward.in;
+  return backward.turns + (place.batch * in.heads + place.head) * tile_count(in.queries.tokens, turn_rows) + tile;
 }
 
 // Nothing where nothing is dropped.

@@ -1,22 +1,23 @@
 #pragma once
-// What comes before and after the pass over all pairs: delta of every query, and dp from the sums.
+// What comes before and after the pass over all pairs: delta of every query, and from the sums dp and dq.
 
 #include "cuda/metric_backward.h"
 
 namespace metaformer::cuda {
 
-struct DeltaShape {
-  static constexpr int threads = 128, rows = threads / 4;  // four lanes a token
+// Of kernels with four lanes a token.
+struct PerTokenShape {
+  static constexpr int threads = 128, rows = threads / 4;
 };
 
 // delta, and no block has had its turn.
 template <class Format>
-GPU_KERNEL(DeltaShape::threads)
+GPU_KERNEL(PerTokenShape::threads)
 metric_delta_kernel(const MetricBackward backward) {
   const auto& in = backward.in;
-  const auto place = first_tile_first(in, DeltaShape::rows);
+  const auto place = first_tile_first(in, PerTokenShape::rows);
   const auto token = place.first + gpu::thread_index() / 4;
-  const bool exists = gpu::within(token < in.tokens);
+  const bool exists = gpu::within(token < in.queries.tokens);
   float sum = 0;
   for (int c = 2 * (lane_index() % 4); exists && c < in.width; c += 8) {
     const auto* t = tokens_at<Format>(backward.t, backward.t_strides, place, token) + c;
@@ -25,8 +26,31 @@ metric_delta_kernel(const MetricBackward backward) {
   }
   sum = sum_of_row(sum);
   if (!exists || lane_index() % 4 != 0) return;
-  backward.delta[place.row(in, token)] = sum;
+  backward.delta[place.row(in, in.queries, token)] = sum;
   if (token % turn_rows == 0) *turn_at(backward, place, token / turn_rows) = 0;
+}
+
+// dp of keys that are other tokens than the queries, and for a distance their dq.
+template <class Format>
+GPU_KERNEL(PerTokenShape::threads)
+metric_keys_kernel(const MetricBackward backward) {
+  using Element = typename Format::Element;
+  const auto& in = backward.in;
+  const auto& keys = backward.keys;
+  const auto place = first_tile_first(in, PerTokenShape::rows);
+  const auto token = place.first + gpu::thread_index() / 4;
+  if (!gpu::within(token < in.keys.tokens)) return;
+  const auto at = place.offset(contiguous_strides(in, in.keys), token);
+  const auto* p = tokens_at<Format>(in.keys.p, in.keys.p_strides, place, token);
+  const float c = in.distance ? backward.column_sum[place.row(in, in.keys, token)] : 0.0f;
+  for (int i = lane_index() % 4; i < in.width; i += 4) {
+    float dp = backward.dkey[at + i];
+    if (in.distance) {
+      dp -= 2 * c * Format::to_float(tokens_at<Format>(keys.q, keys.q_strides, place, token)[i]);
+      static_cast<Element*>(keys.dq)[at + i] = Format::from_float(-c * Format::to_float(p[i]));
+    }
+    static_cast<Element*>(keys.dp)[place.offset(keys.dp_strides, token) + i] = Format::from_float(dp);
+  }
 }
 
 template <class Format, int Width>
@@ -41,7 +65,7 @@ struct FinishShape {
   static_assert(shared_bytes <= most_shared_bytes);
 };
 
-// dq and dp of 64 tokens.
+// dq and dp of 64 tokens as queries, and as keys where they are.
 template <class Format, int Width>
 class BackwardFinish {
  public:
@@ -64,8 +88,8 @@ class BackwardFinish {
     float rho[2] = {0, 0}, c[2] = {0, 0};
     if (in_.distance) {
       read_per_row(rho, backward_.row_sum);
-      read_per_row(c, backward_.column_sum);
-      subtract(dq, rho, in_.p, in_.p_strides, 0);
+      if (in_.to_themselves) read_per_row(c, backward_.column_sum);
+      subtract(dq, rho, in_.queries.p, in_.queries.p_strides, 0);
     }
     const float both[2] = {rho[0] + 2 * c[0], rho[1] + 2 * c[1]};
     if (in_.form == MetricForm::dense) {
@@ -93,8 +117,9 @@ class BackwardFinish {
 
  private:
   GPU_DEVICE void store_dq(Sum (&dq)[Width / 8], const float (&c)[2]) const {
-    if (in_.distance) subtract(dq, c, in_.p, in_.p_strides, 0);
-    store<Format>(dq, static_cast<Element*>(backward_.dq), contiguous_strides(in_), in_, place_, place_.first + row_);
+    if (in_.distance && in_.to_themselves) subtract(dq, c, in_.queries.p, in_.queries.p_strides, 0);
+    store<Format>(dq, static_cast<Element*>(backward_.queries.dq), contiguous_strides(in_, in_.queries), in_,
+                  in_.queries, place_, place_.first + row_);
   }
 
   // A part of the metric's rows gives as many columns of dp.
@@ -119,16 +144,19 @@ class BackwardFinish {
   // Columns of dp from `first` on.
   template <int Count>
   GPU_DEVICE void finish(Sum (&dp)[Count], const float (&both)[2], int first) const {
-    Sum dkey[Count];
-    read(dkey, backward_.dkey, first);
-    GPU_UNROLL
-    for (int n = 0; n < Count; ++n) {
+    const auto& queries = backward_.queries;
+    if (in_.to_themselves) {
+      Sum dkey[Count];
+      read(dkey, backward_.dkey, first);
       GPU_UNROLL
-      for (int e = 0; e < 4; ++e) dp[n].r[e] += dkey[n].r[e];
+      for (int n = 0; n < Count; ++n) {
+        GPU_UNROLL
+        for (int e = 0; e < 4; ++e) dp[n].r[e] += dkey[n].r[e];
+      }
     }
-    if (in_.distance) subtract(dp, both, backward_.q, backward_.q_strides, first);
-    store<Format>(dp, static_cast<Element*>(backward_.dp), backward_.dp_strides, in_, place_, place_.first + row_,
-                  first);
+    if (in_.distance) subtract(dp, both, queries.q, queries.q_strides, first);
+    store<Format>(dp, static_cast<Element*>(queries.dp), queries.dp_strides, in_, in_.queries, place_,
+                  place_.first + row_, first);
   }
 
   // Columns from `first` on.
@@ -137,8 +165,8 @@ class BackwardFinish {
     for_each_pair(sum, [&](int row, int column, float* values) {
       const auto token = place_.first + row_ + row;
       column += first;
-      const bool exists = gpu::within(token < in_.tokens) && gpu::within(column < in_.width);
-      const auto* at = from + place_.offset(contiguous_strides(in_), token) + column;
+      const bool exists = gpu::within(token < in_.queries.tokens) && gpu::within(column < in_.width);
+      const auto* at = from + place_.offset(contiguous_strides(in_, in_.queries), token) + column;
       values[0] = exists ? at[0] : 0.0f;
       values[1] = exists ? at[1] : 0.0f;
     });
@@ -148,7 +176,7 @@ class BackwardFinish {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto token = place_.first + row_ + lane_index() / 4 + 8 * h;
-      if (gpu::within(token < in_.tokens)) values[h] = from[place_.row(in_, token)];
+      if (gpu::within(token < in_.queries.tokens)) values[h] = from[place_.row(in_, in_.queries, token)];
     }
   }
 
@@ -159,7 +187,7 @@ class BackwardFinish {
     for_each_pair(sum, [&](int row, int column, float* values) {
       const auto token = place_.first + row_ + row;
       column += first;
-      if (!gpu::within(token < in_.tokens) || !gpu::within(column < in_.width)) return;
+      if (!gpu::within(token < in_.queries.tokens) || !gpu::within(column < in_.width)) return;
       const auto* at = tokens_at<Format>(x, strides, place_, token) + column;
       values[0] -= factor[row / 8] * Format::to_float(at[0]);
       values[1] -= factor[row / 8] * Format::to_float(at[1]);

@@ -56,39 +56,47 @@ class BackwardPass {
         key_(place_.first + row_ + lane_index() / 4) {}
 
   GPU_DEVICE void run() {
-    start_load_tokens<Width, Shape::threads>(keys_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
+    start_load_p<Width, Shape::threads>(keys_, Shape::rows, in_, in_.keys, place_, place_.first);
     finish_loads();
     Left p[1][kept_steps];
     if constexpr (Shape::keeps_rows) load(p[0], keys_, row_);
     Sum dkey[1][Width / 8];
     clear(dkey[0]);
     float column_sum[2] = {0, 0};
-    const std::int64_t first = in_.causal ? place_.first : 0;
+    const std::int64_t first = first_query(), end = in_.queries.tokens;
     start_queries(first);
-    for (auto query = first; query < in_.tokens; query += Shape::queries) {
+    for (auto query = first; query < end; query += Shape::queries) {
       finish_loads();
       if (query > first) end_turn(query - Shape::queries);
-      if (query + Shape::queries < in_.tokens) start_queries(query + Shape::queries);
+      if (query + Shape::queries < end) start_queries(query + Shape::queries);
       add_queries(query, p, column_sum, dkey);
       add_to_dq(query);
     }
     gpu::sync_threads();  // what this block added is there
-    end_turn((in_.tokens - 1) / Shape::queries * Shape::queries);
+    end_turn((end - 1) / Shape::queries * Shape::queries);
     finish(dkey[0], column_sum);
   }
 
  private:
+  // Of the first tile that sees these keys. The block of the first keys goes over all: its part of dq is the first.
+  GPU_DEVICE std::int64_t first_query() const {
+    const auto seen_from = place_.first - first_position(in_);
+    return in_.causal && turn() > 0 && seen_from > 0 ? seen_from / Shape::queries * Shape::queries : 0;
+  }
+
   GPU_DEVICE void start_queries(std::int64_t query) {
     const int first = buffer_row<Shape::queries>(query);
-    start_load_tokens<Width, Shape::threads>(Tokens{queries_.at(first, 0)}, Shape::queries, backward_.q,
-                                             backward_.q_strides, in_, place_, query);
+    const auto& side = in_.queries;
+    start_load_tokens<Width, Shape::threads>(Tokens{queries_.at(first, 0)}, Shape::queries, backward_.queries.q,
+                                             backward_.queries.q_strides, side.tokens, in_.width, place_, query);
     start_load_tokens<Width, Shape::threads>(Tokens{queries_.at(2 * Shape::queries + first, 0)}, Shape::queries,
-                                             backward_.dt, backward_.dt_strides, in_, place_, query);
+                                             backward_.dt, backward_.dt_strides, side.tokens, in_.width, place_, query);
     for (int i = gpu::thread_index(); i < Shape::queries; i += Shape::threads) {
-      const bool exists = gpu::within(query + i < in_.tokens);
-      segment_[first + i] = segment_of(in_, place_.batch, query + i);
-      log2_sum_[first + i] = exists ? backward_.log2_sum[place_.row(in_, query + i)] : INFINITY;
-      delta_[first + i] = exists ? backward_.delta[place_.row(in_, query + i)] : 0.0f;
+      const bool exists = gpu::within(query + i < side.tokens);
+      const auto row = place_.row(in_, side, query + i);
+      segment_[first + i] = segment_of(side, place_.batch, query + i);
+      log2_sum_[first + i] = exists ? backward_.log2_sum[row] : INFINITY;
+      delta_[first + i] = exists ? backward_.delta[row] : 0.0f;
     }
   }
 
@@ -128,9 +136,10 @@ class BackwardPass {
   // Whether every query of the tile sees every key of this warp, and none of them is itself. Queries behind the last
   // token count nowhere.
   GPU_DEVICE bool is_plain(std::int64_t query) const {
-    const auto first = place_.first + row_;
-    if (in_.segments != nullptr || first + 16 > in_.tokens) return false;
-    return query > first + 15 || (!in_.causal && (!in_.distance || query + Shape::queries <= first));
+    const auto first = place_.first + row_, position = query + first_position(in_);
+    if (has_segments(in_) || first + 16 > in_.keys.tokens) return false;
+    return position > first + 15 ||
+           (!in_.causal && (!in_.distance || !in_.to_themselves || position + Shape::queries <= first));
   }
 
   // m P in place of scores, and dS in place of dt p^T.
@@ -141,19 +150,21 @@ class BackwardPass {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto key = key_ + 8 * h;
-      const auto segment = Masked ? segment_of(in_, place_.batch, key) : 0;
-      const float half_bias =
-          in_.distance && gpu::within(key < in_.tokens) ? backward_.half_bias[place_.row(in_, key)] : 0.0f;
-      const auto first = place_.row(in_, query) * in_.tokens + key;
-      const int behind = near_difference(key, query);
+      const auto segment = Masked ? segment_of(in_.keys, place_.batch, key) : 0;
+      const float half_bias = in_.distance && gpu::within(key < in_.keys.tokens)
+                                  ? backward_.half_bias[place_.row(in_, in_.keys, key)]
+                                  : 0.0f;
+      const auto first = place_.row(in_, in_.queries, query) * in_.keys.tokens + key;
+      const int behind = near_difference(key, query + first_position(in_));
       GPU_UNROLL
       for (int n = 0; n < Shape::queries / 8; ++n) {
         GPU_UNROLL
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
           const int column = 8 * n + 2 * (lane_index() % 4) + e % 2, i = buffer_row<Shape::queries>(query) + column;
           const bool visible = !Masked || gpu::within(sees(in_, segment_[i], segment, behind - column));
-          rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && behind == column, half_bias, log2_sum_[i],
-                      delta_[i], Drops ? dropout.at(gpu::counter(first + column * in_.tokens)) : 1.0f);
+          rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && in_.to_themselves && behind == column,
+                      half_bias, log2_sum_[i], delta_[i],
+                      Drops ? dropout.at(gpu::counter(first + column * in_.keys.tokens)) : 1.0f);
           column_sum[h] += gradient[n].r[e];
         }
       }
@@ -204,8 +215,8 @@ class BackwardPass {
     for_each_pair(dq, [&](int row, int column, const float* values) {
       const auto token = query + row;
       column += first_column;
-      if (!gpu::within(token < in_.tokens) || !gpu::within(column < in_.width)) return;
-      float* sum = backward_.dq_sum + place_.offset(contiguous_strides(in_), token) + column;
+      if (!gpu::within(token < in_.queries.tokens) || !gpu::within(column < in_.width)) return;
+      float* sum = backward_.dq_sum + place_.offset(contiguous_strides(in_, in_.queries), token) + column;
       float before[2] = {0, 0};
       if (turn() > 0) gpu::load_handed_on(before, sum);
       const float after[2] = {gpu::fused_multiply_add(rule_.gradient, values[0], before[0]),
@@ -222,16 +233,16 @@ class BackwardPass {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const float sum = in_.scale * sum_of_row(row_sum[h]);
-      if (lane_index() % 4 == 0 && gpu::within(query + 8 * h < in_.tokens))
-        add_in_memory(backward_.row_sum + place_.row(in_, query + 8 * h), sum);
+      if (lane_index() % 4 == 0 && gpu::within(query + 8 * h < in_.queries.tokens))
+        add_in_memory(backward_.row_sum + place_.row(in_, in_.queries, query + 8 * h), sum);
     }
   }
 
   GPU_DEVICE void finish(Sum (&dkey)[Width / 8], const float (&column_sum)[2]) const {
     for_each_pair(dkey, [&](int row, int column, const float* values) {
       const auto token = place_.first + row_ + row;
-      if (!gpu::within(token < in_.tokens) || !gpu::within(column < in_.width)) return;
-      float* at = backward_.dkey + place_.offset(contiguous_strides(in_), token) + column;
+      if (!gpu::within(token < in_.keys.tokens) || !gpu::within(column < in_.width)) return;
+      float* at = backward_.dkey + place_.offset(contiguous_strides(in_, in_.keys), token) + column;
       at[0] = values[0];
       at[1] = values[1];
     });
@@ -239,8 +250,8 @@ class BackwardPass {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const float sum = in_.scale * sum_of_row(column_sum[h]);
-      if (lane_index() % 4 == 0 && gpu::within(key_ + 8 * h < in_.tokens))
-        backward_.column_sum[place_.row(in_, key_ + 8 * h)] = sum;
+      if (lane_index() % 4 == 0 && gpu::within(key_ + 8 * h < in_.keys.tokens))
+        backward_.column_sum[place_.row(in_, in_.keys, key_ + 8 * h)] = sum;
     }
   }
 

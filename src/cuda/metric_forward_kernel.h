@@ -75,7 +75,7 @@ class ForwardBlock {
   GPU_DEVICE ForwardBlock(const MetricForward& forward, unsigned char* memory)
       : forward_(forward),
         in_(forward.in),
-        place_(last_tile_first(in_, Shape::rows)),
+        place_(last_tile_first(in_, in_.queries, Shape::rows)),
         queries_{reinterpret_cast<Element*>(memory)},
         keys_{queries_.at(Shape::rows, 0)},
         segment_(reinterpret_cast<std::int32_t*>(memory + Shape::tile_bytes)),
@@ -84,7 +84,7 @@ class ForwardBlock {
         scale_(score_gradient(in_) * log2_e) {}
 
   GPU_DEVICE void run() {
-    start_load_tokens<Width, Shape::threads>(queries_, Shape::rows, in_.p, in_.p_strides, in_, place_, place_.first);
+    start_load_p<Width, Shape::threads>(queries_, Shape::rows, in_, in_.queries, place_, place_.first);
     Left q[Shape::row_blocks][Shape::q_steps];
     make_q(q);
     Sum out[Shape::row_blocks][Width / 8];
@@ -93,7 +93,7 @@ class ForwardBlock {
     for (int block = 0; block < Shape::row_blocks; ++block) clear(out[block]);
     gpu::sync_threads();  // the metric has been read: key tiles take its place
     const auto end = key_end(in_, place_, Shape::rows);
-    start_keys(0);
+    if (end > 0) start_keys(0);
     for (std::int64_t key = 0; key < end; key += Shape::keys) {
       finish_loads();
       if (key + Shape::keys < end) start_keys(key + Shape::keys);
@@ -110,8 +110,8 @@ class ForwardBlock {
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) {
       if (forward_.q != nullptr)
-        store<Format>(sum[block], static_cast<Element*>(forward_.q), contiguous_strides(in_), in_, place_,
-                      place_.first + first_row_ + 16 * block);
+        store<Format>(sum[block], static_cast<Element*>(forward_.q), contiguous_strides(in_, in_.queries), in_,
+                      in_.queries, place_, place_.first + first_row_ + 16 * block);
       if constexpr (Shape::keeps_q) to_left<Format>(q[block], sum[block]);
     }
     if constexpr (!Shape::keeps_q) put_q_in_place_of_p(sum[0]);
@@ -175,15 +175,15 @@ class ForwardBlock {
   // stored.
   GPU_DEVICE bool is_plain(std::int64_t first, std::int64_t key) const {
     const auto end = key + Shape::keys;
-    return end <= in_.tokens && in_.segments == nullptr && (!in_.causal || end <= first + 1);
+    return end <= in_.keys.tokens && !has_segments(in_) && (!in_.causal || end <= first + first_position(in_) + 1);
   }
 
   GPU_DEVICE void mask(Sum (&score)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto query = first + lane_index() / 4 + 8 * h;
-      const auto segment = segment_of(in_, place_.batch, query);
-      const int behind = near_difference(key, query);
+      const auto segment = segment_of(in_.queries, place_.batch, query);
+      const int behind = near_difference(key, query + first_position(in_));
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL
@@ -201,7 +201,8 @@ class ForwardBlock {
     const WeightDropout dropout(in_);
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const auto row = place_.row(in_, first + lane_index() / 4 + 8 * h) * in_.tokens + key + 2 * (lane_index() % 4);
+      const auto query = first + lane_index() / 4 + 8 * h;
+      const auto row = place_.row(in_, in_.queries, query) * in_.keys.tokens + key + 2 * (lane_index() % 4);
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL
@@ -218,8 +219,8 @@ class ForwardBlock {
       const float total = sum_of_row(softmax.total[h]);
       factor[h] = total == 0 ? 0.0f : in_.dropout.factor / total;
       const auto token = place_.first + row + lane_index() / 4 + 8 * h;
-      if (lane_index() % 4 == 0 && gpu::within(token < in_.tokens))
-        forward_.log2_sum[place_.row(in_, token)] =
+      if (lane_index() % 4 == 0 && gpu::within(token < in_.queries.tokens))
+        forward_.log2_sum[place_.row(in_, in_.queries, token)] =
             total == 0 ? INFINITY : softmax.base[h] + gpu::log2_approximate(total);
     }
     GPU_UNROLL
@@ -227,7 +228,8 @@ class ForwardBlock {
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) out[n].r[e] *= factor[e / 2];
     }
-    store<Format>(out, static_cast<Element*>(forward_.t), forward_.t_strides, in_, place_, place_.first + row);
+    store<Format>(out, static_cast<Element*>(forward_.t), forward_.t_strides, in_, in_.queries, place_,
+                  place_.first + row);
   }
 
   const MetricForward& forward_;
@@ -266,7 +268,7 @@ metric_bias_kernel(const MetricForward forward) {
   const auto& in = forward.in;
   const auto place = first_tile_first(in, Shape::rows);
   const Tile<Format, Shape::ld> p{reinterpret_cast<Element*>(memory)}, metric{p.at(Shape::rows, 0)};
-  start_load_tokens<Width, Shape::threads>(p, Shape::rows, in.p, in.p_strides, in, place, place.first);
+  start_load_p<Width, Shape::threads>(p, Shape::rows, in, in.keys, place, place.first);
   const int row = 16 * warp_index();
   Sum q[1][Width / 8], own[Width / 8];
   transform<Shape::threads>(q, p, row, metric, in, place.head);
@@ -281,8 +283,12 @@ metric_bias_kernel(const MetricForward forward) {
   for (int h = 0; h < 2; ++h) {
     const float sum = sum_of_row(product[h]);
     const auto token = place.first + row + lane_index() / 4 + 8 * h;
-    if (lane_index() % 4 == 0 && gpu::within(token < in.tokens)) forward.half_bias[place.row(in, token)] = -0.5f * sum;
+    if (lane_index() % 4 == 0 && gpu::within(token < in.keys.tokens))
+      forward.half_bias[place.row(in, in.keys, token)] = -0.5f * sum;
   }
+  if (forward.key_q != nullptr)
+    store<Format>(q[0], static_cast<Element*>(forward.key_q), contiguous_strides(in, in.keys), in, in.keys, place,
+                  place.first + row);
 }
 
 }  // namespace metaformer::cuda

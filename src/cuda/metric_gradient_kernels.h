@@ -16,6 +16,9 @@ struct GradientShape {
   static constexpr int shared_bytes = 2 * rows * ld * static_cast<int>(sizeof(Element));
 };
 
+// Whether keys have a dq of their own.
+GPU_ANYWHERE bool keys_add_to_metric(const MetricInputs& in) { return in.distance && !in.to_themselves; }
+
 // Block x: head x % heads, part x / heads.
 template <class Format, int Width>
 GPU_KERNEL((GradientShape<Format, Width>::threads))
@@ -26,14 +29,19 @@ metric_gradient_kernel(const MetricBackward backward, const std::int64_t parts) 
   const auto& in = backward.in;
   const auto head = gpu::block_index() % in.heads, part = gpu::block_index() / in.heads;
   const Tile<Format, Shape::ld> p{reinterpret_cast<Element*>(memory)}, dq{p.at(Shape::rows, 0)};
-  const auto strides = contiguous_strides(in);
-  const auto tiles = tile_count(in.tokens, Shape::rows);
+  const auto query_tiles = tile_count(in.queries.tokens, Shape::rows);
+  const auto tiles = query_tiles + (keys_add_to_metric(in) ? tile_count(in.keys.tokens, Shape::rows) : 0);
   Sum sum[Shape::blocks][1][Width / 8];
   for (auto& block : sum) clear(block[0]);
   for (auto tile = part; tile < in.batch * tiles; tile += parts) {
-    const Place place{tile / tiles, head, tile % tiles * Shape::rows};
-    start_load_tokens<Width, Shape::threads>(p, Shape::rows, in.p, in.p_strides, in, place, place.first);
-    start_load_tokens<Width, Shape::threads>(dq, Shape::rows, backward.dq, strides, in, place, place.first);
+    const auto of_sequence = tile % tiles;
+    const bool of_keys = of_sequence >= query_tiles;
+    const Place place{tile / tiles, head, (of_keys ? of_sequence - query_tiles : of_sequence) * Shape::rows};
+    const auto& side = of_keys ? in.keys : in.queries;
+    const auto* dqs = of_keys ? backward.keys.dq : backward.queries.dq;
+    start_load_p<Width, Shape::threads>(p, Shape::rows, in, side, place, place.first);
+    start_load_tokens<Width, Shape::threads>(dq, Shape::rows, dqs, contiguous_strides(in, side), side.tokens, in.width,
+                                             place, place.first);
     finish_loads();
     GPU_UNROLL
     for (int k = 0; k < Shape::rows; k += Format::depth) {

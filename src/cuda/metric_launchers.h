@@ -21,9 +21,9 @@ void with_width(int width, Start start) {
   return start.template operator()<128>();
 }
 
-// Blocks of a kernel that owns `rows` tokens per block.
-inline std::int64_t block_count(const MetricInputs& in, int rows) {
-  return in.batch * in.heads * tile_count(in.tokens, rows);
+// Blocks of a kernel that owns `rows` tokens of a side per block.
+inline std::int64_t block_count(const MetricInputs& in, const MetricSide& side, int rows) {
+  return in.batch * in.heads * tile_count(side.tokens, rows);
 }
 
 template <class Format>
@@ -34,27 +34,30 @@ void launch_forward(const MetricForward& forward, void* stream_pointer) {
     using Bias = BiasShape<Format, Width>;
     using Forward = ForwardShape<Format, Width>;
     if (in.distance)
-      gpu::launch(metric_bias_kernel<Format, Width>, block_count(in, Bias::rows), Bias::threads, Bias::shared_bytes,
-                  stream, forward);
-    gpu::launch(metric_forward_kernel<Format, Width>, block_count(in, Forward::rows), Forward::threads,
+      gpu::launch(metric_bias_kernel<Format, Width>, block_count(in, in.keys, Bias::rows), Bias::threads,
+                  Bias::shared_bytes, stream, forward);
+    gpu::launch(metric_forward_kernel<Format, Width>, block_count(in, in.queries, Forward::rows), Forward::threads,
                 Forward::shared_bytes, stream, forward);
   });
 }
 
-// dp, and the gradient of the metric where there is one.
+// dp of both sides, and the gradient of the metric where there is one.
 template <class Format>
 void launch_backward(const MetricBackward& backward, void* stream_pointer) {
   const auto stream = static_cast<gpu::Stream>(stream_pointer);
   const auto& in = backward.in;
   with_width(in.width, [&]<int Width> {
-    gpu::launch(metric_delta_kernel<Format>, block_count(in, DeltaShape::rows), DeltaShape::threads, 0, stream,
-                backward);
+    gpu::launch(metric_delta_kernel<Format>, block_count(in, in.queries, PerTokenShape::rows), PerTokenShape::threads,
+                0, stream, backward);
     using Pass = PassShape<Format, Width>;
-    gpu::launch(metric_pass_kernel<Format, Width>, block_count(in, Pass::rows), Pass::threads, Pass::shared_bytes,
-                stream, backward);
+    gpu::launch(metric_pass_kernel<Format, Width>, block_count(in, in.keys, Pass::rows), Pass::threads,
+                Pass::shared_bytes, stream, backward);
     using Finish = FinishShape<Format, Width>;
-    gpu::launch(metric_finish_kernel<Format, Width>, block_count(in, Finish::rows), Finish::threads,
+    gpu::launch(metric_finish_kernel<Format, Width>, block_count(in, in.queries, Finish::rows), Finish::threads,
                 Finish::shared_bytes, stream, backward);
+    if (!in.to_themselves)
+      gpu::launch(metric_keys_kernel<Format>, block_count(in, in.keys, PerTokenShape::rows), PerTokenShape::threads, 0,
+                  stream, backward);
     if (backward.dmetric == nullptr) return;
     using Gradient = GradientShape<Format, Width>;
     const auto parts = metric_gradient_parts(in);

@@ -58,10 +58,11 @@ GPU_DEVICE void for_each_run(const Sum (&sum)[Count], Use use) {
 // are aligned in as few accesses as fill whole sectors of memory.
 template <class Format, int Count>
 GPU_DEVICE void store(Sum (&sum)[Count], typename Format::Element* target, const MetricStrides& strides,
-                      const MetricInputs& in, const Place& place, std::int64_t first, int first_column = 0) {
+                      const MetricInputs& in, const MetricSide& side, const Place& place, std::int64_t first,
+                      int first_column = 0) {
   auto* rows = target + place.offset(strides, first) + first_column;
   const auto exists = [&](int row, int column) {
-    return gpu::within(first + row < in.tokens) && gpu::within(first_column + column < in.width);
+    return gpu::within(first + row < side.tokens) && gpu::within(first_column + column < in.width);
   };
   if (!gpu::aligned(is_aligned(rows, strides.token))) {
     for_each_pair(sum, [&](int row, int column, const float* values) {

@@ -17,9 +17,9 @@ struct Place {
   GPU_DEVICE std::int64_t offset(const MetricStrides& strides, std::int64_t token) const {
     return batch * strides.batch + head * strides.head + token * strides.token;
   }
-  // Into a contiguous [b, n, c].
-  GPU_DEVICE std::int64_t row(const MetricInputs& in, std::int64_t token) const {
-    return (batch * in.heads + head) * in.tokens + token;
+  // Into a contiguous [b, n, tokens].
+  GPU_DEVICE std::int64_t row(const MetricInputs& in, const MetricSide& side, std::int64_t token) const {
+    return (batch * in.heads + head) * side.tokens + token;
   }
 };
 
@@ -37,8 +37,8 @@ constexpr int metric_rows = sizeof(typename Format::Element) == 2 || Width <= 64
 GPU_ANYWHERE std::int64_t tile_count(std::int64_t tokens, int rows) { return (tokens + rows - 1) / rows; }
 
 // Block 0 gets the last tile: with a causal mask the longest work comes first.
-GPU_DEVICE Place last_tile_first(const MetricInputs& in, int rows) {
-  const auto pairs = in.batch * in.heads, tiles = tile_count(in.tokens, rows);
+GPU_DEVICE Place last_tile_first(const MetricInputs& in, const MetricSide& side, int rows) {
+  const auto pairs = in.batch * in.heads, tiles = tile_count(side.tokens, rows);
   const auto pair = gpu::block_index() % pairs;
   return {pair / in.heads, pair % in.heads, (tiles - 1 - gpu::block_index() / pairs) * rows};
 }
@@ -88,10 +88,15 @@ GPU_DEVICE const typename Format::Element* tokens_at(const void* data, const Met
 // Starts to load `rows` tokens from `first` on; zeros behind the last one.
 template <int Width, int Threads, class Format, int Ld>
 GPU_DEVICE void start_load_tokens(const Tile<Format, Ld>& tile, int rows, const void* data,
-                                  const MetricStrides& strides, const MetricInputs& in, const Place& place,
+                                  const MetricStrides& strides, std::int64_t tokens, int width, const Place& place,
                                   std::int64_t first) {
-  start_load<Width, Threads>(tile, rows, tokens_at<Format>(data, strides, place, first), strides.token,
-                             in.tokens - first, in.width);
+  start_load<Width, Threads>(tile, rows, tokens_at<Format>(data, strides, place, first), strides.token, tokens - first,
+                             width);
+}
+template <int Width, int Threads, class Format, int Ld>
+GPU_DEVICE void start_load_p(const Tile<Format, Ld>& tile, int rows, const MetricInputs& in, const MetricSide& side,
+                             const Place& place, std::int64_t first) {
+  start_load_tokens<Width, Threads>(tile, rows, side.p, side.p_strides, side.tokens, in.width, place, first);
 }
 
 GPU_DEVICE void finish_loads() {
@@ -145,17 +150,23 @@ GPU_DEVICE void for_each_pair(Sum (&sum)[Count], Use use) {
   }
 }
 
-GPU_DEVICE MetricStrides contiguous_strides(const MetricInputs& in) {
-  return {in.heads * in.tokens * in.width, in.tokens * in.width, in.width};
+GPU_DEVICE MetricStrides contiguous_strides(const MetricInputs& in, const MetricSide& side) {
+  return {in.heads * side.tokens * in.width, side.tokens * in.width, in.width};
 }
 
 // The segment of a token; -1 (of padding) behind the last one.
-GPU_DEVICE std::int32_t segment_of(const MetricInputs& in, std::int64_t batch, std::int64_t token) {
-  if (!gpu::within(token < in.tokens)) return -1;
-  return in.segments == nullptr ? 0 : in.segments[batch * in.tokens + token];
+GPU_DEVICE std::int32_t segment_of(const MetricSide& side, std::int64_t batch, std::int64_t token) {
+  if (!gpu::within(token < side.tokens)) return -1;
+  return side.segments == nullptr ? 0 : side.segments[batch * side.tokens + token];
+}
+GPU_DEVICE bool has_segments(const MetricInputs& in) {
+  return in.queries.segments != nullptr || in.keys.segments != nullptr;
 }
 
-// `behind`: how many tokens the key stands behind the query; in 32 bits, of which only the sign and 0 matter.
+// Where the first query stands among the keys, with a causal mask; below 0 queries come before all keys.
+GPU_DEVICE std::int64_t first_position(const MetricInputs& in) { return in.keys.tokens - in.queries.tokens; }
+
+// `behind`: how many places the key stands behind the query; in 32 bits, of which only the sign and 0 matter.
 GPU_DEVICE bool sees(const MetricInputs& in, std::int32_t query_segment, std::int32_t key_segment, int behind) {
   return key_segment == query_segment && key_segment != -1 && (!in.causal || behind <= 0);
 }
@@ -190,8 +201,8 @@ class WeightDropout {
 
 // Behind the last key that a block of `rows` queries sees.
 GPU_DEVICE std::int64_t key_end(const MetricInputs& in, const Place& place, int rows) {
-  const auto last = place.first + rows;
-  return in.causal && last < in.tokens ? last : in.tokens;
+  const auto last = place.first + rows + first_position(in);
+  return in.causal && last < in.keys.tokens ? last : in.keys.tokens;
 }
 
 // Of two buffers of `Rows` rows, the first row of the one for the tile that starts at `token`.
@@ -206,11 +217,12 @@ GPU_DEVICE void start_load_keys(const Tile<Format, Ld>& buffers, std::int32_t* s
                                 const float* half_biases, const MetricInputs& in, const Place& place,
                                 std::int64_t key) {
   const int first = buffer_row<Rows>(key);
-  start_load_tokens<Width, Threads>(Tile<Format, Ld>{buffers.at(first, 0)}, Rows, in.p, in.p_strides, in, place, key);
+  start_load_p<Width, Threads>(Tile<Format, Ld>{buffers.at(first, 0)}, Rows, in, in.keys, place, key);
   for (int i = gpu::thread_index(); i < Rows; i += Threads) {
-    segment[first + i] = segment_of(in, place.batch, key + i);
+    segment[first + i] = segment_of(in.keys, place.batch, key + i);
     if (in.distance)
-      half_bias[first + i] = gpu::within(key + i < in.tokens) ? half_biases[place.row(in, key + i)] : 0.0f;
+      half_bias[first + i] =
+          gpu::within(key + i < in.keys.tokens) ? half_biases[place.row(in, in.keys, key + i)] : 0.0f;
   }
 }
 

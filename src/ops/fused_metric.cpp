@@ -59,50 +59,84 @@ struct Setting {
   std::uint64_t draw = 0;  // the number of the draw
 };
 
-// `key`: of the draw; undefined: nothing is dropped.
-cuda::MetricInputs inputs_of(const Tensor& p_bnck, const Tensor& metric, const Tensor& segment_bc, const Tensor& key,
-                             const Setting& setting) {
+// What is in memory; undefined: absent.
+struct Arguments {
+  Tensor p_bnck;
+  Tensor y_bnek;  // absent: tokens look at themselves
+  Tensor metric, query_segment_bc, key_segment_be;
+  Tensor draw_key;  // absent: nothing is dropped
+
+  const Tensor& keys_bnek() const { return y_bnek.defined() ? y_bnek : p_bnck; }
+};
+
+cuda::MetricSide side_of(const Tensor& p_bnck, const Tensor& segment_bc) {
+  return {p_bnck.size(2), p_bnck.data_ptr(), strides_of(p_bnck), pointer<const std::int32_t>(segment_bc)};
+}
+
+cuda::MetricInputs inputs_of(const Arguments& given, const Setting& setting) {
+  const auto& p_bnck = given.p_bnck;
   return {.element = setting.element,
-          .form = form_of(metric),
+          .form = form_of(given.metric),
           .distance = setting.distance,
           .causal = setting.causal,
           .batch = p_bnck.size(0),
           .heads = p_bnck.size(1),
-          .tokens = p_bnck.size(2),
           .width = static_cast<int>(p_bnck.size(3)),
           .scale = static_cast<float>(setting.scale),
-          .p = p_bnck.data_ptr(),
-          .p_strides = strides_of(p_bnck),
-          .metric = pointer<const void>(metric),
-          .segments = pointer<const std::int32_t>(segment_bc),
-          .dropout = {setting.dropout, pointer<const std::int64_t>(key), setting.draw}};
+          .metric = pointer<const void>(given.metric),
+          .queries = side_of(p_bnck, given.query_segment_bc),
+          .keys = side_of(given.keys_bnek(), given.key_segment_be),
+          .to_themselves = !given.y_bnek.defined(),
+          .dropout = {setting.dropout, pointer<const std::int64_t>(given.draw_key), setting.draw}};
 }
+
+// The gradient of one side's tokens; q undefined: of the identity, or not needed.
+struct Gradient {
+  Tensor dp, dq;
+  cuda::MetricGradient pointers;
+
+  Gradient(const Tensor& p, const Tensor& q) : dp(empty_by_token(p)), dq(torch::empty(p.sizes(), p.options())) {
+    const auto& image = q.defined() ? q : p;
+    pointers = {image.data_ptr(), strides_of(image), dp.data_ptr(), strides_of(dp), dq.data_ptr()};
+  }
+};
 
 class FusedMetric : public torch::autograd::Function<FusedMetric> {
  public:
+  using IfAny = std::optional<Tensor>;
+
   // `metric` in its own type: its gradient must not be rounded to p's.
-  static Tensor forward(AutogradContext* context, const Tensor& p_bnck, const std::optional<Tensor>& metric_if_any,
-                        const std::optional<Tensor>& segments_if_any, const std::optional<Tensor>& key_if_any,
-                        Setting setting) {
-    const auto metric = metric_if_any.value_or(Tensor()), segment_bc = segments_if_any.value_or(Tensor()),
-               key = key_if_any.value_or(Tensor());
+  static Tensor forward(AutogradContext* context, const Tensor& p_bnck, const IfAny& y_if_any,
+                        const IfAny& metric_if_any, const IfAny& query_segment_if_any, const IfAny& key_segment_if_any,
+                        const IfAny& draw_key_if_any, Setting setting) {
+    const auto absent = Tensor();
+    const auto metric = metric_if_any.value_or(absent);
+    const Arguments given{.p_bnck = p_bnck,
+                          .y_bnek = y_if_any.value_or(absent),
+                          .metric = metric.defined() ? metric.to(p_bnck.scalar_type()).contiguous() : metric,
+                          .query_segment_bc = query_segment_if_any.value_or(absent),
+                          .key_segment_be = key_segment_if_any.value_or(absent),
+                          .draw_key = draw_key_if_any.value_or(absent)};
     const c10::OptionalDeviceGuard guard(p_bnck.device());
     setting.element = element_of(p_bnck.scalar_type());
-    const bool distance = setting.distance;
-    const auto form = metric.defined() ? metric.to(p_bnck.scalar_type()).contiguous() : metric;
+    const auto& keys_bnek = given.keys_bnek();
+    const auto image_of = [&](const Tensor& x) { return torch::empty(x.sizes(), x.options()); };
     const auto t = empty_by_token(p_bnck), log2_sum = empty_per_row(p_bnck);
-    const auto q = form.defined() ? torch::empty(p_bnck.sizes(), p_bnck.options()) : Tensor();
-    const auto half_bias = distance ? empty_per_row(p_bnck) : Tensor();
-    cuda::metric_forward({.in = inputs_of(p_bnck, form, segment_bc, key, setting),
+    const auto q = metric.defined() ? image_of(p_bnck) : absent;
+    const auto key_q = metric.defined() && setting.distance && given.y_bnek.defined() ? image_of(keys_bnek) : absent;
+    const auto half_bias = setting.distance ? empty_per_row(keys_bnek) : absent;
+    cuda::metric_forward({.in = inputs_of(given, setting),
                           .t = t.data_ptr(),
                           .t_strides = strides_of(t),
                           .log2_sum = pointer<float>(log2_sum),
                           .q = pointer<void>(q),
-                          .half_bias = pointer<float>(half_bias)},
+                          .half_bias = pointer<float>(half_bias),
+                          .key_q = pointer<void>(key_q)},
                          stream_of(p_bnck));
-    context->save_for_backward({p_bnck, form, segment_bc, t, log2_sum, q, half_bias, key});
+    context->save_for_backward({p_bnck, given.y_bnek, given.metric, given.query_segment_bc, given.key_segment_be,
+                                given.draw_key, t, log2_sum, q, key_q, half_bias});
     auto& data = context->saved_data;
-    data["distance"] = distance;
+    data["distance"] = setting.distance;
     data["causal"] = setting.causal;
     data["scale"] = setting.scale;
     data["element"] = static_cast<std::int64_t>(setting.element);
@@ -115,8 +149,8 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     require_first_order("fused metric attention");
     const auto saved = context->get_saved_variables();
-    const auto &p = saved[0], &form = saved[1], &segments = saved[2], &t = saved[3], &log2_sum = saved[4],
-               &q = saved[5], &half_bias = saved[6], &key = saved[7];
+    const Arguments given{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
+    const auto &t = saved[6], &log2_sum = saved[7], &q = saved[8], &key_q = saved[9], &half_bias = saved[10];
     auto& data = context->saved_data;
     const Setting setting{.distance = data["distance"].toBool(),
                           .causal = data["causal"].toBool(),
@@ -124,36 +158,36 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
                           .element = static_cast<cuda::MetricElement>(data["element"].toInt()),
                           .dropout = data["dropout"].toDouble(),
                           .draw = static_cast<std::uint64_t>(data["draw"].toInt())};
+    const auto &p = given.p_bnck, &y = given.keys_bnek();
     const c10::OptionalDeviceGuard guard(p.device());
     const auto dt = gradients[0].stride(3) == 1 ? gradients[0] : gradients[0].contiguous();
-    const auto in = inputs_of(p, form, segments, key, setting);
+    const auto in = inputs_of(given, setting);
     const auto floats = p.options().dtype(torch::kFloat);
-    const auto dp = empty_by_token(p), dq = torch::empty(p.sizes(), p.options()), delta = empty_per_row(p),
-               dq_sum = torch::empty(p.sizes(), floats), dkey = torch::empty(p.sizes(), floats),
+    const Gradient of_queries(p, q);
+    std::optional<Gradient> of_keys;
+    if (!in.to_themselves) of_keys.emplace(y, key_q);
+    const auto delta = empty_per_row(p), dq_sum = torch::empty(p.sizes(), floats),
+               dkey = torch::empty(y.sizes(), floats),
                turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
     const auto row_sum = setting.distance ? empty_per_row(p) : Tensor();
-    const auto column_sum = setting.distance ? empty_per_row(p) : Tensor();
-    const auto& key_side = q.defined() ? q : p;
+    const auto column_sum = setting.distance ? empty_per_row(y) : Tensor();
     Tensor dmetric, partial;
-    if (form.defined()) {
+    if (given.metric.defined()) {
       dmetric = torch::zeros({in.heads, in.width, in.width}, floats);
       partial = torch::empty({cuda::metric_gradient_parts(in), in.heads, in.width, in.width}, floats);
     }
     cuda::metric_backward({.in = in,
-                           .q = key_side.data_ptr(),
-                           .q_strides = strides_of(key_side),
+                           .queries = of_queries.pointers,
+                           .keys = of_keys ? of_keys->pointers : cuda::MetricGradient(),
                            .t = t.data_ptr(),
                            .t_strides = strides_of(t),
                            .dt = dt.data_ptr(),
                            .dt_strides = strides_of(dt),
                            .log2_sum = pointer<float>(log2_sum),
                            .half_bias = pointer<float>(half_bias),
-                           .dp = dp.data_ptr(),
-                           .dp_strides = strides_of(dp),
                            .dmetric = pointer<float>(dmetric),
                            .dq_sum = pointer<float>(dq_sum),
                            .dkey = pointer<float>(dkey),
-                           .dq = dq.data_ptr(),
                            .delta = pointer<float>(delta),
                            .row_sum = pointer<float>(row_sum),
                            .column_sum = pointer<float>(column_sum),
@@ -162,19 +196,22 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
                           stream_of(p));
     if (in.form == cuda::MetricForm::diagonal) dmetric = dmetric.diagonal(0, 1, 2);
     if (dmetric.defined()) dmetric = dmetric.to(static_cast<torch::ScalarType>(data["metric_type"].toInt()));
-    return {dp, dmetric, {}, {}, {}};
+    return {of_queries.dp, of_keys ? of_keys->dp : Tensor(), dmetric, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& metric) {
+std::string fused_metric_obstacle(const Tensor& p_bnck, const Tensor& keys_bnek, const Tensor& metric) {
   const auto type = p_bnck.scalar_type();
   const auto width = p_bnck.size(3);
   if (type != torch::kFloat && type != torch::kBFloat16 && type != torch::kHalf)
     return fmt::format("they compute in float32, bfloat16 and float16, not in {}", c10::toString(type));
   if (width % 8 != 0 || width > 128) return fmt::format("head width {} is not a multiple of 8 up to 128", width);
-  if (p_bnck.stride(3) != 1) return "the features of a token are not next to each other";
+  if (keys_bnek.scalar_type() != type || keys_bnek.device() != p_bnck.device())
+    return "queries and keys differ in type or device";
+  if ((p_bnck.numel() == 0) != (keys_bnek.numel() == 0)) return "there are no queries, or no keys";
+  if (p_bnck.stride(3) != 1 || keys_bnek.stride(3) != 1) return "the features of a token are not next to each other";
   if (metric.defined() && metric.device() != p_bnck.device()) return "the metric is on another device";
   switch (cuda::metric_kernel_device()) {
     case cuda::MetricDevice::none:
@@ -192,12 +229,16 @@ void require_finite_form(const Tensor& metric) {
     throw Error(ExitCode::diverged, "the fused kernels were given a metric that is not finite");
 }
 
-Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& metric, const FusedMetricOptions& options,
-                              Pass& pass) {
-  if (const auto obstacle = fused_metric_obstacle(p_bnck, metric); !obstacle.empty())
+Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, const Tensor& metric,
+                              const FusedMetricOptions& options, Pass& pass) {
+  if (const auto obstacle = fused_metric_obstacle(p_bnck, keys_bnek, metric); !obstacle.empty())
     throw Error(ExitCode::usage, "the fused kernels cannot do this: " + obstacle);
-  const auto segment_bc =
-      options.segment_bc.defined() ? options.segment_bc.to(torch::kInt).contiguous() : options.segment_bc;
+  const auto as_int = [](const Tensor& segment_bc) {
+    return segment_bc.defined() ? segment_bc.to(torch::kInt).contiguous() : segment_bc;
+  };
+  const auto query_segment_bc = as_int(options.query_segment_bc);
+  const bool same_segments = options.key_segment_be.is_same(options.query_segment_bc);
+  const auto key_segment_be = same_segments ? query_segment_bc : as_int(options.key_segment_be);
   // Absent inputs are nothing to LibTorch's functions only as optionals.
   const auto if_any = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
   Setting setting{.distance = options.distance, .causal = options.causal, .scale = options.scale};
@@ -208,7 +249,8 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& metric, const 
     setting.dropout = options.dropout;
     setting.draw = draw.number;
   }
-  return FusedMetric::apply(p_bnck, if_any(metric), if_any(segment_bc), if_any(key), setting);
+  return FusedMetric::apply(p_bnck, if_any(keys_bnek.is_same(p_bnck) ? Tensor() : keys_bnek), if_any(metric),
+                            if_any(query_segment_bc), if_any(key_segment_be), if_any(key), setting);
 }
 
 }  // namespace metaformer

@@ -12,25 +12,27 @@ namespace metaformer {
 struct FusedMetricOptions {
   bool distance = false;
   bool causal = false;
-  torch::Tensor segment_bc;  // integers; -1: padding; undefined: all one segment
+  torch::Tensor query_segment_bc, key_segment_be;  // integers; -1: padding; undefined: all one segment
   double scale = 1;
   double dropout = 0;  // of the weights, in training
 };
 
 // Why the kernels cannot do this, in a few words, or "". `metric`: [n, k, k], [n, k] (diagonal), or undefined
 // (identity).
-std::string fused_metric_obstacle(const torch::Tensor& p_bnck, const torch::Tensor& metric);
+std::string fused_metric_obstacle(const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
+                                  const torch::Tensor& metric);
 
 // Once per mixer, before its first launch: a form that is not finite would only show as a loss that is not. Waits for
 // the device. Throws Error (exit code 4).
 void require_finite_form(const torch::Tensor& metric);
 
-// t_bnck for tokens that look at themselves, in p's type; distance needs a symmetric metric. Dropout draws once, and
-// takes the weights that dropout() would take of [b, n, c, c']. Keeps p, q = p M, t and one number per token and head
-// for backward, nothing of size c^2; runs on the current stream and never waits for it. A gradient of the metric of a
+// t_bnck for queries p and keys, which may be the same tensor, in p's type; with a causal mask keys stand in order and
+// queries are the last of them. A distance needs a symmetric metric. Dropout draws once, and takes the weights that
+// dropout() would take of [b, n, c, e]. Keeps p, q = p M, t and one number per token and head for backward, nothing of
+// size c e; runs on the current stream and never waits for it. A gradient of the metric of a
 // distance is only right once it is symmetrised, as it is for a symmetric parameter. Equal inputs give equal bits.
 // Throws Error (exit code 2) naming the obstacle.
-torch::Tensor fused_metric_attention(const torch::Tensor& p_bnck, const torch::Tensor& metric,
-                                     const FusedMetricOptions& options, Pass& pass);
+torch::Tensor fused_metric_attention(const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
+                                     const torch::Tensor& metric, const FusedMetricOptions& options, Pass& pass);
 
 }  // namespace metaformer

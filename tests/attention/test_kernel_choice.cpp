@@ -91,7 +91,7 @@ TEST_CASE("kernels fit what they have", "[kernel_choice]") {
 TEST_CASE("on the CPU auto takes no kernels, and its reason is told where there is a choice", "[kernel_choice]") {
   const auto p_bnck = torch::ones({1, 2, 4, 32});
   const auto use = kernel_use(MetricOptions{}, {.width = 64, .heads = 2});
-  CHECK_FALSE(takes_kernels(use, p_bnck, /*to_themselves=*/true, nullptr, Visibility{}, Pass{}));
+  CHECK_FALSE(takes_kernels(use, p_bnck, p_bnck, Visibility{}, Pass{}));
   TransformerConfig config;
   config.mixer = ScaledDotProductOptions{};
   CHECK(describe_kernel_choice(config, Precision::bf16, false).empty());

@@ -125,9 +125,9 @@ constexpr std::uint64_t dropout_key = 0x0123456789abcdef, dropout_number = 3;
 
 // What is drawn for a case, as it is stored.
 struct Inputs {
-  Values p, dt, metric;     // the metric dense, whatever the form
-  std::vector<float> kept;  // [b, n, c, c']: what dropout multiplies weights with; empty: nothing is dropped
-  std::vector<std::int32_t> segments;
+  Values p, keys, dt, metric;  // the metric dense, whatever the form
+  std::vector<float> kept;     // [b, n, c, e]: what dropout multiplies weights with; empty: nothing is dropped
+  std::vector<std::int32_t> segments, key_segments;
 
   explicit Inputs(const MetricCase& c) {
     const auto size = static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.width);
@@ -136,12 +136,25 @@ struct Inputs {
     const auto k = static_cast<std::size_t>(c.width), of_head = k * static_cast<std::size_t>(c.tokens);
     for (std::size_t i = 0; c.equal_tokens && i < size; ++i)
       if (i % of_head >= k) p[i] = p[i - k];
+    keys = p;
+    if (c.keys > 0) draw_keys(c);
     make_metric(c);
-    make_segments(c);
+    segments = segments_of(c, c.tokens);
+    key_segments = segments_of(c, c.key_count());
     if (c.dropout > 0) draw_dropout(c);
   }
 
  private:
+  void draw_keys(const MetricCase& c) {
+    const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.batch * c.heads);
+    const auto queries = static_cast<std::size_t>(c.tokens), count = static_cast<std::size_t>(c.keys);
+    keys = normal(c, 4, heads * count * k, c.spread);
+    const auto shared = c.causal ? std::min(queries, count) : 0;
+    for (std::size_t head = 0; head < heads; ++head)
+      std::copy_n(p.begin() + static_cast<std::ptrdiff_t>(((head + 1) * queries - shared) * k), shared * k,
+                  keys.begin() + static_cast<std::ptrdiff_t>(((head + 1) * count - shared) * k));
+  }
+
   void make_metric(const MetricCase& c) {
     const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.heads);
     const auto drawn = normal(c, 3, heads * k * k, 1 / std::sqrt(static_cast<double>(k)));
@@ -164,49 +177,59 @@ struct Inputs {
 
   // By the CPU's dropout of a tensor of ones.
   void draw_dropout(const MetricCase& c) {
-    kept.assign(static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.tokens), 1);
+    kept.assign(static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.key_count()), 1);
     const DropoutMask mask(c.dropout, Rng::with_key(dropout_key).bits(dropout_number));
     mask.apply(kept.data(), kept.data(), static_cast<std::int64_t>(kept.size()), 0);
   }
 
-  void make_segments(const MetricCase& c) {
-    if (c.mask == Mask::none) return;
+  // Of the queries or of the keys, of which there are `count`.
+  static std::vector<std::int32_t> segments_of(const MetricCase& c, int count) {
+    std::vector<std::int32_t> list;
+    if (c.mask == Mask::none) return list;
     for (int b = 0; b < c.batch; ++b) {
-      for (int i = 0; i < c.tokens; ++i) {
-        const int used = c.tokens - (b * c.tokens) / 3 - 1;  // at least one token is padding
+      for (int i = 0; i < count; ++i) {
+        const int used = count - (b * count) / 3 - 1;  // at least one token is padding
         std::int32_t segment = -1;
         if (c.mask == Mask::padding && i < used) segment = 0;
         if (c.mask == Mask::blocks && i < used) segment = i / (5 + 20 * b);
-        segments.push_back(segment);
+        list.push_back(segment);
       }
     }
+    return list;
   }
 };
 
 reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int batch, int head) {
   reference::Problem problem{reference::Matrix(c.tokens, c.width),
+                             reference::Matrix(c.key_count(), c.width),
                              reference::Matrix(c.width, c.width),
                              reference::Matrix(c.tokens, c.width),
                              1 / std::sqrt(static_cast<double>(c.width)),
                              c.distance,
+                             c.keys == 0,
                              {},
                              {}};
-  const auto size = problem.p.data.size(), at = static_cast<std::size_t>(batch * c.heads + head) * size;
-  std::copy_n(inputs.p.begin() + static_cast<std::ptrdiff_t>(at), size, problem.p.data.begin());
-  std::copy_n(inputs.dt.begin() + static_cast<std::ptrdiff_t>(at), size, problem.dt.data.begin());
+  const auto copy_head = [&](const Values& from, reference::Matrix& to) {
+    const auto at = static_cast<std::size_t>(batch * c.heads + head) * to.data.size();
+    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), to.data.size(), to.data.begin());
+  };
+  copy_head(inputs.p, problem.p);
+  copy_head(inputs.keys, problem.keys);
+  copy_head(inputs.dt, problem.dt);
   const auto form = problem.metric.data.size();
   std::copy_n(inputs.metric.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) * form), form,
               problem.metric.data.begin());
   problem.kept = [&c, &inputs, batch, head](int query, int key) -> double {
     const auto row = static_cast<std::size_t>((batch * c.heads + head) * c.tokens + query);
-    return inputs.kept.empty() ? 1
-                               : inputs.kept[row * static_cast<std::size_t>(c.tokens) + static_cast<std::size_t>(key)];
+    return inputs.kept.empty()
+               ? 1
+               : inputs.kept[row * static_cast<std::size_t>(c.key_count()) + static_cast<std::size_t>(key)];
   };
   problem.visible = [&c, &inputs, batch](int query, int key) {
-    if (c.causal && key > query) return false;
+    if (c.causal && key > query + c.key_count() - c.tokens) return false;
     if (inputs.segments.empty()) return true;
-    const auto segment = [&](int i) { return inputs.segments[static_cast<std::size_t>(batch * c.tokens + i)]; };
-    return segment(query) == segment(key) && segment(key) != -1;
+    const auto of_query = inputs.segments[static_cast<std::size_t>(batch * c.tokens + query)];
+    return of_query == inputs.key_segments[static_cast<std::size_t>(batch * c.key_count() + key)] && of_query != -1;
   };
   return problem;
 }
@@ -236,12 +259,17 @@ MetricResult solve(const MetricCase& c, Solve solve_one) {
   for (int b = 0; b < c.batch; ++b) {
     for (int n = 0; n < c.heads; ++n) {
       const auto one = solve_one(problem_of(c, inputs, b, n));
-      result.t.insert(result.t.end(), one.t.data.begin(), one.t.data.end());
-      result.dp.insert(result.dp.end(), one.dp.data.begin(), one.dp.data.end());
-      result.log2_sum.insert(result.log2_sum.end(), one.log2_sum.begin(), one.log2_sum.end());
-      result.dp_terms.insert(result.dp_terms.end(), one.dp_terms.data.begin(), one.dp_terms.data.end());
-      result.t_terms.insert(result.t_terms.end(), one.t_terms.data.begin(), one.t_terms.data.end());
-      result.log2_sum_terms.insert(result.log2_sum_terms.end(), one.log2_sum_terms.begin(), one.log2_sum_terms.end());
+      const auto append = [](Values& to, const Values& from) { to.insert(to.end(), from.begin(), from.end()); };
+      append(result.t, one.t.data);
+      append(result.dp, one.dp.data);
+      append(result.dkeys, one.dkeys.data);
+      append(result.log2_sum, one.log2_sum);
+      append(result.dp_terms, one.dp_terms.data);
+      append(result.dkeys_terms, one.dkeys_terms.data);
+      append(result.t_cut_terms, one.t_cut_terms.data);
+      append(result.dp_cut_terms, one.dp_cut_terms.data);
+      append(result.dkeys_cut_terms, one.dkeys_cut_terms.data);
+      append(result.log2_sum_cut_terms, one.log2_sum_cut_terms);
       for (std::size_t i = 0; i < form; ++i) {
         result.dmetric[static_cast<std::size_t>(n) * form + i] += one.dmetric.data[i];
         result.dmetric_terms[static_cast<std::size_t>(n) * form + i] += one.dmetric_terms.data[i];
@@ -260,10 +288,10 @@ std::string MetricCase::str() const {
                               *forms[] = {"dense", "diagonal", "identity"},
                               *masks[] = {"no mask", "padding", "blocks", "all padding"},
                               *layouts[] = {"contiguous", "interleaved", "unaligned"};
-  return fmt::format("{} {}{}{} {} {} b={} n={} c={} k={} spread={} seed={}{} dropout={}",
+  return fmt::format("{} {}{}{} {} {} b={} n={} c={} e={} k={} spread={} seed={}{} dropout={}",
                      elements[static_cast<int>(element)], symmetric ? "" : "general ", forms[static_cast<int>(form)],
                      distance ? " distance" : "", masks[static_cast<int>(mask)], layouts[static_cast<int>(layout)],
-                     batch, heads, tokens, width, spread, seed, causal ? " causal" : "", dropout);
+                     batch, heads, tokens, key_count(), width, spread, seed, causal ? " causal" : "", dropout);
 }
 
 MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
@@ -272,6 +300,12 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
   const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.heads);
   Tokens p(c, c.layout), dt(c, c.layout), t(c, Layout::interleaved), q(c, Layout::contiguous),
       dq(c, Layout::contiguous), dp(c, c.layout);
+  MetricCase key_side = c;
+  key_side.tokens = c.keys;
+  Tokens keys(key_side, c.layout), key_q(key_side, Layout::contiguous), key_dq(key_side, Layout::contiguous),
+      dkeys(key_side, c.layout);
+  const bool others = c.keys > 0;
+  if (others) keys.set(inputs.keys);
   p.set(inputs.p);
   dt.set(inputs.dt);
   if (with_nan >= 0) p.set(static_cast<std::size_t>(with_nan), std::nan(""));
@@ -288,9 +322,14 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
         metric.set((n * k + i) * k + j, inputs.metric[(n * k + i) * k + j]);
   for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads; ++n)
     for (std::size_t i = 0; i < k; ++i) metric.set(n * k + i, inputs.metric[(n * k + i) * k + i]);
-  KernelMemory key(8), segments(4 * inputs.segments.size());
+  KernelMemory key(8), segments(4 * inputs.segments.size()), key_segments(4 * inputs.key_segments.size());
   std::memcpy(key.data(), &dropout_key, 8);
-  if (!inputs.segments.empty()) std::memcpy(segments.data(), inputs.segments.data(), 4 * inputs.segments.size());
+  const auto given = [](KernelMemory& memory, const std::vector<std::int32_t>& values) -> const std::int32_t* {
+    if (values.empty()) return nullptr;
+    std::memcpy(memory.data(), values.data(), 4 * values.size());
+    return reinterpret_cast<const std::int32_t*>(memory.data());
+  };
+  const cuda::MetricSide queries{c.tokens, p.data(), p.strides(), given(segments, inputs.segments)};
 
   const cuda::MetricInputs in{
       .element = c.element,
@@ -299,52 +338,54 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
       .causal = c.causal,
       .batch = c.batch,
       .heads = c.heads,
-      .tokens = c.tokens,
       .width = c.width,
       .scale = 1 / std::sqrt(static_cast<float>(c.width)),
-      .p = p.data(),
-      .p_strides = p.strides(),
       .metric = c.form == MetricForm::identity ? nullptr : metric.data(),
-      .segments = inputs.segments.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(segments.data()),
+      .queries = queries,
+      .keys = others ? cuda::MetricSide{c.keys, keys.data(), keys.strides(), given(key_segments, inputs.key_segments)}
+                     : queries,
+      .to_themselves = !others,
       .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
                   dropout_number}};
   const bool plain = c.form == MetricForm::identity;
-  KernelMemory log2_sum(4 * rows), half_bias(4 * rows), delta(4 * rows), row_sum(4 * rows), column_sum(4 * rows),
-      dq_sum(4 * rows * k), dkey(4 * rows * k), turns(4 * static_cast<std::size_t>(cuda::metric_turns(in))),
-      dmetric(4 * heads * k * k),
+  const auto key_rows = static_cast<std::size_t>(c.batch * c.heads * c.key_count());
+  KernelMemory log2_sum(4 * rows), half_bias(4 * key_rows), delta(4 * rows), row_sum(4 * rows),
+      column_sum(4 * key_rows), dq_sum(4 * rows * k), dkey(4 * key_rows * k),
+      turns(4 * static_cast<std::size_t>(cuda::metric_turns(in))), dmetric(4 * heads * k * k),
       partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads * k * k);
   cuda::metric_forward({.in = in,
                         .t = t.data(),
                         .t_strides = t.strides(),
                         .log2_sum = log2_sum.floats(),
                         .q = plain ? nullptr : q.data(),
-                        .half_bias = c.distance ? half_bias.floats() : nullptr},
+                        .half_bias = c.distance ? half_bias.floats() : nullptr,
+                        .key_q = others && c.distance && !plain ? key_q.data() : nullptr},
                        nullptr);
-  cuda::metric_backward({.in = in,
-                         .q = plain ? p.data() : q.data(),
-                         .q_strides = plain ? p.strides() : q.strides(),
-                         .t = t.data(),
-                         .t_strides = t.strides(),
-                         .dt = dt.data(),
-                         .dt_strides = dt.strides(),
-                         .log2_sum = log2_sum.floats(),
-                         .half_bias = half_bias.floats(),
-                         .dp = dp.data(),
-                         .dp_strides = dp.strides(),
-                         .dmetric = plain ? nullptr : dmetric.floats(),
-                         .dq_sum = dq_sum.floats(),
-                         .dkey = dkey.floats(),
-                         .dq = dq.data(),
-                         .delta = delta.floats(),
-                         .row_sum = row_sum.floats(),
-                         .column_sum = column_sum.floats(),
-                         .turns = reinterpret_cast<unsigned*>(turns.data()),
-                         .partial = partial.floats()},
-                        nullptr);
+  cuda::metric_backward(
+      {.in = in,
+       .queries = {plain ? p.data() : q.data(), plain ? p.strides() : q.strides(), dp.data(), dp.strides(), dq.data()},
+       .keys = {plain ? keys.data() : key_q.data(), plain ? keys.strides() : key_q.strides(), dkeys.data(),
+                dkeys.strides(), key_dq.data()},
+       .t = t.data(),
+       .t_strides = t.strides(),
+       .dt = dt.data(),
+       .dt_strides = dt.strides(),
+       .log2_sum = log2_sum.floats(),
+       .half_bias = half_bias.floats(),
+       .dmetric = plain ? nullptr : dmetric.floats(),
+       .dq_sum = dq_sum.floats(),
+       .dkey = dkey.floats(),
+       .delta = delta.floats(),
+       .row_sum = row_sum.floats(),
+       .column_sum = column_sum.floats(),
+       .turns = reinterpret_cast<unsigned*>(turns.data()),
+       .partial = partial.floats()},
+      nullptr);
   finish_kernels();
   MetricResult result;
   result.t = t.get();
   result.dp = dp.get();
+  if (others) result.dkeys = dkeys.get();
   result.log2_sum.resize(rows);
   result.dmetric.resize(heads * k * k);
   for (std::size_t i = 0; i < rows; ++i) result.log2_sum[i] = log2_sum.floats()[i];

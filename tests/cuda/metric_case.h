@@ -22,11 +22,14 @@ struct MetricCase {
   Mask mask = Mask::none;
   Layout layout = Layout::interleaved;
   int batch = 2, heads = 2, tokens = 64, width = 32;
+  // Tokens to look at; 0: themselves. With a causal mask the last of them are the queries again, as in a cache.
+  int keys = 0;
   double spread = 1;          // standard deviation of p
   bool equal_tokens = false;  // of a head
   double dropout = 0;
   std::uint64_t seed = 1;
   std::string str() const;
+  int key_count() const { return keys > 0 ? keys : tokens; }
 };
 
 // [b, n, c, k] or [b, n, c] values as doubles, in that order.
@@ -34,8 +37,10 @@ using Values = std::vector<double>;
 
 struct MetricResult {
   Values t, log2_sum, dp, dmetric;
-  Values dp_terms, dmetric_terms, t_terms, log2_sum_terms;  // of the definition: see reference::Solution
-  bool operator==(const MetricResult&) const = default;     // NaN differs from itself
+  Values dkeys;  // empty where tokens look at themselves
+  // Of the definition: see reference::Solution.
+  Values dp_terms, dkeys_terms, dmetric_terms, t_cut_terms, dp_cut_terms, dkeys_cut_terms, log2_sum_cut_terms;
+  bool operator==(const MetricResult&) const = default;  // NaN differs from itself
 };
 
 // What the kernels give, run on exact-sized inputs that end at a page without access. `with_nan`: index into p that

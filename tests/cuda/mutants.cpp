@@ -56,6 +56,12 @@ std::vector<MetricCase> cases() {
     list.push_back(c);
   }
   list.front().dropout = 0.3;
+  MetricCase others = list[1];  // more keys than queries, then fewer
+  others.keys = 203;
+  list.push_back(others);
+  others = list.front();
+  others.keys = 70;
+  list.push_back(others);
   MetricCase wide;  // the metric comes in parts
   wide.element = MetricElement::tf32;
   wide.batch = wide.heads = 1;

@@ -34,9 +34,10 @@ struct Outcome {
   std::vector<torch::Tensor> gradients;
 };
 
-// The same parameters, input and output gradient for every backend.
+// The same parameters, input and output gradient for every backend. `others`: how many other tokens are looked at;
+// 0: the input itself.
 Outcome run(const MixerConfig& options, Backend backend, const Visibility& visibility, torch::ScalarType type,
-            double dropout = 0) {
+            double dropout = 0, std::int64_t others = 0) {
   torch::manual_seed(3);
   const auto mixer =
       make_mixer(with_backend(options, backend), {.width = width, .heads = heads, .dropout = dropout, .bias = false});
@@ -45,12 +46,14 @@ Outcome run(const MixerConfig& options, Backend backend, const Visibility& visib
   mixer->to(type);
   auto x = torch::randn({batch, tokens, width}).to(type).requires_grad_();
   const auto dy = torch::randn({batch, tokens, width}).to(type);
+  auto context = others > 0 ? torch::randn({batch, others, width}).to(type).requires_grad_() : x;
   torch::AutoGradMode with_grad(true);
   Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
-  const auto y = mixer->forward(x, x, visibility, nullptr, pass);
+  const auto y = mixer->forward(x, context, visibility, nullptr, pass);
   y.backward(dy);
   Outcome outcome{y.detach(), x.grad(), {}};
   for (const auto& parameter : mixer->parameters()) outcome.gradients.push_back(parameter.grad());
+  if (others > 0) outcome.gradients.push_back(context.grad());
   return outcome;
 }
 
@@ -134,24 +137,41 @@ TEST_CASE("auto takes the kernels where they are expected to win", "[fused]") {
   CHECK(torch::equal(fused.dx, taken.dx));
 }
 
-TEST_CASE("tokens that look at others than themselves are composed", "[fused]") {
+TEST_CASE("tokens that look at others do so through the kernels, with gradients of both", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
-  const auto output = [&](Backend backend) {
-    torch::manual_seed(3);
-    const auto mixer = make_mixer(with_backend(options, backend), {.width = width, .heads = heads});
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : mixer->parameters()) parameter.add_(0.3 * torch::randn_like(parameter));
-    Pass pass;
-    return mixer->forward(torch::randn({batch, tokens, width}), torch::randn({batch, 11, width}), Visibility{}, nullptr,
-                          pass);
-  };
-  CHECK(relative(output(Backend::fused), output(Backend::reference)) < 2e-5);
+  const std::int64_t others = GENERATE(11, 60);
+  auto visibility = Visibility{.causal = GENERATE(false, true)};
+  if (GENERATE(false, true)) {
+    visibility.query_segment_bc = torch::arange(tokens).remainder(3).repeat({batch, 1});
+    visibility.key_segment_be = torch::arange(others).remainder(4).sub(1).repeat({batch, 1});
+  }
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble, 0.2, others);
+  check_near(run(options, Backend::fused, visibility, torch::kFloat, 0.2, others), exact, 2e-5);
+}
+
+TEST_CASE("tokens that come in parts, with a memory of those before, are those of the whole", "[fused]") {
+  const auto options = GENERATE(from_range(fused_mixers()));
+  torch::manual_seed(3);
+  const auto mixer = make_mixer(with_backend(options, Backend::fused), {.width = width, .heads = heads});
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.add_(0.3 * torch::randn_like(parameter));
+  const auto x = torch::randn({batch, tokens, width});
+  Pass pass;
+  const auto whole = mixer->forward(x, x, self_visibility(true, {}), nullptr, pass);
+  MixerState state(tokens);
+  std::int64_t first = 0;
+  for (const std::int64_t count : {20, 1, 16}) {
+    const auto part = x.narrow(1, first, count);
+    const auto y = mixer->forward(part, part, self_visibility(true, {}), &state, pass);
+    CHECK(relative(y, whole.narrow(1, first, count)) < 2e-6);
+    first += count;
+  }
 }
 
 TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
   const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
   Pass pass;
-  const auto t = fused_metric_attention(p, {}, {.causal = true}, pass);
+  const auto t = fused_metric_attention(p, p, {}, {.causal = true}, pass);
   CHECK_THROWS_WITH(torch::autograd::grad({t.sum()}, {p}, {}, true, /*create_graph=*/true),
                     ContainsSubstring("no second derivatives"));
 }
@@ -161,7 +181,7 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   const auto complaint = [&](const torch::Tensor& p) {
     const auto [code, message] = failure([&] {
       Pass pass;
-      fused_metric_attention(p, {}, {.causal = true}, pass);
+      fused_metric_attention(p, p, {}, {.causal = true}, pass);
     });
     CHECK(code == ExitCode::usage);
     return message;
@@ -169,6 +189,11 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 is not a multiple of 8"));
   CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("not in Double"));
   CHECK_THAT(complaint(torch::randn({1, 1, 16, 4}).transpose(2, 3)), ContainsSubstring("next to each other"));
+  const auto beside = [&](const torch::Tensor& keys) {
+    return fused_metric_obstacle(torch::randn({1, 1, 4, 16}), keys, {});
+  };
+  CHECK_THAT(beside(torch::randn({1, 1, 0, 16})), ContainsSubstring("no keys"));
+  CHECK_THAT(beside(torch::randn({1, 1, 5, 16}, torch::kBFloat16)), ContainsSubstring("differ in type"));
   auto options = MixerConfig(MetricOptions{.backend = Backend::fused});
   const auto mixer = make_mixer(options, {.width = width, .heads = heads, .dropout = 0, .bias = false});
   {

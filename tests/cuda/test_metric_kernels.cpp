@@ -31,9 +31,12 @@ void check_accuracy(const MetricCase& problem) {
     const auto kernel = run_kernels(problem);
     // An eager program adds each term rounded. Tensor cores cut terms, which the weights then show.
     const bool cuts = cuts_terms();
-    const auto &t_terms = cuts ? exact.t_terms : Values(), &log2_sum_terms = cuts ? exact.log2_sum_terms : Values();
+    const auto &t_terms = cuts ? exact.t_cut_terms : Values(), &dp_terms = cuts ? exact.dp_cut_terms : exact.dp_terms,
+               &dkeys_terms = cuts ? exact.dkeys_cut_terms : exact.dkeys_terms,
+               &log2_sum_terms = cuts ? exact.log2_sum_cut_terms : Values();
     CHECK(distance(kernel.t, exact.t) <= bound(problem, eager.t, exact.t, t_terms));
-    CHECK(distance(kernel.dp, exact.dp) <= bound(problem, eager.dp, exact.dp, exact.dp_terms));
+    CHECK(distance(kernel.dp, exact.dp) <= bound(problem, eager.dp, exact.dp, dp_terms));
+    CHECK(distance(kernel.dkeys, exact.dkeys) <= bound(problem, eager.dkeys, exact.dkeys, dkeys_terms));
     CHECK(distance(kernel.dmetric, exact.dmetric) <= bound(problem, eager.dmetric, exact.dmetric, exact.dmetric_terms));
     // Of a distance it lacks what the softmax cancels.
     if (!problem.distance)
@@ -135,6 +138,37 @@ TEST_CASE("with dropout kernels are as accurate as eager products that drop the 
   check_accuracy(problem);
 }
 
+TEST_CASE("kernels are as accurate as eager products for other keys than the queries, more or fewer", "[kernels]") {
+  MetricCase problem;
+  problem.element = GENERATE(values(elements));
+  problem.distance = GENERATE(false, true);
+  problem.causal = GENERATE(false, true);
+  const auto [tokens, keys] = GENERATE(table<int, int>({{70, 150}, {150, 70}, {1, 200}, {40, 1}, {64, 128}, {17, 90}}));
+  problem.tokens = tokens;
+  problem.keys = keys;
+  problem.width = keys == 150 ? 40 : 16;
+  problem.batch = tokens == 1 ? 32 : 2;
+  problem.spread = problem.distance ? 0.5 : 1;
+  problem.dropout = keys == 90 ? 0.3 : 0;
+  problem.mask = tokens == 64 ? Mask::padding : Mask::none;
+  check_accuracy(problem);
+}
+
+TEST_CASE("kernels are as accurate as eager products for other keys with every form and mask", "[kernels]") {
+  MetricCase problem;
+  problem.element = GENERATE(MetricElement::bf16, MetricElement::fp32);
+  problem.form = GENERATE(MetricForm::dense, MetricForm::diagonal, MetricForm::identity);
+  problem.distance = GENERATE(false, true);
+  problem.mask = GENERATE(Mask::none, Mask::padding, Mask::blocks, Mask::nothing);
+  problem.causal = GENERATE(true, false);
+  problem.layout = problem.causal ? Layout::interleaved : Layout::unaligned;
+  problem.tokens = 50;
+  problem.keys = 90;
+  problem.width = 24;
+  problem.spread = problem.distance ? 0.5 : 1;
+  check_accuracy(problem);
+}
+
 TEST_CASE("a form that is not symmetric is applied from its side", "[kernels]") {
   MetricCase problem;
   problem.element = GENERATE(values(elements));
@@ -211,6 +245,7 @@ TEST_CASE("a NaN reaches what sees it and nothing of other heads and sequences",
 
 TEST_CASE("empty inputs are left alone", "[kernels]") {
   MetricCase problem;
+  problem.keys = GENERATE(0, 3);
   problem.batch = GENERATE(0, 2);
   problem.tokens = problem.batch == 0 ? 8 : 0;
   CHECK(run_kernels(problem).t.empty());
@@ -219,7 +254,7 @@ TEST_CASE("empty inputs are left alone", "[kernels]") {
 TEST_CASE("what the kernels cannot do is refused before a launch", "[kernels]") {
   cuda::MetricForward forward;
   auto& in = forward.in;
-  in.batch = in.heads = in.tokens = 1;
+  in.batch = in.heads = in.queries.tokens = in.keys.tokens = 1;
   in.scale = 1;
   in.metric = &in;
   const auto refusal = [&] { return failure([&] { cuda::metric_forward(forward, nullptr); }).second; };
@@ -232,8 +267,12 @@ TEST_CASE("what the kernels cannot do is refused before a launch", "[kernels]") 
   in.scale = 0;
   CHECK_THAT(refusal(), ContainsSubstring("scale"));
   in.scale = 1;
-  in.tokens = std::int64_t{1} << 40;
+  auto& tokens = GENERATE(true, false) ? in.queries.tokens : in.keys.tokens;
+  tokens = std::int64_t{1} << 40;
   CHECK_THAT(refusal(), ContainsSubstring("more than a grid holds"));
+  tokens = 1;
+  in.keys.tokens = 0;
+  CHECK_THAT(refusal(), ContainsSubstring("no keys"));
 }
 
 }  // namespace metaformer
