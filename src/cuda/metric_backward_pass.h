@@ -114,12 +114,13 @@ class BackwardPass {
       multiply_transposed(weight, keys_, row_, Width, queries_, first);
       multiply_transposed(gradient, keys_, row_, Width, queries_, dt);
     }
-    if (is_plain(query)) {
-      drops(in_) ? weigh<false, true>(query, weight[0], gradient[0], column_sum)
-                 : weigh<false, false>(query, weight[0], gradient[0], column_sum);
+    const int behind = near_difference(place_.first + row_ - first_position(in_), query);
+    if (is_plain(behind)) {
+      drops(in_) ? weigh<false, true>(query, behind, weight[0], gradient[0], column_sum)
+                 : weigh<false, false>(query, behind, weight[0], gradient[0], column_sum);
     } else {
-      drops(in_) ? weigh<true, true>(query, weight[0], gradient[0], column_sum)
-                 : weigh<true, false>(query, weight[0], gradient[0], column_sum);
+      drops(in_) ? weigh<true, true>(query, behind, weight[0], gradient[0], column_sum)
+                 : weigh<true, false>(query, behind, weight[0], gradient[0], column_sum);
     }
     for_each_pair(gradient[0], [&](int row, int column, float* values) {
       store_pair<Format>(slopes_.at(row_ + row, column), values[0], values[1]);
@@ -133,19 +134,17 @@ class BackwardPass {
     multiply(dkey, operand, queries_, first);
   }
 
-  // Whether every query of the tile sees every key of this warp, and none of them is itself. Queries behind the last
-  // token count nowhere.
-  GPU_DEVICE bool is_plain(std::int64_t query) const {
-    const auto first = place_.first + row_, position = query + first_position(in_);
-    if (has_segments(in_) || first + 16 > in_.keys.tokens) return false;
-    return position > first + 15 ||
-           (!in_.causal && (!in_.distance || !in_.to_themselves || position + Shape::queries <= first));
+  // Whether every query of the tile sees every key of this warp, the first of which stands `behind` the first query,
+  // and none of them is itself. Queries behind the last token count nowhere.
+  GPU_DEVICE bool is_plain(int behind) const {
+    if (has_segments(in_) || place_.first + row_ + 16 > in_.keys.tokens) return false;
+    return behind + 15 < 0 || (!in_.causal && (!in_.distance || !in_.to_themselves || behind >= Shape::queries));
   }
 
   // m P in place of scores, and dS in place of dt p^T.
   template <bool Masked, bool Drops>
-  GPU_DEVICE void weigh(std::int64_t query, Sum (&weight)[Shape::queries / 8], Sum (&gradient)[Shape::queries / 8],
-                        float (&column_sum)[2]) const {
+  GPU_DEVICE void weigh(std::int64_t query, int behind_first, Sum (&weight)[Shape::queries / 8],
+                        Sum (&gradient)[Shape::queries / 8], float (&column_sum)[2]) const {
     const DropoutOf<Drops> dropout(in_);
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -155,7 +154,7 @@ class BackwardPass {
                                   ? backward_.half_bias[place_.row(in_, in_.keys, key)]
                                   : 0.0f;
       const auto first = place_.row(in_, in_.queries, query) * in_.keys.tokens + key;
-      const int behind = near_difference(key, query + first_position(in_));
+      const int behind = behind_first + lane_index() / 4 + 8 * h;
       GPU_UNROLL
       for (int n = 0; n < Shape::queries / 8; ++n) {
         GPU_UNROLL

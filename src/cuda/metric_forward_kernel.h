@@ -144,11 +144,12 @@ class ForwardBlock {
     else
       multiply_transposed(score, queries_, first_row_, Width, keys_, at);
     Left weight[Shape::row_blocks][Shape::keys / Format::depth];
+    const int ahead = near_difference(place_.first + first_row_ + first_position(in_), key);
     GPU_UNROLL
     for (int block = 0; block < Shape::row_blocks; ++block) {
       const auto first = place_.first + first_row_ + 16 * block;
       if (in_.distance) add_bias(score[block], key);
-      if (!is_plain(first, key)) mask(score[block], first, key);
+      if (!is_plain(ahead + 16 * block, key)) mask(score[block], first, ahead + 16 * block, key);
       float correction[2];
       softmax[block].update(score[block], scale_, correction);
       if (drops(in_)) drop(score[block], first, key);
@@ -171,19 +172,18 @@ class ForwardBlock {
     }
   }
 
-  // Whether every query of 16 rows from `first` on sees every key of the tile. What lies behind the last query is not
-  // stored.
-  GPU_DEVICE bool is_plain(std::int64_t first, std::int64_t key) const {
-    const auto end = key + Shape::keys;
-    return end <= in_.keys.tokens && !has_segments(in_) && (!in_.causal || end <= first + first_position(in_) + 1);
+  // Whether every query of 16 rows, the first of which stands `ahead` of the tile's first key, sees every key of the
+  // tile. What lies behind the last query is not stored.
+  GPU_DEVICE bool is_plain(int ahead, std::int64_t key) const {
+    return key + Shape::keys <= in_.keys.tokens && !has_segments(in_) && (!in_.causal || Shape::keys <= ahead + 1);
   }
 
-  GPU_DEVICE void mask(Sum (&score)[Shape::keys / 8], std::int64_t first, std::int64_t key) const {
+  GPU_DEVICE void mask(Sum (&score)[Shape::keys / 8], std::int64_t first, int ahead, std::int64_t key) const {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto query = first + lane_index() / 4 + 8 * h;
       const auto segment = segment_of(in_.queries, place_.batch, query);
-      const int behind = near_difference(key, query + first_position(in_));
+      const int behind = -(ahead + lane_index() / 4 + 8 * h);
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL
