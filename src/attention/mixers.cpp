@@ -2,6 +2,7 @@
 
 #include "attention/average_pooling_options.h"
 #include "attention/control_options.h"
+#include "attention/lsh_options.h"
 #include "attention/metric_options.h"
 #include "attention/quadratic_options.h"
 #include "attention/scaled_dot_product_options.h"
@@ -25,6 +26,7 @@ void register_mixers() {
   register_mixer(mixer_row<ScaledDotProductOptions>());
   register_mixer(mixer_row<QuadraticOptions>());
   register_mixer(mixer_row<MetricOptions>());
+  register_mixer(mixer_row<LshOptions>());
   register_mixer(mixer_row<AveragePoolingOptions>());
   register_mixer(mixer_row<IdentityOptions>());
   register_mixer(mixer_row<NoneOptions>());

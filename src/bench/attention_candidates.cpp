@@ -23,7 +23,9 @@ namespace {
 
 using torch::Tensor;
 
-MixerShape mixer_shape(const AttentionShape& shape) { return {.width = shape.width(), .heads = shape.heads}; }
+MixerShape mixer_shape(const AttentionShape& shape) {
+  return {.width = shape.width(), .heads = shape.heads, .context = shape.context};
+}
 
 double inverse_root(std::int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
 

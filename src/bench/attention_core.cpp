@@ -135,7 +135,9 @@ class InputDraws {
   NormalDraws& draws_;
 };
 
-MixerShape mixer_shape(const AttentionShape& shape) { return {.width = shape.width(), .heads = shape.heads}; }
+MixerShape mixer_shape(const AttentionShape& shape) {
+  return {.width = shape.width(), .heads = shape.heads, .context = shape.context};
+}
 
 }  // namespace
 

@@ -34,6 +34,7 @@ constexpr const char* backend_help =
 struct MixerShape {
   std::int64_t width = 0;
   std::int64_t heads = 0;
+  std::int64_t context = 0;  // tokens of the sequences that the model is made for
   double dropout = 0;        // of scores, in training
   bool bias = false;         // in projections
   double output_std = 0.02;  // standard deviation of the initial weights of its output projection
@@ -78,6 +79,11 @@ class MixerOptions {
   // Whether it mixes by scores, so that positions may act on them.
   virtual bool has_scores() const = 0;
 
+  // Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a
+  // change of the future may change what is made of the past, though no token sees one behind it, and text that is
+  // generated token by token is not what a pass over the whole text gives.
+  virtual bool chooses_by_whole_sequence() const = 0;
+
   virtual std::optional<MixerProblem> problem(const MixerShape& shape) const = 0;
   virtual MixerCost cost(const MixerShape& shape, const MixerLoad& load) const = 0;
 };
@@ -91,7 +97,8 @@ inline MixerProblem no_such_backend(const MixerOptions& options) {
 }
 
 // `Options` is plain data with `kind`, `summary`, a `visit` (config/schema.h) and `cost(shape, load)`; and, where they
-// apply, `backend`, `backends()`, `problem(shape)` and `static constexpr bool has_scores`.
+// apply, `backend`, `backends()`, `problem(shape)`, `static constexpr bool has_scores` and
+// `chooses_by_whole_sequence`.
 template <class Options>
 class MixerOptionsOf final : public MixerOptions {
  public:
@@ -119,6 +126,10 @@ class MixerOptionsOf final : public MixerOptions {
 
   bool has_scores() const override {
     if constexpr (requires { Options::has_scores; }) return Options::has_scores;
+    return false;
+  }
+  bool chooses_by_whole_sequence() const override {
+    if constexpr (requires { Options::chooses_by_whole_sequence; }) return Options::chooses_by_whole_sequence;
     return false;
   }
 

@@ -31,7 +31,8 @@ struct TransformerConfig {
 
   std::int64_t head_width() const { return width / heads; }
   MixerShape mixer_shape() const {
-    return {.width = width, .heads = heads, .dropout = dropout, .bias = bias, .positions = positions};
+    return {
+        .width = width, .heads = heads, .context = context, .dropout = dropout, .bias = bias, .positions = positions};
   }
   std::int64_t hidden_width() const {
     return std::visit([&](const auto& options) { return options.hidden_width(width); }, feed_forward);

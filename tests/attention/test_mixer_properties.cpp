@@ -114,6 +114,7 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   };
   if (const auto* sdp = options.get_if<ScaledDotProductOptions>())
     expected = 3 * d * n * k + n * k * d + (sdp->qk_norm ? 2 * k : 0);
+  if (options.get_if<LshOptions>() != nullptr) expected = 2 * d * n * k + n * k * d;
   if (const auto* quadratic = options.get_if<QuadraticOptions>())
     expected = shared(*quadratic) + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
   if (const auto* metric = options.get_if<MetricOptions>())
@@ -201,7 +202,7 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   const auto mixer = random_mixer(options, shape);
   const auto* metric = options.get_if<MetricOptions>();
   if (metric && metric->score == MetricScore::as_published) return;
-  if (options.get_if<AveragePoolingOptions>() != nullptr) {
+  if (options.get_if<AveragePoolingOptions>() != nullptr || options.get_if<LshOptions>() != nullptr) {
     const auto x = torch::randn({2, 6, 12}, torch::kDouble);
     CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so
     return;

@@ -44,7 +44,7 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"model: {width: 129}\n", "a.yaml:1:16: model.heads: 4 heads do not divide model.width 129"},
       {"model: {mixer: {kind: metrik}}\n",
        "a.yaml:1:23: model.mixer.kind: unknown value 'metrik'; expected "
-       "scaled_dot_product, quadratic, metric, average_pooling, identity or none; "
+       "scaled_dot_product, quadratic, metric, lsh, average_pooling, identity or none; "
        "did you mean 'metric'?"},
       {"model: {mixer: {kind: quadratic, constraint: psd}}\n",
        "a.yaml:1:34: model.mixer.constraint: unknown key for kind 'quadratic'; only model.mixer: metric has it"},

@@ -38,12 +38,12 @@ TEST_CASE("a scalar is short for a kind", "[config]") {
 
 TEST_CASE("a scalar that names no kind lists the kinds", "[config]") {
   CHECK(complaint("model: {mixer: metrik}\n") ==
-        "a.yaml:1:16: model.mixer: unknown value 'metrik'; expected scaled_dot_product, quadratic, metric, "
+        "a.yaml:1:16: model.mixer: unknown value 'metrik'; expected scaled_dot_product, quadratic, metric, lsh, "
         "average_pooling, identity or none; did you mean 'metric'?");
-  CHECK(
-      complaint("model:\n  mixer:\n") ==
-      "a.yaml:2:3: model.mixer: expected scaled_dot_product, quadratic, metric, average_pooling, identity or none, or "
-      "a section like {kind: scaled_dot_product}, got null");
+  CHECK(complaint("model:\n  mixer:\n") ==
+        "a.yaml:2:3: model.mixer: expected scaled_dot_product, quadratic, metric, lsh, average_pooling, identity or "
+        "none, or "
+        "a section like {kind: scaled_dot_product}, got null");
   CHECK(complaint("", {"model.mixer=3"}).starts_with("--set model.mixer=3: model.mixer: unknown value '3'"));
 }
 

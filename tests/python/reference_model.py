@@ -11,6 +11,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+import lsh
+
 
 def linear(weights, name, x):
     return F.linear(x, weights[name + ".weight"], weights.get(name + ".bias"))
@@ -158,6 +160,9 @@ def mixer(weights, name, options, x, n, context):
         return linear(weights, name + ".output", mix(weights, name, q, key, 0, v, context))
     parts = [heads(t, n) for t in linear(weights, name + ".projection", x).split(x.shape[-1], -1)]
     p, v = parts[0], parts[-1]
+    if kind == "lsh":
+        t = lsh.attend(p, v, lsh.buckets(p, options, context["context"]), context["segments"], options, context["causal"])
+        return linear(weights, name + ".output", t.transpose(1, 2).flatten(2))
     if options["qk_norm"]:
         p = head_norm(p, weights[name + ".norm.weight"])
         v = p if options["values"] == "shared" else v
@@ -217,7 +222,8 @@ def trunk(config, weights, ids, segments, causal, seen=None):
     visible = (segments[:, :, None] == segments[:, None, :]) & (segments >= 0)[:, :, None]
     if causal:
         visible = visible & torch.ones(c, c, dtype=torch.bool).tril()
-    context = {"visible": visible, "causal": causal, "positions": positions, "seen": seen,
+    context = {"visible": visible, "causal": causal, "positions": positions, "seen": seen, "segments": segments,
+               "context": model["context"],
                "bias": score_bias(weights, positions, n, c, causal)}
     x = weights[name + "token_embedding.weight"][ids] + positions_of(weights, positions, c, model["width"])
     for layer in range(model["layers"]):

@@ -3,6 +3,7 @@
 
 #include "attention/average_pooling_options.h"
 #include "attention/control_options.h"
+#include "attention/lsh_options.h"
 #include "attention/metric_options.h"
 #include "attention/quadratic_options.h"
 #include "attention/scaled_dot_product_options.h"

@@ -8,6 +8,7 @@ void before_tests() {
   register_mixer_options(ScaledDotProductOptions{});
   register_mixer_options(QuadraticOptions{});
   register_mixer_options(MetricOptions{});
+  register_mixer_options(LshOptions{});
   register_mixer_options(AveragePoolingOptions{});
   register_mixer_options(IdentityOptions{});
   register_mixer_options(NoneOptions{});

@@ -1,0 +1,219 @@
+#include "attention/lsh_attention.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <limits>
+
+#include "ops/dropout.h"
+
+namespace metaformer {
+
+using torch::Tensor;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Tokens as queries with what they look at: h windows of m queries and w keys each. In full attention h is 1, and m and
+// w are the whole sequence.
+struct Windows {
+  Tensor q_bnhmk, k_bnhwk, value_bnhwk;
+  Tensor visible_bnhmw;
+  Tensor count_bnhmw;  // how often a query sees a key in all rounds; undefined: not asked for
+};
+
+// Of every query: the mean of the values that it sees, and the logarithm of the sum of their weights, -infinity where
+// it sees nothing.
+struct WindowResult {
+  Tensor t_bnhmk, log_sum_bnhm;
+};
+
+WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
+  auto score = torch::matmul(in.q_bnhmk, in.k_bnhwk.transpose(3, 4));
+  const auto type = score.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  score = score.to(type);
+  if (in.count_bnhmw.defined()) score = score - in.count_bnhmw.to(type).clamp_min(1).log();
+  const auto sees_nothing_bnhm1 = in.visible_bnhmw.any(4, true).logical_not();
+  // Such rows stay finite, and count nowhere.
+  score = score.masked_fill(in.visible_bnhmw.logical_or(sees_nothing_bnhm1).logical_not(), -infinity);
+  const auto log_sum = torch::logsumexp(score, 4);
+  auto weight = torch::exp(score - log_sum.unsqueeze(4));
+  weight = dropout(weight, dropout_probability, pass).to(in.value_bnhwk.scalar_type());
+  return {torch::matmul(weight, in.value_bnhwk), log_sum.masked_fill(sees_nothing_bnhm1.squeeze(4), -infinity)};
+}
+
+// Sum over rounds of softmax_r(log_sum) t. A token that sees nothing in any round gets its own value, padding zeros.
+Tensor combine(const Tensor& t_bnrck, const Tensor& log_sum_bnrc, const Tensor& value_bnck, const Tensor& segment_bc) {
+  const auto alone_bn1c = (log_sum_bnrc == -infinity).all(2, true);
+  const auto weight_bnrc = torch::softmax(log_sum_bnrc.masked_fill(alone_bn1c, 0), 2);
+  const auto t_bnck = (t_bnrck * weight_bnrc.unsqueeze(4).to(t_bnrck.scalar_type())).sum(2);
+  auto own_bnck = value_bnck.to(t_bnck.scalar_type());
+  if (segment_bc.defined()) own_bnck = own_bnck * (segment_bc >= 0).unsqueeze(1).unsqueeze(3);
+  return torch::where(alone_bn1c.squeeze(2).unsqueeze(3), own_bnck, t_bnck);
+}
+
+// Who sees whom of queries and keys at these positions [..., m] and [..., w], segments likewise or undefined.
+Tensor visible_mw(const Tensor& query_m, const Tensor& key_w, const Tensor& query_segment_m,
+                  const Tensor& key_segment_w, bool causal) {
+  const auto query_m1 = query_m.unsqueeze(-1), key_1w = key_w.unsqueeze(-2);
+  auto visible = causal ? key_1w < query_m1 : key_1w != query_m1;
+  if (query_segment_m.defined()) {
+    const auto segment_m1 = query_segment_m.unsqueeze(-1);
+    visible = visible.logical_and((segment_m1 == key_segment_w.unsqueeze(-2)).logical_and(segment_m1 >= 0));
+  }
+  return visible;
+}
+
+Tensor attend_in_full(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck, const Tensor& segment_bc,
+                      const LshRule& rule, Pass& pass) {
+  const auto position_c = torch::arange(q_bnck.size(2), q_bnck.options().dtype(torch::kLong));
+  auto visible = visible_mw(position_c, position_c, segment_bc, segment_bc, rule.causal);
+  while (visible.dim() < 4) visible = visible.dim() == 3 ? visible.unsqueeze(1) : visible.unsqueeze(0);
+  const auto result = attend({.q_bnhmk = q_bnck.unsqueeze(2),
+                              .k_bnhwk = k_bnck.unsqueeze(2),
+                              .value_bnhwk = value_bnck.unsqueeze(2),
+                              .visible_bnhmw = visible.unsqueeze(2)},
+                             rule.dropout, pass);
+  return combine(result.t_bnhmk, result.log_sum_bnhm, value_bnck, segment_bc);
+}
+
+// All rounds of the sorted tokens, one behind the other, in chunks of m.
+class SortedRounds {
+ public:
+  SortedRounds(const Tensor& bucket_bnrc, const LshRule& rule)
+      : rule_(rule), bucket_bnrc_(bucket_bnrc), rounds_(bucket_bnrc.size(2)), tokens_(bucket_bnrc.size(3)) {
+    const auto position_c = torch::arange(tokens_, bucket_bnrc.options());
+    order_bnrc_ = (bucket_bnrc * tokens_ + position_c).argsort(-1, /*descending=*/false);
+    rank_bnrc_ = torch::empty_like(order_bnrc_).scatter_(3, order_bnrc_, position_c.expand_as(order_bnrc_));
+    const auto first_r1 = torch::arange(rounds_, bucket_bnrc.options()).unsqueeze(1) * tokens_;
+    rank_bnrc_ = rank_bnrc_ + first_r1;
+  }
+
+  Windows windows(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck,
+                  const Tensor& segment_bc) const {
+    const auto position_bnhm = chunked(order_bnrc_.flatten(2));
+    Tensor segment_bnhm, key_segment_bnhw;
+    if (segment_bc.defined()) {
+      segment_bnhm = chunked(segment_bc.unsqueeze(1).expand({-1, order_bnrc_.size(1), -1}).gather(2, place_bns()));
+      key_segment_bnhw = looked_at(segment_bnhm);
+    }
+    const auto position_bnhw = looked_at(position_bnhm);
+    auto visible = visible_mw(position_bnhm, position_bnhw, segment_bnhm, key_segment_bnhw, rule_.causal);
+    if (rule_.same_bucket) {
+      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, order_bnrc_).flatten(2));
+      visible = visible.logical_and(bucket_bnhm.unsqueeze(4) == looked_at(bucket_bnhm).unsqueeze(3));
+    }
+    return {.q_bnhmk = chunked(sorted(q_bnck)),
+            .k_bnhwk = looked_at(chunked(sorted(k_bnck))),
+            .value_bnhwk = looked_at(chunked(sorted(value_bnck))),
+            .visible_bnhmw = visible,
+            .count_bnhmw = rule_.correct_duplicates ? count(position_bnhm, position_bnhw) : Tensor()};
+  }
+
+  // [b, n, h, m] or [b, n, h, m, k] back to the order of tokens, [b, n, r, c] or [b, n, r, c, k].
+  Tensor by_token(const Tensor& x_bnhm) const {
+    const auto x_bns = x_bnhm.flatten(2, 3);
+    auto rank = rank_bnrc_.flatten(2);
+    if (x_bns.dim() == 4) rank = rank.unsqueeze(3).expand({-1, -1, -1, x_bns.size(3)});
+    return x_bns.gather(2, rank).unflatten(2, {rounds_, tokens_});
+  }
+
+ private:
+  Tensor place_bns() const { return order_bnrc_.flatten(2); }
+  Tensor sorted(const Tensor& x_bnck) const {
+    return x_bnck.gather(2, place_bns().unsqueeze(3).expand({-1, -1, -1, x_bnck.size(3)}));
+  }
+  Tensor chunked(const Tensor& x_bns) const { return x_bns.unflatten(2, {-1, rule_.chunk}); }
+
+  std::int64_t chunks() const { return rounds_ * tokens_ / rule_.chunk; }
+  // With two chunks the one before is the one after.
+  bool looks_ahead() const { return !rule_.causal && chunks() > 2; }
+  Tensor looked_at(const Tensor& x_bnhm) const {
+    std::vector<Tensor> parts = {x_bnhm.roll(1, 2), x_bnhm};
+    if (looks_ahead()) parts.push_back(x_bnhm.roll(-1, 2));
+    return torch::cat(parts, 3);
+  }
+
+  // A bucket of one round is none of another.
+  Tensor bucket_of_round() const {
+    const auto round_r1 = torch::arange(rounds_, bucket_bnrc_.options()).unsqueeze(1);
+    return bucket_bnrc_ * rounds_ + round_r1;
+  }
+
+  // Every copy of a key, one for each round, that stands where a copy of the query looks.
+  Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
+    const auto chunk_bnrc = rank_bnrc_.floor_divide(rule_.chunk);
+    const auto at = [](const Tensor& of_tokens_bnc, const Tensor& position_bnhm) {
+      return of_tokens_bnc.gather(2, position_bnhm.flatten(2)).view(position_bnhm.sizes());
+    };
+    const auto bucket_bnrc = bucket_of_round();
+    auto count_bnhmw = torch::zeros({}, position_bnhm.options());
+    for (std::int64_t round = 0; round < rounds_; ++round) {
+      const auto query_bnhm1 = at(chunk_bnrc.select(2, round), position_bnhm).unsqueeze(4);
+      for (std::int64_t other = 0; other < rounds_; ++other) {
+        if (rule_.same_bucket && other != round) continue;
+        const auto back =
+            (query_bnhm1 - at(chunk_bnrc.select(2, other), position_bnhw).unsqueeze(3)).remainder(chunks());
+        auto seen = back <= 1;
+        if (looks_ahead()) seen = seen.logical_or(back == chunks() - 1);
+        if (rule_.same_bucket) {
+          const auto of_round_bnc = bucket_bnrc.select(2, round);
+          seen = seen.logical_and(at(of_round_bnc, position_bnhm).unsqueeze(4) ==
+                                  at(of_round_bnc, position_bnhw).unsqueeze(3));
+        }
+        count_bnhmw = count_bnhmw + seen;
+      }
+    }
+    return count_bnhmw;
+  }
+
+  const LshRule& rule_;
+  Tensor bucket_bnrc_;
+  std::int64_t rounds_, tokens_;
+  Tensor order_bnrc_;  // the token at each place of a round
+  Tensor rank_bnrc_;   // the place of each token, counted through all rounds
+};
+
+// With padding at the end, so that chunks are full.
+Tensor padded(const Tensor& x, std::int64_t dimension, std::int64_t count, double value) {
+  if (count == 0) return x;
+  auto sizes = x.sizes().vec();
+  sizes[static_cast<std::size_t>(dimension)] = count;
+  return torch::cat({x, torch::full(sizes, value, x.options())}, dimension);
+}
+
+}  // namespace
+
+Tensor lsh_buckets_bnrc(const Tensor& q_bnck, const Tensor& rotation_nkri) {
+  const torch::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+  const auto type = q_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const auto rotated_bncri = torch::einsum("bnck,nkri->bncri", {q_bnck.to(type), rotation_nkri.to(type)});
+  return torch::cat({rotated_bncri, -rotated_bncri}, 4).argmax(4).transpose(2, 3);
+}
+
+Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tensor& bucket_bnrc,
+                     const Tensor& segment_bc, const LshRule& rule, Pass& pass) {
+  const auto tokens = q_bnck.size(2);
+  const auto k_bnck = q_bnck / q_bnck.norm(2, 3, true).clamp_min(1e-12);
+  if (tokens <= rule.chunk) return attend_in_full(q_bnck, k_bnck, value_bnck, segment_bc, rule, pass);
+  const auto missing = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk - tokens;
+  auto segments = segment_bc;
+  if (missing > 0 && !segments.defined())
+    segments = torch::zeros({1, tokens}, bucket_bnrc.options()).expand({q_bnck.size(0), -1});
+  auto bucket = bucket_bnrc;
+  if (segments.defined()) {
+    // Padding has a bucket of its own, behind the others.
+    const auto last = std::numeric_limits<std::int32_t>::max();
+    bucket = padded(bucket.masked_fill((segments < 0).unsqueeze(1).unsqueeze(2), last), 3, missing, last);
+    segments = padded(segments, 1, missing, -1);
+  }
+  const auto q = padded(q_bnck, 2, missing, 0), k = padded(k_bnck, 2, missing, 0),
+             value = padded(value_bnck, 2, missing, 0);
+  const SortedRounds rounds(bucket, rule);
+  const auto result = attend(rounds.windows(q, k, value, segments), rule.dropout, pass);
+  return combine(rounds.by_token(result.t_bnhmk), rounds.by_token(result.log_sum_bnhm), value, segments)
+      .narrow(2, 0, tokens);
+}
+
+}  // namespace metaformer
