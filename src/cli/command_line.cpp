@@ -156,9 +156,14 @@ void RunChoice::add_to(CLI::App& command) {
 
 void RunChoice::add_context_to(CLI::App& command) {
   command
-      .add_option("--context", context,
+      .add_option("--context", changes.context,
                   "tokens that the model sees at once, instead of the run's model.context; not for learned positions")
       ->transform(whole_number(1, 1 << 20));
+}
+
+void RunChoice::add_mixer_options_to(CLI::App& command) {
+  add_repeatable(command, "--set", changes.mixer_options, "KEY=VALUE",
+                 "sets an option of the mixer that no weight depends on: model.mixer.rounds=8");
 }
 
 }  // namespace metaformer

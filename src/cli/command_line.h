@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "config/schema.h"
+#include "infer/model_changes.h"
 #include "run/run_directory.h"
 
 namespace metaformer {
@@ -69,9 +70,10 @@ struct RunChoice {
   std::string run = latest_run;
   std::string checkpoint = "best";
   std::string device = "auto";
-  std::optional<std::int64_t> context;
+  ModelChanges changes;
   void add_to(CLI::App& command);
   void add_context_to(CLI::App& command);
+  void add_mixer_options_to(CLI::App& command);
 };
 
 }  // namespace metaformer

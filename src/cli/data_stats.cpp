@@ -112,8 +112,9 @@ std::string describe(const TextStats& stats) {
 
 void run_stats(const StatsArguments& arguments) {
   const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
-  if (is<SortConfig>(config.task))
-    throw Error(ExitCode::usage, "data stats: task sort generates its lists; there are no data to count");
+  if (list_task(config.task))
+    throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
+                                             kind_of(config.task)));
   if (is<LanguageModelConfig>(config.task)) {
     const auto& data = language_model(config).data;
     const auto stats = measure_text(load_corpus(data, arguments.offline), data);

@@ -61,8 +61,8 @@ const ClassificationMetrics& member_metrics(const std::string& name, const Loade
 }
 
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
-  const bool is_sorter = is<SortConfig>(config.task);  // its validation lists are its test lists
-  if (is_sorter || task.batches->has(split)) return;
+  const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
+  if (has_lists || task.batches->has(split)) return;
   const bool is_table = is<ClassificationConfig>(config.task);
   throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
                                            to_string(split), is_table ? ": its data.test_path is not set" : ""));
@@ -80,7 +80,7 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
   EnsembleEvaluation evaluation;
   Ensemble ensemble;
   for (const auto& name : names) {
-    auto run = load_run(name, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
+    auto run = load_run(name, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
     const auto task = task_of(run, arguments.offline);
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
@@ -119,7 +119,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
   const auto split = parse_split(arguments.split);
   if (!arguments.others.empty()) return evaluate_together(arguments, split);
   auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
+      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   require_split(task, split, config);
@@ -150,6 +150,7 @@ void add_evaluate_command(CLI::App& app) {
   auto arguments = std::make_shared<EvaluateArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
+  arguments->choice.add_mixer_options_to(command);
   command.add_option("--split", arguments->split, "split to evaluate")
       ->type_name("train|validation|test")
       ->capture_default_str();

@@ -53,7 +53,7 @@ std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const Lo
   if (!arguments.file.empty()) return given_ids(arguments, run, InputFile(arguments.file).read_to_end());
   if (arguments.text) return given_ids(arguments, run, *arguments.text);
   if (task == nullptr) throw Error(ExitCode::usage, "--no-data needs --text or --file");
-  return validation_text(*task, arguments.limits.tokens, is<SortConfig>(run.experiment.config.task));
+  return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
 
 double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
@@ -173,7 +173,7 @@ std::optional<TextInspection> inspect_other(const InspectArguments& arguments, c
     throw Error(ExitCode::usage,
                 fmt::format("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
                             kind_of(other.experiment.config.task), kind_of(run.experiment.config.task)));
-  if (is<SortConfig>(run.experiment.config.task)) return inspect_text(other, ids, arguments.limits);
+  if (list_task(run.experiment.config.task)) return inspect_text(other, ids, arguments.limits);
   const auto text = run.codec.tokenizer->decode(ids);
   return inspect_text(other, ids_of_text(other, text, arguments.limits.tokens), arguments.limits);
 }
@@ -195,7 +195,7 @@ std::string name_of(const LoadedRun& run) {
 
 void run_inspect(const InspectArguments& arguments) {
   const auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
+      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
   if (run.model == nullptr)
     throw Error(ExitCode::usage, arguments.choice.run + ": a linear model has no layers to inspect");
   std::optional<Task> task;

@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/command_line.h"
+#include "data/datasets/list_dataset.h"
 #include "infer/load_run.h"
 #include "infer/sampling.h"
 #include "infer/training_sample.h"
@@ -45,16 +46,15 @@ struct Sample {
   bool stopped = false;  // by a stop text
 };
 
-// Answers prompts with one model. A sorter answers with as many numbers as it was given, the likeliest each.
+// Answers prompts with one model. One of lists answers with as many numbers as it was given, the likeliest each.
 class Sampler {
  public:
   Sampler(const SampleArguments& arguments, const LoadedRun& run)
-      : arguments_(arguments), run_(run), sorts_(is<SortConfig>(run.experiment.config.task)) {
+      : arguments_(arguments), run_(run), lists_(list_task(run.experiment.config.task)) {
     constexpr std::int64_t usual_tokens = 500;
-    tokens_ =
-        sorts_ ? std::get<SortConfig>(run.experiment.config.task).length : arguments.tokens.value_or(usual_tokens);
+    tokens_ = lists_ ? lists_->length : arguments.tokens.value_or(usual_tokens);
     options_ = arguments.options;
-    options_.temperature = arguments.temperature.value_or(sorts_ ? 0.0 : options_.temperature);
+    options_.temperature = arguments.temperature.value_or(lists_ ? 0.0 : options_.temperature);
     options_.cached = !arguments.uncached;
     options_.graphs = !arguments.without_graphs;
     options_.window =
@@ -64,7 +64,7 @@ class Sampler {
   void answer(const std::string& prompt) {
     const auto ids = encode(prompt);
     const bool streams = arguments_.samples == 1 && !arguments_.json;
-    if (streams && !sorts_) print(prompt);
+    if (streams && !lists_) print(prompt);
     const auto start = std::chrono::steady_clock::now();
     TextGenerator generator(*run_.model, ids, options_, run_.device, arguments_.samples);
     const auto samples = generate(generator, streams);
@@ -75,7 +75,7 @@ class Sampler {
       print("\n");
     } else {
       for (std::size_t s = 0; s < samples.size(); ++s)
-        print(std::string(s > 0 ? "---------------\n" : "") + (sorts_ ? "" : prompt) + samples[s].text + "\n");
+        print(std::string(s > 0 ? "---------------\n" : "") + (lists_ ? "" : prompt) + samples[s].text + "\n");
     }
     throw_if_stopped();
   }
@@ -85,14 +85,11 @@ class Sampler {
     std::vector<std::int32_t> ids;
     try {
       ids = run_.codec.tokenizer->encode(prompt);
+      if (lists_) ids = list_prompt(*lists_, ids);
     } catch (const Error& error) {
       throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(prompt), error.what()));
     }
     if (ids.empty()) throw Error(ExitCode::usage, fmt::format("prompt {}: it holds no token", in_quotes(prompt)));
-    const auto count = static_cast<std::int64_t>(ids.size());
-    if (sorts_ && count != tokens_)
-      throw Error(ExitCode::usage,
-                  fmt::format("prompt {}: {} numbers; this model sorts {}", in_quotes(prompt), count, tokens_));
     return ids;
   }
 
@@ -141,7 +138,7 @@ class Sampler {
 
   const SampleArguments& arguments_;
   const LoadedRun& run_;
-  bool sorts_;
+  std::optional<ListTask> lists_;
   std::int64_t tokens_;
   SamplingOptions options_;
 };
@@ -171,19 +168,20 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   if (is<ClassificationConfig>(task))
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
                                              run.directory.path().string()));
-  if (is<SortConfig>(task) && arguments.tokens)
-    throw Error(ExitCode::usage, "--tokens: a sorter answers with as many numbers as the prompt has");
+  const auto lists = list_task(task);
+  if (lists && arguments.tokens)
+    throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");
   const bool asked = arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
-  if (is<SortConfig>(task) && !asked)
-    throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to sort, such as --prompt \"{}\"",
-                                             std::get<SortConfig>(task).length, "2 0 1 ..."));
+  if (lists && !asked)
+    throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"",
+                                             lists->length, kind_of(task)));
 }
 
 void run_sample(const SampleArguments& arguments) {
   for (const auto& stop : arguments.stops)
     if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
   const auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.context);
+      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
   check(arguments, run);
   Sampler sampler(arguments, run);
   if (arguments.interactive) return converse(sampler);

@@ -199,12 +199,15 @@ void check_task(const ClassificationConfig& task, const ExperimentConfig&, const
         fmt::format("{} and task.token_unknown {} together must stay below 1", task.token_removal, task.token_unknown));
 }
 
-void check_task(const SortConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
-  const auto context = context_of(config.model);
-  if (context < 2 * task.length - 1)
+// Of lists.
+template <class Lists>
+void check_task(const Lists& task, const ExperimentConfig& config, const Provenance& provenance) {
+  const auto lists = *list_task(task);
+  const auto context = context_of(config.model), needed = lists.row_length();
+  if (context < needed)
     fail(provenance, {"model.context", "task.length"},
-         fmt::format("{} is too short: a list of {} and its sorted copy take {}, so set it to that or more", context,
-                     task.length, 2 * task.length - 1));
+         fmt::format("{} is too short: a list of {} and its {}copy take {}, so set it to that or more", context,
+                     task.length, lists.copies ? "" : "sorted ", needed));
 }
 
 void check_model(const LinearConfig&, const TaskConfig& task, const Provenance& provenance) {

@@ -2,6 +2,7 @@
 // The task section of a config. A task that reads texts holds its `data` section, too.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -26,7 +27,35 @@ struct SortConfig {
   std::int64_t digits = 3;
 };
 
-using TaskConfig = std::variant<LanguageModelConfig, ClassificationConfig, SortConfig>;
+// Reformer's synthetic task (Kitaev, Kaiser and Levskaya 2020, section 5): 0 w 0 w, where w are `length` numbers in 1
+// ... digits.
+struct CopyConfig {
+  static constexpr std::string_view kind = "copy";
+  static constexpr std::string_view summary = "the second half of 0w0w, w a list of numbers (Reformer)";
+  std::int64_t length = 127;
+  std::int64_t digits = 127;
+};
+
+using TaskConfig = std::variant<LanguageModelConfig, ClassificationConfig, SortConfig, CopyConfig>;
+
+// What the tasks of lists have in common: a prompt that holds a list, and an answer of as many numbers.
+struct ListTask {
+  bool copies = false;  // else the answer is the sorted list
+  std::int64_t length = 0;
+  std::int64_t digits = 0;
+
+  std::int64_t first_number() const { return copies ? 1 : 0; }  // of `digits` consecutive ones
+  std::int64_t vocabulary() const { return digits + first_number(); }
+  std::int64_t prompt_length() const { return copies ? length + 2 : length; }
+  std::int64_t row_length() const { return prompt_length() + length - 1; }  // the last number is never read
+};
+
+// Nothing for a task of texts.
+inline std::optional<ListTask> list_task(const TaskConfig& task) {
+  if (const auto* sort = std::get_if<SortConfig>(&task)) return ListTask{false, sort->length, sort->digits};
+  if (const auto* copy = std::get_if<CopyConfig>(&task)) return ListTask{true, copy->length, copy->digits};
+  return std::nullopt;
+}
 
 template <class Visitor>
 void visit(Visitor& field, LanguageModelConfig& c) {
@@ -38,6 +67,12 @@ template <class Visitor>
 void visit(Visitor& field, SortConfig& c) {
   field("length", c.length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
   field("digits", c.digits, between(2, 65536), "numbers are 0 ... digits - 1");
+}
+
+template <class Visitor>
+void visit(Visitor& field, CopyConfig& c) {
+  field("length", c.length, between(1, 32768), "numbers in a list; model.context must hold 2 length + 1");
+  field("digits", c.digits, between(2, 65535), "numbers are 1 ... digits; 0 stands before either list");
 }
 
 }  // namespace metaformer

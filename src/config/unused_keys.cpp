@@ -60,6 +60,8 @@ std::vector<Rule> rules_of(const LanguageModelConfig& task) { return rules_witho
 
 std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
 
+std::vector<Rule> rules_of(const CopyConfig& task) { return rules_without_classes(task.kind); }
+
 std::vector<Rule> rules_of(const TransformerConfig& model) {
   return {
       {model.embedding.ngrams.order == 1, one_of({"model.embedding.ngrams.buckets"}),

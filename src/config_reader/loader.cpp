@@ -188,10 +188,11 @@ Experiment default_experiment(const std::vector<std::string>& overrides) {
   return resolve("default", {read_overrides(overrides)});
 }
 
-Experiment load_run_experiment(const fs::path& file) {
+Experiment load_run_experiment(const fs::path& file, const std::vector<std::string>& overrides) {
   auto source = read_yaml_file(file);
   const bool is_earlier = move_keys(source);
-  return resolve(file.stem().string(), {std::move(source)}, is_earlier ? OtherKinds::ignored : OtherKinds::refused);
+  return resolve(file.stem().string(), {std::move(source), read_overrides(overrides)},
+                 is_earlier ? OtherKinds::ignored : OtherKinds::refused);
 }
 
 }  // namespace metaformer

@@ -37,9 +37,23 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
                 fmt::format("--context {}: this run has learned positions for {} tokens and no others; runs with "
                             "model.positions none, sinusoidal, rotary, alibi, t5 or shaw take any context",
                             context, trained));
-  if (is<SortConfig>(config.task))
-    throw Error(ExitCode::usage, "--context: a sorter's lists have the length that it was trained on");
+  if (list_task(config.task))
+    throw Error(ExitCode::usage, "--context: the lists of this run have the length that it was trained on");
   std::visit([&](auto& options) { options.context = context; }, config.model);
+}
+
+void require_mixer_options(const std::vector<std::string>& overrides) {
+  constexpr std::string_view section = "model.mixer.";
+  for (const auto& override : overrides) {
+    const auto key = override.substr(0, override.find('='));
+    if (!key.starts_with(section) || key == "model.mixer.kind")
+      throw Error(ExitCode::usage,
+                  fmt::format("--set {}: of a trained model only options of its mixer can be set, such "
+                              "as --set model.mixer.rounds=8",
+                              override));
+    if (key == "model.mixer.score_std")
+      throw Error(ExitCode::usage, fmt::format("--set {}: has no effect on a trained model", override));
+  }
 }
 
 std::shared_ptr<SequenceModel> load_network(const ExperimentConfig& config, const Checkpoint& checkpoint,
@@ -61,12 +75,13 @@ std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const C
 }  // namespace
 
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint_name,
-                   const std::string& device_name, std::optional<std::int64_t> context) {
+                   const std::string& device_name, const ModelChanges& changes) {
   const auto device = select_device(device_name);
   auto directory = RunDirectory::open(folder);
   if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
-  auto experiment = load_run_experiment(directory.config_file());
-  if (context) set_context(experiment.config, *context);
+  require_mixer_options(changes.mixer_options);
+  auto experiment = load_run_experiment(directory.config_file(), changes.mixer_options);
+  if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   const auto& config = experiment.config;
   require_labels(config, checkpoint);

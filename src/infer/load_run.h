@@ -1,9 +1,10 @@
 #pragma once
 // A run that was trained, to sample from, to predict with or to evaluate.
 
-#include <optional>
+#include <string>
 
 #include "config_reader/loader.h"
+#include "infer/model_changes.h"
 #include "model/sequence_model.h"
 #include "run/checkpoint.h"
 #include "tasks/predictor.h"
@@ -21,10 +22,9 @@ struct LoadedRun {
   torch::Device device;
 };
 
-// One of a run's checkpoints (best, last, step-N or a folder). `context`: tokens that the model is to see at once, in
-// place of model.context. Errors: as load_checkpoint; exit code 2 for another context where positions are learned, 4
-// when a weight is not finite.
+// One of a run's checkpoints (best, last, step-N or a folder). Errors: as load_checkpoint; exit code 2 for another
+// context where positions are learned and for options that do not fit the weights, 4 when a weight is not finite.
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint, const std::string& device,
-                   std::optional<std::int64_t> context = std::nullopt);
+                   const ModelChanges& changes = {});
 
 }  // namespace metaformer

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/datasets/list_dataset.h"
 #include "inspect/recorder.h"
 #include "model/classifier.h"
 #include "tasks/batches.h"
@@ -118,14 +119,12 @@ void require_inspectable(const LoadedRun& run, std::size_t tokens) {
                 fmt::format("a text of {} tokens is too long to inspect: at most {}", tokens, most_inspected_tokens));
 }
 
-std::vector<std::int32_t> ids_of_list(const SortConfig& sorter, std::vector<std::int32_t> list) {
-  if (static_cast<std::int64_t>(list.size()) != sorter.length)
-    throw Error(ExitCode::usage,
-                fmt::format("this run sorts lists of {} numbers, not of {}", sorter.length, list.size()));
-  auto sorted = list;
-  std::sort(sorted.begin(), sorted.end());
-  list.insert(list.end(), sorted.begin(), sorted.end() - 1);
-  return list;
+// The prompt and its answer, but for the number that the model never reads.
+std::vector<std::int32_t> ids_of_list(const ListTask& task, const std::vector<std::int32_t>& list) {
+  auto ids = list_prompt(task, list);
+  const auto answer = list_answer(task, list);
+  ids.insert(ids.end(), answer.begin(), answer.end() - 1);
+  return ids;
 }
 
 LayerInspection inspect_layer(const Recorder::Scores& recorded, Mixer& mixer, std::int64_t head_width, bool causal) {
@@ -141,7 +140,7 @@ LayerInspection inspect_layer(const Recorder::Scores& recorded, Mixer& mixer, st
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens) {
   const auto& config = run.experiment.config;
   auto ids = run.codec.tokenizer->encode(text);
-  if (const auto* sorter = std::get_if<SortConfig>(&config.task)) return ids_of_list(*sorter, std::move(ids));
+  if (const auto lists = list_task(config.task)) return ids_of_list(*lists, ids);
   if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");
   const auto most = static_cast<std::size_t>(std::min(tokens, context_of(config.model)));
   if (ids.size() > most) ids.resize(most);

@@ -23,7 +23,7 @@ MixerCost mixer_cost(const TransformerConfig& model) {
 }
 
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
-  if (const auto* sort = std::get_if<SortConfig>(&config.task)) return sort->digits;
+  if (const auto lists = list_task(config.task)) return lists->vocabulary();
   return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
                                [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
                                [](const auto& o) { return o.vocabulary; }},
@@ -46,8 +46,8 @@ constexpr std::uint64_t float_bytes = 4;
 std::uint64_t to_bytes(double bytes) { return static_cast<std::uint64_t>(std::min(bytes, 0x1p62)); }
 
 std::int64_t sequence_length(const ExperimentConfig& config) {
-  const auto* sort = std::get_if<SortConfig>(&config.task);
-  return sort == nullptr ? context_of(config.model) : 2 * sort->length - 1;
+  const auto lists = list_task(config.task);
+  return lists ? lists->row_length() : context_of(config.model);
 }
 
 // What the loss makes of the logits: their softmax and its gradient beside them.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "data/datasets/list_dataset.h"
 #include "infer/prediction.h"
 #include "infer/sampling.h"
 #include "infer/training_sample.h"
@@ -42,10 +43,10 @@ std::string classify(const LoadedRun& run, std::vector<std::int32_t> ids) {
   return text;
 }
 
-std::string default_list(const SortConfig& task) {
+std::string default_list(const ListTask& task) {
   std::string list;
   for (std::int64_t i = task.length - 1; i >= 0; --i)
-    list += fmt::format("{}{}", list.empty() ? "" : " ", i % task.digits);
+    list += fmt::format("{}{}", list.empty() ? "" : " ", i % task.digits + task.first_number());
   return list;
 }
 
@@ -54,7 +55,7 @@ std::string default_list(const SortConfig& task) {
 std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
   if (options.prompt) return *options.prompt;
   const auto& task = run.experiment.config.task;
-  if (is<SortConfig>(task)) return default_list(std::get<SortConfig>(task));
+  if (const auto lists = list_task(task)) return default_list(*lists);
   if (is<ClassificationConfig>(task)) return "This film was not as good as I had hoped, but the actors were great.";
   return default_prompt(*run.codec.tokenizer);
 }
@@ -65,12 +66,10 @@ nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options
   auto ids = encode(run, prompt);
   if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, std::move(ids))}};
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
-  if (!is<SortConfig>(task)) return {{"prompt", prompt}, {"text", generate(run, ids, options.tokens, sampling)}};
-  const auto length = std::get<SortConfig>(task).length;
-  if (static_cast<std::int64_t>(ids.size()) != length)
-    throw Error(ExitCode::usage, fmt::format("the prompt has {} numbers; this run sorts {}", ids.size(), length));
+  const auto lists = list_task(task);
+  if (!lists) return {{"prompt", prompt}, {"text", generate(run, ids, options.tokens, sampling)}};
   sampling.temperature = 0;
-  return {{"prompt", prompt}, {"text", "\n→ " + generate(run, ids, length, sampling)}};
+  return {{"prompt", prompt}, {"text", "\n→ " + generate(run, list_prompt(*lists, ids), lists->length, sampling)}};
 }
 
 }  // namespace metaformer

@@ -2,15 +2,15 @@
 
 #include "tasks/classification_task.h"
 #include "tasks/language_model_task.h"
+#include "tasks/list_task.h"
 #include "tasks/one_batch_stream.h"
-#include "tasks/sort_task.h"
 
 namespace metaformer {
 
 namespace {
 
 Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) {
-  if (is<SortConfig>(config.task)) return make_sort_task(config);
+  if (list_task(config.task)) return make_list_task(config);
   if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
   return make_language_model_task(config, offline, std::move(codec));
 }

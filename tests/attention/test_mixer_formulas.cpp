@@ -135,6 +135,16 @@ struct Formula {
     const auto square = product.diagonal(0, 2, 3);
     return w.output(attend(2 * product - square.unsqueeze(3) - square.unsqueeze(2), visible, v));
   }
+  // Of sequences no longer than a chunk; longer ones are in test_lsh.cpp.
+  Tensor operator()(const LshOptions&) const {
+    const auto q = w.heads("projection.weight", x), v = w.heads("projection.weight", x, 12);
+    const auto key = q / torch::sqrt((q * q).sum(-1, true));
+    const auto others = visible.logical_and(torch::eye(x.size(1)).to(torch::kBool).logical_not()).unsqueeze(1);
+    const auto weight = torch::exp(einsum("bnck,bnek->bnce", {q, key})) * others;
+    const auto total = weight.sum(-1, true);
+    const auto own = v * visible.diagonal(0, 1, 2).unsqueeze(1).unsqueeze(3);
+    return w.output(torch::where(total > 0, einsum("bnce,bnek->bnck", {weight, v}) / total.clamp_min(1e-300), own));
+  }
   Tensor operator()(const AveragePoolingOptions& o) const {
     const auto window = o.window.tokens;
     auto y = torch::zeros_like(x);
@@ -177,8 +187,9 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   const auto segments = segmented ? example_segments() : torch::zeros({2, 9}, torch::kLong);
   const auto visible = brute_force_visible(causal, segments);
   const Weights weights(*mixer);
-  const auto expected = formula_of<ScaledDotProductOptions, QuadraticOptions, MetricOptions, AveragePoolingOptions,
-                                   IdentityOptions, NoneOptions>(options, Formula{weights, x, visible, causal});
+  const auto expected =
+      formula_of<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, AveragePoolingOptions,
+                 IdentityOptions, NoneOptions>(options, Formula{weights, x, visible, causal});
   REQUIRE(expected.defined());
   const auto actual = mix(*mixer, x, self_visibility(causal, segmented ? segments : Tensor()));
   CHECK(relative_error(actual, expected) < 1e-10);

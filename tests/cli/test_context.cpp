@@ -1,4 +1,4 @@
-// A model evaluated and sampled with a longer context than it was trained with.
+// A model evaluated and sampled with a longer context than it was trained with, or with other options of its mixer.
 
 #include "cli/program.h"
 
@@ -25,6 +25,39 @@ TEST_CASE("evaluate and sample take a longer context where positions allow it", 
   CHECK(text.size() == 5 + 60 + 1);
   CHECK(text == program.succeed({"sample", "--run", "run", "--context", "48", "--prompt", "to be", "--tokens", "60",
                                  "--temperature", "0", "--no-cache"}));
+}
+
+TEST_CASE("evaluate takes other options of the mixer where no weight depends on them", "[cli]") {
+  const Program program;
+  program.succeed(
+      {"train", "--config", "small.yaml", "--out", "run", "--set", "model.mixer={kind: lsh, chunk: 4, rounds: 1}"});
+  const auto loss_with = [&](const std::string& option) {
+    return nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--json", "--set", option}))
+        .at("loss")
+        .get<double>();
+  };
+  const double trained = loss_with("model.mixer.rounds=1");
+  CHECK(trained == nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--json"})).at("loss"));
+  for (const auto* option : {"model.mixer.rounds=4", "model.mixer.chunk=16", "model.mixer.visible=bucket"})
+    CHECK(loss_with(option) != trained);
+  CHECK(program.succeed({"sample", "--run", "run", "--prompt", "to be", "--tokens", "40"}).size() == 5 + 40 + 1);
+  for (const auto& [option, text] :
+       {std::pair("model.width=32", "--set model.width=32: of a trained model only options of its mixer can be set"),
+        {"model.mixer.kind=metric", "--set model.mixer.kind=metric: of a trained model"},
+        {"model.mixer.score_std=2", "--set model.mixer.score_std=2: has no effect on a trained model"},
+        {"model.mixer.buckets=3", "model.mixer.buckets"}}) {
+    const auto result = program.run({"evaluate", "--run", "run", "--set", option});
+    CHECK(result.code == 2);
+    CHECK_THAT(result.err, ContainsSubstring(text));
+  }
+}
+
+TEST_CASE("options that the weights do not fit are refused", "[cli]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.mixer=metric"});
+  const auto result = program.run({"evaluate", "--run", "run", "--set", "model.mixer.values=own"});
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("projection"));
 }
 
 TEST_CASE("learned positions end where training ended, and the message says so", "[cli]") {

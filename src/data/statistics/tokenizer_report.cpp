@@ -80,8 +80,9 @@ TokenizerReport report_labelled(const ExperimentConfig& config, bool offline) {
 }  // namespace
 
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
-  if (is<SortConfig>(config.task))
-    throw Error(ExitCode::usage, "task sort has no texts: its tokens are the numbers of its lists");
+  if (list_task(config.task))
+    throw Error(ExitCode::usage,
+                fmt::format("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task)));
   return is<LanguageModelConfig>(config.task) ? report_text(config, offline) : report_labelled(config, offline);
 }
 

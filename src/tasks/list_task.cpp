@@ -1,8 +1,8 @@
-#include "tasks/sort_task.h"
+#include "tasks/list_task.h"
 
 #include <fmt/format.h>
 
-#include "data/datasets/sort_dataset.h"
+#include "data/datasets/list_dataset.h"
 #include "tasks/batches.h"
 #include "tasks/token_objective.h"
 #include "text/number_tokenizer.h"
@@ -13,10 +13,8 @@ namespace {
 
 class ListStream : public BatchStream {
  public:
-  ListStream(const ExperimentConfig& config, std::shared_ptr<const SortDataset> dataset)
-      : row_length_(2 * std::get<SortConfig>(config.task).length - 1),
-        train_(config.train),
-        dataset_(std::move(dataset)) {}
+  ListStream(const ExperimentConfig& config, std::shared_ptr<const ListDataset> dataset)
+      : row_length_(list_task(config.task)->row_length()), train_(config.train), dataset_(std::move(dataset)) {}
 
   double tokens_per_step() const override {
     return static_cast<double>(train_.batch_size * train_.accumulate * row_length_);
@@ -46,11 +44,13 @@ class ListStream : public BatchStream {
 
   std::int64_t row_length_;
   TrainConfig train_;
-  std::shared_ptr<const SortDataset> dataset_;
+  std::shared_ptr<const ListDataset> dataset_;
 };
 
-class SortMetrics : public Metrics {
+class ListMetrics : public Metrics {
  public:
+  explicit ListMetrics(const ListTask& task) : task_(task) {}
+
   void score(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) const override {
     score_tokens(logits_bcv, batch, sums);
     const auto right_bc = (logits_bcv.argmax(2) == batch.targets_bc).logical_or(batch.targets_bc < 0);
@@ -67,46 +67,52 @@ class SortMetrics : public Metrics {
             {"lists", static_cast<std::int64_t>(lists)}};
   }
 
-  std::vector<std::string> headline() const override { return {"exact_match"}; }
+  // Of long lists hardly any is right as a whole while a model learns.
+  std::vector<std::string> headline() const override { return {task_.copies ? "accuracy" : "exact_match"}; }
+
+ private:
+  ListTask task_;
 };
 
-class SortData : public TaskData {
+class ListData : public TaskData {
  public:
-  SortData(const SortConfig& config, std::shared_ptr<const SortDataset> dataset)
-      : config_(config),
+  ListData(const ListTask& task, std::shared_ptr<const ListDataset> dataset)
+      : task_(task),
         dataset_(std::move(dataset)),
-        codec_{.tokenizer = std::make_unique<NumberTokenizer>(config.digits), .labels = {}} {}
+        codec_{.tokenizer = std::make_unique<NumberTokenizer>(task.vocabulary()), .labels = {}} {}
 
   const Codec& codec() const override { return codec_; }
 
   nlohmann::ordered_json description() const override {
-    return {{"generator", "sort"},
+    return {{"generator", task_.copies ? "copy" : "sort"},
             {"exhaustive", dataset_->is_exhaustive()},
             {"train_lists", dataset_->list_count(Split::train)},
             {"validation_lists", dataset_->list_count(Split::validation)}};
   }
 
   std::string summary() const override {
-    return fmt::format("lists of {} numbers from 0 ... {} ({}; {} held out)", config_.length, config_.digits - 1,
+    return fmt::format("lists of {} numbers from {} ... {} ({}; {} held out)", task_.length, task_.first_number(),
+                       task_.vocabulary() - 1,
                        dataset_->is_exhaustive() ? fmt::format("{} to train on", dataset_->list_count(Split::train))
                                                  : "drawn at random, evaluated on a sample",
                        dataset_->list_count(Split::validation));
   }
 
  private:
-  SortConfig config_;
-  std::shared_ptr<const SortDataset> dataset_;
+  ListTask task_;
+  std::shared_ptr<const ListDataset> dataset_;
   Codec codec_;
 };
 
 }  // namespace
 
-Task make_sort_task(const ExperimentConfig& config) {
-  const auto dataset = std::make_shared<const SortDataset>(std::get<SortConfig>(config.task));
-  return {.data = std::make_shared<SortData>(std::get<SortConfig>(config.task), dataset),
+Task make_list_task(const ExperimentConfig& config) {
+  const auto lists = *list_task(config.task);
+  const auto dataset = std::make_shared<const ListDataset>(lists);
+  return {.data = std::make_shared<ListData>(lists, dataset),
           .batches = std::make_shared<ListStream>(config, dataset),
           .objective = std::make_shared<TokenObjective>(),
-          .metrics = std::make_shared<SortMetrics>()};
+          .metrics = std::make_shared<ListMetrics>(lists)};
 }
 
 }  // namespace metaformer

@@ -3,17 +3,17 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/datasets/sort_dataset.h"
+#include "data/datasets/list_dataset.h"
 #include "support/catch.h"
 
 namespace metaformer {
 
 namespace {
 
-using List = std::vector<std::int64_t>;
+using List = std::vector<std::int32_t>;
 
 // Row `row` of a batch as the list it starts with, after checking that the rest is its sorted copy.
-List checked_list(const TokenRows& batch, std::int64_t row, const SortConfig& config) {
+List checked_list(const TokenRows& batch, std::int64_t row, const ListTask& config) {
   const auto length = config.length, width = 2 * length - 1;
   REQUIRE(batch.length == width);
   const List ids(batch.ids.begin() + row * width, batch.ids.begin() + (row + 1) * width);
@@ -29,7 +29,7 @@ List checked_list(const TokenRows& batch, std::int64_t row, const SortConfig& co
   return list;
 }
 
-std::set<List> all_lists(const SortDataset& dataset, Split split, const SortConfig& config) {
+std::set<List> all_lists(const ListDataset& dataset, Split split, const ListTask& config) {
   std::set<List> lists;
   const auto count = dataset.list_count(split);
   for (std::int64_t first = 0; first < count; first += 7) {
@@ -45,8 +45,8 @@ std::set<List> all_lists(const SortDataset& dataset, Split split, const SortConf
 }  // namespace
 
 TEST_CASE("few lists are all enumerated; a quarter is held out and never trained on", "[sort]") {
-  const SortConfig config{.length = 6, .digits = 3};
-  const SortDataset dataset(config);
+  const ListTask config{.length = 6, .digits = 3};
+  const ListDataset dataset(config);
   CHECK(dataset.is_exhaustive());
   const auto train = all_lists(dataset, Split::train, config), test = all_lists(dataset, Split::test, config);
   CHECK(train.size() + test.size() == 729);
@@ -64,24 +64,24 @@ TEST_CASE("few lists are all enumerated; a quarter is held out and never trained
 }
 
 TEST_CASE("many lists are sampled, with the same rule for what is held out", "[sort]") {
-  const SortConfig config{.length = 10, .digits = 10};
-  const SortDataset dataset(config);
+  const ListTask config{.length = 10, .digits = 10};
+  const ListDataset dataset(config);
   CHECK_FALSE(dataset.is_exhaustive());
   CHECK(dataset.list_count(Split::validation) == 10'000);
-  for (const auto& list : all_lists(dataset, Split::validation, config)) REQUIRE(SortDataset::is_held_out(list));
-  for (const auto& list : all_lists(dataset, Split::train, config)) REQUIRE_FALSE(SortDataset::is_held_out(list));
+  for (const auto& list : all_lists(dataset, Split::validation, config)) REQUIRE(ListDataset::is_held_out(list));
+  for (const auto& list : all_lists(dataset, Split::train, config)) REQUIRE_FALSE(ListDataset::is_held_out(list));
   std::set<List> drawn;
   const auto batch = dataset.random_rows(1, 3, 0, 2000);
   for (std::int64_t row = 0; row < batch.rows; ++row) {
     drawn.insert(checked_list(batch, row, config));
-    REQUIRE_FALSE(SortDataset::is_held_out(checked_list(batch, row, config)));
+    REQUIRE_FALSE(ListDataset::is_held_out(checked_list(batch, row, config)));
   }
   CHECK(drawn.size() == 2000);
 }
 
 TEST_CASE("a row is a function of seed, step and row", "[sort]") {
-  const SortConfig config = GENERATE(SortConfig{.length = 6, .digits = 3}, SortConfig{.length = 10, .digits = 10});
-  const SortDataset dataset(config), again(config);
+  const ListTask config = GENERATE(ListTask{.length = 6, .digits = 3}, ListTask{.length = 10, .digits = 10});
+  const ListDataset dataset(config), again(config);
   const auto whole = dataset.random_rows(7, 11, 0, 12).ids;
   auto parts = again.random_rows(7, 11, 0, 5).ids;
   const auto rest = again.random_rows(7, 11, 5, 7).ids;
@@ -91,8 +91,45 @@ TEST_CASE("a row is a function of seed, step and row", "[sort]") {
   CHECK(whole != dataset.random_rows(8, 11, 0, 12).ids);
 }
 
+TEST_CASE("a copied list stands between zeros, and only its second copy has targets", "[copy]") {
+  const ListTask task{.copies = true, .length = 5, .digits = 40};
+  const ListDataset dataset(task);
+  for (const auto& batch : {dataset.random_rows(3, 1, 0, 50), dataset.rows(Split::test, 0, 50)}) {
+    REQUIRE(batch.length == 11);
+    REQUIRE(batch.target_count == 250);
+    for (std::int64_t row = 0; row < 50; ++row) {
+      const List ids(batch.ids.begin() + row * 11, batch.ids.begin() + row * 11 + 11);
+      const List targets(batch.targets.begin() + row * 11, batch.targets.begin() + row * 11 + 11);
+      CHECK(ids[0] == 0);
+      CHECK(ids[6] == 0);
+      for (std::size_t i = 0; i < 5; ++i) {
+        CHECK((ids[1 + i] >= 1 && ids[1 + i] <= 40));
+        if (i < 4) CHECK(ids[7 + i] == ids[1 + i]);
+        CHECK(targets[i] == -1);
+        CHECK(targets[6 + i] == ids[1 + i]);
+      }
+      CHECK(targets[5] == -1);
+    }
+  }
+}
+
+TEST_CASE("a prompt of the wrong length or with a separator is refused", "[copy]") {
+  const ListTask copies{.copies = true, .length = 3, .digits = 4}, sorts{.length = 3, .digits = 4};
+  CHECK(list_prompt(copies, {3, 1, 4}) == List{0, 3, 1, 4, 0});
+  CHECK(list_prompt(sorts, {3, 0, 2}) == List{3, 0, 2});
+  CHECK(list_answer(copies, {3, 1, 4}) == List{3, 1, 4});
+  CHECK(list_answer(sorts, {3, 0, 2}) == List{0, 2, 3});
+  CHECK_THROWS_WITH(list_prompt(copies, {3, 0, 4}), ContainsSubstring("0 stands between lists; numbers are 1 ... 4"));
+  CHECK_THROWS_WITH(list_prompt(copies, {3, 1}), ContainsSubstring("2 numbers; this model copies 3"));
+}
+
+TEST_CASE("of long lists fewer are evaluated", "[copy]") {
+  CHECK(ListDataset({.copies = true, .length = 511, .digits = 127}).list_count(Split::validation) == 1025);
+  CHECK(ListDataset({.length = 4000, .digits = 10}).list_count(Split::validation) == 131);
+}
+
 TEST_CASE("too few lists for two splits are refused", "[sort]") {
-  CHECK_THROWS_WITH(SortDataset({.length = 1, .digits = 2}), ContainsSubstring("too few"));
+  CHECK_THROWS_WITH(ListDataset({.length = 1, .digits = 2}), ContainsSubstring("too few"));
 }
 
 }  // namespace metaformer

@@ -1,6 +1,6 @@
 // Sorting as whole trainings.
 
-#include "data/datasets/sort_dataset.h"
+#include "data/datasets/list_dataset.h"
 #include "infer/sampling.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
@@ -30,13 +30,22 @@ TEST_CASE("a sorter learns to sort lists it never saw, and its checkpoint does",
   CHECK(sorted_by(run, "2 2 0 3") == "0 2 2 3");
 }
 
+TEST_CASE("a model learns to copy lists it never saw", "[copy]") {
+  const Workplace place;
+  const auto summary = place.train(
+      "run", sorter({"task={kind: copy, length: 4, digits: 6}", "model.context=9", "train.steps=400",
+                     "train.learning_rate=3e-3", "train.schedule.floor=1e-4", "model.mixer.kind=scaled_dot_product"}));
+  CHECK(summary["validation"]["accuracy"].get<double>() > 0.99);
+  CHECK(summary["validation"]["exact_match"].get<double>() > 0.97);
+}
+
 TEST_CASE("exact match is the share of lists that greedy generation sorts", "[sort]") {
   const Workplace place;
   place.train("run", sorter({"train.steps=25", "train.learning_rate=3e-3"}));  // half learned
   auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
   const auto metrics = evaluate_split(*run.predictor, task, Split::test, Precision::fp32, torch::kCPU);
-  const SortDataset dataset(std::get<SortConfig>(run.experiment.config.task));
+  const ListDataset dataset(*list_task(run.experiment.config.task));
   double sorted = 0;
   const auto lists = dataset.list_count(Split::test);
   for (std::int64_t i = 0; i < lists; ++i) {

@@ -1,18 +1,24 @@
 #pragma once
-// The array sorter (minGPT's exercise): a list of numbers followed by the same list in order, as one sequence
-// that a causal model learns to continue.
+// Lists of numbers as prompts, each followed by its answer, as one sequence that a causal model learns to continue.
 
 #include "config/task_config.h"
 #include "data/token_rows.h"
 
 namespace metaformer {
 
-class SortDataset {
+// What a model is given: the list, which a task of copying puts between two zeros. Throws Error (exit code 2) for
+// another length, or a number that the task's lists do not have.
+std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list);
+
+// What it is to say: the sorted list, or the list.
+std::vector<std::int32_t> list_answer(const ListTask& task, std::vector<std::int32_t> list);
+
+class ListDataset {
  public:
   // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. If there are at
-  // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once. Errors
-  // (exit code 2): so few lists that a split is empty.
-  explicit SortDataset(const SortConfig& config);
+  // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once, or as many
+  // as have 2^20 tokens, but at least 100. Errors (exit code 2): so few lists that a split is empty.
+  explicit ListDataset(const ListTask& task);
 
   // Rows first ... first + rows of step's global order, drawn from the lists that are not held out: a function of
   // (seed, step, row).
@@ -27,18 +33,18 @@ class SortDataset {
 
   bool is_exhaustive() const { return exhaustive_; }
 
-  static bool is_held_out(const std::vector<std::int64_t>& list);
+  static bool is_held_out(const std::vector<std::int32_t>& list);
 
  private:
-  using List = std::vector<std::int64_t>;
+  using List = std::vector<std::int32_t>;
 
   void enumerate(std::int64_t count);
   void draw_evaluation_lists();
   List random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const;
   const std::vector<List>& lists(Split split) const { return split == Split::train ? train_ : held_out_; }
-  void append(TokenRows& batch, List list) const;
+  void append(TokenRows& batch, const List& list) const;
 
-  SortConfig config_;
+  ListTask task_;
   bool exhaustive_ = false;
   std::vector<List> train_, held_out_;
 };

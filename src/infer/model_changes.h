@@ -1,0 +1,16 @@
+#pragma once
+// How a run's model is to differ from the one that was trained. No torch.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace metaformer {
+
+struct ModelChanges {
+  std::optional<std::int64_t> context;     // tokens that it sees at once, in place of model.context
+  std::vector<std::string> mixer_options;  // "model.mixer.rounds=8": those that no weight depends on
+};
+
+}  // namespace metaformer
