@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "ops/dropout.h"
+#include "ops/first_order.h"
+#include "ops/permuted_rows.h"
 
 namespace metaformer {
 
@@ -28,18 +30,36 @@ struct WindowResult {
   Tensor t_bnhmk, log_sum_bnhm;
 };
 
+// The softmax over the last dimension, and the logarithm of what it divides by: of the largest entry, which is 1
+// before, the softmax is the inverse of that. Keeps only the softmax.
+class SoftmaxWithLogSum : public torch::autograd::Function<SoftmaxWithLogSum> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& score) {
+    const auto weight = torch::softmax(score, -1);
+    context->save_for_backward({weight});
+    return {weight, score.amax(-1) - weight.amax(-1).log()};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    require_first_order("LSH attention");
+    const auto weight = context->get_saved_variables()[0];
+    auto dscore = at::_softmax_backward_data(gradients[0], weight, -1, weight.scalar_type());
+    return {dscore.addcmul_(weight, gradients[1].unsqueeze(-1))};
+  }
+};
+
 WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
   auto score = torch::matmul(in.q_bnhmk, in.k_bnhwk.transpose(3, 4));
   const auto type = score.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   score = score.to(type);
   if (in.count_bnhmw.defined()) score = score - in.count_bnhmw.to(type).clamp_min(1).log();
-  const auto sees_nothing_bnhm1 = in.visible_bnhmw.any(4, true).logical_not();
-  // Such rows stay finite, and count nowhere.
-  score = score.masked_fill(in.visible_bnhmw.logical_or(sees_nothing_bnhm1).logical_not(), -infinity);
-  const auto log_sum = torch::logsumexp(score, 4);
-  auto weight = torch::exp(score - log_sum.unsqueeze(4));
-  weight = dropout(weight, dropout_probability, pass).to(in.value_bnhwk.scalar_type());
-  return {torch::matmul(weight, in.value_bnhwk), log_sum.masked_fill(sees_nothing_bnhm1.squeeze(4), -infinity)};
+  const auto hidden_bnhmw = in.visible_bnhmw.logical_not();
+  const auto sees_nothing_bnhm1 = hidden_bnhmw.all(4, true);
+  // Rows that see nothing stay finite, and count nowhere.
+  score = score.masked_fill(hidden_bnhmw.logical_xor(sees_nothing_bnhm1), -infinity);
+  const auto normalised = SoftmaxWithLogSum::apply(score);
+  const auto weight = dropout(normalised[0], dropout_probability, pass).to(in.value_bnhwk.scalar_type());
+  return {torch::matmul(weight, in.value_bnhwk), normalised[1].masked_fill(sees_nothing_bnhm1.squeeze(4), -infinity)};
 }
 
 // Sum over rounds of softmax_r(log_sum) t. A token that sees nothing in any round gets its own value, padding zeros.
@@ -82,47 +102,36 @@ class SortedRounds {
  public:
   SortedRounds(const Tensor& bucket_bnrc, const LshRule& rule)
       : rule_(rule), bucket_bnrc_(bucket_bnrc), rounds_(bucket_bnrc.size(2)), tokens_(bucket_bnrc.size(3)) {
-    const auto position_c = torch::arange(tokens_, bucket_bnrc.options());
-    order_bnrc_ = (bucket_bnrc * tokens_ + position_c).argsort(-1, /*descending=*/false);
-    rank_bnrc_ = torch::empty_like(order_bnrc_).scatter_(3, order_bnrc_, position_c.expand_as(order_bnrc_));
-    const auto first_r1 = torch::arange(rounds_, bucket_bnrc.options()).unsqueeze(1) * tokens_;
-    rank_bnrc_ = rank_bnrc_ + first_r1;
+    orders_ = sort_orders(bucket_bnrc * tokens_ + torch::arange(tokens_, bucket_bnrc.options()));
   }
 
   Windows windows(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck,
                   const Tensor& segment_bc) const {
-    const auto position_bnhm = chunked(order_bnrc_.flatten(2));
+    const auto position_bnhm = chunked(orders_.token_bnrc.flatten(2));
     Tensor segment_bnhm, key_segment_bnhw;
     if (segment_bc.defined()) {
-      segment_bnhm = chunked(segment_bc.unsqueeze(1).expand({-1, order_bnrc_.size(1), -1}).gather(2, place_bns()));
+      segment_bnhm = chunked(segment_bc.unsqueeze(1)
+                                 .expand({-1, orders_.token_bnrc.size(1), -1})
+                                 .gather(2, orders_.token_bnrc.flatten(2)));
       key_segment_bnhw = looked_at(segment_bnhm);
     }
     const auto position_bnhw = looked_at(position_bnhm);
     auto visible = visible_mw(position_bnhm, position_bnhw, segment_bnhm, key_segment_bnhw, rule_.causal);
     if (rule_.same_bucket) {
-      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, order_bnrc_).flatten(2));
+      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, orders_.token_bnrc).flatten(2));
       visible = visible.logical_and(bucket_bnhm.unsqueeze(4) == looked_at(bucket_bnhm).unsqueeze(3));
     }
-    return {.q_bnhmk = chunked(sorted(q_bnck)),
-            .k_bnhwk = looked_at(chunked(sorted(k_bnck))),
-            .value_bnhwk = looked_at(chunked(sorted(value_bnck))),
+    return {.q_bnhmk = chunked(in_orders(q_bnck, orders_)),
+            .k_bnhwk = looked_at(chunked(in_orders(k_bnck, orders_))),
+            .value_bnhwk = looked_at(chunked(in_orders(value_bnck, orders_))),
             .visible_bnhmw = visible,
             .count_bnhmw = rule_.correct_duplicates ? count(position_bnhm, position_bnhw) : Tensor()};
   }
 
-  // [b, n, h, m] or [b, n, h, m, k] back to the order of tokens, [b, n, r, c] or [b, n, r, c, k].
-  Tensor by_token(const Tensor& x_bnhm) const {
-    const auto x_bns = x_bnhm.flatten(2, 3);
-    auto rank = rank_bnrc_.flatten(2);
-    if (x_bns.dim() == 4) rank = rank.unsqueeze(3).expand({-1, -1, -1, x_bns.size(3)});
-    return x_bns.gather(2, rank).unflatten(2, {rounds_, tokens_});
-  }
+  // [b, n, h, m, k] back to the order of tokens, [b, n, r, c, k].
+  Tensor by_token(const Tensor& x_bnhmk) const { return out_of_orders(x_bnhmk.flatten(2, 3), orders_); }
 
  private:
-  Tensor place_bns() const { return order_bnrc_.flatten(2); }
-  Tensor sorted(const Tensor& x_bnck) const {
-    return x_bnck.gather(2, place_bns().unsqueeze(3).expand({-1, -1, -1, x_bnck.size(3)}));
-  }
   Tensor chunked(const Tensor& x_bns) const { return x_bns.unflatten(2, {-1, rule_.chunk}); }
 
   std::int64_t chunks() const { return rounds_ * tokens_ / rule_.chunk; }
@@ -142,7 +151,7 @@ class SortedRounds {
 
   // Every copy of a key, one for each round, that stands where a copy of the query looks.
   Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
-    const auto chunk_bnrc = rank_bnrc_.floor_divide(rule_.chunk);
+    const auto chunk_bnrc = orders_.place_bnrc.floor_divide(rule_.chunk);
     const auto at = [](const Tensor& of_tokens_bnc, const Tensor& position_bnhm) {
       return of_tokens_bnc.gather(2, position_bnhm.flatten(2)).view(position_bnhm.sizes());
     };
@@ -170,8 +179,7 @@ class SortedRounds {
   const LshRule& rule_;
   Tensor bucket_bnrc_;
   std::int64_t rounds_, tokens_;
-  Tensor order_bnrc_;  // the token at each place of a round
-  Tensor rank_bnrc_;   // the place of each token, counted through all rounds
+  Orders orders_;
 };
 
 // With padding at the end, so that chunks are full.
@@ -212,7 +220,8 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
              value = padded(value_bnck, 2, missing, 0);
   const SortedRounds rounds(bucket, rule);
   const auto result = attend(rounds.windows(q, k, value, segments), rule.dropout, pass);
-  return combine(rounds.by_token(result.t_bnhmk), rounds.by_token(result.log_sum_bnhm), value, segments)
+  return combine(rounds.by_token(result.t_bnhmk), rounds.by_token(result.log_sum_bnhm.unsqueeze(4)).squeeze(4), value,
+                 segments)
       .narrow(2, 0, tokens);
 }
 
