@@ -8,7 +8,6 @@
 #include "attention/lsh_options.h"
 #include "attention/mixer.h"
 #include "ops/heads.h"
-#include "ops/random_normal.h"
 
 namespace metaformer {
 
@@ -33,15 +32,8 @@ class Lsh : public Mixer {
       q_bnek = state->extend(0, q_bnek);
       value_bnek = state->extend(1, value_bnek);
     }
-    const LshRule rule{.chunk = options_.chunk,
-                       .causal = visibility.causal,
-                       .same_bucket = options_.visible == LshVisible::bucket,
-                       .correct_duplicates = options_.correct_duplicates,
-                       .dropout = shape_.dropout};
     const auto tokens = q_bnek.size(2), newest = x_bcd.size(1);
-    const auto bucket_bnre =
-        tokens > options_.chunk ? lsh_buckets_bnrc(q_bnek, rotations_nkri(q_bnek.device(), pass)) : torch::Tensor();
-    const auto t_bnek = lsh_attention(q_bnek, value_bnek, bucket_bnre, visibility.key_segment_be, rule, pass);
+    const auto t_bnek = hash_and_attend(q_bnek, value_bnek, options_, shape_.context, shape_.dropout, visibility, pass);
     return merge_heads(t_bnek.narrow(2, tokens - newest, newest));
   }
 
@@ -53,16 +45,6 @@ class Lsh : public Mixer {
   }
 
  private:
-  // Training hashes afresh in every pass, everything else always in the same way.
-  torch::Tensor rotations_nkri(torch::Device device, Pass& pass) const {
-    const auto fixed = [&] {
-      return RandomDraw{torch::zeros({1}, torch::TensorOptions().dtype(torch::kLong).device(device)), 0};
-    };
-    const auto draw = pass.training ? pass.random.next() : fixed();
-    return random_normal(
-        draw, {shape_.heads, shape_.head_width(), options_.rounds, options_.bucket_count(shape_.context) / 2});
-  }
-
   LshOptions options_;
   MixerShape shape_;
   Linear projection_;  // rows: queries that are keys, too, then values

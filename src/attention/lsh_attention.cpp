@@ -7,6 +7,7 @@
 #include "ops/dropout.h"
 #include "ops/first_order.h"
 #include "ops/permuted_rows.h"
+#include "ops/random_normal.h"
 
 namespace metaformer {
 
@@ -56,7 +57,7 @@ WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
   const auto hidden_bnhmw = in.visible_bnhmw.logical_not();
   const auto sees_nothing_bnhm1 = hidden_bnhmw.all(4, true);
   // Rows that see nothing stay finite, and count nowhere.
-  score = score.masked_fill(hidden_bnhmw.logical_xor(sees_nothing_bnhm1), -infinity);
+  score = score.masked_fill(hidden_bnhmw != sees_nothing_bnhm1, -infinity);
   const auto normalised = SoftmaxWithLogSum::apply(score);
   const auto weight = dropout(normalised[0], dropout_probability, pass).to(in.value_bnhwk.scalar_type());
   return {torch::matmul(weight, in.value_bnhwk), normalised[1].masked_fill(sees_nothing_bnhm1.squeeze(4), -infinity)};
@@ -223,6 +224,24 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
   return combine(rounds.by_token(result.t_bnhmk), rounds.by_token(result.log_sum_bnhm.unsqueeze(4)).squeeze(4), value,
                  segments)
       .narrow(2, 0, tokens);
+}
+
+Tensor hash_and_attend(const Tensor& q_bnck, const Tensor& value_bnck, const LshOptions& options, std::int64_t context,
+                       double dropout, const Visibility& visibility, Pass& pass) {
+  const LshRule rule{.chunk = options.chunk,
+                     .causal = visibility.causal,
+                     .same_bucket = options.visible == LshVisible::bucket,
+                     .correct_duplicates = options.correct_duplicates,
+                     .dropout = dropout};
+  Tensor bucket_bnrc;
+  if (q_bnck.size(2) > options.chunk) {
+    const auto fixed_key = torch::zeros({1}, q_bnck.options().dtype(torch::kLong));
+    const auto draw = pass.training ? pass.random.next() : RandomDraw{fixed_key, 0};
+    const auto half_buckets = options.bucket_count(context) / 2;
+    bucket_bnrc =
+        lsh_buckets_bnrc(q_bnck, random_normal(draw, {q_bnck.size(1), q_bnck.size(3), options.rounds, half_buckets}));
+  }
+  return lsh_attention(q_bnck, value_bnck, bucket_bnrc, visibility.key_segment_be, rule, pass);
 }
 
 }  // namespace metaformer

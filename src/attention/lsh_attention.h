@@ -10,6 +10,8 @@
 
 #include <torch/torch.h>
 
+#include "attention/lsh_options.h"
+#include "attention/visibility.h"
 #include "ops/pass.h"
 
 namespace metaformer {
@@ -31,5 +33,10 @@ struct LshRule {
 torch::Tensor lsh_attention(const torch::Tensor& q_bnck, const torch::Tensor& value_bnck,
                             const torch::Tensor& bucket_bnrc, const torch::Tensor& segment_bc, const LshRule& rule,
                             Pass& pass);
+
+// Both steps, for a model of `context` tokens. Training hashes afresh in every pass, everything else always in the same
+// way.
+torch::Tensor hash_and_attend(const torch::Tensor& q_bnck, const torch::Tensor& value_bnck, const LshOptions& options,
+                              std::int64_t context, double dropout, const Visibility& visibility, Pass& pass);
 
 }  // namespace metaformer

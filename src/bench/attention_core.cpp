@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "attention/lsh_attention.h"
 #include "attention/metric_options.h"
 #include "attention/mixer.h"
 #include "attention/mixers.h"
@@ -165,6 +166,7 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
       return CoreInputs{of_shape.vectors(), of_shape.form(shape.head_width)};
     return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};
   }
+  if (mixer.get_if<LshOptions>() != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
   if (make_mixer(mixer, mixer_shape(shape))->output() != nullptr) return std::nullopt;
   return CoreInputs{of_shape.inputs()};
 }
@@ -182,6 +184,11 @@ CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
   if (const auto* quadratic = mixer.get_if<QuadraticOptions>())
     return [options = *quadratic](const CoreInputs& in, const Visibility& visibility) {
       return merge_heads(mix_quadratic(options, in, visibility));
+    };
+  if (const auto* lsh = mixer.get_if<LshOptions>())
+    return [options = *lsh, context = shape.context](const CoreInputs& in, const Visibility& visibility) {
+      Pass pass;
+      return merge_heads(hash_and_attend(in[0], in[1], options, context, /*dropout=*/0, visibility, pass));
     };
   return [whole = make_mixer(mixer, mixer_shape(shape))](const CoreInputs& in, const Visibility& visibility) {
     Pass pass;

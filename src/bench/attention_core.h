@@ -21,6 +21,7 @@ namespace metaformer {
 //   metric, symmetric or psd            p, M [n, k, k]
 //   metric, diagonal                    p, m [n, k]
 //   metric, identity                    p
+//   lsh                                 q, v
 //   average_pooling, identity, none     x [b, c, d]
 using CoreInputs = std::vector<torch::Tensor>;
 

@@ -12,7 +12,7 @@ namespace {
 
 std::string attention_obstacle(const TransformerConfig& config) {
   const auto& mixer = config.mixer;
-  if (!mixer->has_scores()) return fmt::format("the mixer {} has no attention", kind_of(mixer));
+  if (!mixer->has_scores()) return fmt::format("the mixer {} does not attend to all pairs", kind_of(mixer));
   if (config.context > longest_host_attention) return fmt::format("model.context is above {}", longest_host_attention);
   const MixerLoad load{.context = config.context};
   if (!mixer->cost(config.mixer_shape(), load).keeps_pairs) return "";
@@ -22,7 +22,8 @@ std::string attention_obstacle(const TransformerConfig& config) {
 }
 
 std::string mixer_output_obstacle(const TransformerConfig& config) {
-  if (!config.mixer->has_scores()) return fmt::format("the mixer {} has no output projection", kind_of(config.mixer));
+  if (config.mixer->cost(config.mixer_shape(), {}).parameters == 0)
+    return fmt::format("the mixer {} has no output projection", kind_of(config.mixer));
   return std::string(branch_obstacle(config));
 }
 

@@ -67,7 +67,7 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (!options.cached) return;
   if (!make_graph && device.is_cuda()) make_graph = make_cuda_graph;
-  if (options.graphs && make_graph && recording_is_expected_to_pay(model, samples)) {
+  if (options.graphs && make_graph && should_record(model, samples)) {
     on_device_ = std::make_unique<DeviceGenerator>(model, windows_.front().tokens(), samples, options, device,
                                                    std::move(make_graph));
   } else {

@@ -22,6 +22,8 @@ std::vector<MixerConfig> mixers_with_cores() {
   std::vector<MixerConfig> list = {ScaledDotProductOptions{},
                                    QuadraticOptions{},
                                    QuadraticOptions{.form = QuadraticForm::full},
+                                   LshOptions{},
+                                   LshOptions{.rounds = 2, .chunk = 4},
                                    AveragePoolingOptions{},
                                    AveragePoolingOptions{.window = {.tokens = 0}},
                                    IdentityOptions{},
@@ -58,6 +60,11 @@ CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tens
     parameters["query_key_value.weight"].copy_(
         torch::cat({identity.index_select(0, q_rows), identity.index_select(0, k_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd.index_select(2, k_rows)), heads_of(x_bcd)};
+  }
+  if (options.get_if<LshOptions>() != nullptr) {
+    const auto q_rows = torch::randperm(d);
+    parameters["projection.weight"].copy_(torch::cat({identity.index_select(0, q_rows), identity}));
+    return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd)};
   }
   if (auto* projection = parameters.find("projection.weight")) projection->copy_(identity);
   if (const auto* metric = options.get_if<MetricOptions>()) {
@@ -99,7 +106,7 @@ TEST_CASE("a core is what its mixer does between its projections", "[attention_c
       if (backend == Backend::fused) continue;
       const auto options = with_backend(mixer_options, backend);
       CAPTURE(kind_of(options), to_string(backend), visibility.has_segments());
-      const auto mixer = make_mixer(options, {.width = shape.width(), .heads = shape.heads});
+      const auto mixer = make_mixer(options, {.width = shape.width(), .heads = shape.heads, .context = shape.context});
       for (auto& parameter : mixer->parameters()) parameter.copy_(torch::randn_like(parameter));
       const auto x_bcd = torch::randn({shape.batch, shape.context, shape.width()});
       const auto inputs = inputs_of(options, *mixer, x_bcd);

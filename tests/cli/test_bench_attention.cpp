@@ -10,7 +10,7 @@ TEST_CASE("bench attention measures every mixer, and says what is wrong with a r
     return more;
   };
   const auto json = nlohmann::json::parse(program.succeed(with({"--context", "16", "32", "--pair-table", "--json"})));
-  CHECK(json.at("results").size() == 2 * (4 * 2 + 2 + 1));
+  CHECK(json.at("results").size() == 2 * (4 * 2 + 3 + 1));
   CHECK(json.at("core") == false);
   for (const auto& result : json.at("results")) {
     CHECK(result.at("ms").get<double>() >= 0);

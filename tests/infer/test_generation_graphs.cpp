@@ -1,6 +1,7 @@
 // Which graphs are recorded and replayed, and what happens where there are none.
 
 #include "infer/generated_text.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -55,6 +56,16 @@ TEST_CASE("without graphs on the device the same text comes from the host", "[sa
   CHECK(generate(generator, 60) == by_host(*model, {1}, options, 2, 60));
   CHECK(generator.cache_bytes() > 0);
   CHECK(asked == 1);
+}
+
+TEST_CASE("a text that padding would change is not recorded", "[sampling]") {
+  auto config = small_config(16);
+  config.mixer = LshOptions{.rounds = 2, .chunk = 4};
+  const auto model = random_gpt(config);
+  GraphCounts counts;
+  TextGenerator generator(*model, {1, 2}, {.temperature = 1}, torch::kCPU, 2, graphs_by_hand(counts));
+  CHECK(generate(generator, 40) == by_host(*model, {1, 2}, {.temperature = 1}, 2, 40));
+  CHECK(counts.captures == 0);
 }
 
 TEST_CASE("graphs replace the cache, where they are wanted and expected to pay", "[sampling]") {

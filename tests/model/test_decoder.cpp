@@ -72,10 +72,22 @@ torch::Tensor random_ids(std::int64_t batch, std::int64_t length) {
   return torch::randint(vocabulary, {batch, length}, torch::kLong);
 }
 
+// One of those that have a decoder.
+MixerConfig any_decoded_mixer() {
+  auto all = every_mixer();
+  std::erase_if(all, [](const MixerConfig& mixer) { return mixer->chooses_by_whole_sequence(); });
+  return GENERATE_COPY(from_range(all));
+}
+
 }  // namespace
 
+TEST_CASE("where the choice of what is seen depends on the whole sequence there is no decoder", "[decoder]") {
+  const Models models(config_of(LshOptions{}));
+  CHECK(models.narrow.decoder(1) == nullptr);
+}
+
 TEST_CASE("a decoder gives the logits of the whole sequence", "[decoder]") {
-  auto config = config_of(any_mixer());
+  auto config = config_of(any_decoded_mixer());
   const auto batch = GENERATE(1, 3);
   Models models(config);
   CAPTURE(batch);
@@ -134,7 +146,7 @@ TEST_CASE("a decoder takes rows of any width, on any number of threads", "[decod
 }
 
 TEST_CASE("a decoder goes on after forward has added to its state, or begun anew", "[decoder]") {
-  auto config = config_of(any_mixer());
+  auto config = config_of(any_decoded_mixer());
   Models models(config);
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(1, 12);

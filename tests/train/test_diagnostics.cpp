@@ -54,7 +54,7 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   const auto* quadratic = options.get_if<QuadraticOptions>();
   const bool normalised =
       (sdp && sdp->qk_norm) || (quadratic && quadratic->qk_norm) || (as_metric && as_metric->qk_norm);
-  const bool scores = !mixer->parameters().empty() && !published && !normalised;
+  const bool scores = options->has_scores() && !published && !normalised;
   REQUIRE(form.has_value() == scores);
   if (!form) return;
   CHECK(form->left_nrd.size(0) == 3);
