@@ -47,7 +47,7 @@ def main():
     parser.add_argument("results", type=Path)
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--program", default=ROOT / "build/release/metaformer")
-    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--batches", type=int, default=20)
     arguments = parser.parse_args()
     rows = []
     for folder in arguments.runs:

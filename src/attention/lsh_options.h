@@ -58,19 +58,20 @@ struct LshOptions {
     const auto d = shape.width, n = shape.heads, seen = compared(load.context);
     const bool hashes = load.context > chunk;
     const auto width = static_cast<double>(d), rotated = static_cast<double>(rounds * bucket_count(shape.context)) / 2;
-    // The vectors of a window are copied for every round; so are weights, before and after masks and dropout.
-    const auto copies = hashes ? 6 * rounds : 0;
+    // For every round: a query, two keys and two values (of the window), and the result; weights, and a byte of mask
+    // for each.
+    const auto copies = hashes ? 6 * rounds : 0, pairs = n * seen;
     return {.parameters = 3 * (d * d + (shape.bias ? d : 0)),
             .operations = 6 * load.tokens * width * width + (hashes ? 2 * load.tokens * width * rotated : 0) +
                           4 * load.tokens * static_cast<double>(seen) * width,
-            .activations = (5 + copies) * d + 4 * n * seen};
+            .activations = (5 + copies) * d + pairs + pairs / 4 + (shape.dropout > 0 ? pairs : 0)};
   }
 };
 
 template <class Visitor>
 void visit(Visitor& field, LshOptions& o) {
-  field("rounds", o.rounds, at_least(1), "how many times tokens are hashed; what a token sees is the union");
-  field("chunk", o.chunk, at_least(2),
+  field("rounds", o.rounds, between(1, 1024), "how many times tokens are hashed; what a token sees is the union");
+  field("chunk", o.chunk, between(2, 1 << 20),
         "tokens of a chunk of the sorted sequence; each looks at its chunk and the one before. Sequences that are not "
         "longer are attended to in full");
   field("buckets", o.buckets, "of a round of hashing; auto: 2 model.context / chunk");

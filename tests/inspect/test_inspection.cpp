@@ -86,7 +86,8 @@ TEST_CASE("a sorter is inspected with a list and its sorted copy", "[inspect]") 
   const Workplace place;
   const auto run = trained(place, sorter({"train.steps=5", "model.mixer=metric"}));
   CHECK(ids_of_text(run, "3 0 2 1", 64) == std::vector<std::int32_t>{3, 0, 2, 1, 0, 1, 2});
-  CHECK(failure([&] { ids_of_text(run, "3 0", 64); }).second.find("2 numbers; this model sorts 4") != std::string::npos);
+  CHECK(failure([&] { ids_of_text(run, "3 0", 64); }).second.find("2 numbers; this model sorts 4") !=
+        std::string::npos);
   const auto inspection = inspect(run, "3 0 2 1");
   REQUIRE(inspection.vocabulary.size() == 4);
   const auto& layer = inspection.layers[0];

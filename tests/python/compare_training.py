@@ -18,6 +18,9 @@ from cases import run_cases
 from compare_model import MIXERS
 from dumped_training import agreement, dump, text
 
+HASHED = ("lsh_chunks", "lsh_buckets")  # in training afresh in every pass, which the reference does not know
+
+
 def learning_rate(train, step):
     peak, floor, warmup = train["learning_rate"], train["schedule"]["floor"], train["schedule"]["warmup_steps"]
     if step < warmup:
@@ -61,7 +64,7 @@ def main():
         corpus = Path(folder) / "text.txt"
         corpus.write_text(text())
         run_cases({f"{mixer} {norm}-norm": functools.partial(compare, dump_training, corpus, mixer, norm)
-                   for mixer in MIXERS for norm in ("pre", "post")})
+                   for mixer in MIXERS if mixer not in HASHED for norm in ("pre", "post")})
 
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ def trunk(config, weights, ids, segments, causal, seen=None):
     if causal:
         visible = visible & torch.ones(c, c, dtype=torch.bool).tril()
     context = {"visible": visible, "causal": causal, "positions": positions, "seen": seen, "segments": segments,
-               "context": model["context"],
+               "context": model["context"] + (config["task"].get("head", {}).get("kind") == "first_token"),
                "bias": score_bias(weights, positions, n, c, causal)}
     x = weights[name + "token_embedding.weight"][ids] + positions_of(weights, positions, c, model["width"])
     for layer in range(model["layers"]):
