@@ -147,7 +147,7 @@ TEST_CASE("kernels are as accurate as eager products for other keys than the que
   problem.tokens = tokens;
   problem.keys = keys;
   problem.width = keys == 150 ? 40 : 16;
-  problem.batch = tokens == 1 ? 12 : 1;
+  problem.batch = tokens == 1 || keys == 1 ? 12 : 2;  // an error is a norm over rows: of a few it would be luck
   problem.spread = problem.distance ? 0.5 : 1;
   problem.dropout = keys == 90 ? 0.3 : 0;
   problem.mask = tokens == 64 ? Mask::padding : Mask::none;
