@@ -9,20 +9,12 @@ import argparse
 import csv
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from inspect_runs import ROOT, run
+
 CHUNK = 16
 ATTENTIONS = {"full": ["chunk=255"], **{str(rounds): [f"chunk={CHUNK}", f"rounds={rounds}"] for rounds in (8, 4, 2, 1)}}
-
-
-def run(program, *arguments):
-    finished = subprocess.run([program, *map(str, arguments)], text=True, stdout=subprocess.PIPE)
-    if finished.returncode != 0:
-        sys.exit(finished.returncode)  # the program has said why
-    return finished.stdout
 
 
 def trained_with(program, folder):

@@ -87,14 +87,14 @@ Tensor visible_mw(const Tensor& query_m, const Tensor& key_w, const Tensor& quer
 
 Tensor attend_in_full(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck, const Tensor& segment_bc,
                       const LshRule& rule, Pass& pass) {
-  const auto position_c = torch::arange(q_bnck.size(2), q_bnck.options().dtype(torch::kLong));
-  auto visible = visible_mw(position_c, position_c, segment_bc, segment_bc, rule.causal);
-  while (visible.dim() < 4) visible = visible.dim() == 3 ? visible.unsqueeze(1) : visible.unsqueeze(0);
-  const auto result = attend({.q_bnhmk = q_bnck.unsqueeze(2),
-                              .k_bnhwk = k_bnck.unsqueeze(2),
-                              .value_bnhwk = value_bnck.unsqueeze(2),
-                              .visible_bnhmw = visible.unsqueeze(2)},
-                             rule.dropout, pass);
+  const auto position_111c = torch::arange(q_bnck.size(2), q_bnck.options().dtype(torch::kLong)).view({1, 1, 1, -1});
+  const auto segment_b11c = segment_bc.defined() ? segment_bc.unsqueeze(1).unsqueeze(1) : segment_bc;
+  const auto result =
+      attend({.q_bnhmk = q_bnck.unsqueeze(2),
+              .k_bnhwk = k_bnck.unsqueeze(2),
+              .value_bnhwk = value_bnck.unsqueeze(2),
+              .visible_bnhmw = visible_mw(position_111c, position_111c, segment_b11c, segment_b11c, rule.causal)},
+             rule.dropout, pass);
   return combine(result.t_bnhmk, result.log_sum_bnhm, value_bnck, segment_bc);
 }
 
@@ -212,7 +212,7 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
     segments = torch::zeros({1, tokens}, bucket_bnrc.options()).expand({q_bnck.size(0), -1});
   auto bucket = bucket_bnrc;
   if (segments.defined()) {
-    // Padding has a bucket of its own, behind the others.
+    // Padding goes into an extra bucket behind all others.
     const auto last = std::numeric_limits<std::int32_t>::max();
     bucket = padded(bucket.masked_fill((segments < 0).unsqueeze(1).unsqueeze(2), last), 3, missing, last);
     segments = padded(segments, 1, missing, -1);

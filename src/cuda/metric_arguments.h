@@ -41,7 +41,7 @@ struct MetricSide {
   const std::int32_t* segments = nullptr;  // [b, tokens]; none: all one segment, 0
 };
 
-// The inputs that forward and backward share. Sizes may be 0, but not that of the keys alone.
+// The inputs that forward and backward share. Sizes may be 0, but queries need at least one key.
 struct MetricInputs {
   MetricElement element = MetricElement::bf16;
   MetricForm form = MetricForm::dense;

@@ -1,4 +1,4 @@
-// In a file of its own: tests put the emulated kernels in its place.
+// Apart from the rest, so that tests can link the emulated kernels' answer instead.
 #include "cuda/metric_attention.h"
 
 namespace metaformer::cuda {

@@ -236,6 +236,13 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
   const auto as_int = [](const Tensor& segment_bc) {
     return segment_bc.defined() ? segment_bc.to(torch::kInt).contiguous() : segment_bc;
   };
+  const auto fits = [](const Tensor& segment_bc, const Tensor& tokens_bnck) {
+    return !segment_bc.defined() ||
+           (segment_bc.size(0) == tokens_bnck.size(0) && segment_bc.size(1) == tokens_bnck.size(2));
+  };
+  // The kernels would read behind their end.
+  TORCH_CHECK(fits(options.query_segment_bc, p_bnck) && fits(options.key_segment_be, keys_bnek),
+              "the fused kernels need a segment for every query and every key");
   const auto query_segment_bc = as_int(options.query_segment_bc);
   const bool same_segments = options.key_segment_be.is_same(options.query_segment_bc);
   const auto key_segment_be = same_segments ? query_segment_bc : as_int(options.key_segment_be);

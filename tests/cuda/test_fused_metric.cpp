@@ -170,6 +170,18 @@ TEST_CASE("tokens that come in parts, with a memory of those before, are those o
   }
 }
 
+TEST_CASE("the kernels refuse segments that do not cover every token", "[fused]") {
+  const auto p = torch::randn({1, 1, 4, 16}), keys = torch::randn({1, 1, 9, 16});
+  const auto four = torch::zeros({1, 4}, torch::kLong), nine = torch::zeros({1, 9}, torch::kLong);
+  Pass pass;
+  const auto attend = [&](const torch::Tensor& of_queries, const torch::Tensor& of_keys) {
+    return fused_metric_attention(p, keys, {}, {.query_segment_bc = of_queries, .key_segment_be = of_keys}, pass);
+  };
+  CHECK_NOTHROW(attend(four, nine));
+  CHECK_THROWS_WITH(attend(four, four), ContainsSubstring("a segment for every query and every key"));
+  CHECK_THROWS_WITH(attend(nine, nine), ContainsSubstring("a segment for every query and every key"));
+}
+
 TEST_CASE("gradients of the kernels' gradients are refused", "[fused]") {
   const auto p = torch::randn({1, 1, 4, 16}).requires_grad_();
   Pass pass;

@@ -40,9 +40,9 @@ GPU_DEVICE bool aligned(bool condition) { return condition; }
 // The counter of a random draw. The tests shift one, to see that it is noticed.
 GPU_DEVICE std::int64_t counter(std::int64_t place) { return place; }
 
-// What blocks hand on to each other in global memory: all that a block has stored before a barrier and an announcement
-// after it is there for a block that waited for it, after a barrier of its own. Blocks begin in the order of their
-// numbers, so that one may wait for those of lower numbers.
+// How blocks hand on data in global memory. One block stores, passes a barrier and announces; another waits for that
+// and passes a barrier. Then it sees all that the first has stored. Blocks begin in the order of their numbers, so that
+// one may wait for those of lower numbers.
 GPU_DEVICE void wait_for(const unsigned* counter, unsigned least) {
   unsigned seen;
   do {
