@@ -66,8 +66,8 @@ class AveragePooling : public Mixer {
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass&) override {
-    TORCH_CHECK(context_bed.is_same(x_bcd), "average pooling mixes a sequence with itself");
-    const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : x_bcd;
+    TORCH_CHECK(is_end_of(x_bcd, context_bed), "average pooling mixes a sequence with itself");
+    const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : context_bed;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;
     if (options_.backend == Backend::reference) return pool_by_weights(x_bcd, seen_bed, visibility);
     if (narrow_window) return pool_by_shifts(x_bcd, seen_bed, visibility);

@@ -107,7 +107,7 @@ const ChoiceTable* choice_table(torch::Device device) {
 bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                    const Visibility& visibility, const Pass& pass) {
   constexpr std::int64_t rows_of_tile = 16;
-  if (pass.wants_scores()) return false;
+  if (pass.wants_scores() || visibility.window > 0) return false;
   if (use.backend == Backend::fused) return true;
   if (use.backend != Backend::automatic || !use.fits) return false;
   const bool few_queries = p_bnck.size(2) < rows_of_tile && p_bnck.size(2) < keys_bnek.size(2);

@@ -58,8 +58,10 @@ class Metric : public Mixer {
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
-    const auto newest = projection_.project(x_bcd);
-    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
+    auto seen = projection_.project(context_bed);
+    const auto newest = context_bed.is_same(x_bcd)     ? seen
+                        : is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1))
+                                                        : projection_.project(x_bcd);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
@@ -147,13 +149,31 @@ class Metric : public Mixer {
     return 2 * k / (k + 2) * (1 - isotropic_n.mean().item<double>());
   }
 
-  torch::Tensor attend_seen(const torch::Tensor& p_bnck, const SharedProjection::Vectors& seen,
+  // Transformer-XL's distances, seen through M: (p + v) M r_l for the projected encoding r_l of a distance, or
+  // -(p + v - r_l) M (p + v - r_l) without what is constant along a row.
+  std::optional<DistanceTerms> distance_terms(const Visibility& visibility) {
+    auto terms = positions_.distance_terms(visibility);
+    if (!terms) return terms;
+    terms->bias_n1k = query_factor() * metric_.apply(terms->bias_n1k.unsqueeze(0)).squeeze(0);
+    if (options_.score == MetricScore::distance) {
+      const auto image_nlk = metric_.apply(terms->key_nlk.unsqueeze(0)).squeeze(0);
+      terms->term_n1l = -(image_nlk * terms->key_nlk).sum(-1).unsqueeze(1);
+    }
+    return terms;
+  }
+
+  torch::Tensor attend_seen(const torch::Tensor& given_bnck, const SharedProjection::Vectors& seen,
                             const Visibility& visibility, Pass& pass) {
     const auto& p_bnek = seen.p_bnck;
-    const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout, .shaw = positions_.shaw()};
+    const auto p_bnck = positions_.with_content_bias(given_bnck, visibility);
+    const ScoreMixing mixing{.scale = scale(),
+                             .dropout = shape_.dropout,
+                             .shaw = positions_.shaw(),
+                             .distances = distance_terms(visibility)};
     const bool by_formula = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
     if (by_formula && !positions_.rotates()) {
-      const auto q_bnck = mixing.shaw != nullptr ? query_factor() * metric_.apply(p_bnck) : p_bnck;
+      const bool has_vectors = mixing.shaw != nullptr || mixing.distances;
+      const auto q_bnck = has_vectors ? query_factor() * metric_.apply(p_bnck) : p_bnck;
       return mix_by_scores(scores(p_bnck, p_bnek), q_bnck, seen.value_bnck, visibility, mixing, pass);
     }
     if (options_.score == MetricScore::distance) return composed_distance(p_bnck, seen, visibility, mixing, pass);

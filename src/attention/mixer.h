@@ -18,13 +18,22 @@ struct ScoreForm {
   torch::Tensor left_nrd, right_nrd;
 };
 
+// Whether x is the very end of the context: memory followed by x, as one tensor and a view of it.
+inline bool is_end_of(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
+  if (x_bcd.is_same(context_bed)) return true;
+  const auto before = context_bed.size(1) - x_bcd.size(1);
+  return before > 0 && x_bcd.is_alias_of(context_bed) && x_bcd.strides() == context_bed.strides() &&
+         x_bcd.storage_offset() == context_bed.storage_offset() + before * context_bed.stride(1);
+}
+
 class MixerDecoder;
 
 class Mixer : public Layer {
  public:
   // Mixes the tokens of context_bed into those of x_bcd, giving [b, c, d]. The context is x itself (the same tensor),
-  // memory followed by x, or another sequence, where the mixer can do that. With a state, x are the newest tokens,
-  // context must be x, and earlier tokens come from the state, which is extended. A token that sees nothing gets zeros.
+  // memory followed by x (is_end_of), or another sequence, where the mixer can do that. With a state, x are the newest
+  // tokens, context must be x, and earlier tokens come from the state, which is extended. A token that sees nothing
+  // gets zeros.
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                         MixerState* state, Pass& pass) {
     const auto t_bcd = mix(x_bcd, context_bed, visibility, state, pass);

@@ -220,7 +220,9 @@ void LinearDecoder::apply(const float* x_bi, float* y_bo, std::int64_t batch) co
 
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity) {
   const auto& positions = parts.shape.positions;
-  if (is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions)) return nullptr;
+  if (is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions) ||
+      is<TransformerXlPositionsConfig>(positions))
+    return nullptr;
   return std::make_unique<ScoreDecoder>(std::move(parts), batch, capacity);
 }
 

@@ -58,7 +58,7 @@ struct ScoreDecoderParts {
   bool distance = false;                   // r = q . k - k F k / 2: a distance when F is twice the metric
   float newest_share = 1;                  // of the score of a token with itself
 };
-// Nothing for positions of the kinds t5 and shaw.
+// Nothing for positions of the kinds t5, shaw and transformer_xl.
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity);
 
 }  // namespace metaformer

@@ -55,6 +55,15 @@ void MixerState::reset() {
   for (auto& buffer : buffers_) buffer.length = 0;
 }
 
+void MixerState::keep_newest(std::int64_t tokens) {
+  for (auto& [storage, length] : buffers_) {
+    if (length <= tokens) continue;
+    const auto newest = storage.narrow(token_dim, length - tokens, tokens).clone();  // the places may overlap
+    storage.narrow(token_dim, 0, tokens).copy_(newest);
+    length = tokens;
+  }
+}
+
 NamedTensors MixerState::tensors() const {
   NamedTensors all;
   for (std::size_t slot = 0; slot < buffers_.size(); ++slot)

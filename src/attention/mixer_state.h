@@ -31,6 +31,9 @@ class MixerState {
   // Forgets the tokens, keeps the buffers.
   void reset();
 
+  // Forgets all but the newest tokens, which move to the front of the buffers.
+  void keep_newest(std::int64_t tokens);
+
   // The tokens of every buffer by name, aliasing them.
   NamedTensors tensors() const;
 

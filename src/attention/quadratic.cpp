@@ -37,8 +37,10 @@ class Quadratic : public Mixer {
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
-    const auto newest = projection_.project(x_bcd);
-    auto seen = context_bed.is_same(x_bcd) ? newest : projection_.project(context_bed);
+    auto seen = projection_.project(context_bed);
+    const auto newest = context_bed.is_same(x_bcd)     ? seen
+                        : is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1))
+                                                        : projection_.project(x_bcd);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
       return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass));
@@ -50,9 +52,14 @@ class Quadratic : public Mixer {
     }
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_});
     const auto tokens = right.size(2);
+    left = positions_.with_content_bias(left, visibility);
     const auto q_bnck = positions_.rotated(per_head_product(left, form_), tokens);
     const auto k_bnek = positions_.rotated(right.to(q_bnck.scalar_type()), tokens);
-    const ScoreMixing mixing{.scale = scale(), .dropout = shape_.dropout, .shaw = positions_.shaw()};
+    ScoreMixing mixing{.scale = scale(),
+                       .dropout = shape_.dropout,
+                       .shaw = positions_.shaw(),
+                       .distances = positions_.distance_terms(visibility)};
+    if (mixing.distances) mixing.distances->bias_n1k = torch::matmul(mixing.distances->bias_n1k, form_);
     return merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass));
   }
 

@@ -38,9 +38,13 @@ struct QuadraticOptions {
     return fused ? fused_problem(shape, values) : std::nullopt;
   }
 
+  std::int64_t key_width(const MixerShape& shape) const {
+    return form == QuadraticForm::full ? shape.width : shape.head_width();
+  }
+
   // A form of width x width, or of head width x head width, per head.
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
-    const auto side = form == QuadraticForm::full ? shape.width : shape.head_width();
+    const auto side = key_width(shape);
     const auto square = static_cast<double>(side) * static_cast<double>(side);
     return AttentionCost{.projections = values == MixerValues::own ? 3 : 2,
                          .form_parameters = side * side,

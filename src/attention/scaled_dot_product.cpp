@@ -33,8 +33,10 @@ class ScaledDotProduct : public Mixer {
                     MixerState* state, Pass& pass) override {
     const ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
                              .dropout = shape_.dropout,
-                             .shaw = positions_.shaw()};
-    const bool uses_projection_as_it_is = !options_.qk_norm && !positions_.rotates() && !pass.wants_scores();
+                             .shaw = positions_.shaw(),
+                             .distances = positions_.distance_terms(visibility)};
+    const bool uses_projection_as_it_is =
+        !options_.qk_norm && !positions_.rotates() && !mixing.distances && !pass.wants_scores();
     if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
       return attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass);
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed);
@@ -48,6 +50,7 @@ class ScaledDotProduct : public Mixer {
     }
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = q_bnck, .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
+    q_bnck = positions_.with_content_bias(q_bnck, visibility);
     const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
                                visibility, mixing, options_.backend, pass);
     return merge_heads(t_bnck);

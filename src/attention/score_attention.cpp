@@ -14,6 +14,8 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   const auto visible = visible_bce(visibility, score_bnce.size(2), score_bnce.size(3), score_bnce.device());
   auto scaled = score_bnce * mixing.scale;
   if (mixing.shaw != nullptr) scaled = scaled + (*mixing.shaw)->scores(q_bnck, score_bnce.size(3)) * mixing.scale;
+  if (mixing.distances)
+    scaled = scaled + distance_scores(q_bnck, *mixing.distances, score_bnce.size(3)) * mixing.scale;
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
   torch::Tensor weight_bnce;
@@ -38,6 +40,11 @@ bool can_take_kernel(const Visibility& visibility, const ScoreMixing& mixing, Ba
   return backend != Backend::reference && !needs_scores(visibility, mixing, pass);
 }
 
+// Our kernels know segments and the order of tokens, but no window.
+bool can_take_host_kernel(const Visibility& visibility) {
+  return visibility.window == 0 && visibility.query_segment_bc.is_same(visibility.key_segment_be);
+}
+
 HostAttentionOptions host_options(const Visibility& visibility, const ScoreMixing& mixing) {
   return {.causal = visibility.causal,
           .segment_bc = visibility.query_segment_bc,
@@ -53,12 +60,12 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
     return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
   };
   if (!can_take_kernel(visibility, mixing, backend, pass)) return by_scores();
-  const bool to_themselves = visibility.query_segment_bc.is_same(visibility.key_segment_be);
-  if (to_themselves && can_attend_on_host(q_bnck, k_bnek, value_bnek))
+  if (can_take_host_kernel(visibility) && can_attend_on_host(q_bnck, k_bnek, value_bnek))
     return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass);
   if (pass.training && mixing.dropout > 0) return by_scores();
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
-  const bool by_row_order = visibility.causal && !visibility.has_segments() && queries == keys;
+  const bool by_row_order =
+      visibility.causal && visibility.window == 0 && !visibility.has_segments() && queries == keys;
   std::optional<torch::Tensor> mask;
   if (!by_row_order) {
     if (const auto visible = visible_bce(visibility, queries, keys, q_bnck.device()); visible.defined())
@@ -90,7 +97,8 @@ torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Ten
 
 torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t heads, const Visibility& visibility,
                                 const ScoreMixing& mixing, Backend backend, Pass& pass) {
-  if (can_take_kernel(visibility, mixing, backend, pass) && can_attend_on_host(projected_bcd))
+  if (can_take_kernel(visibility, mixing, backend, pass) && can_take_host_kernel(visibility) &&
+      can_attend_on_host(projected_bcd))
     return host_attention(projected_bcd, heads, host_options(visibility, mixing), pass);
   const auto [q_bnck, k_bnck, value_bnck] = thirds_bnck(projected_bcd, heads);
   return merge_heads(attend(q_bnck, k_bnck, value_bnck, visibility, mixing, backend, pass));

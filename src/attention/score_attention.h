@@ -3,7 +3,10 @@
 
 #include <torch/torch.h>
 
+#include <optional>
+
 #include "attention/shaw.h"
+#include "attention/transformer_xl.h"
 #include "attention/visibility.h"
 #include "config/mixer_options.h"
 #include "ops/pass.h"
@@ -14,10 +17,11 @@ struct ScoreMixing {
   double scale = 1;
   double dropout = 0;          // of the weights, in training
   const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
+  std::optional<DistanceTerms> distances = {};  // of positions transformer_xl; the queries have u already
 };
 
 // t_bnck = softmax_e(scale r_bnce + bias) v_bnek over the visible e, with the whole score matrix in memory; a probe
-// observes it. `q_bnck`: the queries that Shaw's vectors are multiplied by.
+// observes it. `q_bnck`: the queries that the vectors of distances are multiplied by.
 torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor& q_bnck,
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
                             Pass& pass);
@@ -25,7 +29,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
 // Whether only mix_by_scores can do it: something is added to the scores that no kernel knows, or a probe observes
 // them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
-  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();
+  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || mixing.distances || pass.wants_scores();
 }
 
 // The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else

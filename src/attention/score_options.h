@@ -57,13 +57,18 @@ struct AttentionCost {
     const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions);
     return shaw == nullptr ? 0 : (2 * shaw->max_distance + 1) * (score_width + shape.head_width());
   }
+  std::int64_t transformer_xl_parameters(const MixerShape& shape) const {
+    const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+    if (xl == nullptr) return 0;
+    return shape.heads * score_width * (shape.width + (xl->shared_biases ? 0 : 2));
+  }
 
   MixerCost of(const MixerShape& shape, const MixerLoad& load, Backend backend) const {
     const auto d = shape.width, n = shape.heads, k = shape.head_width();
     const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions);
     const auto width = static_cast<double>(d), heads = static_cast<double>(n);
     return {.parameters = projections * (d * d + (shape.bias ? d : 0)) + n * form_parameters + qk_norms * k +
-                          shaw_parameters(shape),
+                          shaw_parameters(shape) + transformer_xl_parameters(shape),
             .operations = 2 * static_cast<double>(projections) * load.tokens * width * width + form_operations +
                           2 * load.pairs * heads * static_cast<double>(score_width + k),
             // The reference keeps scores, weights, mask and dropped weights of all pairs.

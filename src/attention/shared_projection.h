@@ -17,6 +17,11 @@ class SharedProjection {
   // The same tensor twice unless values are their own.
   struct Vectors {
     torch::Tensor p_bnck, value_bnck;
+
+    Vectors newest(std::int64_t tokens) const {
+      const auto first = p_bnck.size(2) - tokens;
+      return {p_bnck.narrow(2, first, tokens), value_bnck.narrow(2, first, tokens)};
+    }
   };
   Vectors project(const torch::Tensor& x_bcd);
 

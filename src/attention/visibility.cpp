@@ -16,9 +16,12 @@ torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, st
     const auto query = visibility.query_segment_bc.unsqueeze(2);
     visible = (query == visibility.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
   }
-  if (visibility.causal && queries > 1) {
-    const auto not_after = (offset_ce(queries, keys, device) <= 0).unsqueeze(0);
-    visible = visible.defined() ? visible.logical_and(not_after) : not_after;
+  const bool cuts_off = visibility.window > 0 && keys > visibility.window;
+  if (visibility.causal && (queries > 1 || cuts_off)) {
+    const auto offset = offset_ce(queries, keys, device);
+    auto in_reach = offset <= 0;
+    if (cuts_off) in_reach = in_reach.logical_and(offset > -visibility.window);
+    visible = visible.defined() ? visible.logical_and(in_reach.unsqueeze(0)) : in_reach.unsqueeze(0);
   }
   return visible;
 }

@@ -161,9 +161,10 @@ void RunChoice::add_context_to(CLI::App& command) {
       ->transform(whole_number(1, 1 << 20));
 }
 
-void RunChoice::add_mixer_options_to(CLI::App& command) {
-  add_repeatable(command, "--set", changes.mixer_options, "KEY=VALUE",
-                 "sets an option of the mixer that no weight depends on: model.mixer.rounds=8");
+void RunChoice::add_options_to(CLI::App& command) {
+  add_repeatable(command, "--set", changes.options, "KEY=VALUE",
+                 "sets an option that no weight depends on: of the mixer, such as model.mixer.rounds=8, or model.memory, "
+                 "model.same_length, model.positions.clamp_length");
 }
 
 }  // namespace metaformer

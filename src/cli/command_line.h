@@ -73,7 +73,7 @@ struct RunChoice {
   ModelChanges changes;
   void add_to(CLI::App& command);
   void add_context_to(CLI::App& command);
-  void add_mixer_options_to(CLI::App& command);
+  void add_options_to(CLI::App& command);
 };
 
 }  // namespace metaformer

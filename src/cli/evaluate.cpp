@@ -150,7 +150,7 @@ void add_evaluate_command(CLI::App& app) {
   auto arguments = std::make_shared<EvaluateArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
-  arguments->choice.add_mixer_options_to(command);
+  arguments->choice.add_options_to(command);
   command.add_option("--split", arguments->split, "split to evaluate")
       ->type_name("train|validation|test")
       ->capture_default_str();

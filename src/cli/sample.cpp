@@ -168,6 +168,11 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   if (is<ClassificationConfig>(task))
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
                                              run.directory.path().string()));
+  const auto* model = std::get_if<TransformerConfig>(&run.experiment.config.model);
+  if (model != nullptr && model->memory > 0 && arguments.window != SampleArguments().window)
+    throw Error(ExitCode::usage, fmt::format("--window {}: has no effect on a model with model.memory, which goes on "
+                                             "past its context without a cut",
+                                             arguments.window));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");

@@ -126,6 +126,7 @@ struct MlpConfig {
   ActivationConfig activation;
   double ratio = 4;
   bool output_activation = false;
+  std::int64_t chunks = 1;
 
   std::int64_t hidden_width(std::int64_t width) const { return std::llround(static_cast<double>(width) * ratio); }
   std::int64_t up_width(std::int64_t width) const { return hidden_width(width); }
@@ -137,6 +138,7 @@ struct GatedConfig {
       "down(activation(gate x) * up x): SwiGLU with silu, GEGLU with gelu (Shazeer 2020)";
   ActivationConfig activation = SiluConfig{};
   double ratio = 8.0 / 3;
+  std::int64_t chunks = 1;
 
   // The nearest multiple of 8, at least 8.
   std::int64_t hidden_width(std::int64_t width) const {
@@ -148,11 +150,22 @@ struct GatedConfig {
 
 using FeedForwardConfig = std::variant<MlpConfig, GatedConfig>;
 
+inline std::int64_t chunks_of(const FeedForwardConfig& feed_forward) {
+  return std::visit([](const auto& options) { return options.chunks; }, feed_forward);
+}
+
+template <class Visitor>
+void visit_chunks(Visitor& field, std::int64_t& chunks) {
+  field("chunks", chunks, between(1, 1 << 16),
+        "parts of the tokens that are computed one after the other, and again in backward, to save memory");
+}
+
 template <class Visitor>
 void visit(Visitor& field, MlpConfig& c) {
   field("activation", c.activation, "of the hidden layer");
   field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true}, "hidden width over model width");
   field("output_activation", c.output_activation, "the activation follows the second layer, too");
+  visit_chunks(field, c.chunks);
 }
 
 template <class Visitor>
@@ -160,6 +173,7 @@ void visit(Visitor& field, GatedConfig& c) {
   field("activation", c.activation, "of the gate");
   field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true},
         "hidden width over model width; rounded to a multiple of 8");
+  visit_chunks(field, c.chunks);
 }
 
 }  // namespace metaformer

@@ -106,9 +106,45 @@ void check_positions(const TransformerConfig& model, const Provenance& provenanc
   if (t5 != nullptr && t5->max_distance <= t5->buckets / 2)
     fail(provenance, {"model.positions.max_distance", "model.positions.buckets"},
          fmt::format("{} must be above half of model.positions.buckets, {}", t5->max_distance, t5->buckets / 2));
+  if (is<TransformerXlPositionsConfig>(model.positions) && model.width % 2 != 0)
+    fail(provenance, {"model.width", "model.positions", "model.positions.kind"},
+         fmt::format("{} is odd, and transformer_xl has a sine and a cosine for each frequency", model.width));
 }
 
-void check_model(const TransformerConfig& model, const TaskConfig& task, const Provenance& provenance) {
+void check_memory(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
+  if (model.same_length && model.memory == 0)
+    fail(provenance, {"model.same_length", "model.memory"}, "means nothing without model.memory");
+  if (model.same_length && !model.mixer->has_scores())
+    fail(provenance, {"model.same_length", "model.mixer", "model.mixer.kind"},
+         fmt::format("has no effect on the mixer {}, which has no scores", model.mixer->kind()));
+  if (model.memory == 0) return;
+  if (!is<LanguageModelConfig>(config.task))
+    fail(provenance, {"model.memory", "task.kind"},
+         fmt::format("{} has no meaning for task {}: it is for texts that are read in order, as language_model does",
+                     model.memory, kind_of(config.task)));
+  if (model.mixer->chooses_by_whole_sequence())
+    fail(provenance, {"model.memory", "model.mixer", "model.mixer.kind"},
+         fmt::format("the mixer {} takes no longer context: set it to 0", model.mixer->kind()));
+  if (is<RandomEvaluationConfig>(config.train.evaluation))
+    fail(provenance, {"train.evaluation", "train.evaluation.kind", "model.memory"},
+         "'random' batches have nothing before them to remember: set it to whole");
+  if (config.train.overfit_batch)
+    fail(provenance, {"train.overfit_batch", "model.memory"},
+         "true shows one batch again and again, and with model.memory a batch goes on from the one before it");
+}
+
+void check_blocks(const TransformerConfig& model, const Provenance& provenance) {
+  if (model.blocks != BlockKind::reversible) return;
+  if (position_of(model.norm) == NormPosition::post)
+    fail(provenance, {"model.blocks", "model.norm.position"},
+         "'reversible' takes branches off again, which a norm behind their sum prevents: set model.norm.position to pre "
+         "or both");
+  if (!model.residual)
+    fail(provenance, {"model.blocks", "model.residual"}, "'reversible' is made of residual connections");
+}
+
+void check_model(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
+  const auto& task = config.task;
   if (model.width % model.heads != 0)
     fail(provenance, {"model.heads", "model.width"},
          fmt::format("{} heads do not divide model.width {}", model.heads, model.width));
@@ -120,6 +156,8 @@ void check_model(const TransformerConfig& model, const TaskConfig& task, const P
     fail(provenance, {"model.embedding.scale", "task.kind"},
          fmt::format("'log_count_ratio' has no meaning for task {}: set it to none or sqrt_width", kind_of(task)));
   check_positions(model, provenance);
+  check_memory(model, config, provenance);
+  check_blocks(model, provenance);
   if (const auto problem = model.mixer->problem(model.mixer_shape())) fail(provenance, problem->keys, problem->what);
 }
 
@@ -210,10 +248,10 @@ void check_task(const Lists& task, const ExperimentConfig& config, const Provena
                      task.length, lists.copies ? "" : "sorted ", needed));
 }
 
-void check_model(const LinearConfig&, const TaskConfig& task, const Provenance& provenance) {
-  if (!is<ClassificationConfig>(task))
+void check_model(const LinearConfig&, const ExperimentConfig& config, const Provenance& provenance) {
+  if (!is<ClassificationConfig>(config.task))
     fail(provenance, {"model.kind", "task.kind"},
-         fmt::format("linear has no meaning for task {}: it is for classification", kind_of(task)));
+         fmt::format("linear has no meaning for task {}: it is for classification", kind_of(config.task)));
 }
 
 void check_schedule(const FallingScheduleConfig& schedule, const TrainConfig& train, const Provenance& provenance) {
@@ -233,7 +271,7 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
   auto copy = config;  // visiting takes a mutable struct
   RangeChecker checker("", provenance);
   visit(checker, copy);
-  std::visit([&](const auto& model) { check_model(model, config.task, provenance); }, config.model);
+  std::visit([&](const auto& model) { check_model(model, config, provenance); }, config.model);
   std::visit([&](const auto& task) { check_task(task, config, provenance); }, config.task);
   std::visit([&](const auto& schedule) { check_schedule(schedule, config.train, provenance); }, config.train.schedule);
   if (const auto unused = find_unused_key(config)) fail(provenance, {unused->key}, unused->why);

@@ -43,6 +43,7 @@ struct DataConfig {
 // Of a language model.
 struct TextDataConfig : DataConfig {
   std::string document_separator = "\n";
+  bool separate_documents = false;
 };
 
 // Ratings (stars) as classes: "negative" up to one number, "positive" from another; what lies between is left out.
@@ -91,6 +92,7 @@ void visit(Visitor& field, TextDataConfig& c) {
   field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated fraction of malformed JSON lines");
   field("document_separator", c.document_separator,
         "text between two documents of JSON lines, or of a folder of files");
+  field("separate_documents", c.separate_documents, "a token sees nothing of other documents than its own");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
   field("tokenizer", c.tokenizer, "how text becomes tokens");
 }

@@ -84,6 +84,9 @@ class MixerOptions {
   // generated token by token is not what a pass over the whole text gives.
   virtual bool chooses_by_whole_sequence() const = 0;
 
+  // Features of a query and a key, of a mixer with scores.
+  virtual std::int64_t key_width(const MixerShape& shape) const = 0;
+
   virtual std::optional<MixerProblem> problem(const MixerShape& shape) const = 0;
   virtual MixerCost cost(const MixerShape& shape, const MixerLoad& load) const = 0;
 };
@@ -97,8 +100,8 @@ inline MixerProblem no_such_backend(const MixerOptions& options) {
 }
 
 // `Options` is plain data with `kind`, `summary`, a `visit` (config/schema.h) and `cost(shape, load)`; and, where they
-// apply, `backend`, `backends()`, `problem(shape)`, `static constexpr bool has_scores` and
-// `chooses_by_whole_sequence`.
+// apply, `backend`, `backends()`, `problem(shape)`, `key_width(shape)` where that is not a head's, `static constexpr
+// bool has_scores` and `chooses_by_whole_sequence`.
 template <class Options>
 class MixerOptionsOf final : public MixerOptions {
  public:
@@ -131,6 +134,11 @@ class MixerOptionsOf final : public MixerOptions {
   bool chooses_by_whole_sequence() const override {
     if constexpr (requires { Options::chooses_by_whole_sequence; }) return Options::chooses_by_whole_sequence;
     return false;
+  }
+
+  std::int64_t key_width(const MixerShape& shape) const override {
+    if constexpr (requires { options.key_width(shape); }) return options.key_width(shape);
+    return shape.head_width();
   }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const override {

@@ -1,6 +1,7 @@
 #pragma once
 // The model section of a config.
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <variant>
@@ -13,6 +14,13 @@
 
 namespace metaformer {
 
+// How the two branches of a block are composed.
+enum class BlockKind { plain, reversible };
+template <>
+struct EnumNames<BlockKind> {
+  static constexpr std::array<std::string_view, 2> values = {"plain", "reversible"};
+};
+
 struct TransformerConfig {
   static constexpr std::string_view kind = "transformer";
   static constexpr std::string_view summary = "blocks of a token mixer and a feed-forward branch (MetaFormer)";
@@ -20,11 +28,14 @@ struct TransformerConfig {
   std::int64_t heads = 4;
   std::int64_t width = 128;
   std::int64_t context = 64;
+  std::int64_t memory = 0;
+  bool same_length = false;
   double dropout = 0.0;
   EmbeddingConfig embedding;
   PositionsConfig positions;
   NormConfig norm;
   bool residual = true;
+  BlockKind blocks = BlockKind::plain;
   FeedForwardConfig feed_forward;
   bool bias = false;
   MixerConfig mixer;
@@ -72,11 +83,18 @@ void visit(Visitor& field, TransformerConfig& c) {
   field("heads", c.heads, between(1, 1024), "heads of the mixer; divides width");
   field("width", c.width, between(1, 65536), "model width d");
   visit_context(field, c.context);
+  field("memory", c.memory, between(0, 1 << 20),
+        "tokens before the context of which every block keeps the vectors; batches then read the text in order, as in "
+        "Transformer-XL; 0: none");
+  field("same_length", c.same_length, "every token sees as many tokens as `memory` says, itself included, and no more");
   field("dropout", c.dropout, from_to_below(0, 1), "on embeddings, attention scores and both branches");
   field("embedding", c.embedding, "embeddings of tokens");
   field("positions", c.positions, "how the model knows where a token stands");
   field("norm", c.norm, "normalisation of the branches");
   field("residual", c.residual, "the input of a branch is added to its output");
+  field("blocks", c.blocks,
+        "plain: one residual stream; reversible: two, from whose end backward computes them again, so that depth costs "
+        "no memory (Reformer)");
   field("feed_forward", c.feed_forward, "the second branch of a block");
   field("bias", c.bias, "bias terms in linear layers and norms");
   field("mixer", c.mixer, "the first branch of a block");

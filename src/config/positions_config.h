@@ -59,14 +59,24 @@ struct ShawPositionsConfig {
   std::int64_t max_distance = 16;
 };
 
+struct TransformerXlPositionsConfig {
+  static constexpr std::string_view kind = "transformer_xl";
+  static constexpr std::string_view summary =
+      "scores with projected sinusoids of the distance, and two learned vectors in place of the query's position "
+      "(Transformer-XL, Dai et al. 2019)";
+  bool shared_biases = true;
+  std::int64_t clamp_length = 0;
+};
+
 using PositionsConfig =
     std::variant<LearnedPositionsConfig, NoPositionsConfig, SinusoidalPositionsConfig, RotaryPositionsConfig,
-                 AlibiPositionsConfig, T5PositionsConfig, ShawPositionsConfig>;
+                 AlibiPositionsConfig, T5PositionsConfig, ShawPositionsConfig, TransformerXlPositionsConfig>;
 
 // Whether positions change scores, and so need a mixer that has them; the others are added to the embeddings.
 inline bool act_on_scores(const PositionsConfig& positions) {
   return is<RotaryPositionsConfig>(positions) || is<AlibiPositionsConfig>(positions) ||
-         is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions);
+         is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions) ||
+         is<TransformerXlPositionsConfig>(positions);
 }
 
 template <class Visitor>
@@ -100,6 +110,12 @@ void visit(Visitor& field, T5PositionsConfig& c) {
 template <class Visitor>
 void visit(Visitor& field, ShawPositionsConfig& c) {
   field("max_distance", c.max_distance, between(1, 4096), "larger distances are clipped to this one");
+}
+
+template <class Visitor>
+void visit(Visitor& field, TransformerXlPositionsConfig& c) {
+  field("shared_biases", c.shared_biases, "all layers share the two learned vectors u and v; else each has its own");
+  field("clamp_length", c.clamp_length, between(0, 1 << 20), "larger distances count as this one; 0: none does");
 }
 
 }  // namespace metaformer

@@ -70,6 +70,7 @@ struct TrainConfig : LinearTrainConfig {
   WeightAverageConfig weight_average;
   bool cuda_graph = true;
   std::int64_t cpu_slices = 1;
+  std::int64_t loss_chunks = 1;
   std::int64_t log_interval = 10;
   std::int64_t eval_interval = 250;
   EvaluationConfig evaluation;
@@ -107,6 +108,9 @@ void visit(Visitor& field, TrainConfig& c) {
       "cpu_slices", c.cpu_slices, between(1, 256),
       "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads work "
       "on each operator");
+  field("loss_chunks", c.loss_chunks, between(1, 1 << 16),
+        "parts of the tokens whose logits and losses are computed one after the other, and again in backward, to save "
+        "memory");
   field("log_interval", c.log_interval, between(1, most_steps), "steps between lines of metrics.jsonl");
   field("eval_interval", c.eval_interval, between(1, most_steps), "steps between evaluations");
   field("evaluation", c.evaluation, "what an evaluation during training covers");

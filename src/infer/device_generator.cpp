@@ -26,7 +26,7 @@ bool should_record(const SequenceModel& model, std::int64_t samples) {
   // The operations of a layer take a host about 0.1 ms to start, in which a GPU computes this much in float32.
   constexpr double operations_per_layer = 2e9;
   const auto& config = model.config();
-  if (config.mixer->chooses_by_whole_sequence()) return false;
+  if (config.mixer->chooses_by_whole_sequence() || config.memory > 0) return false;
   const double tokens = static_cast<double>(samples) * static_cast<double>(config.context);
   return 2.0 * static_cast<double>(count_parameters(model).all) * tokens <=
          operations_per_layer * static_cast<double>(config.layers);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "baselines/linear_model.h"
@@ -35,22 +38,25 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
   if (model != nullptr && is<LearnedPositionsConfig>(model->positions) && context != trained)
     throw Error(ExitCode::usage,
                 fmt::format("--context {}: this run has learned positions for {} tokens and no others; runs with "
-                            "model.positions none, sinusoidal, rotary, alibi, t5 or shaw take any context",
+                            "model.positions none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl take any "
+                            "context",
                             context, trained));
   if (list_task(config.task))
     throw Error(ExitCode::usage, "--context: the lists of this run have the length that it was trained on");
   std::visit([&](auto& options) { options.context = context; }, config.model);
 }
 
-void require_mixer_options(const std::vector<std::string>& overrides) {
+void require_free_options(const std::vector<std::string>& overrides) {
   constexpr std::string_view section = "model.mixer.";
+  constexpr std::array<std::string_view, 3> others = {"model.memory", "model.same_length",
+                                                      "model.positions.clamp_length"};
   for (const auto& override : overrides) {
     const auto key = override.substr(0, override.find('='));
-    if (!key.starts_with(section) || key == "model.mixer.kind")
-      throw Error(ExitCode::usage,
-                  fmt::format("--set {}: of a trained model only options of its mixer can be set, such "
-                              "as --set model.mixer.rounds=8",
-                              override));
+    const bool of_mixer = key.starts_with(section) && key != "model.mixer.kind";
+    if (!of_mixer && std::find(others.begin(), others.end(), key) == others.end())
+      throw Error(ExitCode::usage, fmt::format("--set {}: of a trained model only options of its mixer, such as "
+                                               "model.mixer.rounds=8, and {} can be set",
+                                               override, fmt::join(others, ", ")));
     if (key == "model.mixer.score_std")
       throw Error(ExitCode::usage, fmt::format("--set {}: has no effect on a trained model", override));
   }
@@ -79,8 +85,8 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
   const auto device = select_device(device_name);
   auto directory = RunDirectory::open(folder);
   if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
-  require_mixer_options(changes.mixer_options);
-  auto experiment = load_run_experiment(directory.config_file(), changes.mixer_options);
+  require_free_options(changes.options);
+  auto experiment = load_run_experiment(directory.config_file(), changes.options);
   if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   const auto& config = experiment.config;

@@ -9,8 +9,8 @@
 namespace metaformer {
 
 struct ModelChanges {
-  std::optional<std::int64_t> context;     // tokens that it sees at once, in place of model.context
-  std::vector<std::string> mixer_options;  // "model.mixer.rounds=8": those that no weight depends on
+  std::optional<std::int64_t> context;  // tokens that it sees at once, in place of model.context
+  std::vector<std::string> options;     // "model.mixer.rounds=8": those that no weight depends on
 };
 
 }  // namespace metaformer

@@ -40,7 +40,7 @@ std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
 }
 
 ContextWindow::ContextWindow(std::int64_t context, WindowKind kind) : context_(context), kind_(kind) {
-  tokens_.reserve(static_cast<std::size_t>(context) + 1);
+  if (context < unlimited) tokens_.reserve(static_cast<std::size_t>(context) + 1);
 }
 
 bool ContextWindow::push(std::int32_t token) {
@@ -61,7 +61,7 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       threads_now_(threads_),
       picker_(options) {
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    auto& window = windows_.emplace_back(model.config().context, options.window);
+    auto& window = windows_.emplace_back(remembers() ? ContextWindow::unlimited : model.config().context, options.window);
     for (const auto token : prompt) window.push(token);
   }
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
@@ -94,6 +94,18 @@ void TextGenerator::make_cache() {
   decoder_ = model_.decoder(samples);
 }
 
+torch::Tensor TextGenerator::encode(const torch::Tensor& ids_bc) {
+  if (!remembers()) return model_.evaluate(Batch{.ids_bc = ids_bc}, state_.get()).select(1, -1);
+  const auto context = model_.config().context, length = ids_bc.size(1);
+  const auto passing = state_ ? nullptr : model_.new_state(ids_bc.size(0), context);
+  torch::Tensor logits_bv;
+  for (std::int64_t first = 0; first < length; first += context) {
+    const auto segment_bc = ids_bc.narrow(1, first, std::min(context, length - first));
+    logits_bv = model_.evaluate(Batch{.ids_bc = segment_bc}, state_ ? state_.get() : passing.get()).select(1, -1);
+  }
+  return logits_bv;
+}
+
 void TextGenerator::encode_windows() {
   std::vector<std::int64_t> ids;
   for (const auto& window : windows_) {
@@ -103,8 +115,7 @@ void TextGenerator::encode_windows() {
   set_threads(ids.size());
   const auto ids_bc =
       torch::tensor(at::ArrayRef<std::int64_t>(ids)).view({static_cast<std::int64_t>(windows_.size()), -1});
-  const auto all_bcv = model_.evaluate(Batch{.ids_bc = ids_bc.to(device_)}, state_.get());
-  const auto logits_bv = all_bcv.select(1, -1).to(torch::kCPU, torch::kDouble).contiguous();
+  const auto logits_bv = encode(ids_bc.to(device_)).to(torch::kCPU, torch::kDouble).contiguous();
   logits_bv_.assign(logits_bv.data_ptr<double>(), logits_bv.data_ptr<double>() + logits_bv.numel());
   if (decoder_) decoder_->resume(*state_);
 }

@@ -2,6 +2,7 @@
 // Text from a language model, token by token.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,8 @@ class TokenPicker {
 // again.
 class ContextWindow {
  public:
+  static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
   explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half);
 
   // Returns true when the window was cut: everything in it must be encoded again.
@@ -74,6 +77,10 @@ class TextGenerator {
   // Into logits_bv_, through the model or its decoder.
   void find_logits();
   void encode_windows();
+  // Logits [b, v] of what follows tokens that the state has not seen; of all tokens where there is none.
+  torch::Tensor encode(const torch::Tensor& ids_bc);
+  // A model with model.memory reads any text, segment by segment: no window is cut.
+  bool remembers() const { return model_.config().memory > 0; }
   void set_threads(std::size_t tokens);
   void start_window_again();
 

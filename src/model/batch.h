@@ -13,6 +13,7 @@ struct Batch {
   torch::Tensor segments_bc;    // long; -1: padding; undefined: one segment
   torch::Tensor labels_l;       // long, classification: the class of each labelled text
   torch::Tensor label_rows_l2;  // long, the row and the segment of each label; undefined: label i is that of row i
+  bool begins = false;          // what a state or memory holds is of other sequences, and is to be forgotten
   torch::Tensor weight;         // float64 scalar on the device: number of targets, which losses are divided by
 
   bool is_packed() const { return label_rows_l2.defined(); }

@@ -20,6 +20,7 @@ std::string_view branch_obstacle(const TransformerConfig& config) {
 
 std::string_view feed_forward_obstacle(const TransformerConfig& config) {
   if (const auto of_branches = branch_obstacle(config); !of_branches.empty()) return of_branches;
+  if (chunks_of(config.feed_forward) > 1) return "model.feed_forward.chunks is above 1";
   const auto* mlp = std::get_if<MlpConfig>(&config.feed_forward);
   return mlp != nullptr && mlp->output_activation ? "model.feed_forward.output_activation is true" : "";
 }
@@ -45,35 +46,50 @@ BranchNorms BlockImpl::register_norms(const std::string& branch, const Transform
 }
 
 template <class Branch>
-torch::Tensor BlockImpl::apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass,
+torch::Tensor BlockImpl::apply(const torch::Tensor& to_bcd, BranchNorms& norms, Pass& pass,
                                const ObservedBranch& observed, Branch branch) {
-  const bool is_post = norm_position_ == NormPosition::post;
-  auto y_bcd = branch(is_post ? x_bcd : norms.norm(x_bcd));
+  auto y_bcd = branch();
   if (norm_position_ == NormPosition::both) y_bcd = norms.output_norm(y_bcd);
   y_bcd = dropout(y_bcd, dropout_, pass);
   pass.observe(observed.branch, y_bcd);
-  if (has_residual_) y_bcd = x_bcd + y_bcd;
-  if (is_post) y_bcd = norms.norm(y_bcd);
+  if (has_residual_) y_bcd = to_bcd + y_bcd;
+  if (norm_position_ == NormPosition::post) y_bcd = norms.norm(y_bcd);
   pass.observe(observed.after, y_bcd);
   return y_bcd;
 }
 
-torch::Tensor BlockImpl::with_mixer(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
-                                    Pass& pass) {
-  auto* output = mixer_->output();
-  if (output != nullptr && has_plain_branches_ && pass.probe == nullptr) {
-    const auto y_bcd = mixer_norms_.norm(x_bcd);
-    const auto t_bci = mixer_->mix(y_bcd, y_bcd, visibility, state, pass);
-    const auto &weight_di = (*output)->weight(), &bias_d = (*output)->bias();
-    if (can_add_linear(x_bcd, t_bci, weight_di)) return add_linear(x_bcd, t_bci, weight_di, bias_d, dropout_, pass);
-    return x_bcd + dropout((*output)(t_bci), dropout_, pass);
-  }
-  constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
-  return apply(x_bcd, mixer_norms_, pass, points,
-               [&](const torch::Tensor& y_bcd) { return mixer_->forward(y_bcd, y_bcd, visibility, state, pass); });
+torch::Tensor BlockImpl::read(const torch::Tensor& x_bcd, BranchNorms& norms) {
+  return norm_position_ == NormPosition::post ? x_bcd : norms.norm(x_bcd);
 }
 
-torch::Tensor BlockImpl::with_feed_forward(const torch::Tensor& x_bcd, Pass& pass) {
+BlockImpl::MixerInput BlockImpl::mixer_input(const torch::Tensor& x_bcd, const torch::Tensor& memory_bmd) {
+  if (!memory_bmd.defined()) {
+    const auto read_bcd = read(x_bcd, mixer_norms_);
+    return {read_bcd, read_bcd};
+  }
+  const auto context_bed = read(torch::cat({memory_bmd.to(x_bcd.scalar_type()), x_bcd}, 1), mixer_norms_);
+  return {context_bed.narrow(1, memory_bmd.size(1), x_bcd.size(1)), context_bed};
+}
+
+torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd,
+                                   const Surroundings& surroundings, Pass& pass) {
+  const auto& [visibility, state, memory_bmd] = surroundings;
+  auto* output = mixer_->output();
+  if (output != nullptr && has_plain_branches_ && pass.probe == nullptr) {
+    const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
+    const auto t_bci = mixer_->mix(y_bcd, context_bed, visibility, state, pass);
+    const auto &weight_di = (*output)->weight(), &bias_d = (*output)->bias();
+    if (can_add_linear(to_bcd, t_bci, weight_di)) return add_linear(to_bcd, t_bci, weight_di, bias_d, dropout_, pass);
+    return to_bcd + dropout((*output)(t_bci), dropout_, pass);
+  }
+  constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
+  return apply(to_bcd, mixer_norms_, pass, points, [&] {
+    const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
+    return mixer_->forward(y_bcd, context_bed, visibility, state, pass);
+  });
+}
+
+torch::Tensor BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass) {
   const auto& norm = feed_forward_norms_.norm;
   const FeedForwardBranch branch{.norm = norm->config(),
                                  .gain_d = norm->weight(),
@@ -84,15 +100,16 @@ torch::Tensor BlockImpl::with_feed_forward(const torch::Tensor& x_bcd, Pass& pas
                                  .down_dh = feed_forward_->down()->weight(),
                                  .down_bias_d = feed_forward_->down()->bias(),
                                  .dropout = dropout_};
-  if (has_whole_feed_forward_ && pass.probe == nullptr && can_add_feed_forward(x_bcd, branch))
-    return add_feed_forward(x_bcd, branch, pass);
+  const bool is_whole = has_whole_feed_forward_ && pass.probe == nullptr && to_bcd.is_same(x_bcd);
+  if (is_whole && can_add_feed_forward(x_bcd, branch)) return metaformer::add_feed_forward(x_bcd, branch, pass);
   constexpr ObservedBranch points{.branch = StreamPoint::feed_forward_branch, .after = StreamPoint::after_feed_forward};
-  return apply(x_bcd, feed_forward_norms_, pass, points, [&](const auto& y_bcd) { return feed_forward_(y_bcd); });
+  return apply(to_bcd, feed_forward_norms_, pass, points,
+               [&] { return feed_forward_(read(x_bcd, feed_forward_norms_)); });
 }
 
-torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state,
-                                 Pass& pass) {
-  return with_feed_forward(with_mixer(x_bcd, visibility, state, pass), pass);
+torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass) {
+  const auto y_bcd = add_mixer(x_bcd, x_bcd, surroundings, pass);
+  return add_feed_forward(y_bcd, y_bcd, pass);
 }
 
 }  // namespace metaformer

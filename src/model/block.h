@@ -33,7 +33,19 @@ class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);
 
-  torch::Tensor forward(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state, Pass& pass);
+  // What a mixer needs besides the newest tokens.
+  struct Surroundings {
+    const Visibility& visibility;
+    MixerState* state = nullptr;
+    torch::Tensor memory_bmd = {};  // what entered the block for tokens before x; undefined: nothing
+  };
+
+  torch::Tensor forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
+
+  // `to_bcd` with what a branch makes of x added to it; for reversible blocks, where the two are not the same.
+  torch::Tensor add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, const Surroundings& surroundings,
+                          Pass& pass);
+  torch::Tensor add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass);
 
   NormPosition norm_position() const { return norm_position_; }
   bool has_residual() const { return has_residual_; }
@@ -46,16 +58,17 @@ class BlockImpl : public torch::nn::Module {
   BranchNorms register_norms(const std::string& branch, const TransformerConfig& config);
 
   // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
-  // connections no "x +". Dropout acts on what is added.
+  // connections no "x +". Dropout acts on what is added. `branch` is given x, or norm(x) where that is what it reads.
   template <class Branch>
-  torch::Tensor apply(const torch::Tensor& x_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
+  torch::Tensor apply(const torch::Tensor& to_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
                       Branch branch);
+  torch::Tensor read(const torch::Tensor& x_bcd, BranchNorms& norms);
 
-  // The mixer's branch with its residual connection; its end as one node of the graph where that is possible.
-  torch::Tensor with_mixer(const torch::Tensor& x_bcd, const Visibility& visibility, MixerState* state, Pass& pass);
-
-  // The feed-forward branch with its residual connection; as one node of the graph where that is possible.
-  torch::Tensor with_feed_forward(const torch::Tensor& x_bcd, Pass& pass);
+  // What the mixer reads, memory first, and what of it are the newest tokens: the very end of it.
+  struct MixerInput {
+    torch::Tensor newest_bcd, context_bed;
+  };
+  MixerInput mixer_input(const torch::Tensor& x_bcd, const torch::Tensor& memory_bmd);
 
   NormPosition norm_position_;
   bool has_residual_, has_plain_branches_, has_whole_feed_forward_;

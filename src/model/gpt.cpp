@@ -22,12 +22,14 @@ std::unique_ptr<ModelState> Gpt::new_state(std::int64_t batch, std::int64_t capa
   return transformer_->new_state(batch, capacity);
 }
 
+std::unique_ptr<ModelState> Gpt::new_memory() const { return transformer_->new_memory(); }
+
 std::unique_ptr<Decoder> Gpt::decoder(std::int64_t batch) const {
   const auto weights = parameters();
   const bool known = std::all_of(weights.begin(), weights.end(), [](const torch::Tensor& weight) {
     return weight.is_cpu() && weight.scalar_type() == torch::kFloat && weight.is_contiguous();
   });
-  return known ? make_transformer_decoder(*transformer_, head_vd(), config_.context, batch) : nullptr;
+  return known ? make_transformer_decoder(*transformer_, head_vd(), batch) : nullptr;
 }
 
 }  // namespace metaformer

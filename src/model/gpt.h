@@ -13,6 +13,7 @@ class Gpt : public SequenceModel {
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
   const TransformerConfig& config() const override { return config_; }
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
+  std::unique_ptr<ModelState> new_memory() const override;
   std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
 
  private:

@@ -19,7 +19,7 @@ template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
 MixerCost mixer_cost(const TransformerConfig& model) {
-  return model.mixer->cost(model.mixer_shape(), {.context = model.context});
+  return model.mixer->cost(model.mixer_shape(), {.context = model.context + model.memory});
 }
 
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
@@ -122,6 +122,8 @@ std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocab
   auto total = (vocabulary + class_token) * d + model.layers * block;
   if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
   if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
+  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
+    total += 2 * model.heads * model.mixer->key_width(model.mixer_shape());
   if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
   if (has_final_norm(model.norm)) total += norm;
   if (classifier != nullptr) {

@@ -15,8 +15,8 @@ namespace metaformer {
 
 class SequenceModel : public torch::nn::Module {
  public:
-  // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state (of new_state), ids are the
-  // tokens that follow those already seen; the state is advanced.
+  // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state (of new_state or new_memory), ids
+  // are the tokens that follow those already seen, unless the batch begins; the state is advanced.
   virtual torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) = 0;
 
   // Without dropout.
@@ -27,6 +27,9 @@ class SequenceModel : public torch::nn::Module {
   // An empty state for `batch` sequences of up to `capacity` tokens, where the weights are now. Throws Error (exit code
   // 1) for a model that needs its whole input at once.
   virtual std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
+
+  // What training carries from one segment of a text to the next. Nothing for a model without model.memory.
+  virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/decoder.h). Nothing where there is no
   // such thing for this model or for where its weights are.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/transformer_memory.h"
 #include "model/transformer_state.h"
 #include "ops/dropout.h"
 
@@ -65,6 +66,12 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
   if (auto bias = make_score_bias(config.positions, config.heads, causal))
     score_bias_ = register_module("score_bias", bias);
+  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&config.positions)) {
+    distances_.emplace(config.width, xl->clamp_length);
+    if (xl->shared_biases)
+      distance_biases_ = register_module(
+          "distance_biases", DistanceBiases(config.heads, config.mixer->key_width(config.mixer_shape())));
+  }
   if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}));
     if (!ngram_embedding_.is_empty())
@@ -98,10 +105,29 @@ torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t fir
   return table_cd.narrow(0, first_position, length);
 }
 
-Visibility TransformerImpl::visibility_of(const Batch& batch, std::int64_t seen) {
+// Segments of what comes before the batch, with its own.
+static torch::Tensor all_segments(const torch::Tensor& segments_bc, TransformerState* state,
+                                  TransformerMemory* memory) {
+  if (!segments_bc.defined()) return segments_bc;
+  if (state != nullptr) return state->extend_segments(segments_bc);
+  return memory != nullptr && memory->segments_bm().defined() ? torch::cat({memory->segments_bm(), segments_bc}, 1)
+                                                              : segments_bc;
+}
+
+Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, Pass& pass) {
   auto visibility = self_visibility(causal_, batch.segments_bc);
-  const auto length = batch.ids_bc.size(1);
-  if (score_bias_ != nullptr) visibility.score_bias_nce = score_bias_->forward(length, seen + length);
+  visibility.key_segment_be = all_segments(batch.segments_bc, past.state, past.memory);
+  if (config_.same_length) visibility.window = config_.memory;
+  const auto queries = batch.ids_bc.size(1), keys = past.tokens + queries;
+  if (score_bias_ != nullptr) visibility.score_bias_nce = score_bias_->forward(queries, keys);
+  if (distances_) {
+    visibility.distance_ld =
+        dropout(distances_->rows_ld(queries, keys, causal_, token_table_vd()), config_.dropout, pass);
+    if (!distance_biases_.is_empty()) {
+      visibility.content_bias_nk = distance_biases_->content_nk();
+      visibility.distance_bias_nk = distance_biases_->distance_nk();
+    }
+  }
   return visibility;
 }
 
@@ -126,22 +152,44 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
 }
 
 std::unique_ptr<ModelState> TransformerImpl::new_state(std::int64_t batch, std::int64_t capacity) const {
-  return std::make_unique<TransformerState>(config_.layers, batch, capacity, token_table_vd().device());
+  return std::make_unique<TransformerState>(config_.layers, batch, capacity, config_.memory, token_table_vd().device());
+}
+
+std::unique_ptr<ModelState> TransformerImpl::new_memory() const {
+  if (config_.memory == 0) return nullptr;
+  return std::make_unique<TransformerMemory>(config_.layers, config_.memory, token_table_vd().device());
+}
+
+TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* given) const {
+  const auto length = batch.ids_bc.size(1);
+  if (given != nullptr && batch.begins) given->reset();
+  if (auto* memory = dynamic_cast<TransformerMemory*>(given); memory != nullptr || given == nullptr) {
+    if (length > config_.context)
+      throw Error(ExitCode::failure,
+                  fmt::format("a sequence of {} tokens does not fit model.context {}", length, config_.context));
+    return {.memory = memory, .tokens = memory != nullptr ? memory->length() : 0};
+  }
+  auto& state = TransformerState::of(*given);
+  state.prepare(length, config_.context);
+  return {.state = &state, .place = state.place(), .tokens = state.remembered() + state.place()};
 }
 
 torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pass& pass) {
-  auto* state = given != nullptr ? &TransformerState::of(*given) : nullptr;
-  const auto length = batch.ids_bc.size(1);
-  const auto seen = state != nullptr ? state->length() : 0;
-  if (seen + length > config_.context)
-    throw Error(ExitCode::failure,
-                fmt::format("a sequence of {} tokens does not fit model.context {}", seen + length, config_.context));
-  const auto visibility = visibility_of(batch, seen);
-  auto x_bcd = embed(batch, seen, pass);
+  const auto past = past_of(batch, given);
+  const auto visibility = visibility_of(batch, past, pass);
+  auto x_bcd = embed(batch, past.place, pass);
   pass.observe(StreamPoint::embedding, x_bcd);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x_bcd = blocks_[i]->forward(x_bcd, visibility, state != nullptr ? &state->mixer(i) : nullptr, pass);
-  if (state != nullptr) state->advance(length);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    Block::Impl::Surroundings surroundings{.visibility = visibility};
+    if (past.state != nullptr) surroundings.state = &past.state->mixer(i);
+    if (past.memory != nullptr) {
+      surroundings.memory_bmd = past.memory->of_block(i);
+      past.memory->remember(i, x_bcd);
+    }
+    x_bcd = blocks_[i]->forward(x_bcd, surroundings, pass);
+  }
+  if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
+  if (past.memory != nullptr && batch.segments_bc.defined()) past.memory->remember_segments(batch.segments_bc);
   if (!final_norm_.is_empty()) x_bcd = final_norm_(x_bcd);
   pass.observe(StreamPoint::output, x_bcd);
   return x_bcd;

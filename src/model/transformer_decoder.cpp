@@ -1,10 +1,7 @@
 #include "model/transformer_decoder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/error.h"
 #include "model/transformer_state.h"
 #include "ops/activation_kernel.h"
 #include "ops/rms_norm_kernel.h"
@@ -127,16 +124,14 @@ class TransformerDecoder : public Decoder {
 };
 
 std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> tokens_b) {
-  if (state_->length() >= context_)
-    throw Error(ExitCode::failure,
-                fmt::format("a sequence of {} tokens does not fit model.context {}", state_->length() + 1, context_));
+  if (state_->prepare(1, context_)) resume(*state_);
   for (std::int64_t b = 0; b < batch_; ++b) {
     const auto token = tokens_b[static_cast<std::size_t>(b)];
     float* x_d = x_bd_.data() + b * width_;
     const float* row_d = token_table_vd_.const_data_ptr<float>() + token * width_;
     std::transform(row_d, row_d + width_, x_d, [&](float x) { return x * embedding_factor_; });
     if (!position_table_cd_.defined()) continue;
-    const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->length() * width_;
+    const float* position_d = position_table_cd_.const_data_ptr<float>() + state_->place() * width_;
     std::transform(x_d, x_d + width_, position_d, x_d, std::plus<>());
   }
   for (auto& block : blocks_) block.step(x_bd_);
@@ -153,10 +148,12 @@ std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> to
 }  // namespace
 
 std::unique_ptr<Decoder> make_transformer_decoder(const TransformerImpl& transformer, const torch::Tensor& head_vd,
-                                                  std::int64_t context, std::int64_t batch) {
+                                                  std::int64_t batch) {
+  if (transformer.config().same_length) return nullptr;  // no decoder knows a window
+  const auto context = transformer.config().context, capacity = context + transformer.config().memory;
   MixerDecoders mixers;
   for (const auto& block : transformer.blocks()) {
-    mixers.push_back(block->mixer().decoder(batch, context));
+    mixers.push_back(block->mixer().decoder(batch, capacity));
     if (mixers.back() == nullptr) return nullptr;
   }
   return std::make_unique<TransformerDecoder>(transformer, std::move(mixers), head_vd, context, batch);

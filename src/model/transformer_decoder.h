@@ -59,6 +59,6 @@ class BlockDecoder {
 // Of a causal model with the given head, as their weights are now: float32, contiguous, on the CPU. Nothing when one of
 // its mixers has no decoder.
 std::unique_ptr<Decoder> make_transformer_decoder(const TransformerImpl& transformer, const torch::Tensor& head_vd,
-                                                  std::int64_t context, std::int64_t batch);
+                                                  std::int64_t batch);
 
 }  // namespace metaformer

@@ -1,5 +1,6 @@
 #pragma once
-// The state of a transformer: one of its mixer for every block.
+// The state of a transformer: one of its mixer for every block. With model.memory a text is read in segments of
+// model.context tokens, each of which sees the end of the one before it.
 
 #include <vector>
 
@@ -10,8 +11,9 @@ namespace metaformer {
 
 class TransformerState : public ModelState {
  public:
-  // For `batch` sequences of up to `capacity` tokens.
-  TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, torch::Device device);
+  // For `batch` sequences of up to `capacity` tokens, beside a memory of that many.
+  TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
+                   torch::Device device);
 
   // The same object; throws Error (exit code 1) when it is the state of another kind of model.
   static TransformerState& of(ModelState& state);
@@ -23,10 +25,23 @@ class TransformerState : public ModelState {
   std::int64_t bytes() const override;
 
   MixerState& mixer(std::size_t block) { return mixers_.at(block); }
-  void advance(std::int64_t tokens) { length_ += tokens; }
+
+  // Tokens of the segment that is being read, and of those before it that are remembered.
+  std::int64_t place() const { return place_; }
+  std::int64_t remembered() const { return remembered_; }
+
+  // Tokens follow. Throws Error when they do not fit a segment of `context` tokens, of which one begins, given a
+  // memory, where the last is full. True when one began: what mixers hold has moved.
+  bool prepare(std::int64_t tokens, std::int64_t context);
+  void advance(std::int64_t tokens);
+
+  // Those of all tokens that mixers hold, with those that follow now, [b, e].
+  torch::Tensor extend_segments(const torch::Tensor& segments_bc);
 
  private:
-  std::int64_t batch_, length_ = 0;
+  std::int64_t batch_, memory_, length_ = 0, place_ = 0, remembered_ = 0;
+  torch::Device device_;
+  torch::Tensor segments_be_;  // undefined: none were given
   std::vector<MixerState> mixers_;
 };
 

@@ -7,9 +7,10 @@
 namespace metaformer {
 
 torch::Tensor batch_loss(const StepParts& parts, const Batch& batch, const torch::Tensor& weight, Pass pass,
-                         AutocastCasts casts) {
+                         std::int64_t number, AutocastCasts casts) {
   const AutocastScope autocast(parts.config.train.precision, parts.device, casts);
-  const auto sum = parts.task.objective->loss(parts.model.forward(batch, nullptr, pass), batch);
+  auto* memory = parts.memory != nullptr ? parts.memory->of_pass(number) : nullptr;
+  const auto sum = parts.task.objective->loss(parts.model.forward(batch, memory, pass), batch);
   return sum / weight.to(sum.scalar_type());
 }
 

@@ -7,6 +7,7 @@
 #include "ops/autocast.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
+#include "step/step_memory.h"
 #include "tasks/task.h"
 
 namespace metaformer {
@@ -19,12 +20,14 @@ struct StepParts {
   ParameterBuffer& parameters;
   Optimizer& optimizer;
   torch::Device device;
-  LossScale* loss_scale = nullptr;  // whose gradients the optimiser takes; none: those of the loss itself
+  LossScale* loss_scale = nullptr;     // whose gradients the optimiser takes; none: those of the loss itself
+  const StepMemory* memory = nullptr;  // of a model with memory; none: nothing is remembered
 };
 
-// The batch's part of the mean loss of a step, whose batches weigh `weight` in all.
+// The batch's part of the mean loss of a step, whose batches weigh `weight` in all. `number` of the pass among those of
+// the step.
 torch::Tensor batch_loss(const StepParts& parts, const Batch& batch, const torch::Tensor& weight, Pass pass,
-                         AutocastCasts casts = AutocastCasts::drop);
+                         std::int64_t number, AutocastCasts casts = AutocastCasts::drop);
 
 // What the gradients are taken of: with a loss scale the loss times that.
 torch::Tensor scaled(const StepParts& parts, const torch::Tensor& loss);

@@ -21,8 +21,8 @@ torch::Tensor weight_of(const std::vector<Batch>& batches) {
 }
 
 torch::Tensor add_gradients_of_batch(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
-                                     const Pass& pass, PhaseTimer& timer) {
-  const auto loss = with_faults(batch_loss(parts, batch, weight, pass));
+                                     const Pass& pass, std::int64_t number, PhaseTimer& timer) {
+  const auto loss = with_faults(batch_loss(parts, batch, weight, pass, number));
   timer.end(StepPhase::forward);
   scaled(parts, loss).backward();
   timer.end(StepPhase::backward);
@@ -35,6 +35,8 @@ std::int64_t slices_of_batch(const StepParts& parts) {
   return parts.device.is_cpu() ? parts.config.train.cpu_slices : 1;
 }
 
+std::int64_t passes_of_step(const StepParts& parts) { return parts.config.train.accumulate * slices_of_batch(parts); }
+
 torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Batch>& batches, const StepPasses& passes,
                                    PhaseTimer& timer) {
   const auto weight = weight_of(batches);
@@ -44,9 +46,9 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
   for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
     const auto& batch = batches[static_cast<std::size_t>(micro)];
     const auto loss = count == 1
-                          ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), timer)
-                          : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count),
-                                                    /*first=*/micro == 0, timer);
+                          ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), micro, timer)
+                          : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count), micro * count,
+                                                    timer);
     total = total.defined() ? total + loss : loss;
   }
   return total;

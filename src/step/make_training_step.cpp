@@ -11,6 +11,8 @@ std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
     std::string problem;
     if (train.divergence.spikes.threshold > 0)
       problem = "the host watches for spikes (train.divergence.spikes.threshold)";
+    if (parts.memory != nullptr && parts.memory->of_pass(0) != nullptr)
+      problem = "what a model remembers grows (model.memory)";
     auto graph = problem.empty() ? make_cuda_graph(parts.device, problem) : nullptr;
     if (graph != nullptr) return std::make_unique<GraphTrainingStep>(parts, std::move(graph));
     log::info("steps are not replayed as a CUDA graph: {}", problem);

@@ -12,6 +12,7 @@ namespace {
 struct Slice {
   Batch batch;
   Pass pass;
+  std::int64_t number;  // of the pass among those of the step
   torch::Tensor loss = {};
   torch::autograd::variable_list gradients = {};  // of every parameter; undefined: it has no part in the loss
   double forward_seconds = 0, backward_seconds = 0;
@@ -21,7 +22,7 @@ void compute(const StepParts& parts, const std::vector<torch::Tensor>& parameter
              bool has_faults, Slice& slice) {
   StepTimes times;
   PhaseTimer timer(&times, parts.device);
-  auto loss = batch_loss(parts, slice.batch, weight, slice.pass, AutocastCasts::keep);
+  auto loss = batch_loss(parts, slice.batch, weight, slice.pass, slice.number, AutocastCasts::keep);
   if (has_faults) loss = with_faults(loss);
   timer.end(StepPhase::forward);
   slice.gradients = torch::autograd::grad({scaled(parts, loss)}, parameters, /*grad_outputs=*/{},
@@ -49,12 +50,14 @@ void add_gradients(const std::vector<torch::Tensor>& parameters, const std::vect
   });
 }
 
-std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes) {
+std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes, std::int64_t first_pass) {
   const auto rows = batch.ids_bc.size(0), count = std::min(std::ssize(passes), rows);
   std::vector<Slice> slices;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto first = rows * i / count, end = rows * (i + 1) / count;
-    slices.push_back({.batch = rows_of(batch, first, end - first), .pass = passes[static_cast<std::size_t>(i)]});
+    slices.push_back({.batch = rows_of(batch, first, end - first),
+                      .pass = passes[static_cast<std::size_t>(i)],
+                      .number = first_pass + i});
   }
   return slices;
 }
@@ -62,8 +65,8 @@ std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes) {
 }  // namespace
 
 torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
-                                      std::span<const Pass> passes, bool first, PhaseTimer& timer) {
-  auto slices = cut(batch, passes);
+                                      std::span<const Pass> passes, std::int64_t first, PhaseTimer& timer) {
+  auto slices = cut(batch, passes, first);
   std::vector<torch::Tensor> parameters;
   for (const auto& view : parts.parameters.views()) parameters.push_back(view.parameter);
   {
@@ -73,7 +76,7 @@ torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch
         compute(parts, parameters, weight, i == 0, slices[static_cast<std::size_t>(i)]);
     });
   }
-  add_gradients(parameters, slices, first);
+  add_gradients(parameters, slices, /*first=*/first == 0);
   double forward = 0, backward = 0;
   torch::Tensor loss = torch::zeros_like(slices.front().loss);
   for (const auto& slice : slices) {

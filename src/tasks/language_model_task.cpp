@@ -8,6 +8,7 @@
 
 #include "data/datasets/text_dataset.h"
 #include "tasks/batches.h"
+#include "tasks/text_streams.h"
 #include "tasks/token_objective.h"
 
 namespace metaformer {
@@ -42,61 +43,6 @@ struct Text {
   Corpus corpus;
   Codec codec;
   TextDataset dataset;
-};
-
-// Windows of the text. Training windows are drawn at random: an epoch is as many tokens as the split has.
-class WindowStream : public BatchStream {
- public:
-  explicit WindowStream(std::shared_ptr<const Text> text)
-      : text_(std::move(text)), config_(text_->config), dataset_(text_->dataset) {}
-
-  double tokens_per_step() const override {
-    return static_cast<double>(config_.train.batch_size * config_.train.accumulate * context_of(config_.model));
-  }
-
-  double epochs_per_step() const override {
-    return tokens_per_step() / static_cast<double>(dataset_.tokens(Split::train).size());
-  }
-
-  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    const auto rows = config_.train.batch_size;
-    const auto starts = dataset_.random_starts(Split::train, seed(), RandomPurpose::batches, step, micro * rows, rows);
-    return cut_windows(training_tokens(device), starts, context_of(config_.model));
-  }
-
-  std::int64_t evaluation_batches(Split split) const override {
-    const auto rows = evaluation_rows(context_of(config_.model));
-    return (dataset_.consecutive_window_count(split) + rows - 1) / rows;
-  }
-
-  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto rows = evaluation_rows(context_of(config_.model));
-    return to_batch(dataset_.consecutive_windows(split, index * rows, rows), device);
-  }
-
-  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
-    return to_batch(
-        dataset_.random_windows(split, seed(), RandomPurpose::evaluation, index, 0, config_.train.batch_size), device);
-  }
-
- private:
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(config_.train.seed); }
-
-  const torch::Tensor& training_tokens(torch::Device device) const {
-    if (!training_tokens_.defined() || training_tokens_.device() != device) {
-      const auto& tokens = dataset_.tokens(Split::train);
-      training_tokens_ = torch::from_blob(const_cast<std::int32_t*>(tokens.data()),
-                                          {static_cast<std::int64_t>(tokens.size())}, torch::kInt)
-                             .to(device);
-    }
-    return training_tokens_;
-  }
-
-  std::shared_ptr<const Text> text_;
-  const ExperimentConfig& config_;
-  const TextDataset& dataset_;
-  // int, where batches were last asked for; on the CPU the dataset's own memory
-  mutable torch::Tensor training_tokens_;
 };
 
 class LanguageModelMetrics : public Metrics {
@@ -163,7 +109,7 @@ class TextData : public TaskData {
 Task make_language_model_task(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto text = std::make_shared<const Text>(config, offline, std::move(codec));
   return {.data = std::make_shared<TextData>(text),
-          .batches = std::make_shared<WindowStream>(text),
+          .batches = make_text_stream(config, {text, &text->dataset}),
           .objective = std::make_shared<TokenObjective>(),
           .metrics = std::make_shared<LanguageModelMetrics>(text)};
 }

@@ -25,9 +25,17 @@ torch::Tensor with_length(const torch::Tensor& logits, std::int64_t length) {
 
 }  // namespace
 
+torch::Tensor NetworkPredictor::logits_of_slice(const Batch& slice, std::size_t number) const {
+  if (states_.empty()) return model_.evaluate(slice);
+  auto& state = states_.at(number);
+  if (state == nullptr || slice.begins) state = model_.new_state(slice.ids_bc.size(0), model_.config().context);
+  return model_.evaluate(slice, state.get());
+}
+
 torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
   const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
-  if (slices == 1) return model_.evaluate(batch);
+  if (model_.config().memory > 0) states_.resize(static_cast<std::size_t>(slices));
+  if (slices == 1) return logits_of_slice(batch, 0);
   std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
   const at::ThreadLocalState state;
   const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
@@ -36,8 +44,8 @@ torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
     at::autocast::set_autocast_dtype(torch::kCPU, type);
     for (auto i = begin; i < end; ++i) {
       const auto first = rows * i / slices, last = rows * (i + 1) / slices;
-      parts[static_cast<std::size_t>(i)] =
-          with_length(model_.evaluate(rows_of(batch, first, last - first)), batch.ids_bc.size(1));
+      const auto number = static_cast<std::size_t>(i);
+      parts[number] = with_length(logits_of_slice(rows_of(batch, first, last - first), number), batch.ids_bc.size(1));
     }
   });
   return torch::cat(parts);

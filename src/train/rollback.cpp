@@ -43,6 +43,7 @@ bool Rollback::recover(const Error& error, Progress& progress) {
 Progress Rollback::restore(const std::optional<Checkpoint>& checkpoint) {
   if (checkpoint) {
     setup_.restore(*checkpoint);
+    setup_.memory->reset();  // other batches follow, which go on from nothing
     return checkpoint->progress;
   }
   setup_.restart(initial_values_);

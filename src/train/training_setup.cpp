@@ -15,7 +15,10 @@ TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, t
   if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
   optimizer = make_optimizer(*parameters, config.train, loss_scale ? loss_scale->of_gradients() : GradientScale{});
   average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
-  step = make_training_step({config, task, *model, *parameters, *optimizer, device, loss_scale.get()});
+  StepParts parts{config, task, *model, *parameters, *optimizer, device, loss_scale.get()};
+  memory = std::make_unique<StepMemory>(*model, passes_of_step(parts));
+  parts.memory = memory.get();
+  step = make_training_step(parts);
 }
 
 NamedTensors TrainingSetup::state() const {
@@ -23,13 +26,19 @@ NamedTensors TrainingSetup::state() const {
   const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
   if (loss_scale) add(loss_scale->state());
   add(average->state());
+  add(memory->tensors());
   return all;
 }
 
 void TrainingSetup::restore(const Checkpoint& checkpoint) {
   const WeightAverage::Use use(*average);
   copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
-  copy_by_name(checkpoint.optimizer, state(), (checkpoint.folder / "state.safetensors").string());
+  const auto file = (checkpoint.folder / "state.safetensors").string();
+  auto saved = checkpoint.optimizer;
+  memory->reset();
+  auto targets = state();
+  memory->take(saved, file);
+  copy_by_name(saved, targets, file);
 }
 
 void TrainingSetup::restart(const torch::Tensor& values) {
@@ -38,6 +47,7 @@ void TrainingSetup::restart(const torch::Tensor& values) {
   optimizer->reset();
   if (loss_scale) loss_scale->reset();
   average->reset();
+  memory->reset();
 }
 
 }  // namespace metaformer

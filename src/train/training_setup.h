@@ -16,7 +16,7 @@ struct TrainingSetup {
   TrainingSetup& operator=(const TrainingSetup&) = delete;
 
   // What a checkpoint keeps beside the model, while the average is in use: of the optimiser, the loss scale and the
-  // weights in training where they are averaged. Aliases it.
+  // weights in training where they are averaged, and what the model remembers. Aliases it.
   NamedTensors state() const;
 
   // Goes on from a checkpoint. Errors: as copy_by_name.
@@ -31,6 +31,7 @@ struct TrainingSetup {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<WeightAverage> average;
   std::unique_ptr<const Schedule> schedule;
+  std::unique_ptr<StepMemory> memory;
   std::unique_ptr<TrainingStep> step;
 };
 

@@ -4,6 +4,7 @@
 #include "attention/mixer_support.h"
 #include "attention/mixers.h"
 #include "attention/score_bias.h"
+#include "attention/transformer_xl.h"
 #include "ops/rotary.h"
 #include "support/mixer_options.h"
 
@@ -20,7 +21,9 @@ PositionsConfig any_score_positions() {
   return GENERATE(PositionsConfig(RotaryPositionsConfig{}),
                   PositionsConfig(RotaryPositionsConfig{.base = 100, .fraction = 0.5}),
                   PositionsConfig(ShawPositionsConfig{.max_distance = 3}), PositionsConfig(AlibiPositionsConfig{}),
-                  PositionsConfig(T5PositionsConfig{.buckets = 6, .max_distance = 7}));
+                  PositionsConfig(T5PositionsConfig{.buckets = 6, .max_distance = 7}),
+                  PositionsConfig(TransformerXlPositionsConfig{}),
+                  PositionsConfig(TransformerXlPositionsConfig{.shared_biases = false, .clamp_length = 5}));
 }
 
 MixerConfig any_score_mixer() {
@@ -40,6 +43,11 @@ struct Positioned {
         causal(is_causal),
         mixer(random_mixer(options, {.width = width, .heads = heads, .positions = given})),
         bias(make_score_bias(given, heads, is_causal)) {
+    if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&given)) {
+      distances = std::make_unique<DistanceTable>(width, xl->clamp_length);
+      const auto shared = torch::randn({2, heads, options->key_width({.width = width, .heads = heads})}, torch::kDouble);
+      if (xl->shared_biases) biases_2nk = shared;
+    }
     if (bias == nullptr) return;
     bias->to(torch::kDouble);
     const torch::NoGradGuard no_grad;
@@ -49,6 +57,12 @@ struct Positioned {
   Visibility visibility(std::int64_t queries, std::int64_t keys, const Tensor& segment_bc = {}) const {
     auto visibility = self_visibility(causal, segment_bc);
     if (bias != nullptr) visibility.score_bias_nce = bias->forward(queries, keys);
+    if (distances != nullptr)
+      visibility.distance_ld = distances->rows_ld(queries, keys, causal, torch::zeros({1}, torch::kDouble));
+    if (biases_2nk.defined()) {
+      visibility.content_bias_nk = biases_2nk[0];
+      visibility.distance_bias_nk = biases_2nk[1];
+    }
     return visibility;
   }
   Tensor operator()(const Tensor& x_bcd, const Tensor& segment_bc = {}) const {
@@ -59,6 +73,8 @@ struct Positioned {
   bool causal;
   std::shared_ptr<Mixer> mixer;
   std::shared_ptr<ScoreBias> bias;
+  std::unique_ptr<DistanceTable> distances;  // of transformer_xl, as is this where all layers share them: u, v
+  Tensor biases_2nk;
 };
 
 // Every pair of features as a complex number, turned by position times frequency.
@@ -94,9 +110,12 @@ std::int64_t bucket(std::int64_t offset, const T5PositionsConfig& t5, bool causa
   return first + std::min(exact + further, buckets - 1);
 }
 
-// Queries, keys, what keys add to every score, and values, as the mixer's options define them.
+// Queries, keys, what keys add to every score, and values, as the mixer's options define them. What stands for a vector
+// that is compared with a key, once the form of the scores is applied to it; of a distance, what a key adds by itself.
 struct Parts {
   Tensor q, key, key_term_bne, value;
+  Tensor form_nkj;  // undefined: the identity
+  bool distance = false;
 };
 
 Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) {
@@ -106,14 +125,20 @@ Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) 
   };
   if (options.get_if<ScaledDotProductOptions>() != nullptr) {
     const std::string all = "query_key_value.weight";
-    return {rows(all, 0), rows(all, width), {}, rows(all, 2 * width)};
+    return {.q = rows(all, 0), .key = rows(all, width), .value = rows(all, 2 * width)};
   }
   const auto p = rows("projection.weight", 0);
   if (const auto* quadratic = options.get_if<QuadraticOptions>()) {
     if (quadratic->form == QuadraticForm::full)
-      return {einsum("bcd,ndf->bncf", {x, parameters["full_form"]}), x.unsqueeze(1).expand({-1, heads, -1, -1}), {}, p};
+      return {.q = einsum("bcd,ndf->bncf", {x, parameters["full_form"]}),
+              .key = x.unsqueeze(1).expand({-1, heads, -1, -1}),
+              .value = p,
+              .form_nkj = parameters["full_form"]};
     const auto value = quadratic->values == MixerValues::own ? rows("projection.weight", width) : p;
-    return {einsum("bnck,nkj->bncj", {p, parameters["form"]}), p, {}, value};
+    return {.q = einsum("bnck,nkj->bncj", {p, parameters["form"]}),
+            .key = p,
+            .value = value,
+            .form_nkj = parameters["form"]};
   }
   const auto& metric = *options.get_if<MetricOptions>();
   const auto value = metric.values == MixerValues::own ? rows("projection.weight", width) : p;
@@ -127,13 +152,45 @@ Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) 
     m = psd ? torch::matmul(m, m.mT()) : m + m.tril(-1).mT();
   }
   const auto image = einsum("bnck,nkj->bncj", {p, m});
-  if (metric.score == MetricScore::bilinear) return {image, p, {}, value};
-  return {2 * image, p, -(image * p).sum(-1), value};
+  if (metric.score == MetricScore::bilinear) return {.q = image, .key = p, .value = value, .form_nkj = m};
+  return {.q = 2 * image,
+          .key = p,
+          .key_term_bne = -(image * p).sum(-1),
+          .value = value,
+          .form_nkj = 2 * m,
+          .distance = true};
+}
+
+// Transformer-XL's terms b, c and d for one pair, [b, n]: those of the distance and of the two learned vectors.
+Tensor distance_terms_bn(const Parts& parts, const Positioned& of, std::int64_t c, std::int64_t e) {
+  const auto& xl = std::get<TransformerXlPositionsConfig>(of.positions);
+  const auto parameters = of.mixer->named_parameters();
+  const auto u_nk = xl.shared_biases ? of.biases_2nk[0] : parameters["positions.biases.content"];
+  const auto v_nk = xl.shared_biases ? of.biases_2nk[1] : parameters["positions.biases.distance"];
+  const auto image = [&](const Tensor& x_nk) {
+    return parts.form_nkj.defined() ? einsum("nk,nkj->nj", {x_nk, parts.form_nkj}) : x_nk;
+  };
+  auto distance = c - e;
+  if (xl.clamp_length > 0) distance = std::min(distance, xl.clamp_length);
+  auto encoding_d = torch::zeros(width, torch::kDouble);
+  for (std::int64_t i = 0; i < width / 2; ++i) {
+    const double angle =
+        static_cast<double>(distance) * std::pow(10000.0, -2 * static_cast<double>(i) / static_cast<double>(width));
+    encoding_d[i] = std::sin(angle);
+    encoding_d[width / 2 + i] = std::cos(angle);
+  }
+  const auto r_nk = torch::mv(parameters["positions.projection.weight"], encoding_d).view({heads, -1});
+  auto terms_bn = (parts.q.select(2, c) * r_nk).sum(-1) + (image(u_nk) * parts.key.select(2, e)).sum(-1) +
+                  (image(v_nk) * r_nk).sum(-1);
+  if (parts.distance) terms_bn = terms_bn - (image(r_nk) * r_nk).sum(-1) / 2;
+  return terms_bn;
 }
 
 Tensor expected_of(const MixerConfig& options, const Positioned& of, const Tensor& x, const Tensor& segment_bc) {
   const torch::NoGradGuard no_grad;
-  auto [q, key, key_term_bne, value] = parts_of(options, *of.mixer, x);
+  auto parts = parts_of(options, *of.mixer, x);
+  auto &q = parts.q, &key = parts.key;
+  const auto &key_term_bne = parts.key_term_bne, &value = parts.value;
   const auto* rotary = std::get_if<RotaryPositionsConfig>(&of.positions);
   const auto* shaw = std::get_if<ShawPositionsConfig>(&of.positions);
   const auto parameters = of.mixer->named_parameters();
@@ -154,6 +211,7 @@ Tensor expected_of(const MixerConfig& options, const Positioned& of, const Tenso
       }
       auto score_bn = (q.select(2, c) * key_bnk).sum(-1);
       if (key_term_bne.defined()) score_bn = score_bn + key_term_bne.select(2, e);
+      if (is<TransformerXlPositionsConfig>(of.positions)) score_bn = score_bn + distance_terms_bn(parts, of, c, e);
       score_bn = score_bn / std::sqrt(static_cast<double>(k));
       const double slopes[] = {1.0 / 16, 1.0 / 256, 1.0 / 4};  // of 3 heads
       if (is<AlibiPositionsConfig>(of.positions))
@@ -234,19 +292,20 @@ TEST_CASE("with positions, gradients equal finite differences", "[positions]") {
   const auto loss = [&] { return (mixer(x) * direction).sum(); };
   const auto gradients = torch::autograd::grad({loss()}, inputs);
   const torch::NoGradGuard no_grad;
-  // Along one random direction in all inputs at once.
-  constexpr double step = 1e-5;
+  // Along one random direction in all inputs at once, where terms cancel: hence differences of fourth order.
+  constexpr double step = 2e-5;
   double expected = 0;
   std::vector<Tensor> moves;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    moves.push_back(torch::randn_like(inputs[i]));
-    expected += (gradients[i] * moves[i]).sum().item<double>();
-    inputs[i].add_(step * moves[i]);
-  }
-  const double above = loss().item<double>();
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].sub_(2 * step * moves[i]);
-  const double below = loss().item<double>();
-  CHECK((above - below) / (2 * step) == Approx(expected).epsilon(1e-6));
+  for (const auto& input : inputs) moves.push_back(torch::randn_like(input));
+  for (std::size_t i = 0; i < inputs.size(); ++i) expected += (gradients[i] * moves[i]).sum().item<double>();
+  const auto moved = [&](double steps) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].add_(steps * step * moves[i]);
+    const double value = loss().item<double>();
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].sub_(steps * step * moves[i]);
+    return value;
+  };
+  const double difference = (8 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12 * step);
+  CHECK(difference == Approx(expected).epsilon(1e-6));
 }
 
 TEST_CASE("ALiBi's slopes are the published ones", "[positions]") {

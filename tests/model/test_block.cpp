@@ -30,7 +30,7 @@ Block random_block(const TransformerConfig& config) {
 
 torch::Tensor forward(Block& block, const torch::Tensor& x_bcd) {
   Pass pass;
-  return block->forward(x_bcd, self_visibility(/*causal=*/true, torch::Tensor()), nullptr, pass);
+  return block->forward(x_bcd, {self_visibility(/*causal=*/true, torch::Tensor())}, pass);
 }
 
 // Parameters by name, in the formulas.

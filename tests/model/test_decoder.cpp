@@ -126,7 +126,8 @@ TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
   config.positions = positions;
   config.embedding.scale = EmbeddingScale::sqrt_width;
   Models models(config);
-  const bool unknown = is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions);
+  const bool unknown = is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions) ||
+                       is<TransformerXlPositionsConfig>(positions);
   REQUIRE((models.narrow.decoder(2) == nullptr) == unknown);
   if (!unknown) CHECK(greatest_error(models, random_ids(2, config.context), 3) < tolerance);
 }

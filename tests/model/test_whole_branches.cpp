@@ -39,7 +39,7 @@ std::vector<torch::Tensor> outputs_and_gradients(Block& block, const torch::Tens
   torch::Tensor y_bcd;
   {
     const AutocastScope autocast(precision, torch::kCPU);
-    y_bcd = block->forward(leaf_bcd, self_visibility(/*causal=*/true, torch::Tensor()), nullptr, pass);
+    y_bcd = block->forward(leaf_bcd, {self_visibility(/*causal=*/true, torch::Tensor())}, pass);
   }
   torch::manual_seed(6);
   std::vector<torch::Tensor> inputs = block->parameters();
@@ -72,7 +72,7 @@ bool is_same_part_by_part(const TransformerConfig& config, Precision precision,
 std::int64_t nodes_of(const TransformerConfig& config) {
   auto block = random_block(config);
   Pass pass{.training = true, .random = RandomStream(torch::tensor(7, torch::kLong))};
-  const auto y_bcd = block->forward(torch::randn({2, 3, width}), self_visibility(true, torch::Tensor()), nullptr, pass);
+  const auto y_bcd = block->forward(torch::randn({2, 3, width}), {self_visibility(true, torch::Tensor())}, pass);
   return std::ssize(names_of_nodes(y_bcd));
 }
 
@@ -147,8 +147,8 @@ TEST_CASE("without gradients a block is computed as before", "[whole]") {
   observed.probe = &probe;
   const auto x_bcd = torch::randn({2, 3, width});
   const auto visibility = self_visibility(true, torch::Tensor());
-  CHECK(torch::equal(block->forward(x_bcd, visibility, nullptr, pass),
-                     block->forward(x_bcd, visibility, nullptr, observed)));
+  CHECK(torch::equal(block->forward(x_bcd, {visibility}, pass),
+                     block->forward(x_bcd, {visibility}, observed)));
 }
 
 }  // namespace metaformer

@@ -38,7 +38,7 @@ CASES = {
     "metric, identity": ["model.mixer={kind: metric, constraint: identity}"],
     "metric, as published": ["model.mixer={kind: metric, score: as_published}"],
     **{f"{mixer}, {positions}": [f"model.mixer={mixer}", f"model.positions={positions}"]
-       for mixer in ("scaled_dot_product", "metric") for positions in ("rotary", "alibi", "t5", "shaw")},
+       for mixer in ("scaled_dot_product", "metric") for positions in ("rotary", "alibi", "t5", "shaw", "transformer_xl")},
 }
 TOLERANCE = 1e-6
 

@@ -56,7 +56,8 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "{kind: silu, beta: 1.7}", "
 FEED_FORWARDS = [f"{{kind: {kind}, activation: {activation}{options}}}" for activation in ACTIVATIONS
                  for kind, options in (("mlp", ", ratio: 2.6"), ("mlp", ", output_activation: true"), ("gated", ""))]
 POSITIONS = ("none", "learned", "sinusoidal", "rotary", "{kind: rotary, base: 500, fraction: 0.5}", "alibi",
-             "{kind: t5, buckets: 6, max_distance: 7}", "{kind: shaw, max_distance: 3}")
+             "{kind: t5, buckets: 6, max_distance: 7}", "{kind: shaw, max_distance: 3}", "transformer_xl",
+             "{kind: transformer_xl, shared_biases: false, clamp_length: 6}")
 POSITIONED = ("scaled_dot_product", "quadratic_full", "metric_own", "metric_distance_psd")
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = 1e-5  # relative L2 per tensor, ours in float32 against float64

@@ -65,9 +65,26 @@ def score_bias(weights, options, n, c, causal):
     return 0
 
 
-def mix(weights, name, query, key, offsets, values, context):
+def distance_terms(weights, name, query, key, form, is_distance, options):
+    """Transformer-XL's terms b, c and d (Dai et al. 2019, section 3.3) for every pair. `form`, [n, k, j]: what makes queries
+    of vectors, or None; a distance has the terms of both of its halves."""
+    n, c, d = query.shape[1], query.shape[2], weights[name + ".positions.projection.weight"].shape[1]
+    biases = "transformer.distance_biases" if options["shared_biases"] else name + ".positions.biases"
+    u, v = (weights[f"{biases}.{part}"] for part in ("content", "distance"))
+    image = (lambda x: torch.einsum("nk,nkj->nj", x, form)) if form is not None else lambda x: x
+    distance = (torch.arange(c)[:, None] - torch.arange(c)[None, :]).double()
+    if options["clamp_length"] > 0:
+        distance = distance.clamp(max=options["clamp_length"])
+    angle = distance[:, :, None] * 10000 ** (-torch.arange(0, d, 2).double() / d)
+    encoding = torch.cat((angle.sin(), angle.cos()), -1)
+    r = (encoding @ weights[name + ".positions.projection.weight"].T).unflatten(-1, (n, -1))
+    terms = torch.einsum("bnck,cenk->bnce", query + image(v)[:, None], r) + (image(u)[:, None] @ key.transpose(2, 3))
+    return terms - torch.einsum("cenk,nkj,cenj->nce", r, form, r) / 2 if is_distance else terms
+
+
+def mix(weights, name, query, key, offsets, values, context, form=None, is_distance=False):
     """softmax((query . key + offsets) / sqrt(k) + bias) over the visible keys, times the values. A token that sees nothing
-    gets zeros. `offsets`: parts of the score that positions do not act on, or 0."""
+    gets zeros. `offsets`: parts of the score that positions do not act on, or 0. `form`: as distance_terms has it."""
     positions, k, c = context["positions"], values.shape[-1], values.shape[2]
     if positions["kind"] == "rotary":
         query, key = rotated(query, positions), rotated(key, positions)
@@ -76,6 +93,8 @@ def mix(weights, name, query, key, offsets, values, context):
         most = positions["max_distance"]
         row = (torch.arange(c)[None, :] - torch.arange(c)[:, None]).clamp(-most, most) + most
         r = r + torch.einsum("bnci,cei->bnce", query, weights[name + ".positions.keys"][row])
+    if positions["kind"] == "transformer_xl":
+        r = r + distance_terms(weights, name, query, key, form, is_distance, positions)
     r = r / math.sqrt(k) + context["bias"]
     visible = context["visible"].unsqueeze(1)
     attention = torch.softmax(r.masked_fill(~visible, -1e30), -1) * visible
@@ -136,10 +155,10 @@ def metric_mix(weights, name, options, p, values, context):
     if options["score"] == "as_published":
         return mix(weights, name, torch.zeros_like(p), p, published(p, m), values, context)
     if options["score"] == "bilinear":
-        return mix(weights, name, image, p, 0, values, context)
-    if context["positions"]["kind"] in ("rotary", "shaw"):  # act on the part that depends on both tokens
+        return mix(weights, name, image, p, 0, values, context, m)
+    if context["positions"]["kind"] in ("rotary", "shaw", "transformer_xl"):  # act on what depends on both tokens
         square = (image * p).sum(-1)
-        return mix(weights, name, 2 * image, p, -square.unsqueeze(3) - square.unsqueeze(2), values, context)
+        return mix(weights, name, 2 * image, p, -square.unsqueeze(3) - square.unsqueeze(2), values, context, 2 * m, True)
     difference = p.unsqueeze(3) - p.unsqueeze(2)
     r = -torch.einsum("bncek,nkj,bncej->bnce", difference, m, difference)
     return mix(weights, name, torch.zeros_like(p), p, r, values, context)
@@ -170,9 +189,10 @@ def mixer(weights, name, options, x, n, context):
         t = metric_mix(weights, name, options, p, v, context)
     elif options["form"] == "full":
         t = mix(weights, name, torch.einsum("bcd,nde->bnce", x, weights[name + ".full_form"]),
-                x.unsqueeze(1).expand(-1, n, -1, -1), 0, v, context)
+                x.unsqueeze(1).expand(-1, n, -1, -1), 0, v, context, weights[name + ".full_form"])
     else:
-        t = mix(weights, name, torch.einsum("bnck,nkj->bncj", p, weights[name + ".form"]), p, 0, v, context)
+        form = weights[name + ".form"]
+        t = mix(weights, name, torch.einsum("bnck,nkj->bncj", p, form), p, 0, v, context, form)
     return linear(weights, name + ".output", t)
 
 

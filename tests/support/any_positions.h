@@ -13,7 +13,9 @@ inline PositionsConfig any_positions() {
                   PositionsConfig(RotaryPositionsConfig{.base = 500, .fraction = 0.5}),
                   PositionsConfig(AlibiPositionsConfig{}),
                   PositionsConfig(T5PositionsConfig{.buckets = 6, .max_distance = 7}),
-                  PositionsConfig(ShawPositionsConfig{.max_distance = 3}));
+                  PositionsConfig(ShawPositionsConfig{.max_distance = 3}),
+                  PositionsConfig(TransformerXlPositionsConfig{}),
+                  PositionsConfig(TransformerXlPositionsConfig{.shared_biases = false, .clamp_length = 4}));
 }
 
 }  // namespace metaformer

@@ -55,9 +55,10 @@ class TextDataset {
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
 
- private:
+  // The windows that begin at these tokens; what lies beyond the end of the split is padded.
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
 
+ private:
   std::int64_t context_;
   std::array<std::vector<std::int32_t>, 2> tokens_;  // by Split
   std::array<std::int64_t, 2> characters_{}, unknown_characters_{};

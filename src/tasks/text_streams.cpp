@@ -1,0 +1,147 @@
+#include "tasks/text_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tasks/batches.h"
+
+namespace metaformer {
+
+namespace {
+
+// What both orders of a text have in common.
+class TextStream : public BatchStream {
+ public:
+  TextStream(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
+      : config_(config), dataset_(std::move(dataset)) {}
+
+  double tokens_per_step() const override { return static_cast<double>(rows_per_step() * context()); }
+
+ protected:
+  const ExperimentConfig& config() const { return config_; }
+  const TextDataset& dataset() const { return *dataset_; }
+  std::int64_t context() const { return context_of(config_.model); }
+  std::int64_t rows() const { return config_.train.batch_size; }
+  std::int64_t rows_per_step() const { return rows() * config_.train.accumulate; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(config_.train.seed); }
+
+  const torch::Tensor& training_tokens(torch::Device device) const {
+    if (!training_tokens_.defined() || training_tokens_.device() != device) {
+      const auto& tokens = dataset_->tokens(Split::train);
+      training_tokens_ = torch::from_blob(const_cast<std::int32_t*>(tokens.data()),
+                                          {static_cast<std::int64_t>(tokens.size())}, torch::kInt)
+                             .to(device);
+    }
+    return training_tokens_;
+  }
+
+ private:
+  ExperimentConfig config_;
+  std::shared_ptr<const TextDataset> dataset_;
+  // int, where batches were last asked for; on the CPU the dataset's own memory
+  mutable torch::Tensor training_tokens_;
+};
+
+class RandomWindows : public TextStream {
+ public:
+  using TextStream::TextStream;
+
+  double epochs_per_step() const override {
+    return tokens_per_step() / static_cast<double>(dataset().tokens(Split::train).size());
+  }
+
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const auto starts =
+        dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, micro * rows(), rows());
+    return cut_windows(training_tokens(device), starts, context());
+  }
+
+  std::int64_t evaluation_batches(Split split) const override {
+    const auto rows = evaluation_rows(context());
+    return (dataset().consecutive_window_count(split) + rows - 1) / rows;
+  }
+
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
+    const auto rows = evaluation_rows(context());
+    return to_batch(dataset().consecutive_windows(split, index * rows, rows), device);
+  }
+
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return to_batch(dataset().random_windows(split, seed(), RandomPurpose::evaluation, index, 0, rows()), device);
+  }
+};
+
+// The rows of all passes of a step lie side by side in the text, each as long as the others (Dai et al. 2019). What is
+// left over, fewer tokens than a step has, is before and behind them, another part of it in every epoch.
+class OrderedStreams : public TextStream {
+ public:
+  OrderedStreams(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
+      : TextStream(config, std::move(dataset)), steps_of_epoch_(targets() / (rows_per_step() * context())) {
+    if (steps_of_epoch_ == 0)
+      throw Error(ExitCode::data,
+                  fmt::format("the training split has {} tokens; with model.memory train.batch_size {} and "
+                              "train.accumulate {} make {} rows, which model.context {} cuts out of at least {}",
+                              targets() + 1, rows(), config.train.accumulate, rows_per_step(), context(),
+                              rows_per_step() * context() + 1));
+  }
+
+  double epochs_per_step() const override { return 1 / static_cast<double>(steps_of_epoch_); }
+
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const auto epoch = step / steps_of_epoch_, place = step % steps_of_epoch_;
+    const auto left_over = targets() - steps_of_epoch_ * rows_per_step() * context();
+    const Rng rng(seed(), RandomPurpose::batches, static_cast<std::uint64_t>(epoch));
+    const auto first = static_cast<std::int64_t>(rng.below(0, static_cast<std::uint64_t>(left_over) + 1));
+    std::vector<std::int64_t> starts;
+    for (auto row = micro * rows(); row < (micro + 1) * rows(); ++row)
+      starts.push_back(first + (row * steps_of_epoch_ + place) * context());
+    auto batch = cut_windows(training_tokens(device), starts, context());
+    batch.begins = place == 0;
+    return batch;
+  }
+
+  std::int64_t evaluation_batches(Split split) const override { return windows_of_row(split); }
+
+  // Every row is a part of the split and begins with nothing before it.
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
+    const auto windows = dataset().consecutive_window_count(split), of_row = windows_of_row(split);
+    std::vector<std::int64_t> starts;
+    for (std::int64_t row = 0; row < (windows + of_row - 1) / of_row; ++row)
+      starts.push_back((row * of_row + index) * context());
+    auto batch = to_batch(dataset().windows(split, starts), device);
+    batch.begins = index == 0;
+    return batch;
+  }
+
+  Batch random_batch(Split, std::int64_t, torch::Device) const override {
+    throw Error(ExitCode::usage,
+                "random batches have nothing before them for model.memory to remember: evaluate the whole split");
+  }
+
+ private:
+  std::int64_t targets() const { return static_cast<std::int64_t>(dataset().tokens(Split::train).size()) - 1; }
+
+  // Rows are long against the memory, so that a small part of the split is predicted with less than all of it.
+  std::int64_t windows_of_row(Split split) const {
+    constexpr std::int64_t memories = 16;
+    const auto windows = dataset().consecutive_window_count(split);
+    const auto of_memory = (transformer(config()).memory + context() - 1) / context();
+    const auto rows = std::clamp<std::int64_t>(windows / (memories * of_memory), 1, evaluation_rows(context()));
+    return (windows + rows - 1) / rows;
+  }
+
+  std::int64_t steps_of_epoch_;
+};
+
+}  // namespace
+
+std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& config,
+                                                    std::shared_ptr<const TextDataset> dataset) {
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  if (model != nullptr && model->memory > 0) return std::make_shared<OrderedStreams>(config, std::move(dataset));
+  return std::make_shared<RandomWindows>(config, std::move(dataset));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,255 @@
+// model.memory: what a segment sees of the segments before it, in training and where a text is read with a state.
+
+#include "base/error.h"
+#include "model/gpt.h"
+#include "model/initialise.h"
+#include "support/any_mixer.h"
+#include "support/any_positions.h"
+#include "support/failure.h"
+#include "support/mixer_options.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t vocabulary = 13, batch = 2, segment = 5;
+
+TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig& mixer, std::int64_t memory) {
+  TransformerConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 8;
+  config.context = segment;
+  config.memory = memory;
+  config.positions = positions;
+  config.mixer = mixer;
+  return config;
+}
+
+// Random weights, in double.
+Gpt model_of(const TransformerConfig& config) {
+  Gpt model(config, vocabulary);
+  model.to(torch::kDouble);
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.5);
+  return model;
+}
+
+torch::Tensor random_ids(std::int64_t length) {
+  torch::manual_seed(length);
+  return torch::randint(vocabulary, {batch, length}, torch::kLong);
+}
+
+bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-10, 1e-12); }
+
+// Those that take a longer context.
+MixerConfig any_remembering_mixer() {
+  auto all = every_mixer();
+  std::erase_if(all, [](const MixerConfig& mixer) { return mixer->chooses_by_whole_sequence(); });
+  return GENERATE_COPY(from_range(all));
+}
+
+// Positions that say how far apart tokens are, wherever a segment begins.
+bool are_relative(const PositionsConfig& positions) {
+  return !is<LearnedPositionsConfig>(positions) && !is<SinusoidalPositionsConfig>(positions);
+}
+
+std::unique_ptr<ModelState> state_of(const Gpt& model, bool training) {
+  return training ? model.new_memory() : model.new_state(batch, segment);
+}
+
+// Segment by segment.
+torch::Tensor read(Gpt& model, const torch::Tensor& ids_bc, ModelState& state, const torch::Tensor& segments_bc = {}) {
+  std::vector<torch::Tensor> parts;
+  for (std::int64_t first = 0; first < ids_bc.size(1); first += segment) {
+    Batch part{.ids_bc = ids_bc.narrow(1, first, segment)};
+    if (segments_bc.defined()) part.segments_bc = segments_bc.narrow(1, first, segment);
+    parts.push_back(model.evaluate(part, &state));
+  }
+  return torch::cat(parts, 1);
+}
+
+Gpt with_context(const Gpt& model, std::int64_t context) {
+  auto config = model.config();
+  config.context = context;
+  config.memory = 0;
+  config.same_length = false;
+  Gpt longer(config, vocabulary);
+  longer.to(torch::kDouble);
+  copy_by_name(named_state(model), named_state(longer), "the same weights");
+  return longer;
+}
+
+}  // namespace
+
+TEST_CASE("segments with enough memory are one long segment, with every mixer", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  auto model = model_of(config_of(NoPositionsConfig{}, any_remembering_mixer(), 3 * segment));
+  const auto ids_bc = random_ids(4 * segment);
+  const auto state = state_of(model, GENERATE(false, true));
+  CHECK(close(read(model, ids_bc, *state), with_context(model, 4 * segment).evaluate({.ids_bc = ids_bc})));
+}
+
+TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  const auto positions = any_positions();
+  if (!are_relative(positions)) return;
+  const auto mixer = GENERATE(
+      MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
+      MixerConfig(MetricOptions{.values = MixerValues::own}),
+      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
+  const bool training = GENERATE(false, true);
+  auto config = config_of(positions, mixer, 3 * segment);
+  config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post, NormPosition::both)};
+  auto model = model_of(config);
+  const auto ids_bc = random_ids(4 * segment);
+  const auto state = state_of(model, training);
+  CHECK(close(read(model, ids_bc, *state), with_context(model, 4 * segment).evaluate({.ids_bc = ids_bc})));
+}
+
+TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  const auto positions = GENERATE(PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(SinusoidalPositionsConfig{}));
+  // Tokens that mix with nothing have the vectors of their own positions.
+  auto model = model_of(config_of(positions, IdentityOptions{}, segment));
+  const auto ids_bc = random_ids(segment);
+  const auto state = state_of(model, GENERATE(false, true));
+  const auto twice_bcv = read(model, torch::cat({ids_bc, ids_bc}, 1), *state);
+  CHECK(torch::equal(twice_bcv.narrow(1, 0, segment), twice_bcv.narrow(1, segment, segment)));
+}
+
+TEST_CASE("an empty memory changes no bit, and a reset empties it", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  Gpt model(config_of(any_positions(), MetricOptions{}, 7), vocabulary);
+  initialise(model, 3);
+  const auto ids_bc = random_ids(segment);
+  const auto alone_bcv = model.evaluate({.ids_bc = ids_bc});
+  const auto state = state_of(model, GENERATE(false, true));
+  CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
+  CHECK_FALSE(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
+  CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc, .begins = true}, state.get()), alone_bcv));
+  state->reset();
+  CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), alone_bcv));
+}
+
+TEST_CASE("a token sees as far back as the memory goes, and with same_length exactly that many tokens", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  const bool training = GENERATE(false, true), same_length = GENERATE(false, true);
+  const std::int64_t memory = GENERATE(3, 5, 8);
+  auto config = config_of(AlibiPositionsConfig{}, ScaledDotProductOptions{}, memory);
+  config.layers = 1;  // no token further back is seen through another
+  config.same_length = same_length;
+  auto model = model_of(config);
+  const auto ids_bc = random_ids(3 * segment);
+  const auto logits_bcv = read(model, ids_bc, *state_of(model, training));
+  for (std::int64_t changed = 0; changed < 3 * segment; ++changed) {
+    auto other_bc = ids_bc.clone();
+    other_bc.select(1, changed).add_(1).remainder_(vocabulary);
+    const auto other_bcv = read(model, other_bc, *state_of(model, training));
+    for (std::int64_t c = 0; c < 3 * segment; ++c) {
+      const auto reach = same_length ? c - memory + 1 : c / segment * segment - memory;
+      const bool seen = changed <= c && changed >= reach;
+      INFO("token " << c << " and a change of token " << changed);
+      CHECK(torch::equal(logits_bcv.select(1, c), other_bcv.select(1, c)) == !seen);
+    }
+  }
+}
+
+TEST_CASE("a token sees nothing of other documents in the memory", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  const auto mixer = any_remembering_mixer();
+  auto model = model_of(config_of(RotaryPositionsConfig{}, mixer, 2 * segment));
+  if (!mixer->has_scores()) model = model_of(config_of(NoPositionsConfig{}, mixer, 2 * segment));
+  const auto ids_bc = random_ids(4 * segment);
+  // Documents of 7, 9 and 4 tokens, in the other row of 12 and 8.
+  const auto lengths = std::vector<std::vector<std::int64_t>>{{7, 9, 4}, {12, 8}};
+  std::vector<torch::Tensor> rows;
+  for (const auto& of_row : lengths) {
+    std::vector<torch::Tensor> documents;
+    for (std::size_t i = 0; i < of_row.size(); ++i)
+      documents.push_back(torch::full({of_row[i]}, static_cast<std::int64_t>(i), torch::kLong));
+    rows.push_back(torch::cat(documents));
+  }
+  const auto logits_bcv = read(model, ids_bc, *state_of(model, GENERATE(false, true)), torch::stack(rows));
+  auto alone = with_context(model, 12);
+  for (std::int64_t row = 0; row < batch; ++row) {
+    std::int64_t first = 0;
+    for (const auto length : lengths[static_cast<std::size_t>(row)]) {
+      const auto document_bc = ids_bc.narrow(0, row, 1).narrow(1, first, length);
+      CHECK(close(logits_bcv[row].narrow(0, first, length), alone.evaluate({.ids_bc = document_bc})[0]));
+      first += length;
+    }
+  }
+}
+
+TEST_CASE("no gradient flows into the memory", "[memory]") {
+  auto config = config_of(TransformerXlPositionsConfig{}, MetricOptions{}, segment);
+  auto model = model_of(config);
+  const auto ids_bc = random_ids(2 * segment);
+  const auto memory = model.new_memory();
+  model.evaluate({.ids_bc = ids_bc.narrow(1, 0, segment)}, memory.get());
+  const auto saved = memory->tensors();
+  for (const auto& [name, tensor] : saved) CHECK_FALSE(tensor.requires_grad());
+  // Finite differences of the second segment's loss while the memory stays as it is.
+  const auto loss = [&] {
+    const auto again = model.new_memory();
+    again->load(saved, "the memory");
+    return model.evaluate({.ids_bc = ids_bc.narrow(1, segment, segment)}, again.get()).square().mean();
+  };
+  model.zero_grad();
+  loss().backward();
+  constexpr double step = 1e-5;
+  for (auto& parameter : model.parameters()) {
+    const auto value = parameter.flatten();
+    const auto at = value.numel() / 2;
+    const torch::NoGradGuard no_grad;
+    auto entry = parameter.view(-1).select(0, at);
+    const double original = entry.item<double>();
+    entry.fill_(original + step);
+    const double above = loss().item<double>();
+    entry.fill_(original - step);
+    const double below = loss().item<double>();
+    entry.fill_(original);
+    const double expected = (above - below) / (2 * step);
+    const double found = parameter.grad().defined() ? parameter.grad().view(-1)[at].item<double>() : 0;
+    CHECK(std::abs(found - expected) <= 1e-7 + 1e-6 * std::abs(expected));
+  }
+}
+
+TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[memory]") {
+  const torch::NoGradGuard no_grad;
+  Gpt model(config_of(TransformerXlPositionsConfig{}, MetricOptions{}, 8), vocabulary);
+  initialise(model, 3);
+  const bool training = GENERATE(false, true);
+  const auto state = state_of(model, training), loaded = state_of(model, training);
+  const auto ids_bc = random_ids(segment);
+  for (int i = 0; i < 3; ++i) model.evaluate({.ids_bc = ids_bc}, state.get());
+  NamedTensors saved;
+  for (const auto& [name, tensor] : state->tensors()) saved.emplace_back(name, tensor.clone());
+  loaded->load(saved, "a file");
+  CHECK(loaded->length() == state->length());
+  const auto next_bc = random_ids(segment);
+  CHECK(torch::equal(model.evaluate({.ids_bc = next_bc}, loaded.get()), model.evaluate({.ids_bc = next_bc}, state.get())));
+}
+
+TEST_CASE("what another model remembers is refused", "[memory]") {
+  Gpt model(config_of(NoPositionsConfig{}, MetricOptions{}, 4), vocabulary);
+  const auto memory = model.new_memory();
+  const auto complaint = [&](const NamedTensors& saved) {
+    const auto [code, message] = failure([&] { memory->load(saved, "a file"); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(message, ContainsSubstring("a file: "));
+    return message;
+  };
+  const auto of_block = torch::zeros({batch, 4, 8});
+  CHECK_THAT(complaint({{"blocks.0", of_block}}), ContainsSubstring("is not of 2 blocks"));
+  CHECK_THAT(complaint({{"blocks.7", of_block}}), ContainsSubstring("does not remember 'blocks.7'"));
+  CHECK_THAT(complaint({{"blocks.0", torch::zeros({batch, 5, 8})}, {"blocks.1", of_block}}),
+             ContainsSubstring("model.memory 4"));
+  CHECK(memory->length() == 0);
+  Gpt without(config_of(NoPositionsConfig{}, MetricOptions{}, 0), vocabulary);
+  CHECK(without.new_memory() == nullptr);
+}
+
+}  // namespace metaformer
