@@ -238,8 +238,10 @@ Tensor hash_and_attend(const Tensor& q_bnck, const Tensor& value_bnck, const Lsh
     const auto fixed_key = torch::zeros({1}, q_bnck.options().dtype(torch::kLong));
     const auto draw = pass.training ? pass.random.next() : RandomDraw{fixed_key, 0};
     const auto half_buckets = options.bucket_count(context) / 2;
-    bucket_bnrc =
-        lsh_buckets_bnrc(q_bnck, random_normal(draw, {q_bnck.size(1), q_bnck.size(3), options.rounds, half_buckets}));
+    bucket_bnrc = pass.chosen([&] {
+      const auto rotation = random_normal(draw, {q_bnck.size(1), q_bnck.size(3), options.rounds, half_buckets});
+      return lsh_buckets_bnrc(q_bnck, rotation);
+    });
   }
   return lsh_attention(q_bnck, value_bnck, bucket_bnrc, visibility.key_segment_be, rule, pass);
 }

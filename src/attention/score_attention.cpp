@@ -14,8 +14,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   const auto visible = visible_bce(visibility, score_bnce.size(2), score_bnce.size(3), score_bnce.device());
   auto scaled = score_bnce * mixing.scale;
   if (mixing.shaw != nullptr) scaled = scaled + (*mixing.shaw)->scores(q_bnck, score_bnce.size(3)) * mixing.scale;
-  if (mixing.distances)
-    scaled = scaled + distance_scores(q_bnck, *mixing.distances, score_bnce.size(3)) * mixing.scale;
+  if (mixing.distances) scaled = scaled + distance_scores(q_bnck, *mixing.distances, score_bnce.size(3)) * mixing.scale;
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
   torch::Tensor weight_bnce;

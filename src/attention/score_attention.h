@@ -15,8 +15,8 @@ namespace metaformer {
 
 struct ScoreMixing {
   double scale = 1;
-  double dropout = 0;          // of the weights, in training
-  const Shaw* shaw = nullptr;  // vectors of distances, added to keys and values; or none
+  double dropout = 0;                           // of the weights, in training
+  const Shaw* shaw = nullptr;                   // vectors of distances, added to keys and values; or none
   std::optional<DistanceTerms> distances = {};  // of positions transformer_xl; the queries have u already
 };
 

@@ -11,12 +11,13 @@ namespace metaformer {
 // segments: all one segment.
 struct Visibility {
   bool causal = false;
-  std::int64_t window = 0;  // of causal ones; 0: none
+  std::int64_t window = 0;                         // of causal ones; 0: none
   torch::Tensor query_segment_bc, key_segment_be;  // both or neither
   torch::Tensor score_bias_nce;                    // added to the scaled scores, where a mixer has them; or undefined
 
   // Of positions transformer_xl: a row for every distance of a query to a key, from the largest (keys - 1) down to 0,
-  // or if not causal to 1 - queries; and their two vectors, where all layers have the same (attention/transformer_xl.h).
+  // or if not causal to 1 - queries; and their two vectors, where all layers have the same
+  // (attention/transformer_xl.h).
   torch::Tensor distance_ld, content_bias_nk, distance_bias_nk;
 
   // What visible_bce() computed last: the layers of a pass have one visibility, and ask it the same. A visibility is

@@ -162,9 +162,10 @@ void RunChoice::add_context_to(CLI::App& command) {
 }
 
 void RunChoice::add_options_to(CLI::App& command) {
-  add_repeatable(command, "--set", changes.options, "KEY=VALUE",
-                 "sets an option that no weight depends on: of the mixer, such as model.mixer.rounds=8, or model.memory, "
-                 "model.same_length, model.positions.clamp_length");
+  add_repeatable(
+      command, "--set", changes.options, "KEY=VALUE",
+      "sets an option that no weight depends on: of the mixer, such as model.mixer.rounds=8, or model.memory, "
+      "model.same_length, model.positions.clamp_length");
 }
 
 }  // namespace metaformer

@@ -96,8 +96,9 @@ void check_positions(const TransformerConfig& model, const Provenance& provenanc
   const auto kind = kind_of(model.positions);
   if (act_on_scores(model.positions) && !model.mixer->has_scores())
     fail(provenance, {"model.positions", "model.positions.kind", "model.mixer", "model.mixer.kind"},
-         fmt::format("'{}' changes scores, and the mixer {} has none: set it to learned, sinusoidal or none", kind,
-                     model.mixer->kind()));
+         fmt::format("'{}' changes scores, and the mixer {} has none that it could change: set it to learned, "
+                     "sinusoidal or none",
+                     kind, model.mixer->kind()));
   const auto* rotary = std::get_if<RotaryPositionsConfig>(&model.positions);
   if (rotary != nullptr && rotary->rotated_width(model.head_width()) == 0)
     fail(provenance, {"model.positions.fraction", "model.positions.kind", "model.width", "model.heads"},
@@ -136,9 +137,10 @@ void check_memory(const TransformerConfig& model, const ExperimentConfig& config
 void check_blocks(const TransformerConfig& model, const Provenance& provenance) {
   if (model.blocks != BlockKind::reversible) return;
   if (position_of(model.norm) == NormPosition::post)
-    fail(provenance, {"model.blocks", "model.norm.position"},
-         "'reversible' takes branches off again, which a norm behind their sum prevents: set model.norm.position to pre "
-         "or both");
+    fail(
+        provenance, {"model.blocks", "model.norm.position"},
+        "'reversible' takes branches off again, which a norm behind their sum prevents: set model.norm.position to pre "
+        "or both");
   if (!model.residual)
     fail(provenance, {"model.blocks", "model.residual"}, "'reversible' is made of residual connections");
 }

@@ -25,7 +25,8 @@ struct TokenRows {
   std::int64_t length = 0;
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> targets;
-  std::int64_t target_count = 0;  // targets that are not -1
+  std::int64_t target_count = 0;       // targets that are not -1
+  std::vector<std::int64_t> segments;  // numbers of documents, -1: padding; empty when all are one
 };
 
 // Row-major [rows, length] token ids, padded to the longest row; segment 0: a token, -1: padding.

@@ -61,7 +61,8 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       threads_now_(threads_),
       picker_(options) {
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    auto& window = windows_.emplace_back(remembers() ? ContextWindow::unlimited : model.config().context, options.window);
+    auto& window =
+        windows_.emplace_back(remembers() ? ContextWindow::unlimited : model.config().context, options.window);
     for (const auto token : prompt) window.push(token);
   }
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());

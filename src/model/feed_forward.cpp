@@ -1,6 +1,7 @@
 #include "model/feed_forward.h"
 
 #include "ops/activation.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 
@@ -21,7 +22,12 @@ static torch::Tensor feed(const GatedConfig& config, Linear& up, Linear& down, c
 }
 
 torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_bcd) {
-  return std::visit([&](const auto& config) { return feed(config, up_, down_, x_bcd); }, config_);
+  const auto feed_rows = [this](const torch::Tensor& x) {
+    return std::visit([&](const auto& config) { return feed(config, up_, down_, x); }, config_);
+  };
+  if (chunks_of(config_) == 1) return feed_rows(x_bcd);
+  const auto y_rd = recomputed_in_chunks(feed_rows, x_bcd.flatten(0, 1), parameters(), chunks_of(config_));
+  return y_rd.view_as(x_bcd);
 }
 
 }  // namespace metaformer

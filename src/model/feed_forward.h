@@ -2,6 +2,7 @@
 // The position-wise branch of a block, of width d and hidden width h:
 //   mlp    down(f(up(x)))                                (Vaswani et al. 2017, equation 2)
 //   gated  down(f(gate) * u), [gate | u] = up(x)         (Shazeer 2020); gate and up are one product
+// With `chunks` it is computed for some tokens after the others, and again in backward.
 
 #include "config/model_config.h"
 #include "ops/linear.h"

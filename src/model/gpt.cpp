@@ -14,8 +14,11 @@ Gpt::Gpt(const TransformerConfig& config, std::int64_t vocabulary)
 }
 
 torch::Tensor Gpt::forward(const Batch& batch, ModelState* state, Pass& pass) {
-  const auto hidden_bcd = transformer_->forward(batch, state, pass);
-  return torch::linear(hidden_bcd, head_vd());
+  return logits_of(hidden(batch, state, pass));
+}
+
+torch::Tensor Gpt::hidden(const Batch& batch, ModelState* state, Pass& pass) {
+  return transformer_->forward(batch, state, pass);
 }
 
 std::unique_ptr<ModelState> Gpt::new_state(std::int64_t batch, std::int64_t capacity) const {

@@ -11,6 +11,9 @@ class Gpt : public SequenceModel {
   Gpt(const TransformerConfig& config, std::int64_t vocabulary);
 
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
+  std::vector<torch::Tensor> head_weights() const override { return {head_vd()}; }
   const TransformerConfig& config() const override { return config_; }
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
   std::unique_ptr<ModelState> new_memory() const override;

@@ -30,13 +30,13 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
                     data_of(config)->tokenizer);
 }
 
-// Floats that one token of one block leaves for the backward pass.
+// Floats that one token of one block leaves for the backward pass. What is computed again is not kept.
 std::int64_t block_activations(const TransformerConfig& model) {
-  const auto d = model.width;
+  const auto d = model.width, chunks = chunks_of(model.feed_forward);
   const bool drops = model.dropout > 0, both = position_of(model.norm) == NormPosition::both;
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
   const bool activates_output = mlp != nullptr && mlp->output_activation;
-  return (both ? 6 : 4) * d + mixer_cost(model).activations + model.up_width() + model.hidden_width() +
+  return (both ? 6 : 4) * d + mixer_cost(model).activations + (model.up_width() + model.hidden_width()) / chunks +
          (drops ? 4 * d : 0) + (activates_output ? d : 0);
 }
 
@@ -65,15 +65,26 @@ std::uint64_t state_of_weight(const TrainConfig& train) {
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
+// Of a row, of all blocks: what is remembered, and what norms and projections make of it.
+double memory_floats(const TransformerConfig& model) {
+  constexpr std::int64_t of_token = 6;
+  return static_cast<double>(model.layers * model.memory) * static_cast<double>(of_token * model.width);
+}
+
 // Beside what all blocks keep: the logits, and what the backward pass of one block makes. With half precision part of
 // all is half as large. In double, which no config overflows.
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto& model = transformer(config);
   constexpr double of_half = 0.625;
-  const auto floats = static_cast<double>(model.layers) * static_cast<double>(block_activations(model)) +
-                      static_cast<double>(logits_of_token(config, vocabulary, classes) + 2 * model.width +
-                                          2 * model.up_width() + 2 * model.hidden_width());
-  return static_cast<double>(config.train.batch_size) * static_cast<double>(sequence_length(config)) * floats *
+  const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
+  const auto chunks = chunks_of(model.feed_forward);
+  const auto floats =
+      static_cast<double>(reversible ? 1 : model.layers) * static_cast<double>(block_activations(model)) +
+      static_cast<double>(logits_of_token(config, vocabulary, classes) / config.train.loss_chunks +
+                          (reversible ? 8 : 2) * model.width +
+                          (2 * model.up_width() + 2 * model.hidden_width()) / chunks);
+  const auto rows = static_cast<double>(config.train.batch_size);
+  return (rows * static_cast<double>(sequence_length(config)) * floats + rows * memory_floats(model)) *
          static_cast<double>(float_bytes) * (has_half_products(config.train.precision) ? of_half : 1);
 }
 

@@ -19,6 +19,13 @@ class SequenceModel : public torch::nn::Module {
   // are the tokens that follow those already seen, unless the batch begins; the state is advanced.
   virtual torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) = 0;
 
+  // The two parts of it, of a language model: hidden vectors [b, c, d], and logits of any [..., d]. Throw Error (exit
+  // code 1) for another model.
+  virtual torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass);
+  virtual torch::Tensor logits_of(const torch::Tensor& hidden) const;
+  // The weights that logits_of reads.
+  virtual std::vector<torch::Tensor> head_weights() const { return {}; }
+
   // Without dropout.
   torch::Tensor evaluate(const Batch& batch, ModelState* state = nullptr);
 

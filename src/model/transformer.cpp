@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/reversible.h"
 #include "model/transformer_memory.h"
 #include "model/transformer_state.h"
 #include "ops/dropout.h"
@@ -69,8 +70,8 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
   if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&config.positions)) {
     distances_.emplace(config.width, xl->clamp_length);
     if (xl->shared_biases)
-      distance_biases_ = register_module(
-          "distance_biases", DistanceBiases(config.heads, config.mixer->key_width(config.mixer_shape())));
+      distance_biases_ = register_module("distance_biases",
+                                         DistanceBiases(config.heads, config.mixer->key_width(config.mixer_shape())));
   }
   if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}));
@@ -179,14 +180,21 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
   const auto visibility = visibility_of(batch, past, pass);
   auto x_bcd = embed(batch, past.place, pass);
   pass.observe(StreamPoint::embedding, x_bcd);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    Block::Impl::Surroundings surroundings{.visibility = visibility};
-    if (past.state != nullptr) surroundings.state = &past.state->mixer(i);
+  const auto surroundings_of = [&](std::size_t block, const torch::Tensor& read_bcd) {
+    BlockImpl::Surroundings surroundings{.visibility = visibility};
+    if (past.state != nullptr) surroundings.state = &past.state->mixer(block);
     if (past.memory != nullptr) {
-      surroundings.memory_bmd = past.memory->of_block(i);
-      past.memory->remember(i, x_bcd);
+      surroundings.memory_bmd = past.memory->of_block(block);
+      past.memory->remember(block, read_bcd);
     }
-    x_bcd = blocks_[i]->forward(x_bcd, surroundings, pass);
+    return surroundings;
+  };
+  if (config_.blocks == BlockKind::reversible) {
+    const auto gradients = pass.probe == nullptr ? BlockGradients::by_inversion : BlockGradients::as_usual;
+    x_bcd = through_reversible(blocks_, x_bcd, surroundings_of, gradients, pass);
+  } else {
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      x_bcd = blocks_[i]->forward(x_bcd, surroundings_of(i, x_bcd), pass);
   }
   if (past.state != nullptr) past.state->advance(batch.ids_bc.size(1));
   if (past.memory != nullptr && batch.segments_bc.defined()) past.memory->remember_segments(batch.segments_bc);

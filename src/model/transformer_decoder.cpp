@@ -149,7 +149,8 @@ std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> to
 
 std::unique_ptr<Decoder> make_transformer_decoder(const TransformerImpl& transformer, const torch::Tensor& head_vd,
                                                   std::int64_t batch) {
-  if (transformer.config().same_length) return nullptr;  // no decoder knows a window
+  // No decoder knows a window, or two streams.
+  if (transformer.config().same_length || transformer.config().blocks == BlockKind::reversible) return nullptr;
   const auto context = transformer.config().context, capacity = context + transformer.config().memory;
   MixerDecoders mixers;
   for (const auto& block : transformer.blocks()) {

@@ -13,7 +13,9 @@ static constexpr const char* segments_name = "segments";
 
 static std::string name_of(std::size_t block) { return fmt::format("blocks.{}", block); }
 
-std::int64_t TransformerMemory::length() const { return blocks_bmd_.front().defined() ? blocks_bmd_.front().size(1) : 0; }
+std::int64_t TransformerMemory::length() const {
+  return blocks_bmd_.front().defined() ? blocks_bmd_.front().size(1) : 0;
+}
 
 void TransformerMemory::reset() {
   for (auto& block : blocks_bmd_) block = torch::Tensor();

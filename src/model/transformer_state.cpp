@@ -25,7 +25,10 @@ std::string prefix_of(std::size_t block) { return fmt::format("blocks.{}.", bloc
 
 TransformerState::TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
                                    torch::Device device)
-    : batch_(batch), memory_(memory), device_(device), mixers_(static_cast<std::size_t>(layers), MixerState(capacity + memory, device)) {}
+    : batch_(batch),
+      memory_(memory),
+      device_(device),
+      mixers_(static_cast<std::size_t>(layers), MixerState(capacity + memory, device)) {}
 
 TransformerState& TransformerState::of(ModelState& state) {
   auto* own = dynamic_cast<TransformerState*>(&state);

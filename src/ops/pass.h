@@ -38,14 +38,29 @@ class RandomStream {
   std::uint64_t drawn_ = 0;
 };
 
+// What a pass has chosen by its numbers, such as buckets. A part of it that is computed again, from numbers that may
+// differ by rounding, takes what was chosen first.
+struct Choices {
+  std::vector<torch::Tensor> made;
+  bool repeats = false;
+  std::size_t next = 0;  // that is taken again
+};
+
 // A default one evaluates: no dropout, no draws.
 struct Pass {
   bool training = false;
   RandomStream random;
-  Probe* probe = nullptr;  // not owned
+  Probe* probe = nullptr;      // not owned
+  Choices* choices = nullptr;  // not owned; none: nothing is computed again
 
   void observe(StreamPoint point, const torch::Tensor& x_bcd) const {
     if (probe != nullptr) probe->stream(point, x_bcd);
+  }
+  // What `choose` returns, or has returned before.
+  template <class Choose>
+  torch::Tensor chosen(const Choose& choose) const {
+    if (choices == nullptr) return choose();
+    return choices->repeats ? choices->made.at(choices->next++) : choices->made.emplace_back(choose());
   }
   bool wants_scores() const { return probe != nullptr && probe->wants_scores(); }
 };

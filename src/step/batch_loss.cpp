@@ -1,16 +1,42 @@
 #include "step/batch_loss.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/fault.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
+
+namespace {
+
+// Summed over chunks of the tokens, whose logits are made one after the other, and again in backward.
+torch::Tensor loss_in_chunks(const StepParts& parts, const Batch& batch, const torch::Tensor& hidden_bcd) {
+  const auto hidden_td = hidden_bcd.flatten(0, 1), targets_t = batch.targets_bc.flatten();
+  const auto tokens = targets_t.size(0), chunks = std::min(parts.config.train.loss_chunks, tokens);
+  torch::Tensor sum;
+  for (std::int64_t i = 0; i < chunks; ++i) {
+    const auto first = tokens * i / chunks, count = tokens * (i + 1) / chunks - first;
+    Batch chunk;
+    chunk.targets_bc = targets_t.narrow(0, first, count).unsqueeze(0);
+    const auto loss_of = [&parts, chunk](const torch::Tensor& hidden) {
+      return parts.task.objective->loss(parts.model.logits_of(hidden.unsqueeze(0)), chunk);
+    };
+    const auto loss = recomputed(loss_of, hidden_td.narrow(0, first, count), parts.model.head_weights());
+    sum = sum.defined() ? sum + loss : loss;
+  }
+  return sum;
+}
+
+}  // namespace
 
 torch::Tensor batch_loss(const StepParts& parts, const Batch& batch, const torch::Tensor& weight, Pass pass,
                          std::int64_t number, AutocastCasts casts) {
   const AutocastScope autocast(parts.config.train.precision, parts.device, casts);
   auto* memory = parts.memory != nullptr ? parts.memory->of_pass(number) : nullptr;
-  const auto sum = parts.task.objective->loss(parts.model.forward(batch, memory, pass), batch);
+  const auto sum = parts.config.train.loss_chunks > 1
+                       ? loss_in_chunks(parts, batch, parts.model.hidden(batch, memory, pass))
+                       : parts.task.objective->loss(parts.model.forward(batch, memory, pass), batch);
   return sum / weight.to(sum.scalar_type());
 }
 

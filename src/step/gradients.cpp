@@ -47,8 +47,8 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
     const auto& batch = batches[static_cast<std::size_t>(micro)];
     const auto loss = count == 1
                           ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), micro, timer)
-                          : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count), micro * count,
-                                                    timer);
+                          : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count),
+                                                    micro * count, timer);
     total = total.defined() ? total + loss : loss;
   }
   return total;

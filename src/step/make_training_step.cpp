@@ -5,6 +5,11 @@
 
 namespace metaformer {
 
+static bool computes_again(const ExperimentConfig& config) {
+  const auto& model = transformer(config);
+  return model.blocks == BlockKind::reversible || chunks_of(model.feed_forward) > 1 || config.train.loss_chunks > 1;
+}
+
 std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
   const auto& train = parts.config.train;
   if (parts.device.is_cuda() && train.cuda_graph) {
@@ -13,6 +18,7 @@ std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
       problem = "the host watches for spikes (train.divergence.spikes.threshold)";
     if (parts.memory != nullptr && parts.memory->of_pass(0) != nullptr)
       problem = "what a model remembers grows (model.memory)";
+    if (computes_again(parts.config)) problem = "parts of it are computed again in backward";
     auto graph = problem.empty() ? make_cuda_graph(parts.device, problem) : nullptr;
     if (graph != nullptr) return std::make_unique<GraphTrainingStep>(parts, std::move(graph));
     log::info("steps are not replayed as a CUDA graph: {}", problem);

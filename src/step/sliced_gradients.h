@@ -11,8 +11,9 @@ namespace metaformer {
 
 // Adds the gradients of the batch's part of a step's loss to those of parts.parameters, or where `first` is 0 puts them
 // there, whatever was there before; returns that part of the loss, summed in float32. `passes`: one for each slice,
-// of which `first` is the number of the first among the passes of the step; there are no more slices than rows. The result does not depend on the number of threads: the gradients of the slices
-// are added in their order. Until then all of them are kept.
+// of which `first` is the number of the first among the passes of the step; there are no more slices than rows. The
+// result does not depend on the number of threads: the gradients of the slices are added in their order. Until then all
+// of them are kept.
 torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
                                       std::span<const Pass> passes, std::int64_t first, PhaseTimer& timer);
 

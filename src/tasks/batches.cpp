@@ -17,6 +17,7 @@ Batch to_batch(const TokenRows& rows, torch::Device device) {
   Batch batch;
   batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
   batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
+  if (!rows.segments.empty()) batch.segments_bc = to_tensor(rows.segments, rows.rows, device);
   batch.weight = to_weight(rows.target_count, device);
   return batch;
 }
@@ -36,14 +37,19 @@ Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t cont
   return batch;
 }
 
-Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length) {
+Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length,
+                  const torch::Tensor& segments_t) {
   const auto rows = static_cast<std::int64_t>(starts.size());
   const auto starts_b1 = torch::tensor(at::ArrayRef<std::int64_t>(starts)).to(tokens_t.device(), /*non_blocking=*/true);
   const auto place = starts_b1.unsqueeze(1) + torch::arange(length + 1, starts_b1.options());
-  const auto window = tokens_t.index_select(0, place.flatten()).to(torch::kLong).view({rows, length + 1});
+  const auto cut = [&](const torch::Tensor& x_t) {
+    return x_t.index_select(0, place.flatten()).to(torch::kLong).view({rows, length + 1});
+  };
+  const auto window = cut(tokens_t);
   Batch batch;
   batch.ids_bc = window.narrow(1, 0, length).contiguous();
   batch.targets_bc = window.narrow(1, 1, length).contiguous();
+  if (segments_t.defined()) batch.segments_bc = cut(segments_t).narrow(1, 0, length).contiguous();
   batch.weight = to_weight(rows * length, tokens_t.device());
   return batch;
 }

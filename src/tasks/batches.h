@@ -14,8 +14,10 @@ Batch to_batch(const TokenRows& rows, torch::Device device);
 Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context);
 
 // The `length` tokens from each start on, and the token after each of them, cut from tokens_t (int) on its device: a
-// batch costs a copy of its starts. Every window must lie within tokens_t.
-Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length);
+// batch costs a copy of its starts. Every window must lie within tokens_t. `segments_t`: of every token; undefined:
+// one.
+Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length,
+                  const torch::Tensor& segments_t = {});
 
 // [rows, columns] long, copied to the device.
 torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device);

@@ -24,6 +24,7 @@ struct Text {
         dataset(corpus, language_model(given).data, context_of(given.model), codec.tokenizer) {
     corpus.text = {};  // tokens are what is needed from here on
     corpus.held_out.reset();
+    corpus.document_starts = corpus.held_out_document_starts = {};
   }
 
   // Nothing where the tokenizer has no unknown token. The unknown token is easy to predict: the metrics say how

@@ -27,21 +27,25 @@ class TextStream : public BatchStream {
   std::int64_t rows_per_step() const { return rows() * config_.train.accumulate; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(config_.train.seed); }
 
-  const torch::Tensor& training_tokens(torch::Device device) const {
+  // Windows of the training split.
+  Batch cut(const std::vector<std::int64_t>& starts, torch::Device device) const {
     if (!training_tokens_.defined() || training_tokens_.device() != device) {
-      const auto& tokens = dataset_->tokens(Split::train);
-      training_tokens_ = torch::from_blob(const_cast<std::int32_t*>(tokens.data()),
-                                          {static_cast<std::int64_t>(tokens.size())}, torch::kInt)
-                             .to(device);
+      training_tokens_ = on_device(dataset_->tokens(Split::train), device);
+      if (const auto& documents = dataset_->documents(Split::train); !documents.empty())
+        training_documents_ = on_device(documents, device);
     }
-    return training_tokens_;
+    return cut_windows(training_tokens_, starts, context(), training_documents_);
   }
 
  private:
+  static torch::Tensor on_device(const std::vector<std::int32_t>& numbers, torch::Device device) {
+    return torch::from_blob(const_cast<std::int32_t*>(numbers.data()), {std::ssize(numbers)}, torch::kInt).to(device);
+  }
+
   ExperimentConfig config_;
   std::shared_ptr<const TextDataset> dataset_;
   // int, where batches were last asked for; on the CPU the dataset's own memory
-  mutable torch::Tensor training_tokens_;
+  mutable torch::Tensor training_tokens_, training_documents_;
 };
 
 class RandomWindows : public TextStream {
@@ -55,7 +59,7 @@ class RandomWindows : public TextStream {
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
     const auto starts =
         dataset().random_starts(Split::train, seed(), RandomPurpose::batches, step, micro * rows(), rows());
-    return cut_windows(training_tokens(device), starts, context());
+    return cut(starts, device);
   }
 
   std::int64_t evaluation_batches(Split split) const override {
@@ -97,7 +101,7 @@ class OrderedStreams : public TextStream {
     std::vector<std::int64_t> starts;
     for (auto row = micro * rows(); row < (micro + 1) * rows(); ++row)
       starts.push_back(first + (row * steps_of_epoch_ + place) * context());
-    auto batch = cut_windows(training_tokens(device), starts, context());
+    auto batch = cut(starts, device);
     batch.begins = place == 0;
     return batch;
   }

@@ -45,7 +45,8 @@ struct Positioned {
         bias(make_score_bias(given, heads, is_causal)) {
     if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&given)) {
       distances = std::make_unique<DistanceTable>(width, xl->clamp_length);
-      const auto shared = torch::randn({2, heads, options->key_width({.width = width, .heads = heads})}, torch::kDouble);
+      const auto shared =
+          torch::randn({2, heads, options->key_width({.width = width, .heads = heads})}, torch::kDouble);
       if (xl->shared_biases) biases_2nk = shared;
     }
     if (bias == nullptr) return;

@@ -6,7 +6,7 @@ namespace metaformer {
 
 TEST_CASE("evaluate and sample take a longer context where positions allow it", "[cli]") {
   const Program program;
-  const std::string positions = GENERATE("none", "sinusoidal", "rotary", "alibi", "t5", "shaw");
+  const std::string positions = GENERATE("none", "sinusoidal", "rotary", "alibi", "t5", "shaw", "transformer_xl");
   program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.positions=" + positions});
   const auto loss_at = [&](const Arguments& more) {
     Arguments arguments = {"evaluate", "--run", "run", "--checkpoint", "last", "--json"};
@@ -42,7 +42,7 @@ TEST_CASE("evaluate takes other options of the mixer where no weight depends on 
     CHECK(loss_with(option) != trained);
   CHECK(program.succeed({"sample", "--run", "run", "--prompt", "to be", "--tokens", "40"}).size() == 5 + 40 + 1);
   for (const auto& [option, text] :
-       {std::pair("model.width=32", "--set model.width=32: of a trained model only options of its mixer can be set"),
+       {std::pair("model.width=32", "--set model.width=32: of a trained model only options of its mixer, such as"),
         {"model.mixer.kind=metric", "--set model.mixer.kind=metric: of a trained model"},
         {"model.mixer.score_std=2", "--set model.mixer.score_std=2: has no effect on a trained model"},
         {"model.mixer.buckets=3", "model.mixer.buckets"}}) {
@@ -50,6 +50,35 @@ TEST_CASE("evaluate takes other options of the mixer where no weight depends on 
     CHECK(result.code == 2);
     CHECK_THAT(result.err, ContainsSubstring(text));
   }
+}
+
+TEST_CASE("evaluate takes another memory, and sample goes on past the context without a cut", "[cli]") {
+  const Program program;
+  const std::string positions = GENERATE("learned", "rotary", "transformer_xl");
+  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.memory=16", "--set",
+                   "model.positions=" + positions});
+  const auto loss_with = [&](const Arguments& options) {
+    Arguments arguments = {"evaluate", "--run", "run", "--json"};
+    for (const auto& option : options) arguments.insert(arguments.end(), {"--set", option});
+    return nlohmann::json::parse(program.succeed(arguments)).at("loss").get<double>();
+  };
+  const double trained = loss_with({});
+  CHECK(loss_with({"model.memory=16"}) == trained);
+  CHECK(loss_with({"model.memory=0"}) != trained);
+  CHECK(loss_with({"model.memory=40"}) != trained);
+  CHECK(loss_with({"model.same_length=true"}) != trained);
+  if (positions == "transformer_xl") CHECK(loss_with({"model.positions.clamp_length=3"}) != trained);
+  const Arguments sample = {"sample", "--run", "run", "--prompt", "to be or not to be, that", "--tokens", "60"};
+  auto uncached = sample, sliding = sample;
+  uncached.emplace_back("--no-cache");
+  CHECK(program.succeed(sample) == program.succeed(uncached));
+  sliding.insert(sliding.end(), {"--window", "slide"});
+  const auto refused = program.run(sliding);
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("--window slide: has no effect on a model with model.memory"));
+  const auto random = program.run({"evaluate", "--run", "run", "--random-batches", "2"});
+  CHECK(random.code == 2);
+  CHECK_THAT(random.err, ContainsSubstring("random batches have nothing before them"));
 }
 
 TEST_CASE("options that the weights do not fit are refused", "[cli]") {
@@ -66,9 +95,10 @@ TEST_CASE("learned positions end where training ended, and the message says so",
   for (const auto* command : {"evaluate", "sample"}) {
     const auto result = program.run({command, "--run", "run", "--context", "32"});
     CHECK(result.code == 2);
-    CHECK_THAT(result.err,
-               ContainsSubstring("--context 32: this run has learned positions for 16 tokens and no others; "
-                                 "runs with model.positions none, sinusoidal, rotary, alibi, t5 or shaw"));
+    CHECK_THAT(
+        result.err,
+        ContainsSubstring("--context 32: this run has learned positions for 16 tokens and no others; "
+                          "runs with model.positions none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl"));
   }
   CHECK(program.run({"evaluate", "--run", "run", "--context", "16"}).code == 0);
   CHECK(program.run({"evaluate", "--run", "run", "--context", "0"}).code == 2);

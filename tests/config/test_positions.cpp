@@ -8,10 +8,12 @@ TEST_CASE("positions that do not fit the model say what does", "[config]") {
   const auto [overrides, key, what] = GENERATE(table<std::vector<std::string>, std::string, std::string>({
       {{"model.positions=rotary", "model.mixer=average_pooling"},
        "model.positions",
-       "'rotary' changes scores, and the mixer average_pooling has none: set it to learned, sinusoidal or none"},
+       "'rotary' changes scores, and the mixer average_pooling has none that it could change: set it to learned, "
+       "sinusoidal or none"},
       {{"model.mixer=identity", "model.positions=t5"},
        "model.positions",
-       "'t5' changes scores, and the mixer identity has none: set it to learned, sinusoidal or none"},
+       "'t5' changes scores, and the mixer identity has none that it could change: set it to learned, sinusoidal or "
+       "none"},
       {{"model.positions={kind: rotary, fraction: 0.01}"},
        "model.positions.fraction",
        "0.01 of a head's 32 features leaves no pair to rotate"},

@@ -95,10 +95,10 @@ TEST_CASE("segments with enough memory are one long segment, with all relative p
   const torch::NoGradGuard no_grad;
   const auto positions = any_positions();
   if (!are_relative(positions)) return;
-  const auto mixer = GENERATE(
-      MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
-      MixerConfig(MetricOptions{.values = MixerValues::own}),
-      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
+  const auto mixer =
+      GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
+               MixerConfig(MetricOptions{.values = MixerValues::own}),
+               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}));
   const bool training = GENERATE(false, true);
   auto config = config_of(positions, mixer, 3 * segment);
   config.norm = LayerNormConfig{.position = GENERATE(NormPosition::pre, NormPosition::post, NormPosition::both)};
@@ -110,7 +110,8 @@ TEST_CASE("segments with enough memory are one long segment, with all relative p
 
 TEST_CASE("absolute positions begin anew in every segment", "[memory]") {
   const torch::NoGradGuard no_grad;
-  const auto positions = GENERATE(PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(SinusoidalPositionsConfig{}));
+  const auto positions =
+      GENERATE(PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(SinusoidalPositionsConfig{}));
   // Tokens that mix with nothing have the vectors of their own positions.
   auto model = model_of(config_of(positions, IdentityOptions{}, segment));
   const auto ids_bc = random_ids(segment);
@@ -230,7 +231,8 @@ TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[mem
   loaded->load(saved, "a file");
   CHECK(loaded->length() == state->length());
   const auto next_bc = random_ids(segment);
-  CHECK(torch::equal(model.evaluate({.ids_bc = next_bc}, loaded.get()), model.evaluate({.ids_bc = next_bc}, state.get())));
+  CHECK(torch::equal(model.evaluate({.ids_bc = next_bc}, loaded.get()),
+                     model.evaluate({.ids_bc = next_bc}, state.get())));
 }
 
 TEST_CASE("what another model remembers is refused", "[memory]") {

@@ -55,6 +55,33 @@ TEST_CASE("slices keep a gradient of every parameter each", "[memory]") {
   CHECK(estimate_memory(config).gradients == 5 * weights);
 }
 
+TEST_CASE("reversible blocks keep one block, chunks a part, and a memory its tokens", "[memory]") {
+  ExperimentConfig config;
+  auto& model = transformer(config);
+  config.train.batch_size = 500;
+  const auto activations = [&] {
+    return static_cast<double>(estimate_memory(config, {.vocabulary = 5000}).activations);
+  };
+  const double plain = activations();
+  model.layers = 40;
+  const double deep = activations();
+  CHECK(deep > 4 * plain);
+  model.blocks = BlockKind::reversible;
+  const double reversible = activations();
+  CHECK(reversible < plain);
+  model.layers = 4;
+  CHECK(activations() == reversible);
+  model.blocks = BlockKind::plain;
+  std::get<MlpConfig>(model.feed_forward).chunks = 16;
+  CHECK(activations() < 0.9 * plain);
+  std::get<MlpConfig>(model.feed_forward).chunks = 1;
+  config.train.loss_chunks = 16;
+  CHECK(activations() < 0.5 * plain);
+  config.train.loss_chunks = 1;
+  model.memory = 64;
+  CHECK(activations() > 1.1 * plain);
+}
+
 TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped one", "[memory]") {
   ExperimentConfig config;
   transformer(config).layers = 1024;

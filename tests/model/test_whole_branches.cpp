@@ -147,8 +147,7 @@ TEST_CASE("without gradients a block is computed as before", "[whole]") {
   observed.probe = &probe;
   const auto x_bcd = torch::randn({2, 3, width});
   const auto visibility = self_visibility(true, torch::Tensor());
-  CHECK(torch::equal(block->forward(x_bcd, {visibility}, pass),
-                     block->forward(x_bcd, {visibility}, observed)));
+  CHECK(torch::equal(block->forward(x_bcd, {visibility}, pass), block->forward(x_bcd, {visibility}, observed)));
 }
 
 }  // namespace metaformer

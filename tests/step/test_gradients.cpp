@@ -84,6 +84,25 @@ TEST_CASE("batches with different numbers of targets weigh as their targets do",
   CHECK(torch::allclose(given, parts.parameters->gradients(), 1e-4, 1e-7));
 }
 
+TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[gradients][chunks]") {
+  const Workplace place;
+  const std::string tie = GENERATE("true", "false");
+  const auto of_chunks = [&](const std::string& chunks) {
+    Parts parts(place.experiment({"train.loss_chunks=" + chunks, "model.embedding.tie=" + tie, "model.dropout=0.1"}));
+    parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
+    const auto batches = training_batches(parts.of_step(), 4);
+    PhaseTimer untimed(nullptr, torch::kCPU);
+    const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, 1, torch::kCPU), untimed);
+    return std::pair(loss.item<double>(), parts.parameters->gradients().clone());
+  };
+  const auto [loss, gradient] = of_chunks("1");
+  for (const auto* chunks : {"2", "7", "5000"}) {
+    const auto [chunked_loss, chunked_gradient] = of_chunks(chunks);
+    CHECK(chunked_loss == Approx(loss).epsilon(1e-6));
+    CHECK(torch::allclose(chunked_gradient, gradient, 1e-5, 1e-7));
+  }
+}
+
 TEST_CASE("the weight of a batch is a scalar of its device in float64", "[gradients]") {
   const Workplace place;
   const Parts parts(place.experiment({}));

@@ -41,6 +41,33 @@ TEST_CASE("every optimiser, an average and a loss scale resume to the byte", "[o
         read_text(place / "cut/checkpoints/last/state.safetensors"));
 }
 
+TEST_CASE("what a model remembers is resumed to the byte, wherever the run stopped", "[memory]") {
+  const Workplace place;
+  const int steps = GENERATE(3, 5, 11);
+  const std::string more =
+      GENERATE("train.cpu_slices=1", "train.cpu_slices=2", "model.blocks=reversible", "train.loss_chunks=3",
+               "model.feed_forward.chunks=3", "model.mixer=average_pooling");
+  INFO(more << " after " << steps);
+  const auto with = [&](int last) {
+    std::vector<std::string> all = {"model.memory=10",
+                                    "model.dropout=0.1",
+                                    "train.batch_size=4",
+                                    "train.accumulate=2",
+                                    "train.schedule={kind: constant, warmup_steps: 2}",
+                                    "train.steps=" + std::to_string(last),
+                                    more};
+    if (more != "model.mixer=average_pooling") all.emplace_back("model.positions=transformer_xl");
+    return all;
+  };
+  place.train("whole", with(14));
+  place.train("cut", with(steps));
+  place.train("cut", with(14), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+  CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
+        read_text(place / "cut/checkpoints/last/state.safetensors"));
+  CHECK_THAT(read_text(place / "cut/checkpoints/last/state.safetensors"), ContainsSubstring("memory.1.blocks.0"));
+}
+
 TEST_CASE("a run goes on with its own numbering or not at all", "[classification]") {
   const Workplace place;
   place.train("run", classifier(place, {"train.steps=5"}));

@@ -22,6 +22,21 @@ std::size_t byte_offset(std::string_view text, std::int64_t character) {
   return text.size();
 }
 
+// Where documents start in the two parts of split_corpus, of which the first has so many bytes. A document that is cut
+// is one in each part.
+std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corpus, std::size_t train_bytes) {
+  if (corpus.held_out) return {corpus.document_starts, corpus.held_out_document_starts};
+  std::array<std::vector<std::size_t>, 2> starts;
+  starts[1].push_back(0);
+  for (const auto start : corpus.document_starts) {
+    if (start < train_bytes)
+      starts[0].push_back(start);
+    else if (start > train_bytes)
+      starts[1].push_back(start - train_bytes);
+  }
+  return starts;
+}
+
 // Every tokenizer except that of bytes needs valid UTF-8.
 void require_text(const Corpus& corpus, const TextDataConfig& config) {
   if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
@@ -68,7 +83,13 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
   const auto [train, validation] = split_corpus(corpus, config);
   characters_ = {count_characters(train), count_characters(validation)};
   try {
-    tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};
+    if (config.separate_documents) {
+      const auto starts = split_document_starts(corpus, train.size());
+      encode(Split::train, train, starts[0], *tokenizer);
+      encode(Split::validation, validation, starts[1], *tokenizer);
+    } else {
+      tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};
+    }
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                           corpus.path.string(), error.what()));
@@ -81,6 +102,23 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
       throw Error(ExitCode::data, fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
                                               corpus.path.string(), to_string(split), count, context, context + 1));
   }
+}
+
+// Document by document, each with the separator behind it, so that no token is of two documents.
+void TextDataset::encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
+                         const Tokenizer& tokenizer) {
+  auto &tokens = tokens_[static_cast<std::size_t>(split)], &documents = documents_[static_cast<std::size_t>(split)];
+  for (std::size_t i = 0; i < document_starts.size(); ++i) {
+    const auto end = i + 1 < document_starts.size() ? document_starts[i + 1] : text.size();
+    const auto ids = tokenizer.encode(text.substr(document_starts[i], end - document_starts[i]));
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    documents.insert(documents.end(), ids.size(), static_cast<std::int32_t>(i));
+  }
+}
+
+const std::vector<std::int32_t>& TextDataset::documents(Split split) const {
+  tokens(split);  // refuses the test split
+  return documents_[static_cast<std::size_t>(split)];
 }
 
 const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
@@ -126,9 +164,9 @@ TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std:
 }
 
 TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& starts) const {
-  const auto& source = tokens(split);
+  const auto &source = tokens(split), &document = documents(split);
   const auto size = static_cast<std::int64_t>(source.size());
-  TokenRows batch{.rows = static_cast<std::int64_t>(starts.size()), .length = context_, .ids = {}, .targets = {}};
+  TokenRows batch{.rows = static_cast<std::int64_t>(starts.size()), .length = context_};
   batch.ids.reserve(starts.size() * static_cast<std::size_t>(context_));
   batch.targets.reserve(batch.ids.capacity());
   for (const auto start : starts) {
@@ -137,6 +175,7 @@ TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& sta
       batch.ids.push_back(inside ? source[static_cast<std::size_t>(at)] : 0);
       batch.targets.push_back(inside ? source[static_cast<std::size_t>(at + 1)] : -1);
       batch.target_count += inside;
+      if (!document.empty()) batch.segments.push_back(inside ? document[static_cast<std::size_t>(at)] : -1);
     }
   }
   return batch;

@@ -37,6 +37,9 @@ class TextDataset {
               std::unique_ptr<Tokenizer>& tokenizer);
 
   const std::vector<std::int32_t>& tokens(Split split) const;
+
+  // The number of every token's document; empty unless data.separate_documents is true.
+  const std::vector<std::int32_t>& documents(Split split) const;
   std::int64_t characters(Split split) const;
 
   // The number of characters that unknown tokens stand for.
@@ -59,8 +62,11 @@ class TextDataset {
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
 
  private:
+  void encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
+              const Tokenizer& tokenizer);
+
   std::int64_t context_;
-  std::array<std::vector<std::int32_t>, 2> tokens_;  // by Split
+  std::array<std::vector<std::int32_t>, 2> tokens_, documents_;  // by Split
   std::array<std::int64_t, 2> characters_{}, unknown_characters_{};
 };
 

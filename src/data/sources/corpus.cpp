@@ -55,6 +55,8 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
   refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
   refuse_if(is_one_text && config.document_separator != usual.document_separator, "data.document_separator",
             "which is one document; JSON lines and folders have several");
+  refuse_if(is_one_text && config.separate_documents, "data.separate_documents",
+            "which is one document; JSON lines and folders have several");
 }
 
 std::string help_without_network(const PublicCorpus& corpus) {
@@ -147,6 +149,7 @@ Corpus load_corpus(const TextDataConfig& config, bool offline) {
   Corpus corpus{.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path), .text = {}, .sha256 = {}};
   auto training = read_text_files(corpus.path, config);
   corpus.text = std::move(training.text);
+  corpus.document_starts = std::move(training.document_starts);
   corpus.description = std::move(training.description);
   corpus.sha256 = corpus.description.at("sha256");
   if (known) check_digest(*known, corpus.path.string(), corpus.text);
@@ -154,6 +157,7 @@ Corpus load_corpus(const TextDataConfig& config, bool offline) {
   if (config.validation_path) {
     auto held_out = read_text_files(*config.validation_path, config);
     corpus.held_out = std::move(held_out.text);
+    corpus.held_out_document_starts = std::move(held_out.document_starts);
     corpus.description["validation"] = std::move(held_out.description);
     has_json_lines |= held_out.has_json_lines;
     is_one_text &= held_out.is_one_text;

@@ -43,6 +43,7 @@ struct Corpus {
   std::string sha256;                        // over all files of the text, before unpacking
   std::optional<std::string> held_out = {};  // the text that data.validation_path names
   nlohmann::ordered_json description = {};   // for environment.json: paths, digests, numbers of files and documents
+  std::vector<std::size_t> document_starts = {}, held_out_document_starts = {};  // in bytes of the two texts
 };
 
 // The text that a config names: data.path, else data.corpus, which is downloaded if it is missing (unless `offline`);

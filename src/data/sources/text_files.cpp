@@ -134,12 +134,11 @@ void TextReader::add_json_lines(std::string_view content, const fs::path& file) 
 void TextReader::add_document(std::string&& text) {
   if (text.empty()) {
     ++empty_;
-  } else if (documents_++ == 0) {
-    files_.text = std::move(text);
-  } else {
-    files_.text += config_.document_separator;
-    files_.text += text;
+    return;
   }
+  if (documents_++ > 0) files_.text += config_.document_separator;
+  files_.document_starts.push_back(files_.text.size());
+  documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
 }
 
 void TextReader::report_malformed() const {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "config/data_config.h"
 
@@ -12,6 +13,7 @@ namespace metaformer {
 struct TextFiles {
   std::string text;                    // all documents, separated by data.document_separator
   nlohmann::ordered_json description;  // path and a SHA-256 over all files; for several documents also their counts
+  std::vector<std::size_t> document_starts;  // in bytes of the text
   bool has_json_lines = false;
   bool is_one_text = false;  // one file of plain text, which is one document
 };

@@ -1,0 +1,27 @@
+#pragma once
+// Reversible blocks (Gomez, Ren, Urtasun, Grosse 2017; Reformer, section 3). Two streams, each as wide as the model,
+// both of which begin as the embeddings and end as their mean:
+//   y1 = x1 + mixer(x2)    y2 = x2 + feed_forward(y1)          with norms and dropout, as in plain blocks
+//   x2 = y2 - feed_forward(y1)    x1 = y1 - mixer(x2)
+// Training keeps the two streams behind the last block: backward finds the inputs of every block again, from the last
+// to the first, with the same random numbers and choices.
+
+#include <functional>
+#include <vector>
+
+#include "model/block.h"
+
+namespace metaformer {
+
+// By number of a block, given what its mixer reads; called once for each, in their order.
+using SurroundingsOf = std::function<BlockImpl::Surroundings(std::size_t block, const torch::Tensor& x_bcd)>;
+
+// How gradients are found: from the end of the streams; or as usual, from all that the blocks have computed, with what
+// a probe observes.
+enum class BlockGradients { by_inversion, as_usual };
+
+// The mean of both streams behind the last block.
+torch::Tensor through_reversible(std::vector<Block>& blocks, const torch::Tensor& x_bcd,
+                                 const SurroundingsOf& surroundings_of, BlockGradients gradients, Pass& pass);
+
+}  // namespace metaformer

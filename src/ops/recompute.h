@@ -1,0 +1,46 @@
+#pragma once
+// Parts of a pass that keep none of what they compute: backward computes them again (Chen, Xu, Zhang, Guestrin 2016).
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <vector>
+
+namespace metaformer {
+
+// What operators of a device run in, by autocast, when it is made.
+struct OperatorSettings {
+  explicit OperatorSettings(torch::Device of_device);
+  torch::DeviceType device;
+  bool casts;
+  torch::ScalarType type;
+};
+
+// While it lives, operators run as they did then, in this thread. Weights are cast for every operator: a cast that was
+// made where gradients are not recorded must not serve where they are.
+class RepeatScope {
+ public:
+  enum class Gradients { ignored, recorded };
+  RepeatScope(const OperatorSettings& settings, Gradients gradients);
+  RepeatScope(const RepeatScope&) = delete;
+  RepeatScope& operator=(const RepeatScope&) = delete;
+  ~RepeatScope();
+
+ private:
+  torch::AutoGradMode gradients_;
+  OperatorSettings before_;
+  bool cached_before_;
+};
+
+using Recomputed = std::function<torch::Tensor(const torch::Tensor& x)>;
+
+// f(x), of which x is kept. `weights`: all tensors with gradients that f reads besides. f must give the same again,
+// draw nothing, and live as long as the graph.
+torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
+
+// The same for a function of rows that are independent of each other, x_rd, in `chunks` parts, one after the other, of
+// nearly the same number of rows; the results are joined.
+torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd,
+                                   const std::vector<torch::Tensor>& weights, std::int64_t chunks);
+
+}  // namespace metaformer
