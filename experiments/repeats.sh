@@ -14,4 +14,4 @@ for seed in $SEEDS; do
     done
   done
 done
-finish --columns val_loss,val_loss:difference
+finish

@@ -14,4 +14,4 @@ for seed in $SEEDS; do
   run xl_shakespeare_metric.yaml --set "train.seed=$seed"
   run xl_shakespeare_quadratic.yaml --set "train.seed=$seed"
 done
-finish --columns val_loss,val_loss:difference
+finish

@@ -6,6 +6,7 @@
 
 #include "ops/dropout.h"
 #include "ops/first_order.h"
+#include "ops/hashed_attention.h"
 #include "ops/permuted_rows.h"
 #include "ops/random_normal.h"
 
@@ -194,18 +195,31 @@ Tensor padded(const Tensor& x, std::int64_t dimension, std::int64_t count, doubl
 }  // namespace
 
 Tensor lsh_buckets_bnrc(const Tensor& q_bnck, const Tensor& rotation_nkri) {
+  constexpr std::int64_t tokens_at_once = 1024;  // their products with all rotations fit into a cache
   const torch::NoGradGuard no_grad;
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const auto type = q_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-  const auto rotated_bncri = torch::einsum("bnck,nkri->bncri", {q_bnck.to(type), rotation_nkri.to(type)});
-  return torch::cat({rotated_bncri, -rotated_bncri}, 4).argmax(4).transpose(2, 3);
+  const auto rotation = rotation_nkri.to(type);
+  std::vector<Tensor> buckets;
+  for (const auto& part_bnck : q_bnck.split(tokens_at_once, 2)) {
+    const auto rotated_bncri = torch::einsum("bnck,nkri->bncri", {part_bnck.to(type), rotation});
+    const auto [most, at_most] = rotated_bncri.max(4);
+    const auto [least, at_least] = rotated_bncri.min(4);
+    buckets.push_back(torch::where(most >= -least, at_most, at_least + rotation.size(3)).transpose(2, 3));
+  }
+  return torch::cat(buckets, 3);
 }
 
 Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tensor& bucket_bnrc,
                      const Tensor& segment_bc, const LshRule& rule, Pass& pass) {
   const auto tokens = q_bnck.size(2);
-  const auto k_bnck = q_bnck / q_bnck.norm(2, 3, true).clamp_min(1e-12);
-  if (tokens <= rule.chunk) return attend_in_full(q_bnck, k_bnck, value_bnck, segment_bc, rule, pass);
+  const auto keys = [&] { return q_bnck / q_bnck.norm(2, 3, true).clamp_min(1e-12); };
+  if (tokens <= rule.chunk) return attend_in_full(q_bnck, keys(), value_bnck, segment_bc, rule, pass);
+  const HashedAttentionOptions on_host{
+      .causal = rule.causal, .same_bucket = rule.same_bucket, .chunk = rule.chunk, .segment_bc = segment_bc};
+  const bool drops = pass.training && rule.dropout > 0;
+  if (!drops && !rule.correct_duplicates && can_attend_hashed(q_bnck, on_host))
+    return hashed_attention(q_bnck, value_bnck, bucket_bnrc, on_host);
   const auto missing = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk - tokens;
   auto segments = segment_bc;
   if (missing > 0 && !segments.defined())
@@ -217,7 +231,7 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
     bucket = padded(bucket.masked_fill((segments < 0).unsqueeze(1).unsqueeze(2), last), 3, missing, last);
     segments = padded(segments, 1, missing, -1);
   }
-  const auto q = padded(q_bnck, 2, missing, 0), k = padded(k_bnck, 2, missing, 0),
+  const auto q = padded(q_bnck, 2, missing, 0), k = padded(keys(), 2, missing, 0),
              value = padded(value_bnck, 2, missing, 0);
   const SortedRounds rounds(bucket, rule);
   const auto result = attend(rounds.windows(q, k, value, segments), rule.dropout, pass);

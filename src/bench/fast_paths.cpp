@@ -14,6 +14,7 @@ std::string attention_obstacle(const TransformerConfig& config) {
   const auto& mixer = config.mixer;
   if (!mixer->has_scores()) return fmt::format("the mixer {} does not attend to all pairs", kind_of(mixer));
   if (config.context > longest_host_attention) return fmt::format("model.context is above {}", longest_host_attention);
+  if (config.memory > 0) return "model.memory makes more keys than queries";
   const MixerLoad load{.context = config.context};
   if (!mixer->cost(config.mixer_shape(), load).keeps_pairs) return "";
   if (AttentionCost::need_pairs(config.positions))

@@ -46,10 +46,13 @@ double gradient_norm(const torch::nn::Module& block, const std::string& branch) 
   return std::sqrt(squares);
 }
 
+bool has_memory(const LoadedRun& run) { return run.model->config().memory > 0; }
+
 GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   const torch::AutoGradMode with_gradients(true);
   auto& model = *run.model;
-  const auto batch = task.batches->random_batch(Split::validation, 0, run.device);
+  const auto batch = has_memory(run) ? task.batches->evaluation_batch(Split::validation, 0, run.device)
+                                     : task.batches->random_batch(Split::validation, 0, run.device);
   GradientRecorder recorder;
   Pass pass{.probe = &recorder};
   model.zero_grad();
@@ -154,7 +157,8 @@ SplitInspection inspect_split(const LoadedRun& run, const Task& task, const Spli
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(config.train.precision, run.device);
   inspection.loss_by_position = measure_positions(run, task, limits.batches);
-  if (is<LanguageModelConfig>(config.task)) measure_context(run, task, limits.context_targets, inspection);
+  if (is<LanguageModelConfig>(config.task) && !has_memory(run))
+    measure_context(run, task, limits.context_targets, inspection);
   return inspection;
 }
 

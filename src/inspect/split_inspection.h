@@ -12,7 +12,8 @@
 
 namespace metaformer {
 
-// Of the mean loss of one batch of training size, without dropout and without an update.
+// Of the mean loss of one batch of training size (with model.memory of evaluation, before which nothing is remembered),
+// without dropout and without an update.
 struct GradientNorms {
   DepthNorms stream;                        // Frobenius norm of the gradient with respect to the stream
   std::vector<double> mixer, feed_forward;  // by layer, with respect to the branch's parameters, its norms included
@@ -33,8 +34,8 @@ struct ContextLoss {
 struct SplitInspection {
   GradientNorms gradients;
   std::vector<PositionLoss> loss_by_position;  // not of classifiers; positions without targets are left out
-  // Language models only. The targets are the last ones of `context_targets` windows spread over the split; positions
-  // start again at the first token that the model reads.
+  // Language models without memory only. The targets are the last ones of `context_targets` windows spread over the
+  // split; positions start again at the first token that the model reads.
   std::vector<ContextLoss> loss_by_context;
   std::int64_t context_targets = 0;
   // The smallest context in loss_by_context from which on the loss is at most 1% above that with the whole context.

@@ -20,6 +20,7 @@ std::string_view branch_obstacle(const TransformerConfig& config) {
 
 std::string_view feed_forward_obstacle(const TransformerConfig& config) {
   if (const auto of_branches = branch_obstacle(config); !of_branches.empty()) return of_branches;
+  if (config.blocks == BlockKind::reversible) return "model.blocks is reversible";
   if (chunks_of(config.feed_forward) > 1) return "model.feed_forward.chunks is above 1";
   const auto* mlp = std::get_if<MlpConfig>(&config.feed_forward);
   return mlp != nullptr && mlp->output_activation ? "model.feed_forward.output_activation is true" : "";

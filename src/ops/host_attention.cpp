@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/first_order.h"
+#include "ops/head_rows.h"
 #include "ops/heads.h"
 #include "ops/host_attention_kernel.h"
 #include "ops/parallel.h"
@@ -16,15 +17,6 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-Tensor with_features_together(const Tensor& x_bnck) { return x_bnck.stride(3) == 1 ? x_bnck : x_bnck.contiguous(); }
-
-HeadRows rows_of(const Tensor& x_bnck, std::int64_t batch, std::int64_t head) {
-  if (!x_bnck.defined()) return {};
-  auto* data = static_cast<char*>(x_bnck.data_ptr());
-  const auto offset = batch * x_bnck.stride(0) + head * x_bnck.stride(1);
-  return {data + offset * x_bnck.element_size(), x_bnck.stride(2), x_bnck.size(3)};
-}
 
 // Where a row's padding starts, and whether all before it are of one segment.
 struct RowExtent {
@@ -133,10 +125,6 @@ struct Operands {
     for_every_head([](const HeadAttention& head, HeadWorkspace& room) { attend_backward(head, room); });
   }
 };
-
-Tensor empty_log_sum(const Tensor& q_bnck) {
-  return torch::empty({q_bnck.size(0), q_bnck.size(1), q_bnck.size(2)}, torch::kFloat);
-}
 
 class HostAttention : public torch::autograd::Function<HostAttention> {
  public:

@@ -9,6 +9,7 @@
 #include "attention/lsh_options.h"
 #include "attention/mixer_support.h"
 #include "base/random.h"
+#include "ops/hashed_attention_kernel.h"
 #include "ops/random_normal.h"
 
 namespace metaformer {
@@ -256,6 +257,64 @@ TEST_CASE("by default half a chunk falls into a bucket", "[lsh]") {
   CHECK(options.bucket_count(100) == 4);
   CHECK(options.bucket_count(64) == 2);
   CHECK(LshOptions{.buckets = {6}}.bucket_count(1000) == 6);
+}
+
+TEST_CASE("the CPU kernel of LSH attention gives the numbers and gradients of the operators", "[lsh]") {
+  const bool causal = GENERATE(true, false), same_bucket = GENERATE(true, false), segmented = GENERATE(true, false);
+  const std::int64_t tokens = GENERATE(17, 48, 75), rounds = GENERATE(1, 3);
+  const LshRule rule{.chunk = 16, .causal = causal, .same_bucket = same_bucket};
+  INFO("causal " << causal << ", same bucket " << same_bucket << ", segmented " << segmented << ", tokens " << tokens
+                 << ", rounds " << rounds);
+  auto wide = random_case(tokens, rounds, segmented);
+  wide.q_bnck[0][0][3].zero_();  // a key without a direction
+  const auto dt_bnck = torch::randn_like(wide.value_bnck);
+  const auto run = [&](torch::ScalarType type) {
+    auto c = wide;
+    c.q_bnck = wide.q_bnck.to(type).requires_grad_();
+    c.value_bnck = wide.value_bnck.to(type).requires_grad_();
+    const auto t_bnck = attend(c, rule);
+    auto all = torch::autograd::grad({t_bnck}, {c.q_bnck, c.value_bnck}, {dt_bnck.to(type)});
+    // The gradient of a norm is not defined at 0.
+    all[0] = all[0].clone();
+    all[0][0][0][3].zero_();
+    all.push_back(t_bnck.detach());
+    return all;
+  };
+  const auto found = run(torch::kFloat), expected = run(torch::kDouble);
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(relative_error(found[i], expected[i]) < 2e-6);
+}
+
+TEST_CASE("the kernel of LSH attention is the same in all vector code, and takes queries as projections lie", "[lsh]") {
+  const auto code = GENERATE(VectorCode::plain, VectorCode::avx2, VectorCode::avx512);
+  if (code > widest_vector_code()) return;
+  torch::manual_seed(3);
+  constexpr std::int64_t tokens = 100, rounds = 2, width = 20, stride = 50;
+  const auto q = torch::randn({tokens, stride}), v = torch::randn({tokens, stride}), dt = torch::randn({tokens, width});
+  const auto bucket = torch::randint(0, 6, {rounds, tokens});
+  const auto rows = [](const torch::Tensor& x) { return HeadRows{x.data_ptr(), x.stride(0), width}; };
+  const auto run = [&](VectorCode with) {
+    auto t = torch::zeros({tokens, width}), dq = torch::zeros_like(t), dv = torch::zeros_like(t);
+    auto log_sum = torch::zeros(tokens);
+    const HashedHead head{.causal = true,
+                          .tokens = tokens,
+                          .rounds = rounds,
+                          .chunk = 32,
+                          .bucket = bucket.const_data_ptr<std::int64_t>(),
+                          .buckets = 6,
+                          .q = rows(q),
+                          .v = rows(v),
+                          .t = rows(t),
+                          .log_sum = log_sum.data_ptr<float>(),
+                          .dt = rows(dt),
+                          .dq = rows(dq),
+                          .dv = rows(dv)};
+    HeadWorkspace room;
+    attend_hashed(head, room, with);
+    attend_hashed_backward(head, room, with);
+    return std::vector<torch::Tensor>{t, dq, dv, torch::exp(-log_sum)};  // 0 where a token sees nothing
+  };
+  const auto found = run(code), expected = run(VectorCode::plain);
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(relative_error(found[i], expected[i]) < 2e-6);
 }
 
 }  // namespace metaformer

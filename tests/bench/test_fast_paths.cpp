@@ -54,7 +54,7 @@ TEST_CASE("fast paths of every mixer and position are those that are taken", "[b
   for (const PositionsConfig& positions :
        {PositionsConfig(LearnedPositionsConfig{}), PositionsConfig(RotaryPositionsConfig{}),
         PositionsConfig(AlibiPositionsConfig{}), PositionsConfig(T5PositionsConfig{}),
-        PositionsConfig(ShawPositionsConfig{.max_distance = 3})}) {
+        PositionsConfig(ShawPositionsConfig{.max_distance = 3}), PositionsConfig(TransformerXlPositionsConfig{})}) {
     model.positions = positions;
     const bool has_sense = model.mixer->has_scores() || !act_on_scores(positions);
     if (has_sense && !model.mixer->problem(model.mixer_shape())) check_paths(model);
@@ -68,6 +68,22 @@ TEST_CASE("fast paths of every norm and feed-forward branch are those that are t
   model.feed_forward = any_feed_forward();
   model.residual = GENERATE(true, false);
   check_paths(model);
+}
+
+TEST_CASE("fast paths know memory, reversible blocks and chunks", "[bench]") {
+  ExperimentConfig config;
+  auto& model = transformer(config);
+  model.mixer = ScaledDotProductOptions{};
+  const auto why_not = [&](std::size_t part) { return fast_paths(config, torch::kCPU).at(part).why_not; };
+  CHECK(why_not(0).empty());
+  model.memory = 8;
+  CHECK(why_not(0) == "model.memory makes more keys than queries");
+  model.blocks = BlockKind::reversible;
+  CHECK(why_not(1).empty());
+  CHECK(why_not(2) == "model.blocks is reversible");
+  model.blocks = BlockKind::plain;
+  model.feed_forward = MlpConfig{.chunks = 3};
+  CHECK(why_not(2) == "model.feed_forward.chunks is above 1");
 }
 
 TEST_CASE("no fast path in float16 or on another device", "[bench]") {

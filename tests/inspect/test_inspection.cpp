@@ -128,6 +128,23 @@ TEST_CASE("losses by position add up to the loss of the split", "[inspect]") {
   CHECK(figures_of(inspection, "run").size() == 3);
 }
 
+TEST_CASE("with memory losses by position are those of the text in order, and no context is tried alone", "[inspect]") {
+  const Workplace place;
+  auto run = trained(place, {"model.memory=16", "model.positions=transformer_xl", "train.steps=3"});
+  const auto task = make_task(run.experiment.config, true, std::move(run.codec));
+  const auto found = inspect_split(run, task);
+  double loss = 0, targets = 0;
+  for (const auto& entry : found.loss_by_position) {
+    loss += entry.loss * static_cast<double>(entry.targets);
+    targets += static_cast<double>(entry.targets);
+  }
+  const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
+  CHECK(targets == whole.at("tokens").get<double>());
+  CHECK(found.loss_by_context.empty());
+  CHECK(found.gradients.mixer.size() == static_cast<std::size_t>(run.model->config().layers));
+}
+
 TEST_CASE("the gradient with respect to the embeddings is that of the position table", "[inspect]") {
   // One sequence: every position gets the gradient of one vector.
   const Workplace place;
