@@ -47,7 +47,7 @@ def variants():
             yield "depth", blocks, layers, [*small, f"model.layers={layers}", f"model.blocks={blocks}"]
     for chunks in (1, 4, 16, 64):
         yield "chunks", "feed-forward", chunks, [*small, "model.feed_forward.ratio=32", f"model.feed_forward.chunks={chunks}"]
-        yield "chunks", "loss", chunks, [*small, "data.tokenizer={kind: bpe, vocabulary: 4000}", f"train.loss_chunks={chunks}"]
+        yield "chunks", "loss", chunks, [*small, "data.tokenizer={kind: bpe, vocabulary: 4000, whitespace: kept}", f"train.loss_chunks={chunks}"]
 
 
 def measure(program, text, overrides, steps):

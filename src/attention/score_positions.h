@@ -24,17 +24,22 @@ class ScorePositions {
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
 
-  // What stands for queries before a form is applied to them, with u; itself for positions of other kinds.
+  // What stands for queries before a form is applied to them, with u; itself for positions of other kinds, and where
+  // the visibility has no distances.
   torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
-    return transformer_xl_.is_empty() ? q_bnck : transformer_xl_->with_content_bias(q_bnck, visibility);
+    return knows_distances(visibility) ? transformer_xl_->with_content_bias(q_bnck, visibility) : q_bnck;
   }
-  // Nothing for positions of other kinds.
+  // Nothing in those cases.
   std::optional<DistanceTerms> distance_terms(const Visibility& visibility) {
-    if (transformer_xl_.is_empty()) return std::nullopt;
+    if (!knows_distances(visibility)) return std::nullopt;
     return transformer_xl_->terms(visibility);
   }
 
  private:
+  bool knows_distances(const Visibility& visibility) const {
+    return !transformer_xl_.is_empty() && visibility.distance_ld.defined();
+  }
+
   std::optional<RotaryPositions> rotary_;
   Shaw shaw_{nullptr};
   TransformerXl transformer_xl_{nullptr};

@@ -5,6 +5,7 @@
 
 #include "attention/mixer.h"
 #include "attention/mixers.h"
+#include "attention/transformer_xl.h"
 #include "config/writer.h"
 #include "support/torch_catch.h"
 
@@ -26,6 +27,25 @@ inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const Mix
   for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.4);
   mixer->to(type);
   return mixer;
+}
+
+// u and v where all layers share those of transformer_xl, [2, n, k]; else undefined.
+inline torch::Tensor shared_distance_biases(const MixerConfig& options, const MixerShape& shape) {
+  const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+  if (xl == nullptr || !xl->shared_biases) return {};
+  return torch::randn({2, shape.heads, options->key_width(shape)}, torch::kDouble);
+}
+
+// Sets what a model gives to mixers with positions of transformer_xl, in double; does nothing for others.
+inline void set_distances(Visibility& visibility, const MixerShape& shape, const torch::Tensor& biases_2nk,
+                          std::int64_t queries, std::int64_t keys) {
+  const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+  if (xl == nullptr) return;
+  DistanceTable table(shape.width, xl->clamp_length);
+  visibility.distance_ld = table.rows_ld(queries, keys, visibility.causal, torch::zeros(1, torch::kDouble));
+  if (!biases_2nk.defined()) return;
+  visibility.content_bias_nk = biases_2nk[0];
+  visibility.distance_bias_nk = biases_2nk[1];
 }
 
 inline double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {

@@ -4,7 +4,6 @@
 #include "attention/mixer_support.h"
 #include "attention/mixers.h"
 #include "attention/score_bias.h"
-#include "attention/transformer_xl.h"
 #include "ops/rotary.h"
 #include "support/mixer_options.h"
 
@@ -41,14 +40,9 @@ struct Positioned {
   Positioned(const MixerConfig& options, const PositionsConfig& given, bool is_causal)
       : positions(given),
         causal(is_causal),
-        mixer(random_mixer(options, {.width = width, .heads = heads, .positions = given})),
-        bias(make_score_bias(given, heads, is_causal)) {
-    if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&given)) {
-      distances = std::make_unique<DistanceTable>(width, xl->clamp_length);
-      const auto shared =
-          torch::randn({2, heads, options->key_width({.width = width, .heads = heads})}, torch::kDouble);
-      if (xl->shared_biases) biases_2nk = shared;
-    }
+        mixer(random_mixer(options, shape())),
+        bias(make_score_bias(given, heads, is_causal)),
+        biases_2nk(shared_distance_biases(options, shape())) {
     if (bias == nullptr) return;
     bias->to(torch::kDouble);
     const torch::NoGradGuard no_grad;
@@ -58,24 +52,20 @@ struct Positioned {
   Visibility visibility(std::int64_t queries, std::int64_t keys, const Tensor& segment_bc = {}) const {
     auto visibility = self_visibility(causal, segment_bc);
     if (bias != nullptr) visibility.score_bias_nce = bias->forward(queries, keys);
-    if (distances != nullptr)
-      visibility.distance_ld = distances->rows_ld(queries, keys, causal, torch::zeros({1}, torch::kDouble));
-    if (biases_2nk.defined()) {
-      visibility.content_bias_nk = biases_2nk[0];
-      visibility.distance_bias_nk = biases_2nk[1];
-    }
+    set_distances(visibility, shape(), biases_2nk, queries, keys);
     return visibility;
   }
   Tensor operator()(const Tensor& x_bcd, const Tensor& segment_bc = {}) const {
     return mix(*mixer, x_bcd, visibility(x_bcd.size(1), x_bcd.size(1), segment_bc));
   }
 
+  MixerShape shape() const { return {.width = width, .heads = heads, .positions = positions}; }
+
   PositionsConfig positions;
   bool causal;
   std::shared_ptr<Mixer> mixer;
   std::shared_ptr<ScoreBias> bias;
-  std::unique_ptr<DistanceTable> distances;  // of transformer_xl, as is this where all layers share them: u, v
-  Tensor biases_2nk;
+  Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
 };
 
 // Every pair of features as a complex number, turned by position times frequency.

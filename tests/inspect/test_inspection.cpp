@@ -131,6 +131,7 @@ TEST_CASE("losses by position add up to the loss of the split", "[inspect]") {
 TEST_CASE("with memory losses by position are those of the text in order, and no context is tried alone", "[inspect]") {
   const Workplace place;
   auto run = trained(place, {"model.memory=16", "model.positions=transformer_xl", "train.steps=3"});
+  CHECK(inspect(run, "to be or not").layers.size() == static_cast<std::size_t>(run.model->config().layers));
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
   double loss = 0, targets = 0;

@@ -24,13 +24,15 @@ struct Observed {
 };
 
 Observed observe(const MixerConfig& options, const PositionsConfig& positions, bool causal) {
-  const auto mixer = random_mixer(options, {.width = width, .heads = heads, .positions = positions});
+  const MixerShape shape{.width = width, .heads = heads, .positions = positions};
+  const auto mixer = random_mixer(options, shape);
   auto visibility = self_visibility(causal, {});
   if (const auto bias = make_score_bias(positions, heads, causal)) {
     bias->to(torch::kDouble);
     visibility.score_bias_nce = bias->forward(tokens, tokens);
   }
   const torch::NoGradGuard no_grad;
+  set_distances(visibility, shape, shared_distance_biases(options, shape), tokens, tokens);
   const auto x_bcd = torch::randn({1, tokens, width}, torch::kDouble);
   Observed observed{.causal = causal};
   Pass pass, with_probe{.probe = &observed.recorder};
