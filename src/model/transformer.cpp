@@ -122,8 +122,9 @@ Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, 
   const auto queries = batch.ids_bc.size(1), keys = past.tokens + queries;
   if (score_bias_ != nullptr) visibility.score_bias_nce = score_bias_->forward(queries, keys);
   if (distances_) {
+    const bool not_later = causal_ && !pass.wants_scores();  // a probe sees what the mask hides, too
     visibility.distance_ld =
-        dropout(distances_->rows_ld(queries, keys, causal_, token_table_vd()), config_.dropout, pass);
+        dropout(distances_->rows_ld(queries, keys, not_later, token_table_vd()), config_.dropout, pass);
     if (!distance_biases_.is_empty()) {
       visibility.content_bias_nk = distance_biases_->content_nk();
       visibility.distance_bias_nk = distance_biases_->distance_nk();

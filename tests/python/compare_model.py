@@ -95,6 +95,17 @@ def compare(folder, logits_of=reference_logits):
     return errors
 
 
+def check_against(logits_of, common, dump_model, overrides):
+    """The worst error of one model, against another implementation."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([dump_model, folder, *common, *overrides], check=True)
+        errors = compare(Path(folder), logits_of)
+    worst = max(errors, key=errors.get)
+    found = f"worst error {errors[worst]:.1e} ({worst})"
+    assert errors[worst] <= TOLERANCE, found
+    return found
+
+
 PLAIN = ["model.bias=false", "model.embedding.tie=true"]
 BIASED = ["model.bias=true", "model.embedding.tie=false"]
 CLASSIFY = ["task=classification", "model.bias=true"]

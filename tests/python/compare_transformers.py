@@ -5,10 +5,7 @@ usage: compare_transformers.py DUMP_MODEL
 """
 import functools
 import os
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import torch
 
@@ -16,8 +13,9 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from cases import run_cases  # noqa: E402
-from compare_model import TOLERANCE, compare  # noqa: E402
+from compare_model import check_against  # noqa: E402
 
+COMMON = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=17"]
 LLAMA = ["model.norm={kind: rms_norm, epsilon: 1e-6}", "model.feed_forward=gated", "model.positions=rotary",
          "model.mixer=scaled_dot_product"]
 GPT2 = ["model.bias=true", "model.feed_forward.activation=gelu_tanh", "model.mixer=scaled_dot_product"]
@@ -92,16 +90,5 @@ def their_logits(config, weights, ids, _segments):
     return torch.func.functional_call(model.double().eval(), parameters, (ids,), {"use_cache": False}).logits
 
 
-def check(dump_model, overrides):
-    common = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=17"]
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_model, folder, *common, *overrides], check=True)
-        errors = compare(Path(folder), their_logits)
-    worst = max(errors, key=errors.get)
-    found = f"worst error {errors[worst]:.1e} ({worst})"
-    assert errors[worst] <= TOLERANCE, found
-    return found
-
-
 if __name__ == "__main__":
-    run_cases({name: functools.partial(check, sys.argv[1], overrides) for name, overrides in CASES.items()})
+    run_cases({name: functools.partial(check_against, their_logits, COMMON, sys.argv[1], overrides) for name, overrides in CASES.items()})
