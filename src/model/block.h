@@ -58,7 +58,7 @@ class BlockImpl : public torch::nn::Module {
   BranchNorms register_norms(const std::string& branch, const TransformerConfig& config);
 
   // pre: x + branch(norm(x)); post: norm(x + branch(x)); both: x + output_norm(branch(norm(x))). Without residual
-  // connections no "x +". Dropout acts on what is added. `branch` is given x, or norm(x) where that is what it reads.
+  // connections no "x +". Dropout acts on what is added. `branch` starts from read(x).
   template <class Branch>
   torch::Tensor apply(const torch::Tensor& to_bcd, BranchNorms& norms, Pass& pass, const ObservedBranch& observed,
                       Branch branch);

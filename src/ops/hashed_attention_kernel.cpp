@@ -90,9 +90,7 @@ struct Hashed {
     auto* next = take_ints(in.buckets + 2);
     for (std::int64_t r = 0; r < in.rounds; ++r, sorted += padded) {
       const auto* bucket = in.bucket + r * in.tokens;
-      const auto bucket_of = [&](std::int64_t i) {
-        return in.segment != nullptr && in.segment[i] < 0 ? in.buckets : bucket[i];
-      };
+      const auto bucket_of = [&](std::int64_t i) { return is_padding(i) ? in.buckets : bucket[i]; };
       std::fill_n(next, in.buckets + 2, 0);
       for (std::int64_t i = 0; i < in.tokens; ++i) ++next[bucket_of(i) + 1];
       for (std::int64_t b = 0; b < in.buckets + 1; ++b) next[b + 1] += next[b];
@@ -103,6 +101,7 @@ struct Hashed {
   }
 
   METAFORMER_INLINE bool exists(std::int64_t token) const { return token < in.tokens; }
+  METAFORMER_INLINE bool is_padding(std::int64_t token) const { return in.segment != nullptr && in.segment[token] < 0; }
 
   // Vectors of the chunk's tokens, times `factor` of each where that is given; zeros where there is none.
   METAFORMER_INLINE void gather(const HeadRows& from, const float* factor, const std::int32_t* token, float* to) const {
@@ -249,12 +248,15 @@ struct Hashed {
 
   METAFORMER_INLINE void finish(const float* greatest, const float* sum, const float* mixed) const {
     for (std::int64_t i = 0; i < in.tokens; ++i) {
-      const bool is_padding = in.segment != nullptr && in.segment[i] < 0, alone = sum[i] == 0;
-      in.log_sum[i] = alone ? infinity : greatest[i] + std::log(sum[i]);
+      const bool sees_nothing = sum[i] == 0;
+      in.log_sum[i] = sees_nothing ? infinity : greatest[i] + std::log(sum[i]);
       float* t = row(in.t, i);
-      const float* v = row(in.v, i);
-      for (std::int64_t c = 0; c < in.t.width; ++c)
-        t[c] = !alone ? mixed[i * width + c] / sum[i] : is_padding ? 0 : v[c];
+      if (is_padding(i))
+        std::fill_n(t, in.t.width, 0.0F);
+      else if (sees_nothing)
+        std::copy_n(row(in.v, i), in.t.width, t);
+      else
+        for (std::int64_t c = 0; c < in.t.width; ++c) t[c] = mixed[i * width + c] / sum[i];
     }
   }
 
@@ -311,7 +313,7 @@ struct Hashed {
   // k = q / |q|: dq += (dk - k (k . dk)) / |q|.
   METAFORMER_INLINE void finish_gradients(const float* dq, const float* dk, const float* dv) const {
     for (std::int64_t i = 0; i < in.tokens; ++i) {
-      const bool is_padding = in.segment != nullptr && in.segment[i] < 0, alone = in.log_sum[i] == infinity;
+      const bool has_own_value = in.log_sum[i] == infinity && !is_padding(i);
       const float inverse = inverse_norm[i];
       const float *q = row(in.q, i), *of_key = dk + i * width;
       float along = 0;
@@ -320,7 +322,7 @@ struct Hashed {
       for (std::int64_t c = 0; c < in.q.width; ++c)
         row(in.dq, i)[c] = dq[i * width + c] + (of_key[c] - q[c] * inverse * along) * inverse;
       for (std::int64_t c = 0; c < in.v.width; ++c)
-        row(in.dv, i)[c] = dv[i * width + c] + (alone && !is_padding ? row(in.dt, i)[c] : 0);
+        row(in.dv, i)[c] = dv[i * width + c] + (has_own_value ? row(in.dt, i)[c] : 0);
     }
   }
 };
