@@ -59,9 +59,7 @@ class Metric : public Mixer {
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     auto seen = projection_.project(context_bed);
-    const auto newest = context_bed.is_same(x_bcd)      ? seen
-                        : is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1))
-                                                        : projection_.project(x_bcd);
+    const auto newest = is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1)) : projection_.project(x_bcd);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,

@@ -38,9 +38,7 @@ class Quadratic : public Mixer {
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     auto seen = projection_.project(context_bed);
-    const auto newest = context_bed.is_same(x_bcd)      ? seen
-                        : is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1))
-                                                        : projection_.project(x_bcd);
+    const auto newest = is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1)) : projection_.project(x_bcd);
     if (state != nullptr) seen = projection_.remember(seen, *state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
       return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass));

@@ -18,7 +18,9 @@ class SharedProjection {
   struct Vectors {
     torch::Tensor p_bnck, value_bnck;
 
+    // The very tensors where these are all.
     Vectors newest(std::int64_t tokens) const {
+      if (tokens == p_bnck.size(2)) return *this;
       const auto first = p_bnck.size(2) - tokens;
       return {p_bnck.narrow(2, first, tokens), value_bnck.narrow(2, first, tokens)};
     }
