@@ -39,16 +39,19 @@ bool can_take_kernel(const Visibility& visibility, const ScoreMixing& mixing, Ba
   return backend != Backend::reference && !needs_scores(visibility, mixing, pass);
 }
 
-// Our kernels know segments and the order of tokens, but no window.
-bool can_take_host_kernel(const Visibility& visibility) {
-  return visibility.window == 0 && visibility.query_segment_bc.is_same(visibility.key_segment_be);
-}
-
 HostAttentionOptions host_options(const Visibility& visibility, const ScoreMixing& mixing) {
   return {.causal = visibility.causal,
-          .segment_bc = visibility.query_segment_bc,
+          .window = visibility.window,
+          .query_segment_bc = visibility.query_segment_bc,
+          .key_segment_be = visibility.key_segment_be,
           .scale = mixing.scale,
           .dropout = mixing.dropout};
+}
+
+HostDistances host_distances(const torch::Tensor& q_bnck, const ScoreMixing& mixing) {
+  if (!mixing.distances) return {};
+  return {.q_bnck = queries_of_distances(q_bnck, *mixing.distances),
+          .key_nlk = mixing.distances->key_nlk.to(q_bnck.scalar_type())};
 }
 
 }  // namespace
@@ -59,9 +62,10 @@ torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, c
     return mix_by_scores(torch::matmul(q_bnck, k_bnek.transpose(2, 3)), q_bnck, value_bnek, visibility, mixing, pass);
   };
   if (!can_take_kernel(visibility, mixing, backend, pass)) return by_scores();
-  if (can_take_host_kernel(visibility) && can_attend_on_host(q_bnck, k_bnek, value_bnek))
-    return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass);
-  if (pass.training && mixing.dropout > 0) return by_scores();
+  if (can_attend_on_host(q_bnck, k_bnek, value_bnek))
+    return host_attention(q_bnck, k_bnek, value_bnek, host_options(visibility, mixing), pass,
+                          host_distances(q_bnck, mixing));
+  if (mixing.distances || (pass.training && mixing.dropout > 0)) return by_scores();
   const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
   const bool by_row_order =
       visibility.causal && visibility.window == 0 && !visibility.has_segments() && queries == keys;
@@ -79,25 +83,32 @@ static std::int64_t fused_attention_width(std::int64_t width, torch::Device devi
   return device.is_cuda() ? (width + 7) / 8 * 8 : width;
 }
 
-// q' = [q, 1], k' = [k, term], v' = [v, 0], with zeros behind them.
+// q' = [q, 1], k' = [k, term], v' = [v, 0], with zeros behind them; what is 0 in b of distances is 1 in q + b.
 torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek,
                                    const torch::Tensor& term_bne1, const torch::Tensor& value_bnek,
                                    const Visibility& visibility, const ScoreMixing& mixing, Backend backend,
                                    Pass& pass) {
   const auto width = q_bnck.size(3), zeros = fused_attention_width(width + 1, q_bnck.device()) - width - 1;
   const auto with_feature = [&](const torch::Tensor& x, const torch::Tensor& feature) {
-    const auto wider = torch::cat({x, feature}, 3);
+    const auto wider = torch::cat({x, feature}, -1);
     return zeros == 0 ? wider : torch::constant_pad_nd(wider, {0, zeros});
   };
+  auto wider_mixing = mixing;
+  if (auto& distances = wider_mixing.distances) {
+    const auto& term_n1l = distances->term_n1l;
+    const auto no_term_n1k = torch::zeros_like(distances->bias_n1k.narrow(2, 0, 1));
+    distances = DistanceTerms{.bias_n1k = with_feature(distances->bias_n1k, no_term_n1k),
+                              .key_nlk = with_feature(distances->key_nlk, term_n1l.transpose(1, 2)),
+                              .term_n1l = {}};
+  }
   const auto t = attend(with_feature(q_bnck, torch::ones_like(q_bnck.narrow(3, 0, 1))), with_feature(k_bnek, term_bne1),
-                        torch::constant_pad_nd(value_bnek, {0, 1 + zeros}), visibility, mixing, backend, pass);
+                        torch::constant_pad_nd(value_bnek, {0, 1 + zeros}), visibility, wider_mixing, backend, pass);
   return t.narrow(3, 0, value_bnek.size(3));
 }
 
 torch::Tensor attend_projection(const torch::Tensor& projected_bcd, std::int64_t heads, const Visibility& visibility,
                                 const ScoreMixing& mixing, Backend backend, Pass& pass) {
-  if (can_take_kernel(visibility, mixing, backend, pass) && can_take_host_kernel(visibility) &&
-      can_attend_on_host(projected_bcd))
+  if (can_take_kernel(visibility, mixing, backend, pass) && can_attend_on_host(projected_bcd))
     return host_attention(projected_bcd, heads, host_options(visibility, mixing), pass);
   const auto [q_bnck, k_bnck, value_bnck] = thirds_bnck(projected_bcd, heads);
   return merge_heads(attend(q_bnck, k_bnck, value_bnck, visibility, mixing, backend, pass));

@@ -29,13 +29,13 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
 // Whether only mix_by_scores can do it: something is added to the scores that no kernel knows, or a probe observes
 // them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
-  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || mixing.distances || pass.wants_scores();
+  return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();
 }
 
 // The same for r_bnce = q_bnck . k_bnek. With the backend `reference`, and where needs_scores, by mix_by_scores; else
 // keeping nothing of size c e for backward: by our kernel on the CPU, else by the library's attention where it has a
-// fused kernel. Dropout that our kernel does not do takes mix_by_scores, since the library would draw it from its own
-// generator.
+// fused kernel. Distances and dropout where our kernel is not taken go by mix_by_scores: the library does not know the
+// first, and would draw the second from its own generator.
 torch::Tensor attend(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnek,
                      const Visibility& visibility, const ScoreMixing& mixing, Backend backend, Pass& pass);
 

@@ -2,6 +2,7 @@
 // What the options of mixers with scores have in common. No torch.
 
 #include "config/mixer_options.h"
+#include "ops/host_attention_kernel.h"
 
 namespace metaformer {
 
@@ -49,8 +50,9 @@ struct AttentionCost {
   std::int64_t score_width = 0;      // numbers that a score is a product of
   std::int64_t qk_norms = 0;         // gains of a head's width
 
-  // Positions that are added to scores need the whole matrix.
-  static bool need_pairs(const PositionsConfig& positions) {
+  // Positions that are added to scores need the whole matrix; those of Transformer-XL not where our kernel knows them.
+  static bool need_pairs(const PositionsConfig& positions, std::int64_t context) {
+    if (is<TransformerXlPositionsConfig>(positions)) return context > longest_host_attention;
     return act_on_scores(positions) && !is<RotaryPositionsConfig>(positions);
   }
   std::int64_t shaw_parameters(const MixerShape& shape) const {
@@ -65,14 +67,15 @@ struct AttentionCost {
 
   MixerCost of(const MixerShape& shape, const MixerLoad& load, Backend backend) const {
     const auto d = shape.width, n = shape.heads, k = shape.head_width();
-    const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions);
+    const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions, load.context);
+    const bool compares_distances = is<TransformerXlPositionsConfig>(shape.positions);
     const auto width = static_cast<double>(d), heads = static_cast<double>(n);
     return {.parameters = projections * (d * d + (shape.bias ? d : 0)) + n * form_parameters + qk_norms * k +
                           shaw_parameters(shape) + transformer_xl_parameters(shape),
             .operations = 2 * static_cast<double>(projections) * load.tokens * width * width + form_operations +
                           2 * load.pairs * heads * static_cast<double>(score_width + k),
             // The reference keeps scores, weights, mask and dropped weights of all pairs.
-            .activations = 5 * d + (keeps_pairs ? 4 * n * load.context : 0),
+            .activations = (compares_distances ? 7 : 5) * d + (keeps_pairs ? 4 * n * load.context : 0),
             .keeps_pairs = keeps_pairs};
   }
 };

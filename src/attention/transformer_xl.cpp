@@ -84,9 +84,12 @@ DistanceTerms TransformerXlImpl::terms(const Visibility& visibility) {
 
 torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) { return Shift::apply(x_bncl, keys); }
 
+torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
+  return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
+}
+
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys) {
-  const auto q = q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
-  auto of_distance_bncl = per_head_product(q, terms.key_nlk.transpose(1, 2));
+  auto of_distance_bncl = per_head_product(queries_of_distances(q_bnck, terms), terms.key_nlk.transpose(1, 2));
   if (terms.term_n1l.defined()) of_distance_bncl = of_distance_bncl + terms.term_n1l;
   return shifted_by_distance(of_distance_bncl, keys);
 }

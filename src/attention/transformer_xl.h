@@ -64,6 +64,9 @@ class TransformerXlImpl : public Layer {
 };
 TORCH_MODULE(TransformerXl);
 
+// q + b, of the type of q.
+torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms);
+
 // [b, n, c, e], the queries being the last of `keys` tokens. For a key behind its query, where the terms have no such
 // distance, the number means nothing: it must be masked.
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys);

@@ -10,6 +10,8 @@
 #include "attention/mixers.h"
 #include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
+#include "attention/score_bias.h"
+#include "attention/transformer_xl.h"
 #include "base/text.h"
 #include "bench/library_attention.h"
 #include "bench/pair_table.h"
@@ -24,10 +26,18 @@ namespace {
 using torch::Tensor;
 
 MixerShape mixer_shape(const AttentionShape& shape) {
-  return {.width = shape.width(), .heads = shape.heads, .context = shape.context};
+  return {.width = shape.width(), .heads = shape.heads, .context = shape.context, .positions = shape.positions};
 }
 
 double inverse_root(std::int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
+
+// Why the mixer cannot have them; empty: it can.
+std::string positions_problem(const MixerConfig& mixer, const AttentionShape& shape) {
+  if (!act_on_scores(shape.positions)) return "";
+  if (!mixer->has_scores()) return fmt::format("this mixer has no scores for positions {}", kind_of(shape.positions));
+  const auto problem = mixer->problem(mixer_shape(shape));
+  return problem ? problem->what : "";
+}
 
 Tensor forward_layer(Mixer& mixer, const Tensor& x_bcd, const Visibility& visibility) {
   Pass pass;
@@ -108,18 +118,38 @@ class Candidates {
     return self_visibility(request_.causal, segment_c.repeat({batch, 1}).to(device));
   }
 
+  // With what positions of the layer's kind need, of the type of `like`.
+  Visibility layer_visibility(std::int64_t batch, const Tensor& like) const {
+    auto seen = visibility(batch, like.device());
+    const auto& positions = shape_.positions;
+    if (const auto bias = make_score_bias(positions, shape_.heads, request_.causal)) {
+      const torch::NoGradGuard no_grad;
+      bias->to(like.device(), like.scalar_type());
+      seen.score_bias_nce = bias->forward(shape_.context, shape_.context);
+    }
+    if (is<TransformerXlPositionsConfig>(positions))
+      seen.distance_ld = DistanceTable(shape_.width(), /*clamp_length=*/0)
+                             .rows_ld(shape_.context, shape_.context, request_.causal, like);
+    return seen;
+  }
+
+  // Distances are compared without the matrix of scores on the CPU alone.
+  bool keeps_pairs(const MixerConfig& options) const {
+    return layer_cost(options, shape_, request_.causal).keeps_pairs ||
+           (is<TransformerXlPositionsConfig>(shape_.positions) && !request_.device.is_cpu());
+  }
+
   void add_layer(const MixerConfig& options) {
     auto& candidate = start(std::string(kind_of(options)), std::string(to_string(options->backend())));
-    if (layer_cost(options, shape_, request_.causal).keeps_pairs && !pairs_fit(candidate)) return;
+    candidate.result.skipped = positions_problem(options, shape_);
+    if (!candidate.result.skipped.empty() || (keeps_pairs(options) && !pairs_fit(candidate))) return;
     const auto mixer = make_mixer(options, mixer_shape(shape_));
     initialise(*mixer, 1, static_cast<double>(shape_.width()) * usual_std * usual_std);
     if (wants_error()) candidate.result.error = error_of_layer(*mixer, options);
     mixer->to(request_.device, request_.type);
     const auto x = leaf(random(shape_.batch));
     candidate.operations = forward_operations(options, shape_, request_.causal);
-    candidate.forward = [mixer, x, seen = visibility(shape_.batch, request_.device)] {
-      return forward_layer(*mixer, x, seen);
-    };
+    candidate.forward = [mixer, x, seen = layer_visibility(shape_.batch, x)] { return forward_layer(*mixer, x, seen); };
     candidate.dy = random(shape_.batch);
   }
 
@@ -138,13 +168,13 @@ class Candidates {
     exact->to(torch::kDouble);
     narrow->to(request_.device, request_.type);
     const auto x = random(1);
-    const auto expected = forward_layer(*exact, x.to(torch::kCPU, torch::kDouble), visibility(1, torch::kCPU));
-    return relative_error(forward_layer(*narrow, x, visibility(1, request_.device)), expected);
+    const auto wide = x.to(torch::kCPU, torch::kDouble);
+    const auto expected = forward_layer(*exact, wide, layer_visibility(1, wide));
+    return relative_error(forward_layer(*narrow, x, layer_visibility(1, x)), expected);
   }
 
   void add_core(const MixerConfig& options) {
     const auto drawn = draw_core_inputs(options, shape_, draws_);
-    const bool keeps_pairs = layer_cost(options, shape_, request_.causal).keeps_pairs;
     const double operations =
         forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
     auto& candidate = start(std::string(kind_of(options)), std::string(to_string(options->backend())));
@@ -152,7 +182,7 @@ class Candidates {
       candidate.result.skipped = "the benchmark does not know the core of this mixer";
       return;
     }
-    fill_core(candidate, options, make_core_mix(options, shape_), leaves(*drawn), keeps_pairs, operations);
+    fill_core(candidate, options, make_core_mix(options, shape_), leaves(*drawn), keeps_pairs(options), operations);
   }
 
   void fill_core(AttentionCandidate& candidate, const MixerConfig& options, const CoreMix& mix,

@@ -137,7 +137,7 @@ class InputDraws {
 };
 
 MixerShape mixer_shape(const AttentionShape& shape) {
-  return {.width = shape.width(), .heads = shape.heads, .context = shape.context};
+  return {.width = shape.width(), .heads = shape.heads, .context = shape.context, .positions = shape.positions};
 }
 
 }  // namespace

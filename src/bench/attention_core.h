@@ -29,6 +29,7 @@ using CoreMix = std::function<torch::Tensor(const CoreInputs& inputs, const Visi
 
 struct AttentionShape {
   std::int64_t batch = 4, heads = 4, context = 256, head_width = 32;
+  PositionsConfig positions = NoPositionsConfig{};  // of layers with their projections, those that act on scores
   std::int64_t width() const { return heads * head_width; }
 };
 

@@ -13,11 +13,13 @@ namespace {
 std::string attention_obstacle(const TransformerConfig& config) {
   const auto& mixer = config.mixer;
   if (!mixer->has_scores()) return fmt::format("the mixer {} does not attend to all pairs", kind_of(mixer));
-  if (config.context > longest_host_attention) return fmt::format("model.context is above {}", longest_host_attention);
-  if (config.memory > 0) return "model.memory makes more keys than queries";
-  const MixerLoad load{.context = config.context};
+  const auto keys = config.context + config.memory;
+  if (keys > longest_host_attention)
+    return fmt::format("{} above {}", config.memory > 0 ? "model.context and model.memory are" : "model.context is",
+                       longest_host_attention);
+  const MixerLoad load{.context = keys};
   if (!mixer->cost(config.mixer_shape(), load).keeps_pairs) return "";
-  if (AttentionCost::need_pairs(config.positions))
+  if (AttentionCost::need_pairs(config.positions, keys))
     return fmt::format("model.positions is {}", kind_of(config.positions));
   return "model.mixer has only the reference backend";
 }

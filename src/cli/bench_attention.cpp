@@ -19,7 +19,7 @@ struct AttentionArguments {
   AttentionShape shape;
   std::vector<std::int64_t> contexts = {256};
   std::vector<std::string> mixers, backends;
-  std::string precision = "fp32", direction = "both", device = "auto";
+  std::string precision = "fp32", direction = "both", device = "auto", positions = "none";
   std::int64_t rounds = 5;
   bool core = false, all_pairs = false, pair_table = false, json = false;
   std::string choices_file;  // in place of all that: --write-choices
@@ -36,6 +36,22 @@ MixerConfig parse_mixer(const std::string& name) {
   const auto kinds = kinds_of<MixerConfig>();
   throw Error(ExitCode::usage,
               fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
+}
+
+// Positions that change a layer's scores, each layer with its own parameters.
+PositionsConfig parse_positions(const AttentionArguments& arguments) {
+  const auto positions =
+      choose<PositionsConfig>("--positions", arguments.positions,
+                              {{"none", NoPositionsConfig{}},
+                               {"rotary", RotaryPositionsConfig{}},
+                               {"alibi", AlibiPositionsConfig{}},
+                               {"t5", T5PositionsConfig{}},
+                               {"shaw", ShawPositionsConfig{}},
+                               {"transformer_xl", TransformerXlPositionsConfig{.shared_biases = false}}});
+  if (act_on_scores(positions) && (arguments.core || arguments.pair_table))
+    throw Error(ExitCode::usage, fmt::format("--positions {} is measured in layers: leave out {}", arguments.positions,
+                                             arguments.core ? "--core" : "--pair-table"));
+  return positions;
 }
 
 constexpr const char* library = "library";
@@ -103,6 +119,7 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
   for (const auto context : arguments.contexts) {
     auto shape = arguments.shape;
     shape.context = context;
+    shape.positions = parse_positions(arguments);
     request.shapes.push_back(shape);
   }
   add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
@@ -166,6 +183,7 @@ void run_attention(const AttentionArguments& arguments) {
               {"precision", arguments.precision},
               {"direction", arguments.direction},
               {"core", request.core},
+              {"positions", arguments.positions},
               {"causal", request.causal},
               {"rounds", request.rounds},
               {"results", list}});
@@ -193,6 +211,9 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
                   "tokens in a sequence; several values are measured one after another")
       ->capture_default_str()
       ->transform(count);
+  command.add_option("--positions", arguments.positions, "positions that act on scores, in layers with projections")
+      ->type_name("none|rotary|alibi|t5|shaw|transformer_xl")
+      ->capture_default_str();
   command
       .add_option("--precision", arguments.precision,
                   "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU")
@@ -208,7 +229,7 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
 // The grid of choices is fixed: an option that would change it is an error, not ignored.
 void require_no_request_options(const CLI::App& command) {
   for (const auto* name : {"--mixer", "--backend", "--core", "--batch", "--heads", "--head-width", "--context",
-                           "--precision", "--direction", "--all-pairs", "--pair-table"})
+                           "--positions", "--precision", "--direction", "--all-pairs", "--pair-table"})
     if (command.get_option(name)->count() > 0)
       throw Error(ExitCode::usage, fmt::format("--write-choices measures a fixed grid: leave out {}", name));
 }
@@ -236,6 +257,7 @@ void add_bench_attention_command(CLI::App& bench) {
       "Examples:\n"
       "  metaformer bench attention --mixer metric --mixer scaled_dot_product\n"
       "  metaformer bench attention --mixer metric --context 256 512 1024 2048 4096 --batch 1 --rounds 3\n"
+      "  metaformer bench attention --mixer scaled_dot_product --positions transformer_xl --context 512 4096\n"
       "  metaformer bench attention --core --precision bf16 --head-width 64 --context 512 2048\n"
       "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json\n"
       "  metaformer bench attention --write-choices auto");

@@ -5,7 +5,7 @@ namespace metaformer {
 static constexpr std::int64_t cache_line = 16;  // floats
 
 void HeadWorkspace::begin(std::int64_t count) {
-  constexpr std::int64_t pieces = 24;
+  constexpr std::int64_t pieces = 32;
   const auto needed = static_cast<std::size_t>(count + (pieces + 1) * cache_line);
   if (memory_.size() < needed) memory_.resize(needed);
   const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());

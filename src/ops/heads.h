@@ -21,10 +21,13 @@ inline std::array<torch::Tensor, 3> thirds_bnck(const torch::Tensor& x_bcd, std:
 // [b, n, c, k] -> [b, c, n k].
 inline torch::Tensor merge_heads(const torch::Tensor& t_bnck) { return t_bnck.transpose(1, 2).flatten(2); }
 
-// Uninitialised [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing.
-inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck) {
-  return torch::empty({like_bnck.size(0), like_bnck.size(2), like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
+// Uninitialised [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing; of `tokens`, c.
+inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck, std::int64_t tokens) {
+  return torch::empty({like_bnck.size(0), tokens, like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
       .transpose(1, 2);
+}
+inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck) {
+  return empty_by_token(like_bnck, like_bnck.size(2));
 }
 
 // p_bnck W_nkj for every head, as one batched product of n matrices; a view of [n, b, c, j].

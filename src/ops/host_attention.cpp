@@ -20,22 +20,28 @@ using torch::autograd::variable_list;
 
 // Where a row's padding starts, and whether all before it are of one segment.
 struct RowExtent {
-  std::int64_t tokens = 0;
+  std::int64_t queries = 0, keys = 0;
   bool is_whole = true;
 };
 
-RowExtent extent_of(const std::int64_t* segment, std::int64_t tokens) {
-  while (tokens > 0 && segment[tokens - 1] == -1) --tokens;
-  const bool is_whole = std::all_of(segment, segment + tokens, [&](std::int64_t s) { return s == segment[0]; });
-  return {tokens, is_whole};
+RowExtent extent_of(const std::int64_t* query_segment, std::int64_t queries, const std::int64_t* key_segment,
+                    std::int64_t keys) {
+  while (queries > 0 && query_segment[queries - 1] == -1) --queries;
+  while (keys > 0 && key_segment[keys - 1] == -1) --keys;
+  const auto same = [&](std::int64_t s) { return s == key_segment[0]; };
+  const bool is_whole = keys > 0 && std::all_of(key_segment, key_segment + keys, same) &&
+                        std::all_of(query_segment, query_segment + queries, same);
+  return {queries, keys, is_whole};
 }
 
-std::vector<RowExtent> extents_of(const Tensor& segment_bc, std::int64_t batch, std::int64_t tokens) {
-  std::vector<RowExtent> extents(static_cast<std::size_t>(batch), {tokens, true});
-  if (!segment_bc.defined()) return extents;
-  const auto* segment = segment_bc.const_data_ptr<std::int64_t>();
+std::vector<RowExtent> extents_of(const Tensor& query_segment_bc, const Tensor& key_segment_be, std::int64_t batch,
+                                  std::int64_t queries, std::int64_t keys) {
+  std::vector<RowExtent> extents(static_cast<std::size_t>(batch), {queries, keys, true});
+  if (!query_segment_bc.defined()) return extents;
+  const auto* of_queries = query_segment_bc.const_data_ptr<std::int64_t>();
+  const auto* of_keys = key_segment_be.const_data_ptr<std::int64_t>();
   for (std::int64_t b = 0; b < batch; ++b)
-    extents[static_cast<std::size_t>(b)] = extent_of(segment + b * tokens, tokens);
+    extents[static_cast<std::size_t>(b)] = extent_of(of_queries + b * queries, queries, of_keys + b * keys, keys);
   return extents;
 }
 
@@ -52,12 +58,14 @@ void prefetch(const HeadRows& rows, std::int64_t tokens, std::int64_t element_si
 // What is no tensor.
 struct Rule {
   bool causal;
+  std::int64_t window;
   double scale, dropout;
   std::int64_t seed;
 
   void keep_in(AutogradContext& context) const {
     auto& data = context.saved_data;
     data["causal"] = causal;
+    data["window"] = window;
     data["scale"] = scale;
     data["dropout"] = dropout;
     data["seed"] = seed;
@@ -65,6 +73,7 @@ struct Rule {
   static Rule of(AutogradContext& context) {
     auto& data = context.saved_data;
     return {.causal = data["causal"].toBool(),
+            .window = data["window"].toInt(),
             .scale = data["scale"].toDouble(),
             .dropout = data["dropout"].toDouble(),
             .seed = data["seed"].toInt()};
@@ -73,18 +82,26 @@ struct Rule {
 
 // What forward and backward have in common, and the gradients where there are any.
 struct Operands {
-  Tensor q, k, v, t, log_sum_bnc, segment_bc;
+  Tensor q, k, v, t, log_sum_bnc, query_segment_bc, key_segment_be;
   Rule rule;
-  std::vector<RowExtent> extents_b = extents_of(segment_bc, q.size(0), q.size(2));
-  Tensor dt = {}, dq = {}, dk = {}, dv = {};
+  Tensor distance_q = {}, distance_bnlk = {};
+  std::vector<RowExtent> extents_b = extents_of(query_segment_bc, key_segment_be, q.size(0), q.size(2), k.size(2));
+  Tensor dt = {}, dq = {}, dk = {}, dv = {}, ddistance_q = {}, ddistance_bnlk = {};
 
   HeadAttention head(std::int64_t b, std::int64_t n) const {
-    const auto tokens = q.size(2);
+    const auto queries = q.size(2), keys = k.size(2);
     const auto& extent = extents_b[static_cast<std::size_t>(b)];
+    const auto segment = [&](const Tensor& x) {
+      return extent.is_whole ? nullptr : x.const_data_ptr<std::int64_t>() + b * x.size(1);
+    };
     return {.bf16 = q.scalar_type() == torch::kBFloat16,
             .causal = rule.causal,
-            .tokens = extent.tokens,
-            .padding = tokens - extent.tokens,
+            .queries = extent.queries,
+            .keys = extent.keys,
+            .query_padding = queries - extent.queries,
+            .key_padding = keys - extent.keys,
+            .offset = std::max<std::int64_t>(0, keys - queries),
+            .window = rule.window,
             .scale = static_cast<float>(rule.scale),
             .dropout = static_cast<float>(rule.dropout),
             .seed = static_cast<std::uint32_t>(rule.seed + b * q.size(1) + n),
@@ -92,18 +109,25 @@ struct Operands {
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
             .t = rows_of(t, b, n),
-            .segment = extent.is_whole ? nullptr : segment_bc.const_data_ptr<std::int64_t>() + b * tokens,
-            .log_sum = log_sum_bnc.data_ptr<float>() + (b * q.size(1) + n) * tokens,
+            .query_segment = segment(query_segment_bc),
+            .key_segment = segment(key_segment_be),
+            .log_sum = log_sum_bnc.data_ptr<float>() + (b * q.size(1) + n) * queries,
+            .distance_q = rows_of(distance_q, b, n),
+            .distance = rows_of(distance_bnlk, b, n),
+            .distances = distance_bnlk.defined() ? distance_bnlk.size(2) : 0,
             .dt = rows_of(dt, b, n),
             .dq = rows_of(dq, b, n),
             .dk = rows_of(dk, b, n),
-            .dv = rows_of(dv, b, n)};
+            .dv = rows_of(dv, b, n),
+            .ddistance_q = rows_of(ddistance_q, b, n),
+            .ddistance = rows_of(ddistance_bnlk, b, n)};
   }
 
   void prefetch_inputs(const HeadAttention& next) const {
-    for (const auto& rows : {next.q, next.k, next.v, next.dt})
-      if (rows.data != nullptr) prefetch(rows, next.tokens, q.element_size());
-    if (next.dt.data != nullptr) prefetch(next.t, next.tokens, q.element_size());
+    const bool backward = next.dt.data != nullptr;
+    for (const auto& rows : {next.q, backward ? next.t : HeadRows{}, next.dt, next.distance_q})
+      if (rows.data != nullptr) prefetch(rows, next.queries, q.element_size());
+    for (const auto& rows : {next.k, next.v}) prefetch(rows, next.keys, q.element_size());
   }
 
   template <class Work>
@@ -126,20 +150,31 @@ struct Operands {
   }
 };
 
+// Absent inputs are nothing to LibTorch's functions only as optionals.
+std::optional<Tensor> if_any(const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; }
+
 class HostAttention : public torch::autograd::Function<HostAttention> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::optional<Tensor>& segments_if_any, const Rule& rule) {
-    const Operands operands{.q = with_features_together(q),
-                            .k = with_features_together(k),
-                            .v = with_features_together(v),
-                            .t = empty_by_token(v),
-                            .log_sum_bnc = empty_log_sum(q),
-                            .segment_bc = segments_if_any.value_or(Tensor()),
-                            .rule = rule};
+                        const std::optional<Tensor>& query_segments, const std::optional<Tensor>& key_segments,
+                        const std::optional<Tensor>& distance_q, const std::optional<Tensor>& distance_nlk,
+                        const Rule& rule) {
+    Operands operands{.q = with_features_together(q),
+                      .k = with_features_together(k),
+                      .v = with_features_together(v),
+                      .t = empty_by_token(v, q.size(2)),
+                      .log_sum_bnc = empty_log_sum(q),
+                      .query_segment_bc = query_segments.value_or(Tensor()),
+                      .key_segment_be = key_segments.value_or(Tensor()),
+                      .rule = rule};
+    if (distance_nlk) {
+      operands.distance_q = with_features_together(*distance_q);
+      operands.distance_bnlk = with_features_together(distance_nlk->expand({q.size(0), -1, -1, -1}));
+    }
     operands.compute();
-    context->save_for_backward(
-        {operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc, operands.segment_bc});
+    context->save_for_backward({operands.q, operands.k, operands.v, operands.t, operands.log_sum_bnc,
+                                operands.query_segment_bc, operands.key_segment_be, operands.distance_q,
+                                operands.distance_bnlk});
     rule.keep_in(*context);
     return operands.t;
   }
@@ -152,14 +187,25 @@ class HostAttention : public torch::autograd::Function<HostAttention> {
                       .v = saved[2],
                       .t = saved[3],
                       .log_sum_bnc = saved[4],
-                      .segment_bc = saved[5],
-                      .rule = Rule::of(*context)};
+                      .query_segment_bc = saved[5],
+                      .key_segment_be = saved[6],
+                      .rule = Rule::of(*context),
+                      .distance_q = saved[7],
+                      .distance_bnlk = saved[8]};
     operands.dt = with_features_together(gradients[0]);
     operands.dq = empty_by_token(operands.q);
     operands.dk = empty_by_token(operands.k);
     if (!operands.head(0, 0).shares_values()) operands.dv = empty_by_token(operands.v);
-    operands.compute_gradients();
-    return {operands.dq, operands.dk, operands.dv, {}, {}};
+    Tensor ddistance_nlk;
+    if (operands.distance_q.defined()) {
+      operands.ddistance_q = empty_by_token(operands.distance_q);
+      operands.ddistance_bnlk = torch::empty(operands.distance_bnlk.sizes(), operands.distance_bnlk.options());
+      operands.compute_gradients();
+      ddistance_nlk = operands.ddistance_bnlk.sum(0);
+    } else {
+      operands.compute_gradients();
+    }
+    return {operands.dq, operands.dk, operands.dv, {}, {}, operands.ddistance_q, ddistance_nlk, {}};
   }
 };
 
@@ -176,10 +222,11 @@ class HostAttentionOfProjection : public torch::autograd::Function<HostAttention
                             .v = v_bnck,
                             .t = split_heads(t_bcd, heads),
                             .log_sum_bnc = empty_log_sum(q_bnck),
-                            .segment_bc = segments_if_any.value_or(Tensor()),
+                            .query_segment_bc = segments_if_any.value_or(Tensor()),
+                            .key_segment_be = segments_if_any.value_or(Tensor()),
                             .rule = rule};
     operands.compute();
-    context->save_for_backward({projected_bcd, t_bcd, operands.log_sum_bnc, operands.segment_bc});
+    context->save_for_backward({projected_bcd, t_bcd, operands.log_sum_bnc, operands.query_segment_bc});
     context->saved_data["heads"] = heads;
     rule.keep_in(*context);
     return t_bcd;
@@ -196,7 +243,8 @@ class HostAttentionOfProjection : public torch::autograd::Function<HostAttention
                       .v = v_bnck,
                       .t = split_heads(saved[1], heads),
                       .log_sum_bnc = saved[2],
-                      .segment_bc = saved[3],
+                      .query_segment_bc = saved[3],
+                      .key_segment_be = saved[3],
                       .rule = Rule::of(*context)};
     operands.dt = split_heads(gradients[0].contiguous(), heads);
     const auto dprojected_bcd = torch::empty_like(saved[0]);
@@ -206,32 +254,34 @@ class HostAttentionOfProjection : public torch::autograd::Function<HostAttention
   }
 };
 
-// Absent inputs are nothing to LibTorch's functions only as optionals.
-std::optional<Tensor> segments_of(const HostAttentionOptions& options) {
-  if (!options.segment_bc.defined()) return std::nullopt;
-  return options.segment_bc.to(torch::kLong).contiguous();
+std::optional<Tensor> as_segments(const Tensor& segment) {
+  if (!segment.defined()) return std::nullopt;
+  return segment.to(torch::kLong).contiguous();
 }
 
 Rule rule_of(const HostAttentionOptions& options, Pass& pass) {
   const double dropout = pass.training ? options.dropout : 0;
   return {.causal = options.causal,
+          .window = options.window,
           .scale = options.scale,
           .dropout = dropout,
           .seed = dropout > 0 ? static_cast<std::int64_t>(pass.random.next().seed()) : 0};
 }
 
-bool has_kernel(const Tensor& x, std::int64_t tokens) {
+bool has_kernel(const Tensor& x, std::int64_t keys) {
   const auto type = x.scalar_type();
-  return x.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && tokens <= longest_host_attention &&
+  return x.is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) && keys <= longest_host_attention &&
          x.numel() > 0;
 }
 
 }  // namespace
 
 bool can_attend_on_host(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej) {
+  constexpr std::int64_t few_queries = 16;
   const auto type = q_bnck.scalar_type();
-  return has_kernel(q_bnck, q_bnck.size(2)) && k_bnek.scalar_type() == type && value_bnej.scalar_type() == type &&
-         q_bnck.size(2) == k_bnek.size(2);
+  const auto queries = q_bnck.size(2), keys = k_bnek.size(2);
+  return has_kernel(q_bnck, keys) && k_bnek.scalar_type() == type && value_bnej.scalar_type() == type &&
+         (queries == keys || (queries >= few_queries && queries < keys));
 }
 
 bool can_attend_on_host(const Tensor& projected_bcd) {
@@ -239,13 +289,18 @@ bool can_attend_on_host(const Tensor& projected_bcd) {
 }
 
 Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& value_bnej,
-                      const HostAttentionOptions& options, Pass& pass) {
-  return HostAttention::apply(q_bnck, k_bnek, value_bnej, segments_of(options), rule_of(options, pass));
+                      const HostAttentionOptions& options, Pass& pass, const HostDistances& distances) {
+  const auto query_segments = as_segments(options.query_segment_bc);
+  const bool same = options.key_segment_be.is_same(options.query_segment_bc);
+  return HostAttention::apply(q_bnck, k_bnek, value_bnej, query_segments,
+                              same ? query_segments : as_segments(options.key_segment_be), if_any(distances.q_bnck),
+                              if_any(distances.key_nlk), rule_of(options, pass));
 }
 
 Tensor host_attention(const Tensor& projected_bcd, std::int64_t heads, const HostAttentionOptions& options,
                       Pass& pass) {
-  return HostAttentionOfProjection::apply(projected_bcd, segments_of(options), heads, rule_of(options, pass));
+  return HostAttentionOfProjection::apply(projected_bcd, as_segments(options.query_segment_bc), heads,
+                                          rule_of(options, pass));
 }
 
 }  // namespace metaformer

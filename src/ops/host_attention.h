@@ -1,5 +1,5 @@
 #pragma once
-// Attention of tokens to themselves on the CPU, by host_attention_kernel.h, with gradients.
+// Attention on the CPU, by host_attention_kernel.h, with gradients.
 
 #include <torch/torch.h>
 
@@ -8,13 +8,22 @@
 namespace metaformer {
 
 struct HostAttentionOptions {
-  bool causal = false;
-  torch::Tensor segment_bc;  // integers; -1: padding; undefined: all one segment
+  bool causal = false;      // the queries are the last of the keys
+  std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all
+  // Integers; -1: padding; undefined, both: all one segment.
+  torch::Tensor query_segment_bc, key_segment_be;
   double scale = 1;
   double dropout = 0;  // of the weights, in training
 };
 
-// Whether it can be computed that way: float32 or bfloat16 on the CPU, queries and keys of the same tokens.
+// Added to the scores before they are scaled, for query i of c and key j: q_i . key_(c - 1 - i + j). A row for every
+// such sum, or if causal for those of visible keys. Nothing: both undefined.
+struct HostDistances {
+  torch::Tensor q_bnck, key_nlk;
+};
+
+// Whether it can be computed that way: float32 or bfloat16 on the CPU, and not so few queries that packing the keys
+// would cost more than their scores.
 bool can_attend_on_host(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej);
 bool can_attend_on_host(const torch::Tensor& projected_bcd);
 
@@ -22,7 +31,7 @@ bool can_attend_on_host(const torch::Tensor& projected_bcd);
 // the result and a number per token and head, nothing of size c^2. Equal inputs and draws give equal bits, whatever the
 // number of threads. Values that are the very tensor of the keys are loaded once.
 torch::Tensor host_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej,
-                             const HostAttentionOptions& options, Pass& pass);
+                             const HostAttentionOptions& options, Pass& pass, const HostDistances& distances = {});
 
 // The same of queries, keys and values as one projection holds them, [b, c, 3 n k], giving [b, c, n k]: one node of the
 // graph, without the views that take the projection apart and the copy that joins its gradient.

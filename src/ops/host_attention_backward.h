@@ -8,8 +8,9 @@ namespace metaformer::host_kernel {
 template <class Element, class Units, int Rows, int Vectors>
 struct BackwardHead : Head<Element, Units, Rows, Vectors> {
   using Base = Head<Element, Units, Rows, Vectors>;
-  using Base::in, Base::room, Base::tokens, Base::score_step, Base::key_width, Base::value_width, Base::key_units,
-      Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows;
+  using Base::Base;
+  using Base::in, Base::room, Base::all_keys, Base::score_step, Base::key_width, Base::value_width, Base::key_units,
+      Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows, Base::distances;
   using Base::keys, Base::values, Base::value_panels;
   using typename Base::Packed;
 
@@ -28,52 +29,26 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
   }
 
   // weights become P, `slopes` (dP) become scale P (dP - delta); with dropout m: m P, and scale P (m dP - delta).
-  METAFORMER_INLINE void weigh(std::int64_t first, std::int64_t end, float* slopes) const {
+  METAFORMER_INLINE void weigh(std::int64_t first, const KeyRange& range, float* slopes) const {
     const float scale = in.scale;
     const bool drops = in.dropout > 0;
     for (std::int64_t r = 0; r < tile; ++r) {
-      const bool exists = first + r < in.tokens;
+      const bool exists = first + r < in.queries;
       const float log_sum = exists ? in.log_sum[first + r] : infinity;
       const float delta = exists ? delta_of(first + r) : 0;
       float *weight = weights + r * score_step, *slope = slopes + r * score_step;
       if (!(log_sum < infinity) && log_sum == log_sum) {  // sees nothing, or is not there
-        std::fill(weight, weight + end, 0.0f);
-        std::fill(slope, slope + end, 0.0f);
+        std::fill_n(weight, range.count, 0.0f);
+        std::fill_n(slope, range.count, 0.0f);
         continue;
       }
       const auto drawn = this->row_bits(first + r);
-      for (std::int64_t j = 0; j < end; j += lane_count) {
+      for (std::int64_t j = 0; j < range.count; j += lane_count) {
         const Lanes p = exp_of(load_lanes(weight + j) * scale - log_sum);
-        const Lanes m = drops ? this->kept(drawn, j) : every_lane(1);
+        const Lanes m = drops ? this->kept(drawn, range.begin + j) : every_lane(1);
         store_lanes(weight + j, m * p);
         store_lanes(slope + j, p * (m * load_lanes(slope + j) - delta) * scale);
       }
-    }
-  }
-
-  // Weights and slopes as the left sides of backward's products: along keys, or transposed along queries.
-  struct Sides {
-    Left slopes, slopes_transposed, weights_transposed;
-  };
-  METAFORMER_INLINE Sides sides_of(std::int64_t end, const float* slopes) const {
-    if constexpr (!pairs) {
-      return {{slopes, score_step, 1}, {slopes, 1, score_step}, {weights, 1, score_step}};
-    } else {
-      auto* rows = reinterpret_cast<std::uint16_t*>(weight_rows);
-      float* slope_pairs = room.take(tile * score_step / 2);
-      float* weight_pairs = room.take(tile * score_step / 2);
-      for (std::int64_t r = 0; r < tile; r += 2) {
-        for (std::int64_t j = 0; j < end; j += lane_count) {
-          const auto even = r * score_step + j, odd = even + score_step, pair = r / 2 * score_step + j;
-          const auto s = Units::rounded(load_lanes(slopes + even)), below = Units::rounded(load_lanes(slopes + odd));
-          store_shorts(rows + even, s);
-          store_shorts(rows + odd, below);
-          store_lanes(slope_pairs + pair, paired(s, below));
-          store_lanes(weight_pairs + pair,
-                      paired(Units::rounded(load_lanes(weights + even)), Units::rounded(load_lanes(weights + odd))));
-        }
-      }
-      return {{weight_rows, score_step / 2, 1}, {slope_pairs, 1, score_step}, {weight_pairs, 1, score_step}};
     }
   }
 
@@ -82,33 +57,37 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
     float* dt = room.take(tile * value_units);
     float* slopes = room.take(tile * score_step);
     float* dq = room.take(tile * key_width);
-    float* dk = room.take(tokens * key_width);
-    float* dv = in.shares_values() ? dk : room.take(tokens * value_width);
-    std::fill(dk, dk + tokens * key_width, 0.0f);
-    std::fill(dv, dv + tokens * value_width, 0.0f);
+    float* dk = room.take(all_keys * key_width);
+    float* dv = in.shares_values() ? dk : room.take(all_keys * value_width);
+    std::fill(dk, dk + all_keys * key_width, 0.0f);
+    std::fill(dv, dv + all_keys * value_width, 0.0f);
     const auto of_tile = room.mark();
-    for (std::int64_t first = 0; first < in.tokens; first += tile, room.rewind(of_tile)) {
-      const auto end = this->end_of_keys(first), count = std::min(tile, in.tokens - first);
-      this->score_tile(first, end);
+    for (std::int64_t first = 0; first < in.queries; first += tile, room.rewind(of_tile)) {
+      const auto range = this->keys_of_tile(first);
+      const auto count = std::min(tile, in.queries - first);
+      this->score_tile(first, range);
       pack_rows<Packed, Element>(in.dt, first, count, tile, dt, value_units);
-      this->multiply_panels(dt, value_units, value_panels, end, slopes);
-      weigh(first, end, slopes);
-      const auto left = sides_of(end, slopes);
+      this->multiply_panels(dt, value_units, value_panels + range.begin * value_units, range.count, slopes, score_step);
+      weigh(first, range, slopes);
+      const auto slope = this->sides_of(slopes, range.count, score_step, weight_rows);
       const auto* of_queries = this->along_rows(queries, tile, key_width);
-      const auto* of_dt = this->along_rows(dt, tile, value_width);
-      multiply<Units, Rows, Vectors, false>(tile, key_width, end / Units::unit, left.slopes, keys, key_width, dq,
-                                            key_width);
+      multiply<Units, Rows, Vectors, false>(tile, key_width, range.count / Units::unit, slope.rows,
+                                            this->from_key(keys, range.begin, key_width), key_width, dq, key_width);
       unpack_rows<Element>(dq, key_width, count, in.dq, first);
-      multiply<Units, Rows, Vectors, true>(end, key_width, tile / Units::unit, left.slopes_transposed, of_queries,
-                                           key_width, dk, key_width);
-      multiply<Units, Rows, Vectors, true>(end, value_width, tile / Units::unit, left.weights_transposed, of_dt,
-                                           value_width, dv, value_width);
+      multiply<Units, Rows, Vectors, true>(range.count, key_width, tile / Units::unit, slope.columns, of_queries,
+                                           key_width, dk + range.begin * key_width, key_width);
+      const auto weight = this->sides_of(weights, range.count, score_step, weight_rows);
+      const auto* of_dt = this->along_rows(dt, tile, value_width);
+      multiply<Units, Rows, Vectors, true>(range.count, value_width, tile / Units::unit, weight.columns, of_dt,
+                                           value_width, dv + range.begin * value_width, value_width);
+      if (distances.any()) distances.add_gradients(first, range.begin, range.count, slopes, score_step);
     }
-    unpack_rows<Element>(dk, key_width, in.tokens, in.dk, 0);
-    if (!in.shares_values()) unpack_rows<Element>(dv, value_width, in.tokens, in.dv, 0);
-    zero_rows<Element>(in.dq, in.tokens, in.padding);
-    zero_rows<Element>(in.dk, in.tokens, in.padding);
-    if (!in.shares_values()) zero_rows<Element>(in.dv, in.tokens, in.padding);
+    unpack_rows<Element>(dk, key_width, in.keys, in.dk, 0);
+    if (!in.shares_values()) unpack_rows<Element>(dv, value_width, in.keys, in.dv, 0);
+    zero_rows<Element>(in.dq, in.queries, in.query_padding);
+    zero_rows<Element>(in.dk, in.keys, in.key_padding);
+    if (!in.shares_values()) zero_rows<Element>(in.dv, in.keys, in.key_padding);
+    distances.store_gradients();
   }
 };
 

@@ -8,8 +8,9 @@ namespace metaformer::host_kernel {
 template <class Element, class Units, int Rows, int Vectors>
 struct ForwardHead : Head<Element, Units, Rows, Vectors> {
   using Base = Head<Element, Units, Rows, Vectors>;
-  using Base::in, Base::room, Base::tokens, Base::score_step, Base::key_width, Base::value_width, Base::key_units,
-      Base::value_units, Base::pairs, Base::queries, Base::weights, Base::weight_rows;
+  using Base::Base;
+  using Base::in, Base::room, Base::score_step, Base::key_width, Base::value_width, Base::key_units, Base::value_units,
+      Base::pairs, Base::queries, Base::weights, Base::weight_rows;
   using Base::keys, Base::values, Base::value_panels;
 
   // Of a tile's row.
@@ -21,10 +22,11 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
   }
 
   // Scores become exponentials relative to the greatest, without those that dropout takes; returns the sum of all.
-  METAFORMER_INLINE float exponentiate(std::int64_t row, std::int64_t query, std::int64_t end, float& greatest) const {
+  METAFORMER_INLINE float exponentiate(std::int64_t row, std::int64_t query, const KeyRange& range,
+                                       float& greatest) const {
     const float* score = weights + row * score_step;
     Lanes most = every_lane(-infinity);
-    for (std::int64_t j = 0; j < end; j += lane_count) {
+    for (std::int64_t j = 0; j < range.count; j += lane_count) {
       const Lanes s = load_lanes(score + j);
       most = s > most ? s : most;
     }
@@ -34,10 +36,10 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
     const float scale = in.scale;  // what is read from `in` within the loop is read anew after every store
     const bool drops = in.dropout > 0;
     const Lanes offset = every_lane(greatest == -infinity ? 0.0f : greatest * in.scale);
-    for (std::int64_t j = 0; j < end; j += lane_count) {
+    for (std::int64_t j = 0; j < range.count; j += lane_count) {
       const Lanes e = exp_of(load_lanes(score + j) * scale - offset);
       total += e;
-      store_weights(row, j, drops ? e * this->kept(drawn, j) : e);
+      store_weights(row, j, drops ? e * this->kept(drawn, range.begin + j) : e);
     }
     return sum_of(total);
   }
@@ -46,25 +48,27 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
     this->prepare(false);
     float* mixed = room.take(tile * value_width);
     const Left left = {pairs ? weight_rows : weights, score_step / Units::unit, 1};
-    for (std::int64_t first = 0; first < in.tokens; first += tile) {
-      const auto end = this->end_of_keys(first), count = std::min(tile, in.tokens - first);
-      this->score_tile(first, end);
+    for (std::int64_t first = 0; first < in.queries; first += tile) {
+      const auto range = this->keys_of_tile(first);
+      const auto count = std::min(tile, in.queries - first);
+      this->score_tile(first, range);
       float inverse[tile] = {};
       for (std::int64_t r = 0; r < count; ++r) {
         float greatest;
-        const float total = exponentiate(r, first + r, end, greatest);
+        const float total = exponentiate(r, first + r, range, greatest);
         inverse[r] = total == 0 ? 0 : 1 / total;
         in.log_sum[first + r] = total == 0 ? infinity : greatest * in.scale + std::log(total);
       }
-      multiply<Units, Rows, Vectors, false>(tile, value_width, end / Units::unit, left, values, value_width, mixed,
+      multiply<Units, Rows, Vectors, false>(tile, value_width, range.count / Units::unit, left,
+                                            this->from_key(values, range.begin, value_width), value_width, mixed,
                                             value_width);
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t c = 0; c < value_width; c += lane_count)
           store_lanes(mixed + r * value_width + c, load_lanes(mixed + r * value_width + c) * inverse[r]);
       unpack_rows<Element>(mixed, value_width, count, in.t, first);
     }
-    zero_rows<Element>(in.t, in.tokens, in.padding);
-    std::fill_n(in.log_sum + in.tokens, in.padding, infinity);
+    zero_rows<Element>(in.t, in.queries, in.query_padding);
+    std::fill_n(in.log_sum + in.queries, in.query_padding, infinity);
   }
 };
 

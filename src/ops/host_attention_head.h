@@ -1,104 +1,95 @@
 #pragma once
 // A head of attention on the CPU: its operands as products take them, and its scores, tile by tile of queries.
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
-#include "base/vector_math.h"
-#include "ops/host_attention_products.h"
+#include "ops/host_attention_distances.h"
 
 namespace metaformer::host_kernel {
 
-constexpr std::int64_t tile = 32;  // queries
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// A head, its operands packed in Units.
+// What a tile of queries may see, in whole panels: keys from `begin` on, `count` of them.
+struct KeyRange {
+  std::int64_t begin, count;
+};
+
 template <class Element, class Units, int Rows, int Vectors>
-struct Head {
-  static constexpr bool pairs = Units::unit == 2;
-  using Packed = std::conditional_t<pairs, std::uint16_t, float>;
+struct Head : Packing<Element, Units, Rows, Vectors> {
+  using Base = Packing<Element, Units, Rows, Vectors>;
+  using Base::room, Base::pairs;
+  using typename Base::Packed;
 
   const HeadAttention& in;
-  HeadWorkspace& room;
-  std::int64_t tokens = round_up(in.tokens, panel), score_step = tokens + lane_count;
+  std::int64_t all_keys = round_up(in.keys, panel), score_step = all_keys + lane_count;
   std::int64_t key_width = round_up(in.q.width, lane_count* Units::unit);
   std::int64_t value_width = round_up(in.v.width, lane_count* Units::unit);
   std::int64_t key_units = key_width / Units::unit, value_units = value_width / Units::unit;
-  // Right sides of products, of all tokens: panels where the depth is the width, the others where it is the tokens.
+  // Right sides of products, of all keys: panels where the depth is the width, the others where it is the keys.
   const float *keys = nullptr, *values = nullptr, *key_panels = nullptr, *value_panels = nullptr;
   // Of a tile: rows of units, scores in float32 and, of pairs, as rows of units.
   float *queries = nullptr, *weights = nullptr, *weight_rows = nullptr;
+  Distances<Element, Units, Rows, Vectors> distances;
+
+  Head(const HeadAttention& head, HeadWorkspace& workspace)
+      : Base{workspace}, in(head), distances(head, workspace, key_width, key_units) {}
 
   METAFORMER_INLINE void prepare(bool backward) {
     // Rows, their transpose, gradients; of a tile rows, pairs of them and all forms of scores.
     const auto per_token = (backward ? 3 : 2) * (key_width + value_width);
-    room.begin(tokens * per_token + tile * (4 * score_step + 2 * (key_width + value_width)));
-    const float* key_rows = packed_rows(in.k, key_units);
-    key_panels = transposed(key_rows, key_units);
-    if (backward || in.shares_values()) keys = along_rows(key_rows, tokens, key_width);
+    room.begin(all_keys * per_token + tile * (4 * score_step + 2 * (key_width + value_width)) + distances.size());
+    const float* key_rows = this->packed_rows(in.k, in.keys, all_keys, key_units);
+    key_panels = this->transposed(key_rows, all_keys, key_units);
+    if (backward || in.shares_values()) keys = this->along_rows(key_rows, all_keys, key_width);
     queries = room.take(tile * key_units);
     weights = room.take(tile * score_step);
     if (pairs) weight_rows = room.take(tile * score_step / 2);
+    distances.prepare(backward);
     if (in.shares_values()) {
       values = keys, value_panels = key_panels;
       return;
     }
-    const float* value_rows = packed_rows(in.v, value_units);
+    const float* value_rows = this->packed_rows(in.v, in.keys, all_keys, value_units);
     if (backward)
-      value_panels = transposed(value_rows, value_units);
+      value_panels = this->transposed(value_rows, all_keys, value_units);
     else
-      values = along_rows(value_rows, tokens, value_width);
+      values = this->along_rows(value_rows, all_keys, value_width);
   }
 
-  METAFORMER_INLINE const float* packed_rows(const HeadRows& from, std::int64_t units) const {
-    float* rows = room.take(tokens * units);
-    pack_rows<Packed, Element>(from, 0, in.tokens, tokens, rows, units);
-    return rows;
-  }
-  METAFORMER_INLINE const float* transposed(const float* rows, std::int64_t units) const {
-    float* panels = room.take(tokens * units);
-    transpose(rows, tokens, units, panels);
-    return panels;
+  METAFORMER_INLINE KeyRange keys_of_tile(std::int64_t first) const {
+    if (!in.causal) return {0, all_keys};
+    const auto end = std::min(all_keys, round_up(first + in.offset + tile, panel));
+    const auto begin =
+        in.window == 0 ? 0 : std::max<std::int64_t>(0, first + in.offset - in.window + 1) / panel * panel;
+    return {std::min(begin, end), end - std::min(begin, end)};
   }
 
-  // Packed rows as the right side of a product whose depth they are.
-  METAFORMER_INLINE const float* along_rows(const float* rows, std::int64_t count, std::int64_t width) const {
-    if constexpr (!pairs) return rows;
-    float* units = room.take(count / 2 * width);
-    pair_rows(rows, count, width, units);
-    return units;
+  // A row of the right side of a product over keys.
+  METAFORMER_INLINE const float* from_key(const float* along_keys, std::int64_t key, std::int64_t width) const {
+    return along_keys + key / Units::unit * width;
   }
 
-  // Behind the last key, in whole panels, that the tile's queries may see.
-  METAFORMER_INLINE std::int64_t end_of_keys(std::int64_t first) const {
-    return in.causal ? std::min(tokens, round_up(first + tile, panel)) : tokens;
-  }
-
-  // product[i][j] = left_i . (row j of what `panels` is the transpose of), for j below `end`.
-  METAFORMER_INLINE void multiply_panels(const float* left, std::int64_t units, const float* panels, std::int64_t end,
-                                         float* product) const {
-    for (std::int64_t j = 0; j < end; j += panel)
-      multiply<Units, Rows, Vectors, false>(tile, panel, units, {left, units, 1}, panels + j * units, panel,
-                                            product + j, score_step);
-  }
-
-  // Of a query's scores those of keys that it does not see become -infinity; keys from in.tokens on do not exist.
-  METAFORMER_INLINE void mask(float* score, std::int64_t query, std::int64_t end) const {
-    const auto visible = in.causal ? std::min(query + 1, in.tokens) : in.tokens;
-    std::fill(score + std::min(visible, end), score + end, -infinity);
-    if (in.segment == nullptr) return;
-    const auto own = in.segment[query];
+  // Of a query's scores those of keys that it does not see become -infinity; keys from in.keys on do not exist.
+  METAFORMER_INLINE void mask(float* score, std::int64_t query, const KeyRange& range) const {
+    const auto place = query + in.offset;
+    const auto end = in.causal ? std::min(place + 1, in.keys) : in.keys;
+    const auto visible = std::clamp<std::int64_t>(end - range.begin, 0, range.count);
+    std::fill(score + visible, score + range.count, -infinity);
+    if (in.causal && in.window > 0)
+      std::fill_n(score, std::clamp<std::int64_t>(place - in.window + 1 - range.begin, 0, visible), -infinity);
+    if (in.query_segment == nullptr) return;
+    const auto own = in.query_segment[query];
     for (std::int64_t j = 0; j < visible; ++j)
-      if (in.segment[j] != own || own == -1) score[j] = -infinity;
+      if (in.key_segment[range.begin + j] != own || own == -1) score[j] = -infinity;
   }
 
-  METAFORMER_INLINE void score_tile(std::int64_t first, std::int64_t end) const {
-    const auto count = std::min(tile, in.tokens - first);
+  METAFORMER_INLINE void score_tile(std::int64_t first, const KeyRange& range) const {
+    const auto count = std::min(tile, in.queries - first);
     pack_rows<Packed, Element>(in.q, first, count, tile, queries, key_units);
-    multiply_panels(queries, key_units, key_panels, end, weights);
-    for (std::int64_t r = 0; r < count; ++r) mask(weights + r * score_step, first + r, end);
+    this->multiply_panels(queries, key_units, key_panels + range.begin * key_units, range.count, weights, score_step);
+    if (distances.any()) distances.add(first, range.begin, range.count, weights, score_step);
+    for (std::int64_t r = 0; r < count; ++r) mask(weights + r * score_step, first + r, range);
   }
 
   // What dropout multiplies the weights of 16 keys with.

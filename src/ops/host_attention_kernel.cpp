@@ -12,9 +12,9 @@ namespace {
 template <class Element, class Units, int Rows, int Vectors>
 METAFORMER_INLINE void run(const HeadAttention& head, HeadWorkspace& room, bool backward) {
   if (backward)
-    BackwardHead<Element, Units, Rows, Vectors>{{head, room}}.run();
+    BackwardHead<Element, Units, Rows, Vectors>(head, room).run();
   else
-    ForwardHead<Element, Units, Rows, Vectors>{{head, room}}.run();
+    ForwardHead<Element, Units, Rows, Vectors>(head, room).run();
 }
 
 template <class Units, int Rows, int Vectors>

@@ -77,7 +77,10 @@ TEST_CASE("fast paths know memory, reversible blocks and chunks", "[bench]") {
   const auto why_not = [&](std::size_t part) { return fast_paths(config, torch::kCPU).at(part).why_not; };
   CHECK(why_not(0).empty());
   model.memory = 8;
-  CHECK(why_not(0) == "model.memory makes more keys than queries");
+  CHECK(why_not(0).empty());
+  model.memory = 4090;
+  CHECK(why_not(0) == "model.context and model.memory are above 4096");
+  model.memory = 8;
   model.blocks = BlockKind::reversible;
   CHECK(why_not(1).empty());
   CHECK(why_not(2) == "model.blocks is reversible");

@@ -31,8 +31,30 @@ TEST_CASE("bench attention measures every mixer, and says what is wrong with a r
              ContainsSubstring("only quadratic and metric have fused"));
   CHECK_THAT(complaint({"--precision", "fp8"}), ContainsSubstring("expected fp32, tf32, bf16 or fp16"));
   CHECK_THAT(complaint({"--backend", "library"}), ContainsSubstring("needs --core"));
+  CHECK_THAT(complaint({"--positions", "learned"}), ContainsSubstring("expected none, rotary, alibi, t5, shaw or "));
+  CHECK_THAT(complaint({"--positions", "t5", "--core"}), ContainsSubstring("leave out --core"));
   CHECK_THAT(complaint({"--core", "--backend", "library", "--mixer", "metric"}),
              ContainsSubstring("only scaled_dot_product has library"));
+}
+
+TEST_CASE("bench attention measures positions that act on scores, each right beside the formula", "[cli]") {
+  const Program program;
+  const std::string positions = GENERATE("rotary", "alibi", "t5", "shaw", "transformer_xl");
+  const auto json = nlohmann::json::parse(
+      program.succeed({"bench", "attention", "--batch", "1", "--heads", "2", "--head-width", "8", "--rounds", "1",
+                       "--context", "24", "--device", "cpu", "--positions", positions, "--json"}));
+  CHECK(json.at("positions") == positions);
+  int measured = 0;
+  for (const auto& result : json.at("results")) {
+    const std::string mixer = result.at("mixer");
+    CAPTURE(positions, mixer);
+    const bool can = mixer == "scaled_dot_product" || mixer == "quadratic" || mixer == "metric";
+    CHECK(result.contains("skipped") != can);
+    if (!can) continue;
+    ++measured;
+    CHECK(result.at("error").get<double>() < 1e-5);
+  }
+  CHECK(measured == 6);
 }
 
 TEST_CASE("bench attention --core leaves out projections, and has the library's attention in rows of its own",

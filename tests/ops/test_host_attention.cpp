@@ -19,21 +19,35 @@ struct Problem {
   torch::Tensor q, k, v, dt;
   HostAttentionOptions options;
   bool shared = false;
+  HostDistances distances = {};
 };
 
-torch::Tensor visible_bce(const HostAttentionOptions& options, std::int64_t batch, std::int64_t tokens) {
-  auto visible = torch::ones({batch, tokens, tokens}, torch::kBool);
-  if (options.causal) visible = visible.tril();
-  if (!options.segment_bc.defined()) return visible;
-  const auto query = options.segment_bc.unsqueeze(2);
-  return visible.logical_and(query == options.segment_bc.unsqueeze(1)).logical_and(query >= 0);
+torch::Tensor visible_bce(const HostAttentionOptions& options, std::int64_t batch, std::int64_t queries,
+                          std::int64_t keys) {
+  auto visible = torch::ones({batch, queries, keys}, torch::kBool);
+  if (options.causal) visible = visible.tril(keys - queries);
+  if (options.window > 0) visible = visible.triu(keys - queries - options.window + 1);
+  if (!options.query_segment_bc.defined()) return visible;
+  const auto query = options.query_segment_bc.unsqueeze(2);
+  return visible.logical_and(query == options.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
+}
+
+// The sum over every pair's own distance; 0 where there is no such row.
+torch::Tensor distance_scores(const HostDistances& distances, std::int64_t keys) {
+  const auto queries = distances.q_bnck.size(2), rows = distances.key_nlk.size(1);
+  const auto row_ce = torch::arange(keys).unsqueeze(0) + torch::arange(queries - 1, -1, -1).unsqueeze(1);
+  const auto key_ncek = distances.key_nlk.index({torch::indexing::Slice(), row_ce.clamp_max(rows - 1)});
+  return torch::einsum("bnck,ncek->bnce", {distances.q_bnck, key_ncek}) * (row_ce < rows);
 }
 
 // softmax(scale q k^T) v over what is visible, as written; zeros where nothing is. `kept`: what dropout leaves.
 torch::Tensor attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                        const HostAttentionOptions& options, const torch::Tensor& kept = torch::ones({})) {
-  const auto hidden = visible_bce(options, q.size(0), q.size(2)).unsqueeze(1).logical_not();
-  const auto score = (torch::matmul(q, k.transpose(2, 3)) * options.scale).masked_fill(hidden, -INFINITY);
+                        const HostAttentionOptions& options, const torch::Tensor& kept = torch::ones({}),
+                        const HostDistances& distances = {}) {
+  const auto hidden = visible_bce(options, q.size(0), q.size(2), k.size(2)).unsqueeze(1).logical_not();
+  auto product = torch::matmul(q, k.transpose(2, 3));
+  if (distances.q_bnck.defined()) product = product + distance_scores(distances, k.size(2));
+  const auto score = (product * options.scale).masked_fill(hidden, -INFINITY);
   const auto weight = torch::_safe_softmax(score, -1) * kept / (1 - options.dropout);
   return torch::matmul(weight.to(v.scalar_type()), v);
 }
@@ -55,30 +69,58 @@ Problem draw_problem(std::int64_t tokens, std::int64_t width, std::int64_t value
   return problem;
 }
 
+// The same with fewer queries, which are the last of the tokens.
+Problem draw_last(std::int64_t queries, std::int64_t tokens, std::int64_t width, bool shared,
+                  torch::ScalarType type = torch::kFloat) {
+  auto problem = draw_problem(tokens, width, width, shared, type);
+  problem.q = problem.q.narrow(2, tokens - queries, queries);
+  problem.dt = problem.dt.narrow(2, tokens - queries, queries);
+  return problem;
+}
+
+void draw_distances(Problem& problem) {
+  const auto queries = problem.q.size(2), keys = problem.k.size(2), width = problem.q.size(3);
+  const auto rows = problem.options.causal ? keys : keys + queries - 1;
+  problem.distances = {.q_bnck = draw(queries, width, problem.q.scalar_type()),
+                       .key_nlk = torch::randn({rows, 3, width}).to(problem.q.scalar_type()).transpose(0, 1)};
+}
+
 struct Answer {
   torch::Tensor t, dq, dk, dv;  // dk holds the gradient of a shared tensor
+  torch::Tensor ddistance_q = {}, ddistance = {};
 };
 
 template <class Attend>
 Answer answer(const Problem& problem, torch::ScalarType type, Attend attend) {
   const auto leaf = [&](const torch::Tensor& x) { return x.detach().to(type).requires_grad_(); };
   const auto q = leaf(problem.q), k = leaf(problem.k), v = problem.shared ? k : leaf(problem.v);
-  const auto t = attend(q, k, v);
+  HostDistances distances;
+  if (problem.distances.q_bnck.defined())
+    distances = {.q_bnck = leaf(problem.distances.q_bnck), .key_nlk = leaf(problem.distances.key_nlk)};
+  const auto t = attend(q, k, v, distances);
   t.backward(problem.dt.to(type));
-  return {t.detach(), q.grad(), k.grad(), v.grad()};
+  Answer answer{t.detach(), q.grad(), k.grad(), v.grad()};
+  if (distances.q_bnck.defined()) {
+    answer.ddistance_q = distances.q_bnck.grad();
+    answer.ddistance = distances.key_nlk.grad();
+  }
+  return answer;
 }
 
 Answer exact(const Problem& problem) {
   return answer(problem, torch::kDouble,
-                [&](const auto& q, const auto& k, const auto& v) { return attention(q, k, v, problem.options); });
+                [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
+                  return attention(q, k, v, problem.options, torch::ones({}), distances);
+                });
 }
 
 Answer ours(const Problem& problem) {
-  return answer(problem, problem.q.scalar_type(), [&](const auto& q, const auto& k, const auto& v) {
-    REQUIRE(can_attend_on_host(q, k, v));
-    Pass pass;
-    return host_attention(q, k, v, problem.options, pass);
-  });
+  return answer(problem, problem.q.scalar_type(),
+                [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
+                  REQUIRE(can_attend_on_host(q, k, v));
+                  Pass pass;
+                  return host_attention(q, k, v, problem.options, pass, distances);
+                });
 }
 
 double error(const torch::Tensor& a, const torch::Tensor& b) {
@@ -90,6 +132,9 @@ void check_near(const Answer& given, const Answer& expected, double tolerance) {
   CHECK(error(given.dq, expected.dq) < tolerance);
   CHECK(error(given.dk, expected.dk) < tolerance);
   CHECK(error(given.dv, expected.dv) < tolerance);
+  if (!expected.ddistance.defined()) return;
+  CHECK(error(given.ddistance_q, expected.ddistance_q) < tolerance);
+  CHECK(error(given.ddistance, expected.ddistance) < tolerance);
 }
 
 // Two documents and padding at the end of one row, padding alone in the other.
@@ -128,7 +173,7 @@ TEST_CASE("attention on the host knows segments and padding", "[host]") {
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
   auto problem = draw_problem(tokens, 16, 16, shared);
   problem.options.causal = causal;
-  problem.options.segment_bc = segments_for(tokens);
+  problem.options.query_segment_bc = problem.options.key_segment_be = segments_for(tokens);
   const auto given = ours(problem);
   check_near(given, exact(problem), 3e-6);
   CHECK(given.t.select(0, 1).abs().max().item<float>() == 0);
@@ -141,12 +186,12 @@ TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   auto padded = draw_problem(tokens + padding, 24, 24, shared, type);
   padded.options.causal = causal;
-  padded.options.segment_bc =
+  padded.options.query_segment_bc = padded.options.key_segment_be =
       torch::cat({torch::full({2, tokens}, 3, torch::kLong), torch::full({2, padding}, -1, torch::kLong)}, 1);
   auto bare = padded;
   for (auto* x : {&bare.q, &bare.k, &bare.v, &bare.dt}) *x = x->narrow(2, 0, tokens);
   if (shared) bare.v = bare.k;
-  bare.options.segment_bc = torch::Tensor();
+  bare.options.query_segment_bc = bare.options.key_segment_be = torch::Tensor();
   const auto given = ours(padded), expected = ours(bare);
   const auto check = [&](const torch::Tensor& x, const torch::Tensor& without) {
     CHECK(torch::equal(x.narrow(2, 0, tokens), without));
@@ -164,14 +209,79 @@ TEST_CASE("values may be of another width than keys", "[host]") {
   check_near(ours(problem), exact(problem), 3e-6);
 }
 
+TEST_CASE("queries may be the last of more keys, and see only the newest", "[host]") {
+  const std::int64_t queries = GENERATE(16, 33, 64), memory = GENERATE(0, 1, 31, 32, 70);
+  const std::int64_t window = GENERATE(0, 1, 20, 64, 500);
+  const bool shared = GENERATE(false, true);
+  auto problem = draw_last(queries, queries + memory, 24, shared);
+  problem.options.causal = true;
+  problem.options.window = window;
+  INFO(queries << " queries, " << memory << " before them, window " << window);
+  const auto given = ours(problem), truth = exact(problem);
+  CHECK(error(given.t, truth.t) < 3e-6);
+  CHECK(error(given.dv, truth.dv) < 3e-6);
+  if (window == 1) return;  // a weight of 1 has no slope
+  check_near(given, truth, 3e-6);
+}
+
+TEST_CASE("distances add a product of their own to every pair's score", "[host]") {
+  const std::int64_t queries = GENERATE(16, 31, 32, 75), memory = GENERATE(0, 1, 32, 45), width = GENERATE(8, 33);
+  const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
+  auto problem = draw_last(queries, queries + memory, width, shared);
+  problem.options.causal = causal;
+  if (causal) problem.options.window = GENERATE(0, 40);
+  draw_distances(problem);
+  INFO(queries << " queries, " << memory << " before them, width " << width);
+  check_near(ours(problem), exact(problem), 3e-6);
+}
+
+TEST_CASE("distances and memory know segments and padding", "[host]") {
+  const std::int64_t queries = GENERATE(40, 64), memory = GENERATE(0, 30);
+  auto problem = draw_last(queries, queries + memory, 16, GENERATE(false, true));
+  problem.options.causal = GENERATE(true, false);
+  draw_distances(problem);
+  const auto own = segments_for(queries);
+  problem.options.query_segment_bc = own;
+  problem.options.key_segment_be = torch::cat({torch::zeros({2, memory}, torch::kLong), own}, 1);
+  const auto given = ours(problem);
+  check_near(given, exact(problem), 3e-6);
+  CHECK(given.t.select(0, 1).abs().max().item<float>() == 0);
+  CHECK(given.ddistance_q.select(0, 1).abs().max().item<float>() == 0);
+}
+
+TEST_CASE("distances of clamped or unseen pairs may be fewer than the keys", "[host]") {
+  auto problem = draw_last(40, 90, 16, false);
+  problem.options.causal = true;
+  draw_distances(problem);
+  problem.distances.key_nlk = problem.distances.key_nlk.narrow(1, 0, 60);
+  check_near(ours(problem), exact(problem), 3e-6);
+}
+
+TEST_CASE("in bfloat16 distances cost no more precision than eager products", "[host]") {
+  auto problem = draw_last(60, 90, 32, GENERATE(false, true), torch::kBFloat16);
+  problem.options.causal = true;
+  draw_distances(problem);
+  const auto truth = exact(problem), given = ours(problem);
+  const auto eager = answer(problem, torch::kBFloat16,
+                            [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
+                              return attention(q, k, v, problem.options, torch::ones({}), distances);
+                            });
+  CHECK(error(given.t, truth.t) <= 2 * error(eager.t, truth.t));
+  CHECK(error(given.dq, truth.dq) <= 2 * error(eager.dq, truth.dq));
+  CHECK(error(given.dk, truth.dk) <= 2 * error(eager.dk, truth.dk));
+  CHECK(error(given.ddistance_q, truth.ddistance_q) <= 2 * error(eager.ddistance_q, truth.ddistance_q));
+  CHECK(error(given.ddistance, truth.ddistance) <= 2 * error(eager.ddistance, truth.ddistance));
+}
+
 TEST_CASE("in bfloat16 attention on the host is at most twice as far from the truth as eager products", "[host]") {
   const bool shared = GENERATE(false, true);
   auto problem = draw_problem(90, 32, 32, shared, torch::kBFloat16);
   problem.options.causal = true;
   const auto truth = exact(problem), given = ours(problem);
-  const auto eager = answer(problem, torch::kBFloat16, [&](const auto& q, const auto& k, const auto& v) {
-    return attention(q, k, v, problem.options);
-  });
+  const auto eager =
+      answer(problem, torch::kBFloat16, [&](const auto& q, const auto& k, const auto& v, const HostDistances&) {
+        return attention(q, k, v, problem.options);
+      });
   CHECK(error(given.t, truth.t) <= 2 * error(eager.t, truth.t));
   CHECK(error(given.dq, truth.dq) <= 2 * error(eager.dq, truth.dq));
   CHECK(error(given.dk, truth.dk) <= 2 * error(eager.dk, truth.dk));
@@ -244,10 +354,14 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   CHECK(share == Approx(dropout).margin(0.02));
   CHECK_FALSE(torch::equal(mask.select(1, 0), mask.select(1, 1)));  // heads draw by themselves
   CHECK_FALSE(torch::equal(mask.select(0, 0), mask.select(0, 1)));
-  const auto truth = answer(problem, torch::kDouble, [&](const auto& q, const auto& k, const auto& v) {
-    return attention(q, k, v, dropping, mask);
-  });
-  check_near(answer(problem, torch::kFloat, attend), truth, 3e-6);
+  const auto truth =
+      answer(problem, torch::kDouble, [&](const auto& q, const auto& k, const auto& v, const HostDistances&) {
+        return attention(q, k, v, dropping, mask);
+      });
+  const auto given =
+      answer(problem, torch::kFloat,
+             [&](const auto& q, const auto& k, const auto& v, const HostDistances&) { return attend(q, k, v); });
+  check_near(given, truth, 3e-6);
   passes.set_step(2);
   CHECK_FALSE(torch::equal(attend(problem.q, problem.k, identity), dropped));
 }
@@ -256,7 +370,7 @@ TEST_CASE("attention of a projection has the bytes of attention of its thirds", 
   const std::int64_t tokens = GENERATE(1, 33, 70), heads = GENERATE(1, 3);
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   HostAttentionOptions options{.causal = GENERATE(true, false), .scale = 0.3, .dropout = 0.2};
-  if (GENERATE(false, true)) options.segment_bc = segments_for(tokens);
+  if (GENERATE(false, true)) options.query_segment_bc = options.key_segment_be = segments_for(tokens);
   torch::manual_seed(8);
   const auto x_bcd = torch::randn({2, tokens, 3 * heads * 20}).to(type), dt_bcd = torch::randn({2, tokens, heads * 20});
   StepPasses passes(5, 1, torch::kCPU);
@@ -285,29 +399,40 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
   if (code > widest_vector_code()) return;  // nothing of it runs on such a CPU
   const auto type = GENERATE(torch::kFloat, torch::kBFloat16);
   const double tolerance = type == torch::kFloat ? 3e-6 : 0.01;  // bfloat16 rounds to 2^-9
-  constexpr std::int64_t tokens = 75, width = 40;
-  auto problem = draw_problem(tokens, width, width, false, type);
-  problem.options.causal = true;
-  problem.options.scale = 0.25;
+  constexpr std::int64_t queries = 75, keys = 105, width = 40;
+  auto problem = draw_last(queries, keys, width, false, type);
+  problem.options = {.causal = true, .window = 50, .scale = 0.25};
+  draw_distances(problem);
+  problem.dt.select(0, 0).zero_();  // the gradient of distances is the sum over rows of the batch
   const auto truth = exact(problem);
   const auto one = [](const torch::Tensor& x) { return x.select(0, 1).select(0, 2).contiguous(); };
   const auto q = one(problem.q), k = one(problem.k), v = one(problem.v), dt = one(problem.dt);
-  const auto t = torch::empty_like(q), dq = torch::empty_like(q), dk = torch::empty_like(q), dv = torch::empty_like(q);
+  const auto t = torch::empty_like(q), dq = torch::empty_like(q), dk = torch::empty_like(k), dv = torch::empty_like(v);
+  const auto distance_q = one(problem.distances.q_bnck), ddistance_q = torch::empty_like(q);
+  const auto distance = problem.distances.key_nlk[2].contiguous(), ddistance = torch::empty_like(distance);
   const auto rows = [&](const torch::Tensor& x) { return HeadRows{x.data_ptr(), width, width}; };
-  std::vector<float> log_sum(tokens);
+  std::vector<float> log_sum(queries);
   const HeadAttention head{.bf16 = type == torch::kBFloat16,
                            .causal = true,
-                           .tokens = tokens,
+                           .queries = queries,
+                           .keys = keys,
+                           .offset = keys - queries,
+                           .window = 50,
                            .scale = 0.25f,
                            .q = rows(q),
                            .k = rows(k),
                            .v = rows(v),
                            .t = rows(t),
                            .log_sum = log_sum.data(),
+                           .distance_q = rows(distance_q),
+                           .distance = rows(distance),
+                           .distances = keys,
                            .dt = rows(dt),
                            .dq = rows(dq),
                            .dk = rows(dk),
-                           .dv = rows(dv)};
+                           .dv = rows(dv),
+                           .ddistance_q = rows(ddistance_q),
+                           .ddistance = rows(ddistance)};
   HeadWorkspace room;
   attend_forward(head, room, code);
   attend_backward(head, room, code);
@@ -315,12 +440,17 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
   CHECK(error(dq, one(truth.dq)) < tolerance);
   CHECK(error(dk, one(truth.dk)) < tolerance);
   CHECK(error(dv, one(truth.dv)) < tolerance);
+  CHECK(error(ddistance_q, one(truth.ddistance_q)) < tolerance);
+  CHECK(error(ddistance, truth.ddistance[2]) < tolerance);
 }
 
 TEST_CASE("what the host's attention cannot do is left to the library", "[host]") {
   const auto x = torch::randn({1, 2, 6, 8});
   CHECK(can_attend_on_host(x, x, x));
-  CHECK_FALSE(can_attend_on_host(x.narrow(2, 5, 1), x, x));
+  CHECK_FALSE(can_attend_on_host(x.narrow(2, 5, 1), x, x));  // few queries of many keys
+  const auto longer = torch::randn({1, 2, 40, 8});
+  CHECK(can_attend_on_host(longer.narrow(2, 20, 20), longer, longer));
+  CHECK_FALSE(can_attend_on_host(longer, longer.narrow(2, 20, 20), longer.narrow(2, 20, 20)));
   CHECK_FALSE(can_attend_on_host(x.to(torch::kDouble), x.to(torch::kDouble), x.to(torch::kDouble)));
   const auto far = torch::empty({1, 1, longest_host_attention + 1, 8});
   CHECK_FALSE(can_attend_on_host(far, far, far));
