@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Time and peak memory of training steps against context, depth and chunks: `metaformer bench step` with variants of one small
-model, a process for each, in turn. Every step has the same number of tokens. Prints tables, and writes every number into a CSV file.
+model, a process for each, in turn. Every step has the same number of tokens. Prints tables of medians, and writes every number
+into a CSV file. --draw makes a picture of such a file, and measures nothing.
 
   experiments/long_contexts.py experiments/results/long_contexts.csv
+  experiments/long_contexts.py experiments/results/long_contexts.csv --draw docs/figures/long_contexts.svg
   experiments/long_contexts.py depth.csv --figures depth --rounds 1
 """
 import argparse
@@ -14,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from inspect_runs import ROOT
+from lib.line_figure import line_figure
 
 TOKENS = 16384
 MODEL = ["model.layers=2", "model.heads=4", "model.width=128", "model.dropout=0", "data.tokenizer=character",
@@ -60,17 +63,31 @@ def measure(program, text, overrides, steps):
     return json.loads(printed)
 
 
+def medians(rows, figure, quantity):
+    """{variant: {x: median}}."""
+    found = {}
+    for row in rows:
+        if row["figure"] == figure:
+            found.setdefault(row["variant"], {}).setdefault(int(row["x"]), []).append(float(row[quantity]))
+    return {variant: {x: statistics.median(values) for x, values in by_x.items()} for variant, by_x in found.items()}
+
+
 def print_table(rows, figure):
-    names = list(dict.fromkeys(row["variant"] for row in rows if row["figure"] == figure))
-    values = sorted({row["x"] for row in rows if row["figure"] == figure})
+    times, memories = medians(rows, figure, "ms_per_step"), medians(rows, figure, "memory_mib")
+    names = list(times)
+    values = sorted({x for by_x in times.values() for x in by_x})
     print(f"\n| {figure} | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     for x in values:
-        cells = []
-        for name in names:
-            found = [row for row in rows if (row["figure"], row["variant"], row["x"]) == (figure, name, x)]
-            cells.append(f"{statistics.median(r['ms_per_step'] for r in found):.0f} ms, "
-                         f"{statistics.median(r['memory_mib'] for r in found):.0f} MiB" if found else "–")
+        cells = [f"{times[name][x]:.0f} ms, {memories[name][x]:.0f} MiB" if x in times[name] else "–" for name in names]
         print(f"| {x} | " + " | ".join(cells) + " |")
+
+
+def draw(results, to):
+    with open(results, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    panels = [(name, unit, {variant: list(by_x.items()) for variant, by_x in medians(rows, "context", quantity).items()})
+              for name, unit, quantity in (("time of a step", "ms", "ms_per_step"), ("peak memory", "MiB", "memory_mib"))]
+    to.write_text(line_figure(f"A training step of {TOKENS:,} tokens", "context in tokens", panels), encoding="utf-8")
 
 
 def main():
@@ -80,7 +97,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each variant, in turn")
     parser.add_argument("--steps", type=int, default=3, help="steps of a measurement")
     parser.add_argument("--figures", nargs="+", default=["context", "depth", "chunks"])
+    parser.add_argument("--draw", type=Path, metavar="SVG", help="draw what RESULTS has against context")
     arguments = parser.parse_args()
+    if arguments.draw:
+        draw(arguments.results, arguments.draw)
+        return
     wanted = [variant for variant in variants() if variant[0] in arguments.figures]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
