@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace metaformer {
 
@@ -40,6 +42,12 @@ class Rng {
 
   std::uint64_t key_;
 };
+
+// A permutation of the values, each equally likely.
+template <class T>
+void shuffle(std::vector<T>& values, const Rng& rng) {
+  for (auto left = values.size(); left > 1; --left) std::swap(values[left - 1], values[rng.below(left, left)]);
+}
 
 // A stable 64-bit hash of a name (FNV-1a), so that every parameter has a separate stream.
 constexpr std::uint64_t hash_name(std::string_view name) {

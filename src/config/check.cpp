@@ -214,8 +214,31 @@ void check_corpus(const std::string& corpus, const Provenance& provenance) {
                      did_you_mean(corpus, names)));
 }
 
-void check_task(const LanguageModelConfig& task, const ExperimentConfig&, const Provenance& provenance) {
+// Of a classifier's texts.
+void check_packing(const ClassificationConfig& task, const Provenance& provenance) {
+  const auto* packing = packing_options(task.data.packing);
+  if (packing == nullptr) return;
+  if (!packing->separate)
+    fail(provenance, {"data.packing.separate", "task.kind"},
+         "false is for language models: the class of a text does not depend on what else is in its row");
+  if (task.bucketing > 1)
+    fail(provenance, {"data.packing", "data.packing.kind", "task.bucketing"},
+         fmt::format("'{}' leaves nothing to sort by length: set task.bucketing to 1", kind_of(task.data.packing)));
+  if (const auto* unigram = std::get_if<UnigramTokenizerOptions>(&task.data.tokenizer);
+      unigram != nullptr && unigram->sampling > 0)
+    fail(provenance, {"data.packing", "data.packing.kind", "data.tokenizer.sampling"},
+         fmt::format("'{}' needs the lengths of texts, which data.tokenizer.sampling draws anew: set that to 0",
+                     kind_of(task.data.packing)));
+}
+
+void check_task(const LanguageModelConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
   const auto& data = task.data;
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  if (packing_options(data.packing) != nullptr && model != nullptr && model->memory > 0)
+    fail(provenance, {"data.packing", "data.packing.kind", "model.memory"},
+         fmt::format(
+             "'{}' puts texts in any order, and model.memory needs what was before them: set one of them to none",
+             kind_of(data.packing)));
   if (data.format == TableFormat::csv || data.format == TableFormat::tsv)
     fail(provenance, {"data.format", "task.kind"},
          fmt::format("a language model reads text or jsonl, not {}, which is for tables with labels",
@@ -233,6 +256,7 @@ void check_task(const ClassificationConfig& task, const ExperimentConfig&, const
   check_tokenizer(task.data.tokenizer, provenance);
   check_corpus(task.data.corpus, provenance);
   check_rating(task.data.rating, provenance);
+  check_packing(task, provenance);
   if (task.token_removal + task.token_unknown >= 1)
     fail(
         provenance, {"task.token_removal", "task.token_unknown"},

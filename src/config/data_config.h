@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "config/packing_config.h"
 #include "config/schema.h"
 #include "config/tokenizer_options.h"
 
@@ -36,6 +37,7 @@ struct DataConfig {
   TableFormat format = TableFormat::automatic;
   std::string text_field = "text";
   double malformed_limit = 0;
+  PackingConfig packing;
   bool cache = true;
   TokenizerOptions tokenizer = CharacterTokenizerOptions{};
 };
@@ -93,6 +95,7 @@ void visit(Visitor& field, TextDataConfig& c) {
   field("document_separator", c.document_separator,
         "text between two documents of JSON lines, or of a folder of files");
   field("separate_documents", c.separate_documents, "a token sees nothing of other documents than its own");
+  field("packing", c.packing, "how several texts share a row of a training batch");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
   field("tokenizer", c.tokenizer, "how text becomes tokens");
 }
@@ -113,6 +116,7 @@ void visit(Visitor& field, LabelledDataConfig& c) {
   field("rating", c.rating, "classes from ratings");
   field("malformed_limit", c.malformed_limit, between(0, 1),
         "largest tolerated fraction of malformed rows of a table or lines of JSON");
+  field("packing", c.packing, "how several texts share a row of a training batch");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");
   field("tokenizer", c.tokenizer, "how text becomes tokens");
 }

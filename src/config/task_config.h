@@ -1,6 +1,7 @@
 #pragma once
 // The task section of a config. A task that reads texts holds its `data` section, too.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -12,9 +13,17 @@
 
 namespace metaformer {
 
+// What weighs the same in a loss.
+enum class LossUnit { token, sequence };
+template <>
+struct EnumNames<LossUnit> {
+  static constexpr std::array<std::string_view, 2> values = {"token", "sequence"};
+};
+
 struct LanguageModelConfig {
   static constexpr std::string_view kind = "language_model";
   static constexpr std::string_view summary = "the next token of a text";
+  LossUnit loss = LossUnit::token;
   std::int64_t sample_interval = 0;
   TextDataConfig data;  // the top-level section `data`
 };
@@ -59,6 +68,7 @@ inline std::optional<ListTask> list_task(const TaskConfig& task) {
 
 template <class Visitor>
 void visit(Visitor& field, LanguageModelConfig& c) {
+  field("loss", c.loss, "of training: the mean over all tokens, or over texts of their means (with data.packing)");
   field("sample_interval", c.sample_interval, between(0, most_steps),
         "steps between texts that the model writes into the log and samples.jsonl; 0: never");
 }

@@ -56,7 +56,14 @@ std::vector<Rule> rules_without_classes(std::string_view task) {
   return {{true, one_of({"model.embedding.ngrams"}), "has no meaning for task " + std::string(task)}};
 }
 
-std::vector<Rule> rules_of(const LanguageModelConfig& task) { return rules_without_classes(task.kind); }
+std::vector<Rule> rules_of(const LanguageModelConfig& task) {
+  auto rules = rules_without_classes(task.kind);
+  const bool packs = packing_options(task.data.packing) != nullptr;
+  rules.push_back({!packs, one_of({"task.loss"}), "has no effect without data.packing: all windows are equally long"});
+  rules.push_back({packs, one_of({"data.separate_documents"}),
+                   "has no effect with data.packing, whose own key `separate` says what texts in a row see"});
+  return rules;
+}
 
 std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
 
@@ -74,7 +81,7 @@ std::vector<Rule> rules_of(const TransformerConfig& model) {
 std::vector<Rule> rules_of(const LinearConfig&) {
   return {{true,
            one_of({"task.label_smoothing", "task.class_weights", "task.token_removal", "task.token_unknown",
-                   "task.bucketing", "task.head", "task.baselines"}),
+                   "task.bucketing", "task.head", "task.baselines", "data.packing"}),
            "has no effect with model linear, which is no network and is fitted at once"}};
 }
 

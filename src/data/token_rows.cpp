@@ -30,4 +30,26 @@ LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts) {
   return batch;
 }
 
+LabelledRows pack_rows(const std::vector<std::vector<std::vector<std::int32_t>>>& packs) {
+  LabelledRows batch{.rows = std::ssize(packs)};
+  for (const auto& pack : packs) {
+    std::int64_t length = 0;
+    for (const auto& text : pack) length += std::ssize(text);
+    batch.length = std::max(batch.length, length);
+  }
+  for (std::int64_t row = 0; row < batch.rows; ++row) {
+    const auto& pack = packs[static_cast<std::size_t>(row)];
+    for (std::int64_t segment = 0; segment < std::ssize(pack); ++segment) {
+      const auto& text = pack[static_cast<std::size_t>(segment)];
+      batch.ids.insert(batch.ids.end(), text.begin(), text.end());
+      batch.segments.insert(batch.segments.end(), text.size(), segment);
+      batch.label_rows.insert(batch.label_rows.end(), {row, segment});
+    }
+    const auto row_end = static_cast<std::size_t>((row + 1) * batch.length);
+    batch.ids.resize(row_end, 0);
+    batch.segments.resize(row_end, -1);
+  }
+  return batch;
+}
+
 }  // namespace metaformer

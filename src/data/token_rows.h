@@ -27,15 +27,20 @@ struct TokenRows {
   std::vector<std::int64_t> targets;
   std::int64_t target_count = 0;       // targets that are not -1
   std::vector<std::int64_t> segments;  // numbers of documents, -1: padding; empty when all are one
+  bool restarts = false;               // positions start again in every segment
+  std::vector<float> target_weights;   // in the loss; empty: 1 each
+  std::int64_t sequences = 0;          // that these weights add up to
 };
 
-// Row-major [rows, length] token ids, padded to the longest row; segment 0: a token, -1: padding.
+// Row-major [rows, length] token ids, padded to the longest row; segment: the number of the text in its row, -1:
+// padding.
 struct LabelledRows {
   std::int64_t rows = 0;
   std::int64_t length = 0;
   std::vector<std::int64_t> ids;
-  std::vector<std::int64_t> segments;  // empty when nothing is padded
-  std::vector<std::int64_t> labels;    // one per row; empty when unknown
+  std::vector<std::int64_t> segments;    // empty when nothing is padded, and a row is one text
+  std::vector<std::int64_t> labels;      // one per text; empty when unknown
+  std::vector<std::int64_t> label_rows;  // of packs: row and segment of every text
 };
 
 // Cuts a text to its first, its last, or its first and last (half each) `context` tokens. Whether it was longer.
@@ -43,5 +48,8 @@ bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation t
 
 // One or more texts as rows of a batch without labels.
 LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
+
+// Several texts in each row, without labels.
+LabelledRows pack_rows(const std::vector<std::vector<std::vector<std::int32_t>>>& packs);
 
 }  // namespace metaformer

@@ -29,12 +29,12 @@ void take_labels(Batch& part, std::int64_t first, std::int64_t count) {
 
 Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   Batch part = batch;
-  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc})
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc})
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   if (part.labels_l.defined()) take_labels(part, first, count);
   if (!part.segments_bc.defined()) return part;
   const auto length = needed_length(part.segments_bc);
-  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc})
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc})
     if (tensor->defined()) *tensor = tensor->narrow(1, 0, length);
   return part;
 }

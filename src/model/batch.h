@@ -8,20 +8,24 @@
 namespace metaformer {
 
 struct Batch {
-  torch::Tensor ids_bc;         // long
-  torch::Tensor targets_bc;     // long; -1: no target; undefined for classification
-  torch::Tensor segments_bc;    // long; -1: padding; undefined: one segment
-  torch::Tensor labels_l;       // long, classification: the class of each labelled text
-  torch::Tensor label_rows_l2;  // long, the row and the segment of each label; undefined: label i is that of row i
-  bool begins = false;          // what a state or memory holds is of other sequences, and is to be forgotten
-  torch::Tensor weight;         // float64 scalar on the device: number of targets, which losses are divided by
+  torch::Tensor ids_bc;             // long
+  torch::Tensor targets_bc;         // long; -1: no target; undefined for classification
+  torch::Tensor segments_bc;        // long; -1: padding; undefined: one segment
+  torch::Tensor labels_l;           // long, classification: the class of each labelled text
+  torch::Tensor label_rows_l2;      // long, the row and the segment of each label; undefined: label i is that of row i
+  torch::Tensor target_weights_bc;  // float, of every target in the loss; undefined: 1 each
+  bool restarts = false;            // positions and n-grams start again in every segment, as those of packed labels do
+  bool begins = false;              // what a state or memory holds is of other sequences, and is to be forgotten
+  torch::Tensor weight;             // float64 scalar on the device: number of targets, which losses are divided by
 
   bool is_packed() const { return label_rows_l2.defined(); }
+  bool has_own_positions() const { return restarts || is_packed(); }
 };
 
 // All of them, for what copies or compares batches.
-inline std::array<const torch::Tensor*, 6> tensors_of(const Batch& batch) {
-  return {&batch.ids_bc, &batch.targets_bc, &batch.segments_bc, &batch.labels_l, &batch.label_rows_l2, &batch.weight};
+inline std::array<const torch::Tensor*, 7> tensors_of(const Batch& batch) {
+  return {&batch.ids_bc,        &batch.targets_bc,        &batch.segments_bc, &batch.labels_l,
+          &batch.label_rows_l2, &batch.target_weights_bc, &batch.weight};
 }
 
 // The rows first ... first + count - 1 with their labels, without padding that all of them have at their ends, but for

@@ -102,7 +102,7 @@ torch::Tensor TransformerImpl::positions_of(const Batch& batch, std::int64_t fir
   const auto length = batch.ids_bc.size(1);
   const auto& table_cd = position_table_cd(first_position + length);
   if (!table_cd.defined()) return {};
-  if (batch.is_packed()) return torch::embedding(table_cd, positions_in_segments(batch.segments_bc));
+  if (batch.has_own_positions()) return torch::embedding(table_cd, positions_in_segments(batch.segments_bc));
   return table_cd.narrow(0, first_position, length);
 }
 
@@ -143,7 +143,7 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
   auto x_bcd = scaled(token_embedding_, token_scale_v1_, batch.ids_bc);
   for (std::int64_t n = 2; n <= config_.embedding.ngrams.order; ++n) {
     const auto buckets_bc = ngram_buckets(batch.ids_bc, n, config_.embedding.ngrams.buckets,
-                                          batch.is_packed() ? batch.segments_bc : torch::Tensor());
+                                          batch.has_own_positions() ? batch.segments_bc : torch::Tensor());
     x_bcd = x_bcd + scaled(ngram_embedding_, ngram_scale_g1_, buckets_bc);
   }
   if (embedding_factor_ != 1) x_bcd = x_bcd * embedding_factor_;

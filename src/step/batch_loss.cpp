@@ -19,6 +19,8 @@ torch::Tensor loss_in_chunks(const StepParts& parts, const Batch& batch, const t
     const auto first = tokens * i / chunks, count = tokens * (i + 1) / chunks - first;
     Batch chunk;
     chunk.targets_bc = targets_t.narrow(0, first, count).unsqueeze(0);
+    if (batch.target_weights_bc.defined())
+      chunk.target_weights_bc = batch.target_weights_bc.flatten().narrow(0, first, count).unsqueeze(0);
     const auto loss_of = [&parts, chunk](const torch::Tensor& hidden) {
       return parts.task.objective->loss(parts.model.logits_of(hidden.unsqueeze(0)), chunk);
     };

@@ -25,6 +25,8 @@ Batch copy_of(const Batch& batch) {
           .segments_bc = copy(batch.segments_bc),
           .labels_l = copy(batch.labels_l),
           .label_rows_l2 = copy(batch.label_rows_l2),
+          .target_weights_bc = copy(batch.target_weights_bc),
+          .restarts = batch.restarts,
           .weight = copy(batch.weight)};
 }
 

@@ -18,7 +18,10 @@ Batch to_batch(const TokenRows& rows, torch::Device device) {
   batch.ids_bc = to_tensor(rows.ids, rows.rows, device);
   batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
   if (!rows.segments.empty()) batch.segments_bc = to_tensor(rows.segments, rows.rows, device);
-  batch.weight = to_weight(rows.target_count, device);
+  batch.restarts = rows.restarts;
+  if (!rows.target_weights.empty())
+    batch.target_weights_bc = torch::tensor(at::ArrayRef<float>(rows.target_weights)).view({rows.rows, -1}).to(device);
+  batch.weight = to_weight(rows.target_weights.empty() ? rows.target_count : rows.sequences, device);
   return batch;
 }
 
@@ -32,8 +35,11 @@ Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t cont
     batch.ids_bc = torch::constant_pad_nd(batch.ids_bc, {0, further}, 0);
     batch.segments_bc = torch::constant_pad_nd(to_tensor(rows.segments, rows.rows, device), {0, further}, -1);
   }
-  if (!rows.labels.empty()) batch.labels_l = to_tensor(rows.labels, rows.rows, device).squeeze(1);
-  batch.weight = to_weight(rows.rows, device);
+  const bool is_packed = !rows.label_rows.empty();
+  const auto texts = is_packed ? std::ssize(rows.label_rows) / 2 : rows.rows;
+  if (!rows.labels.empty()) batch.labels_l = to_tensor(rows.labels, texts, device).squeeze(1);
+  if (is_packed) batch.label_rows_l2 = to_tensor(rows.label_rows, texts, device);
+  batch.weight = to_weight(texts, device);
   return batch;
 }
 
@@ -64,10 +70,17 @@ torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& t
                                 /*ignore_index=*/-1);
 }
 
+torch::Tensor token_loss(const torch::Tensor& logits_bcv, const Batch& batch) {
+  if (!batch.target_weights_bc.defined()) return token_loss(logits_bcv, batch.targets_bc);
+  const auto loss_t = at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), batch.targets_bc.flatten(), {},
+                                             at::Reduction::None, /*ignore_index=*/-1);
+  return (loss_t * batch.target_weights_bc.flatten()).sum();
+}
+
 void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) {
   sums.add("loss", token_loss(logits_bcv, batch.targets_bc));
   sums.add("correct", (logits_bcv.argmax(2) == batch.targets_bc).sum());
-  sums.add("weight", batch.weight);
+  sums.add("weight", batch.target_weights_bc.defined() ? (batch.targets_bc >= 0).sum() : batch.weight);
 }
 
 std::int64_t evaluation_rows(std::int64_t row_length) {

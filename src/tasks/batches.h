@@ -28,6 +28,9 @@ torch::Tensor widened(const torch::Tensor& logits);
 // Cross-entropy summed over the targets that are not -1.
 torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc);
 
+// The same with the weights of the batch's targets.
+torch::Tensor token_loss(const torch::Tensor& logits_bcv, const Batch& batch);
+
 // Adds "loss" and "correct" (tokens whose likeliest prediction is right) and "weight" (targets).
 void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums);
 

@@ -20,14 +20,19 @@ class TextStream : public BatchStream {
   TextStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
       : train_(config.train), context_(context_of(config.model)), dataset_(std::move(dataset)) {}
 
-  double tokens_per_step() const override { return dataset_->mean_length() * static_cast<double>(rows_per_step()); }
+  double tokens_per_step() const override {
+    return dataset_->mean_length() * static_cast<double>(dataset_->count(Split::train)) * epochs_per_step();
+  }
 
   double epochs_per_step() const override {
-    return static_cast<double>(rows_per_step()) / static_cast<double>(dataset_->count(Split::train));
+    const auto rows_of_epoch = dataset_->is_packed() ? dataset_->packs_of_epoch() : dataset_->count(Split::train);
+    return static_cast<double>(rows_per_step()) / static_cast<double>(rows_of_epoch);
   }
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
     const auto rows = train_.batch_size;
+    if (dataset_->is_packed())
+      return to_batch(dataset_->training_packs(seed(), step * rows_per_step() + micro * rows, rows), device, context_);
     return to_batch(dataset_->training_rows(seed(), step, rows_per_step(), micro * rows, rows), device, context_);
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/packing/packed_order.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
@@ -139,10 +140,92 @@ class OrderedStreams : public TextStream {
   std::int64_t steps_of_epoch_;
 };
 
+// Rows of several documents, or of pieces of long ones.
+class PackedDocuments : public TextStream {
+ public:
+  PackedDocuments(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
+      : TextStream(config, std::move(dataset)), options_(*packing_options(language_model(config).data.packing)) {
+    for (const auto split : {Split::train, Split::validation}) {
+      const auto at = static_cast<std::size_t>(split);
+      pieces_[at] = this->dataset().pieces(split);
+      order_[at].emplace(lengths(pieces_[at]), context(), language_model(config).data.packing);
+    }
+  }
+
+  double tokens_per_step() const override {
+    double targets = 0;
+    for (const auto& piece : pieces_[0]) targets += static_cast<double>(piece.length);
+    return targets * epochs_per_step();
+  }
+
+  double epochs_per_step() const override {
+    return static_cast<double>(rows_per_step()) / static_cast<double>(order_[0]->packs());
+  }
+
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    const bool by_sequence = language_model(config()).loss == LossUnit::sequence;
+    const auto packs = packs_of(Split::train, seed(), step * rows_per_step() + micro * rows(), rows());
+    return to_batch(dataset().packed_rows(Split::train, packs, options_.separate, by_sequence), device);
+  }
+
+  std::int64_t evaluation_batches(Split split) const override {
+    const auto rows = evaluation_rows(context()), packs = order(split).packs();
+    return (packs + rows - 1) / rows;
+  }
+
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
+    const auto first = index * evaluation_rows(context());
+    const auto rows = std::min(evaluation_rows(context()), order(split).packs() - first);
+    return separate_batch(split, packs_of(split, /*seed=*/0, first, rows), device);
+  }
+
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    const Rng rng(seed(), RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+    const auto packs = static_cast<std::uint64_t>(order(split).packs());
+    std::vector<std::vector<TextPiece>> chosen;
+    for (std::int64_t row = 0; row < rows(); ++row)
+      chosen.push_back(
+          packs_of(split, seed(), static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(row), packs)), 1)
+              .front());
+    return separate_batch(split, chosen, device);
+  }
+
+ private:
+  static std::vector<std::int64_t> lengths(const std::vector<TextPiece>& pieces) {
+    std::vector<std::int64_t> lengths;
+    for (const auto& piece : pieces) lengths.push_back(piece.length);
+    return lengths;
+  }
+
+  const PackedOrder& order(Split split) const { return *order_[static_cast<std::size_t>(split)]; }
+
+  std::vector<std::vector<TextPiece>> packs_of(Split split, std::uint64_t seed, std::int64_t first,
+                                               std::int64_t rows) const {
+    std::vector<std::vector<TextPiece>> packs;
+    for (auto place = first; place < first + rows; ++place) {
+      auto& pack = packs.emplace_back();
+      for (const auto index : order(split).at(seed, place))
+        pack.push_back(pieces_[static_cast<std::size_t>(split)][index]);
+    }
+    return packs;
+  }
+
+  // For evaluation, where documents see nothing of each other and tokens weigh the same.
+  Batch separate_batch(Split split, const std::vector<std::vector<TextPiece>>& packs, torch::Device device) const {
+    return to_batch(dataset().packed_rows(split, packs, /*separate=*/true, /*by_sequence=*/false), device);
+  }
+
+  PackingOptions options_;
+  std::array<std::vector<TextPiece>, 2> pieces_;
+  std::array<std::optional<PackedOrder>, 2> order_;
+};
+
 }  // namespace
 
 std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& config,
                                                     std::shared_ptr<const TextDataset> dataset) {
+  if (packing_options(language_model(config).data.packing) != nullptr)
+    return std::make_shared<PackedDocuments>(config, std::move(dataset));
   const auto* model = std::get_if<TransformerConfig>(&config.model);
   if (model != nullptr && model->memory > 0) return std::make_shared<OrderedStreams>(config, std::move(dataset));
   return std::make_shared<RandomWindows>(config, std::move(dataset));

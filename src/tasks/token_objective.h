@@ -9,7 +9,7 @@ namespace metaformer {
 class TokenObjective : public Objective {
  public:
   torch::Tensor loss(const torch::Tensor& logits_bcv, const Batch& batch) const override {
-    return token_loss(logits_bcv, batch.targets_bc);
+    return token_loss(logits_bcv, batch);
   }
 };
 

@@ -13,11 +13,6 @@ namespace {
 // Random streams for a purpose, separate from those of epochs and places.
 constexpr auto beyond_epochs = std::uint64_t{1} << 63;
 
-template <class T>
-void shuffle(std::vector<T>& values, const Rng& rng) {
-  for (auto left = values.size(); left > 1; --left) std::swap(values[left - 1], values[rng.below(left, left)]);
-}
-
 void sort_by_falling_length(std::vector<EncodedText>& texts, std::vector<std::size_t>& order) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return texts[a].ids.size() > texts[b].ids.size(); });
@@ -35,7 +30,8 @@ BatchOptions BatchOptions::of(const ExperimentConfig& config) {
           .sampling = sampling_of(task.data.tokenizer),
           .token_removal = task.token_removal,
           .token_unknown = task.token_unknown,
-          .bucketing = task.bucketing};
+          .bucketing = task.bucketing,
+          .packing = task.data.packing};
 }
 
 LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& options)
@@ -52,6 +48,14 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
     std::iota(order.begin(), order.end(), std::size_t{0});
     if (split != Split::train) sort_by_falling_length(texts, order);
   }
+  if (packing_options(options.packing) != nullptr) packs_.emplace(lengths(), options.context, options.packing);
+}
+
+// Noise makes a text shorter at most.
+std::vector<std::int64_t> LabelledDataset::lengths() const {
+  std::vector<std::int64_t> lengths;
+  for (const auto& text : texts(Split::train)) lengths.push_back(std::min(std::ssize(text.ids), options_.context));
+  return lengths;
 }
 
 double LabelledDataset::expected_length(const EncodedText& text) const {
@@ -144,6 +148,24 @@ LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t ste
     labels.push_back(text.label);
   }
   auto batch = pad_rows({ids.begin(), ids.end()});
+  batch.labels = std::move(labels);
+  return batch;
+}
+
+LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
+  std::vector<std::vector<std::vector<std::int32_t>>> packs;
+  std::vector<std::int64_t> labels;
+  for (auto place = first; place < first + rows; ++place) {
+    auto& pack = packs.emplace_back();
+    for (const auto index : packs_->at(seed, place)) {
+      const auto& text = texts(Split::train)[index];
+      const auto of_epochs = place / packs_->packs() * count(Split::train) + static_cast<std::int64_t>(index);
+      pack.push_back(noisy_ids(text, seed, of_epochs));
+      truncate(pack.back(), options_.context, options_.truncation);
+      labels.push_back(text.label);
+    }
+  }
+  auto batch = pack_rows(packs);
   batch.labels = std::move(labels);
   return batch;
 }

@@ -7,6 +7,7 @@
 
 #include "config/experiment_config.h"
 #include "data/datasets/encoded_splits.h"
+#include "data/packing/packed_order.h"
 #include "data/token_rows.h"
 
 namespace metaformer {
@@ -18,6 +19,7 @@ struct BatchOptions {
   double sampling = 0;                          // subword regularisation of training texts (data.tokenizer.sampling)
   double token_removal = 0, token_unknown = 0;  // probabilities, of training texts' tokens
   std::int64_t bucketing = 1;
+  PackingConfig packing;
 
   static BatchOptions of(const ExperimentConfig& config);
 };
@@ -42,6 +44,12 @@ class LabelledDataset {
   LabelledRows training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t first,
                              std::int64_t rows) const;
 
+  // With data.packing, in place of training_rows: packs first ... first + rows of the endless series of epochs, each a
+  // row. Every epoch has `packs_of_epoch` packs.
+  LabelledRows training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
+  bool is_packed() const { return packs_.has_value(); }
+  std::int64_t packs_of_epoch() const { return packs_->packs(); }
+
   // A split by descending length: there is little padding, and the memory of a batch suffices for the next one.
   LabelledRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
@@ -60,12 +68,14 @@ class LabelledDataset {
                                                std::int64_t rows_per_step) const;
   std::vector<std::int32_t> noisy_ids(const EncodedText& text, std::uint64_t seed, std::int64_t place) const;
   double expected_length(const EncodedText& text) const;
+  std::vector<std::int64_t> lengths() const;
   LabelledRows batch_of(const std::vector<const EncodedText*>& texts) const;
 
   EncodedSplits splits_;  // validation and test by falling length
   std::array<std::vector<std::size_t>, 3> source_order_;
   BatchOptions options_;
   std::int64_t cut_count_ = 0;
+  std::optional<PackedOrder> packs_;  // of training texts
 
   // The result of the last request.
   mutable std::vector<std::size_t> order_;

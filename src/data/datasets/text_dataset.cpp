@@ -83,7 +83,7 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
   const auto [train, validation] = split_corpus(corpus, config);
   characters_ = {count_characters(train), count_characters(validation)};
   try {
-    if (config.separate_documents) {
+    if (config.separate_documents || packing_options(config.packing) != nullptr) {
       const auto starts = split_document_starts(corpus, train.size());
       encode(Split::train, train, starts[0], *tokenizer);
       encode(Split::validation, validation, starts[1], *tokenizer);
@@ -161,6 +161,53 @@ TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std:
   std::vector<std::int64_t> starts;
   for (auto window = first; window < last; ++window) starts.push_back(window * context_);
   return windows(split, starts);
+}
+
+std::vector<TextPiece> TextDataset::pieces(Split split) const {
+  const auto& document = documents(split);
+  const auto size = std::ssize(document);
+  std::vector<TextPiece> pieces;
+  for (std::int64_t start = 0; start < size;) {
+    const auto own = document[static_cast<std::size_t>(start)];
+    const auto last = std::upper_bound(document.begin() + start, document.end(), own) - document.begin() - 1;
+    for (; start < last; start += context_) pieces.push_back({start, std::min(context_, last - start)});
+    start = last + 1;
+  }
+  return pieces;
+}
+
+TokenRows TextDataset::packed_rows(Split split, const std::vector<std::vector<TextPiece>>& packs, bool separate,
+                                   bool by_sequence) const {
+  const auto& source = tokens(split);
+  TokenRows batch{.rows = std::ssize(packs), .restarts = separate};
+  for (const auto& pack : packs) {
+    std::int64_t length = 0;
+    for (const auto& piece : pack) length += piece.length;
+    batch.length = std::max(batch.length, length);
+    batch.sequences += std::ssize(pack);
+    batch.target_count += length;
+  }
+  constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
+  batch.length = std::min((batch.length + step - 1) / step * step, context_);
+  for (std::size_t row = 0; row < packs.size(); ++row) {
+    for (std::size_t i = 0; i < packs[row].size(); ++i) {
+      const auto [start, length] = packs[row][i];
+      const auto first = source.begin() + start;
+      batch.ids.insert(batch.ids.end(), first, first + length);
+      batch.targets.insert(batch.targets.end(), first + 1, first + length + 1);
+      batch.segments.insert(batch.segments.end(), static_cast<std::size_t>(length),
+                            separate ? static_cast<std::int64_t>(i) : 0);
+      if (by_sequence)
+        batch.target_weights.insert(batch.target_weights.end(), static_cast<std::size_t>(length),
+                                    1.0F / static_cast<float>(length));
+    }
+    const auto row_end = (row + 1) * static_cast<std::size_t>(batch.length);
+    batch.ids.resize(row_end, 0);
+    batch.targets.resize(row_end, -1);
+    batch.segments.resize(row_end, -1);
+    if (by_sequence) batch.target_weights.resize(row_end, 0);
+  }
+  return batch;
 }
 
 TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& starts) const {

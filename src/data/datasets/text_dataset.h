@@ -29,6 +29,11 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextD
 // text is on this machine, readable and valid; otherwise nothing.
 std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config);
 
+// Tokens of one document that a model reads; the target of each is the token behind it.
+struct TextPiece {
+  std::int64_t start = 0, length = 0;
+};
+
 class TextDataset {
  public:
   // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
@@ -38,7 +43,7 @@ class TextDataset {
 
   const std::vector<std::int32_t>& tokens(Split split) const;
 
-  // The number of every token's document; empty unless data.separate_documents is true.
+  // The number of every token's document; empty unless data.separate_documents is true, or with data.packing.
   const std::vector<std::int32_t>& documents(Split split) const;
   std::int64_t characters(Split split) const;
 
@@ -57,6 +62,15 @@ class TextDataset {
   // The split as consecutive windows: every token but the first is a target exactly once. The last row may be padded.
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
+
+  // Parts of the documents, each of at most a context, that hold every target once: of a document every token but the
+  // first.
+  std::vector<TextPiece> pieces(Split split) const;
+
+  // Packs of pieces, each a row, padded to the longest. `separate`: they see nothing of each other, and positions start
+  // again in each. `by_sequence`: each piece weighs 1 in the loss, whatever its length.
+  TokenRows packed_rows(Split split, const std::vector<std::vector<TextPiece>>& packs, bool separate,
+                        bool by_sequence) const;
 
   // The windows that begin at these tokens; what lies beyond the end of the split is padded.
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;

@@ -57,6 +57,8 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
             "which is one document; JSON lines and folders have several");
   refuse_if(is_one_text && config.separate_documents, "data.separate_documents",
             "which is one document; JSON lines and folders have several");
+  refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing",
+            "which is one document; JSON lines and folders have several");
 }
 
 std::string help_without_network(const PublicCorpus& corpus) {
