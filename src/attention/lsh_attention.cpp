@@ -151,6 +151,9 @@ class SortedRounds {
     return bucket_bnrc_ * rounds_ + round_r1;
   }
 
+  // A chunk looks at its own round and, the first of a round, at the one before; ahead at the one behind.
+  bool are_neighbours(std::int64_t apart) const { return apart <= 1 || (looks_ahead() && apart == rounds_ - 1); }
+
   // Every copy of a key, one for each round, that stands where a copy of the query looks.
   Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
     const auto chunk_bnrc = orders_.place_bnrc.floor_divide(rule_.chunk);
@@ -163,6 +166,7 @@ class SortedRounds {
       const auto query_bnhm1 = at(chunk_bnrc.select(2, round), position_bnhm).unsqueeze(4);
       for (std::int64_t other = 0; other < rounds_; ++other) {
         if (rule_.same_bucket && other != round) continue;
+        if (const auto apart = (round - other + rounds_) % rounds_; !are_neighbours(apart)) continue;
         const auto back =
             (query_bnhm1 - at(chunk_bnrc.select(2, other), position_bnhw).unsqueeze(3)).remainder(chunks());
         auto seen = back <= 1;

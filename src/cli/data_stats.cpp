@@ -64,6 +64,14 @@ std::string describe_whole(const LabelledStats& stats, const ExperimentConfig& c
       100 * stats.padding_bucketed, classification(config).bucketing, stats.vocabulary);
 }
 
+std::string describe(const std::optional<PackStats>& packs) {
+  if (!packs) return "";
+  return fmt::format(
+      "packing: {} texts or pieces in {} rows, {:.2f} in each; {:.2f}% of the rows are tokens; speed-up at most {:.2f} "
+      "over a row for each, of {:.2f} without any padding\n",
+      packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
+}
+
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
   std::vector<Split> splits;
   for (const auto split : every_split)
@@ -94,7 +102,7 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
     return stats.has_unknown ? percentage(stats[split].unknown_tokens, stats[split].all_tokens) : "-";
   });
   number("copies in the split", [](const SplitStats& s) { return s.copies; });
-  return table.text() + describe_whole(stats, config) + describe_sources(stats.sources);
+  return table.text() + describe_whole(stats, config) + describe(stats.packs) + describe_sources(stats.sources);
 }
 
 std::string describe(const TextStats& stats) {
@@ -107,7 +115,7 @@ std::string describe(const TextStats& stats) {
   table.add("unknown characters", [&](Split split) {
     return stats.has_unknown ? percentage(stats[split].unknown_characters, stats[split].characters) : "-";
   });
-  return table.text() + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
+  return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
 void run_stats(const StatsArguments& arguments) {
@@ -116,8 +124,7 @@ void run_stats(const StatsArguments& arguments) {
     throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
                                              kind_of(config.task)));
   if (is<LanguageModelConfig>(config.task)) {
-    const auto& data = language_model(config).data;
-    const auto stats = measure_text(load_corpus(data, arguments.offline), data);
+    const auto stats = measure_text(load_corpus(language_model(config).data, arguments.offline), config);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
   }
   const auto stats =

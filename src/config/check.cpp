@@ -114,7 +114,8 @@ void check_positions(const TransformerConfig& model, const Provenance& provenanc
 
 void check_memory(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
   if (model.same_length && model.memory == 0)
-    fail(provenance, {"model.same_length", "model.memory"}, "means nothing without model.memory");
+    fail(provenance, {"model.same_length", "model.memory"},
+         "means nothing without model.memory: set it to false, or model.memory to a number of tokens");
   if (model.same_length && !model.mixer->has_scores())
     fail(provenance, {"model.same_length", "model.mixer", "model.mixer.kind"},
          fmt::format("has no effect on the mixer {}, which has no scores", model.mixer->kind()));
@@ -131,7 +132,8 @@ void check_memory(const TransformerConfig& model, const ExperimentConfig& config
          "'random' batches have nothing before them to remember: set it to whole");
   if (config.train.overfit_batch)
     fail(provenance, {"train.overfit_batch", "model.memory"},
-         "true shows one batch again and again, and with model.memory a batch goes on from the one before it");
+         "true shows one batch again and again, and with model.memory a batch goes on from the one before it: set "
+         "model.memory to 0");
 }
 
 void check_blocks(const TransformerConfig& model, const Provenance& provenance) {
@@ -142,7 +144,8 @@ void check_blocks(const TransformerConfig& model, const Provenance& provenance) 
         "'reversible' takes branches off again, which a norm behind their sum prevents: set model.norm.position to pre "
         "or both");
   if (!model.residual)
-    fail(provenance, {"model.blocks", "model.residual"}, "'reversible' is made of residual connections");
+    fail(provenance, {"model.blocks", "model.residual"},
+         "'reversible' is made of residual connections: set model.residual to true");
 }
 
 void check_model(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
@@ -236,9 +239,9 @@ void check_task(const LanguageModelConfig& task, const ExperimentConfig& config,
   const auto* model = std::get_if<TransformerConfig>(&config.model);
   if (packing_options(data.packing) != nullptr && model != nullptr && model->memory > 0)
     fail(provenance, {"data.packing", "data.packing.kind", "model.memory"},
-         fmt::format(
-             "'{}' puts texts in any order, and model.memory needs what was before them: set one of them to none",
-             kind_of(data.packing)));
+         fmt::format("'{}' puts texts in any order, and model.memory needs what was before them: set data.packing to "
+                     "none, or model.memory to 0",
+                     kind_of(data.packing)));
   if (data.format == TableFormat::csv || data.format == TableFormat::tsv)
     fail(provenance, {"data.format", "task.kind"},
          fmt::format("a language model reads text or jsonl, not {}, which is for tables with labels",

@@ -86,7 +86,11 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
   auto directory = RunDirectory::open(folder);
   if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
   require_free_options(changes.options);
-  auto experiment = load_run_experiment(directory.config_file(), changes.options);
+  // How the training was evaluated concerns it alone, and goes with no memory where it was at random.
+  auto options = changes.options;
+  const auto sets_memory = [](const std::string& option) { return option.starts_with("model.memory="); };
+  if (std::any_of(options.begin(), options.end(), sets_memory)) options.emplace_back("train.evaluation=whole");
+  auto experiment = load_run_experiment(directory.config_file(), options);
   if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);
   const auto& config = experiment.config;

@@ -155,7 +155,7 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& 
   const auto slices = static_cast<std::uint64_t>(config.train.cpu_slices);
   estimate.gradients = estimate.weights * (slices > 1 ? 1 + slices : 1);
   estimate.optimizer = state_of_weight(config.train) * estimate.weights;
-  const auto checkpoint = estimate.optimizer;  // copied while it is written
+  const auto checkpoint = 2 * (estimate.weights + estimate.optimizer);  // copied and read back while it is written
   estimate.activations = to_bytes(
       std::max({training_activations(config, estimate.vocabulary, classes),
                 evaluation_activations(config, estimate.vocabulary, classes), static_cast<double>(checkpoint)}));

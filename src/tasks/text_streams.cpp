@@ -147,7 +147,7 @@ class PackedDocuments : public TextStream {
       : TextStream(config, std::move(dataset)), options_(*packing_options(language_model(config).data.packing)) {
     for (const auto split : {Split::train, Split::validation}) {
       const auto at = static_cast<std::size_t>(split);
-      pieces_[at] = this->dataset().pieces(split);
+      pieces_[at] = this->dataset().pieces(split, context());
       order_[at].emplace(lengths(pieces_[at]), context(), language_model(config).data.packing);
     }
   }

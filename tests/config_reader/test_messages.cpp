@@ -51,7 +51,7 @@ TEST_CASE("a tab and an open bracket are named", "[config]") {
   CHECK(complaint(yaml) == expected);
 }
 
-TEST_CASE("a training that is all warm-up is valid, with a warning", "[config]") {
+TEST_CASE("what is valid but hardly meant gives a warning", "[config]") {
   const auto warnings = [](const std::vector<std::string>& overrides) {
     const auto experiment = default_experiment(overrides);
     return config_warnings(experiment.config, experiment.provenance);
@@ -65,6 +65,11 @@ TEST_CASE("a training that is all warm-up is valid, with a warning", "[config]")
         std::vector<std::string>{"default: train.steps: 2000 is not above train.schedule.warmup_steps "
                                  "3000: all of the training is warm-up"});
   CHECK(warnings({"task=classification", "model=linear"}).empty());
+  CHECK(warnings({"train.loss_chunks=768", "model.feed_forward.chunks=768"}).empty());  // 12 rows of 64 tokens
+  CHECK(warnings({"train.loss_chunks=769", "model.feed_forward.chunks=800"}) ==
+        std::vector<std::string>{
+            "--set train.loss_chunks=769: train.loss_chunks: 769 is above the 768 tokens of a batch",
+            "--set model.feed_forward.chunks=800: model.feed_forward.chunks: 800 is above the 768 tokens of a batch"});
 }
 
 }  // namespace metaformer

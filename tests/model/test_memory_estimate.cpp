@@ -97,7 +97,7 @@ TEST_CASE("the largest config that is valid has a huge estimate, not a wrapped o
 
 TEST_CASE("a linear model has weights only", "[memory]") {
   ExperimentConfig config;
-  config.task = ClassificationConfig{};
+  config.task.emplace<ClassificationConfig>();
   config.model = LinearConfig{};
   const auto estimate = estimate_memory(config, {.vocabulary = 100, .classes = 3});
   CHECK(estimate.weights == static_cast<std::uint64_t>(std::get<LinearConfig>(config.model).buckets + 1) * 3 * 4);

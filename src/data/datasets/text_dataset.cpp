@@ -163,14 +163,14 @@ TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std:
   return windows(split, starts);
 }
 
-std::vector<TextPiece> TextDataset::pieces(Split split) const {
+std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context) const {
   const auto& document = documents(split);
   const auto size = std::ssize(document);
   std::vector<TextPiece> pieces;
   for (std::int64_t start = 0; start < size;) {
     const auto own = document[static_cast<std::size_t>(start)];
     const auto last = std::upper_bound(document.begin() + start, document.end(), own) - document.begin() - 1;
-    for (; start < last; start += context_) pieces.push_back({start, std::min(context_, last - start)});
+    for (; start < last; start += context) pieces.push_back({start, std::min(context, last - start)});
     start = last + 1;
   }
   return pieces;

@@ -65,7 +65,7 @@ class TextDataset {
 
   // Parts of the documents, each of at most a context, that hold every target once: of a document every token but the
   // first.
-  std::vector<TextPiece> pieces(Split split) const;
+  std::vector<TextPiece> pieces(Split split, std::int64_t context) const;
 
   // Packs of pieces, each a row, padded to the longest. `separate`: they see nothing of each other, and positions start
   // again in each. `by_sequence`: each piece weighs 1 in the loss, whatever its length.

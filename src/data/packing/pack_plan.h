@@ -4,6 +4,7 @@
 // does not depend on their number.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "config/packing_config.h"
@@ -44,6 +45,7 @@ struct PackStats {
   double factor = 0;          // sequences per pack
   double speed_up_limit = 0;  // of packs without padding, over a row per sequence
 };
+nlohmann::ordered_json to_json(const PackStats& stats);
 PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan);
 
 }  // namespace metaformer

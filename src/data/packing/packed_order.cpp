@@ -10,6 +10,11 @@ LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::
   return histogram;
 }
 
+PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config) {
+  const auto histogram = length_histogram(lengths, context);
+  return measure_packs(histogram, make_pack_plan(histogram, config));
+}
+
 PackedOrder::PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config)
     : sequences_(static_cast<std::size_t>(context) + 1),
       plan_(make_pack_plan(length_histogram(lengths, context), config)) {

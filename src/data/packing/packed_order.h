@@ -37,4 +37,7 @@ class PackedOrder {
 // How many sequences have each length.
 LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::int64_t context);
 
+// What packing sequences of these lengths, 1 ... context each, gains.
+PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
+
 }  // namespace metaformer

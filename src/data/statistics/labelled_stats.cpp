@@ -7,6 +7,7 @@
 
 #include "data/datasets/encoded_splits.h"
 #include "data/datasets/labelled_dataset.h"
+#include "data/packing/packed_order.h"
 
 namespace metaformer {
 
@@ -121,6 +122,12 @@ LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConf
                  stats.splits[static_cast<std::size_t>(split)]);
   stats.padding_unsorted = padding_share(encoded, config, 1);
   stats.padding_bucketed = padding_share(encoded, config, classification(config).bucketing);
+  const auto& packing = classification(config).data.packing;
+  if (packing_options(packing) == nullptr) return stats;
+  const auto context = context_of(config.model);
+  std::vector<std::int64_t> lengths;
+  for (const auto& text : encoded[Split::train]) lengths.push_back(std::min(std::ssize(text.ids), context));
+  stats.packs = measure_packing(lengths, context, packing);
   return stats;
 }
 
@@ -132,6 +139,7 @@ nlohmann::ordered_json to_json(const LabelledStats& stats) {
                                  {"test_in_train", stats.test_in_train},
                                  {"test_in_validation", stats.test_in_validation}};
   json["padding"] = {{"unsorted", stats.padding_unsorted}, {"bucketed", stats.padding_bucketed}};
+  if (stats.packs) json["packing"] = to_json(*stats.packs);
   json["sources"] = stats.sources;
   return json;
 }

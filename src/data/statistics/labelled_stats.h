@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/experiment_config.h"
+#include "data/packing/pack_plan.h"
 #include "data/sources/labelled_source.h"
 
 namespace metaformer {
@@ -41,6 +42,7 @@ struct LabelledStats {
   // Share of the tokens of an epoch's training batches that is padding: each batch of texts as they come, and with
   // task.bucketing. Texts are as long as they are: nothing is taken out of them (task.token_removal).
   double padding_unsorted = 0, padding_bucketed = 0;
+  std::optional<PackStats> packs;  // of the training texts, with data.packing
   nlohmann::ordered_json sources;  // as LabelledSplits describes them: files, malformed rows, ratings left out
 
   const SplitStats& operator[](Split split) const { return splits[static_cast<std::size_t>(split)]; }

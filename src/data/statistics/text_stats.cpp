@@ -3,11 +3,19 @@
 #include <algorithm>
 
 #include "data/datasets/text_dataset.h"
+#include "data/packing/packed_order.h"
 
 namespace metaformer {
 
-TextStats measure_text(const Corpus& corpus, const TextDataConfig& config) {
+static PackStats measure_documents(const TextDataset& dataset, std::int64_t context, const PackingConfig& packing) {
+  std::vector<std::int64_t> lengths;
+  for (const auto& piece : dataset.pieces(Split::train, context)) lengths.push_back(piece.length);
+  return measure_packing(lengths, context, packing);
+}
+
+TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
   constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
+  const auto& config = language_model(experiment).data;
   std::unique_ptr<Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, shortest_context, tokenizer);
   const auto unknown = tokenizer->unknown_id();
@@ -24,6 +32,8 @@ TextStats measure_text(const Corpus& corpus, const TextDataConfig& config) {
         .unknown_tokens = unknown ? std::count(tokens.begin(), tokens.end(), *unknown) : 0,
         .unknown_characters = dataset.unknown_characters(split)};
   }
+  if (packing_options(config.packing) != nullptr)
+    stats.packs = measure_documents(dataset, context_of(experiment.model), config.packing);
   return stats;
 }
 
@@ -35,6 +45,7 @@ nlohmann::ordered_json to_json(const TextStats& stats) {
     entry["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_tokens) : nullptr;
     entry["unknown_characters"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_characters) : nullptr;
   }
+  if (stats.packs) json["packing"] = to_json(*stats.packs);
   json["sources"] = {{"text", stats.source}};
   return json;
 }

@@ -4,8 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "config/experiment_config.h"
+#include "data/packing/pack_plan.h"
 #include "data/sources/corpus.h"
 #include "data/token_rows.h"
 
@@ -22,12 +25,14 @@ struct TextStats {
   bool has_unknown = false;              // whether the tokenizer has an unknown token
   std::array<TextSplitStats, 2> splits;  // train and validation, by Split
 
+  std::optional<PackStats> packs;  // of the training documents and their pieces, with data.packing
+
   const TextSplitStats& operator[](Split split) const { return splits[static_cast<std::size_t>(split)]; }
 };
 
 // Tokens are those of the tokenizer that training with this config would make. Errors (exit code 3): not UTF-8, a split
 // without two tokens.
-TextStats measure_text(const Corpus& corpus, const TextDataConfig& config);
+TextStats measure_text(const Corpus& corpus, const ExperimentConfig& config);
 
 nlohmann::ordered_json to_json(const TextStats& stats);
 

@@ -142,16 +142,49 @@ TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
   CHECK(stats.padding_unsorted == 0);
 }
 
+TEST_CASE("with packing its rows are counted, of texts cut at the context and of documents in pieces", "[stats]") {
+  std::array<std::vector<std::pair<std::string, std::string>>, 3> texts;
+  for (const int count : {6, 20, 4, 3, 3}) texts[0].emplace_back(words(count), texts[0].size() % 2 == 0 ? "x" : "y");
+  texts[1] = texts[0];
+  auto config = word_config(10);
+  CHECK_FALSE(measure_labelled_texts(splits_of(texts), config).packs.has_value());
+  data_of(config)->packing = ShortestFirstPackingConfig{{.depth = 2}};
+  const auto packs = measure_labelled_texts(splits_of(texts), config).packs.value();
+  CHECK(packs.sequences == 5);
+  CHECK(packs.tokens == 26);  // 10, 6, 4, 3, 3
+  CHECK(packs.packs == 4);    // 10; 6 + 4; 3; 3
+  CHECK(packs.efficiency == Approx(26 / 40.0));
+  CHECK(packs.factor == Approx(5 / 4.0));
+  CHECK(packs.speed_up_limit == Approx(50 / 26.0));
+
+  ExperimentConfig of_text;
+  of_text.task = LanguageModelConfig{};
+  transformer(of_text).context = 4;
+  auto& data = *data_of(of_text);
+  data.tokenizer = ByteTokenizerOptions{};
+  data.packing = LeastSquaresPackingConfig{};
+  Corpus corpus{.path = "t.jsonl", .text = "abcdefghijk", .sha256 = "0"};
+  corpus.document_starts = {0, 8};  // 7 targets in pieces of 4 and 3; 2 targets
+  corpus.held_out = "ab";
+  corpus.held_out_document_starts = {0};
+  const auto json = to_json(measure_text(corpus, of_text)).at("packing");
+  CHECK(json.at("sequences") == 3);
+  CHECK(json.at("tokens") == 9);
+  CHECK(json.at("packs") == 3);
+}
+
 TEST_CASE("a text for a language model is counted by split", "[stats]") {
-  TextDataConfig config;
+  ExperimentConfig experiment;
+  experiment.task = LanguageModelConfig{};
+  auto& config = *data_of(experiment);
   config.validation_fraction = 0.3;
-  const auto stats = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, config);
+  const auto stats = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
   CHECK(stats[Split::train].characters == 7);
   CHECK(stats[Split::validation].characters == 3);
   CHECK(stats[Split::train].tokens == 7);
   CHECK(stats.vocabulary == 4);
   config.tokenizer = ByteTokenizerOptions{};
-  const auto bytes = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, config);
+  const auto bytes = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
   CHECK(bytes[Split::train].tokens == 8);
   CHECK(bytes.vocabulary == 256);
   CHECK(to_json(bytes).at("splits").at("validation").at("unknown_tokens").is_null());
