@@ -40,10 +40,9 @@ def variants():
                 yield "context", name, context, [f"model.context={context}", f"train.batch_size={TOKENS // context}", *overrides]
         # Half of what a token sees is memory: the same reach in half as many tokens of a segment.
         segment = context // 2
-        if context <= MOST_SCORES:
-            yield "context", "Transformer-XL", context, [
-                f"model.context={segment}", f"model.memory={segment}", f"train.batch_size={TOKENS // segment}",
-                "model.mixer=scaled_dot_product", "model.positions=transformer_xl"]
+        yield "context", "Transformer-XL", context, [
+            f"model.context={segment}", f"model.memory={segment}", f"train.batch_size={TOKENS // segment}",
+            "model.mixer=scaled_dot_product", "model.positions=transformer_xl"]
     small = ["model.context=512", f"train.batch_size={TOKENS // 4 // 512}", *ATTENTIONS["full"]]
     for layers in (4, 8, 16, 32):
         for blocks in ("plain", "reversible"):

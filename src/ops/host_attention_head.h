@@ -58,6 +58,22 @@ struct Head : Packing<Element, Units, Rows, Vectors> {
   }
 
   METAFORMER_INLINE KeyRange keys_of_tile(std::int64_t first) const {
+    return in.query_segment == nullptr ? keys_in_order(first) : keys_of_segments(first, keys_in_order(first));
+  }
+
+  // Without those at either end whose segments are none of the tile's.
+  METAFORMER_INLINE KeyRange keys_of_segments(std::int64_t first, const KeyRange& range) const {
+    const auto* queries_begin = in.query_segment + first;
+    const auto [least, most] = std::minmax_element(queries_begin, queries_begin + std::min(tile, in.queries - first));
+    const auto is_other = [least = *least, most = *most](std::int64_t s) { return s < least || s > most; };
+    auto begin = range.begin, end = std::min(in.keys, range.begin + range.count);
+    while (begin < end && is_other(in.key_segment[begin])) ++begin;
+    while (begin < end && is_other(in.key_segment[end - 1])) --end;
+    begin = begin / panel * panel;
+    return {begin, round_up(end - begin, panel)};
+  }
+
+  METAFORMER_INLINE KeyRange keys_in_order(std::int64_t first) const {
     if (!in.causal) return {0, all_keys};
     const auto end = std::min(all_keys, round_up(first + in.offset + tile, panel));
     const auto begin =

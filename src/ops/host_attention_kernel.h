@@ -9,8 +9,8 @@
 
 namespace metaformer {
 
-// Tokens for which a tile of scores stays in a core's cache.
-constexpr std::int64_t longest_host_attention = 4096;
+// Keys for which a tile of scores, 2 MiB, stays in the caches.
+constexpr std::int64_t longest_host_attention = 16384;
 
 // For which instructions the code is made. Results differ between them by rounding.
 enum class VectorCode { plain, avx2, avx512, avx512_bf16 };

@@ -6,6 +6,8 @@
 #include "bench/fast_paths.h"
 #include "model/gpt.h"
 #include "model/initialise.h"
+#include "model/recurrent_model.h"
+#include "ops/autocast.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/graph_nodes.h"
@@ -78,8 +80,8 @@ TEST_CASE("fast paths know memory, reversible blocks and chunks", "[bench]") {
   CHECK(why_not(0).empty());
   model.memory = 8;
   CHECK(why_not(0).empty());
-  model.memory = 4090;
-  CHECK(why_not(0) == "model.context and model.memory are above 4096");
+  model.memory = 16380;
+  CHECK(why_not(0) == "model.context and model.memory are above 16384");
   model.memory = 8;
   model.blocks = BlockKind::reversible;
   CHECK(why_not(1).empty());
@@ -87,6 +89,29 @@ TEST_CASE("fast paths know memory, reversible blocks and chunks", "[bench]") {
   model.blocks = BlockKind::plain;
   model.feed_forward = MlpConfig{.chunks = 3};
   CHECK(why_not(2) == "model.feed_forward.chunks is above 1");
+}
+
+TEST_CASE("oneDNN computes the recurrence of an LSTM, in every precision, and of no other model", "[bench]") {
+  const auto cell = GENERATE(RecurrentCell::lstm, RecurrentCell::gru);
+  RecurrentConfig options{.cell = cell};
+  RecurrentModel model(options, /*vocabulary=*/5);
+  initialise(model, 1);
+  ExperimentConfig config;
+  cell == RecurrentCell::lstm ? config.model.emplace<LstmConfig>() : void(config.model.emplace<GruConfig>());
+  config.train.precision = GENERATE(Precision::fp32, Precision::bf16, Precision::fp16);
+  const AutocastScope autocast(config.train.precision, torch::kCPU);
+  Pass pass{.training = true};
+  const auto nodes = names_of_nodes(model.hidden({.ids_bc = torch::zeros({2, 8}, torch::kLong)}, nullptr, pass));
+  const bool taken = std::any_of(nodes.begin(), nodes.end(), [](const std::string& node) {
+    return node.find("MkldnnRnnLayer") != std::string::npos;
+  });
+  const auto paths = fast_paths(config, torch::kCPU);
+  REQUIRE(paths.size() == 1);
+  CHECK(paths.front().part == "recurrence");
+  CHECK(paths.front().why_not.empty() == taken);
+  CHECK(fast_paths(config, torch::Device(torch::kCUDA, 0)).front().why_not == "the device is not a CPU");
+  config.model = FeedForwardModelConfig{};
+  CHECK(fast_paths(config, torch::kCPU).empty());
 }
 
 TEST_CASE("no fast path in float16 or on another device", "[bench]") {
@@ -98,10 +123,10 @@ TEST_CASE("no fast path in float16 or on another device", "[bench]") {
     CHECK(path.why_not == "the device is not a CPU");
   config.train.precision = Precision::fp16;
   for (const auto& path : fast_paths(config, torch::kCPU)) CHECK(path.why_not == "train.precision is fp16");
-  model.context = 5000;
+  model.context = 20000;
   config.model = model;
   config.train.precision = Precision::fp32;
-  CHECK(fast_paths(config, torch::kCPU).front().why_not == "model.context is above 4096");
+  CHECK(fast_paths(config, torch::kCPU).front().why_not == "model.context is above 16384");
 }
 
 }  // namespace metaformer

@@ -180,6 +180,20 @@ TEST_CASE("attention on the host knows segments and padding", "[host]") {
   CHECK(given.dq.select(0, 1).abs().max().item<float>() == 0);
 }
 
+TEST_CASE("attention on the host leaves out keys of other segments, wherever those begin", "[host]") {
+  constexpr std::int64_t tokens = 200;
+  auto problem = draw_problem(tokens, 16, 16, GENERATE(false, true));
+  problem.options.causal = GENERATE(true, false);
+  const std::int64_t length = GENERATE(1, 7, 32, 33, 90);
+  auto segment_c = torch::arange(tokens).floor_divide(length);
+  if (GENERATE(false, true)) segment_c = (tokens / length - segment_c) % 5;  // falling, and of the same number again
+  problem.options.query_segment_bc = problem.options.key_segment_be = segment_c.repeat({2, 1});
+  const auto given = ours(problem), truth = exact(problem);
+  CHECK(error(given.t, truth.t) < 3e-6);
+  CHECK(error(given.dv, truth.dv) < 3e-6);
+  if (length > 1) check_near(given, truth, 3e-6);
+}
+
 TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host]") {
   const std::int64_t tokens = GENERATE(1, 31, 64, 77), padding = GENERATE(1, 32, 50);
   const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
