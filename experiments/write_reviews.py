@@ -17,8 +17,8 @@ FILMS = re.compile(r"train/urls_(pos|neg|unsup)\.txt$")
 
 
 def read(archive):
-    """Training reviews by (kind, id), films of each kind by id, and all texts of the test half."""
-    reviews, films, test = {}, {}, set()
+    """The reviews of both halves by (kind, id), and the films of the training half's by the same."""
+    halves, films = {"train": {}, "test": {}}, {}
     with tarfile.open(archive) as files:
         for member in files:
             review, list_of_films = REVIEW.search(member.name), FILMS.search(member.name)
@@ -26,12 +26,15 @@ def read(archive):
                 continue
             text = files.extractfile(member).read().decode()
             if list_of_films:
-                films[list_of_films[1]] = [re.search(r"tt\d+", line)[0] for line in text.splitlines()]
-            elif review[1] == "test":
-                test.add(text)
+                for number, line in enumerate(text.splitlines()):
+                    films[list_of_films[1], number] = re.search(r"tt\d+", line)[0]
             else:
-                reviews[review[2], int(review[3])] = text
-    return reviews, films, test
+                halves[review[1]][review[2], int(review[3])] = text
+    return halves["train"], halves["test"], films
+
+
+def with_line_breaks(text):
+    return text.replace("<br />", "\n")
 
 
 def is_held_out(film, fraction):
@@ -44,18 +47,19 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--held-out", type=float, default=0.02, help="fraction of the films, for validation")
     arguments = parser.parse_args()
-    reviews, films, test = read(arguments.archive)
+    reviews, test, films = read(arguments.archive)
+    test_texts = set(test.values())
     arguments.folder.mkdir(parents=True, exist_ok=True)
     counts = {"train": 0, "validation": 0, "of the test half": 0}
     with (open(arguments.folder / "train.jsonl", "w", encoding="utf-8") as train,
           open(arguments.folder / "validation.jsonl", "w", encoding="utf-8") as validation):
-        for (kind, number), text in sorted(reviews.items()):
-            if text in test:
+        for key, text in sorted(reviews.items()):
+            if text in test_texts:
                 counts["of the test half"] += 1
                 continue
-            held_out = is_held_out(films[kind][number], arguments.held_out)
+            held_out = is_held_out(films[key], arguments.held_out)
             counts["validation" if held_out else "train"] += 1
-            line = json.dumps({"text": text.replace("<br />", "\n")}, ensure_ascii=False)
+            line = json.dumps({"text": with_line_breaks(text)}, ensure_ascii=False)
             (validation if held_out else train).write(line + "\n")
     print(", ".join(f"{name}: {count} reviews" for name, count in counts.items()))
 

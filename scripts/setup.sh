@@ -51,8 +51,8 @@ choose_variant() {
 
 system_packages=(build-essential cmake ninja-build ccache git ca-certificates python3 python3-venv
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libutfcpp-dev libcsv-dev libarchive-dev zlib1g-dev
-  libsentencepiece-dev liblinear-dev libcurl4-openssl-dev libssl-dev catch2 libboost-dev libboost-context-dev clang-format
-  libmimalloc-dev node-d3 librsvg2-bin)
+  libsentencepiece-dev libpcre2-dev liblinear-dev libcurl4-openssl-dev libssl-dev catch2 libboost-dev libboost-context-dev
+  clang-format libmimalloc-dev node-d3 librsvg2-bin)
 test_packages=(chromium-headless-shell)
 
 missing_packages() {

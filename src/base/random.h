@@ -9,7 +9,7 @@
 
 namespace metaformer {
 
-enum class RandomPurpose : std::uint64_t { initialisation = 1, batches, dropout, evaluation, sampling, noise };
+enum class RandomPurpose : std::uint64_t { initialisation = 1, batches, dropout, evaluation, sampling, noise, masking };
 
 class Rng {
  public:

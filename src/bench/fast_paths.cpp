@@ -35,10 +35,21 @@ std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device
   return config.train.precision == Precision::fp16 ? "train.precision is fp16" : "";
 }
 
+// In float32 whatever the precision is.
+FastPath recurrence(const RecurrentConfig& config, torch::Device device) {
+  FastPath path{.part = "recurrence", .why_not = ""};
+  if (!device.is_cpu()) path.why_not = "the device is not a CPU";
+  if (config.cell == RecurrentCell::gru) path.why_not = "oneDNN computes LSTMs only for LibTorch";
+  return path;
+}
+
 }  // namespace
 
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
-  const auto& model = transformer(config);
+  if (const auto* options = recurrent(config.model)) return {recurrence(*options, device)};
+  const auto* transformer = std::get_if<TransformerConfig>(&config.model);
+  if (transformer == nullptr) return {};
+  const auto& model = *transformer;
   const auto of_run = obstacle_of_run(config, device);
   const auto why_not = [&](std::string of_part) { return of_run.empty() ? std::move(of_part) : of_run; };
   return {{.part = "attention", .why_not = why_not(attention_obstacle(model))},

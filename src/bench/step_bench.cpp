@@ -1,5 +1,7 @@
 #include "bench/step_bench.h"
 
+#include <cmath>
+
 #include "base/signals.h"
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
@@ -57,9 +59,15 @@ class Rig {
   std::int64_t done_ = 0;
 };
 
-}  // namespace
+// On average. A classifier's head is next to nothing.
+std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
+  if (is<ClassificationConfig>(task)) return 0;
+  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
+  return masked == nullptr ? vocabulary : std::llround(masked->fraction * static_cast<double>(vocabulary));
+}
 
-double training_operations(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
+// Those of a forward pass.
+double operations_of(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal) {
   const auto d = static_cast<double>(config.width);
   const auto feed_forward = static_cast<double>(config.up_width() + config.hidden_width());  // numbers per d
   const AttentionShape row{
@@ -67,7 +75,28 @@ double training_operations(const TransformerConfig& config, std::int64_t vocabul
   const double rows = tokens / static_cast<double>(config.context);
   const double layer = rows * forward_operations(config.mixer, row, causal) + 2 * tokens * d * feed_forward;
   const double head = 2 * tokens * d * static_cast<double>(vocabulary);
-  return 3 * (static_cast<double>(config.layers) * layer + head);  // backward: twice forward
+  return static_cast<double>(config.layers) * layer + head;
+}
+
+double operations_of(const RecurrentConfig& config, std::int64_t vocabulary, double tokens, bool) {
+  const auto of_layer = 2 * config.gates() * config.width * config.width;  // of the input and of the state
+  const auto products = config.layers * of_layer + config.width * vocabulary;
+  return 2 * tokens * static_cast<double>(products);
+}
+
+double operations_of(const FeedForwardModelConfig& config, std::int64_t vocabulary, double tokens, bool) {
+  const auto products = config.inputs() * config.hidden + config.output_inputs() * vocabulary;
+  return 2 * tokens * static_cast<double>(products);
+}
+
+double operations_of(const LinearConfig&, std::int64_t, double, bool) { return 0; }  // fitted, not trained by steps
+
+}  // namespace
+
+double training_operations(const ModelConfig& model, std::int64_t vocabulary, double tokens, bool causal) {
+  constexpr double passes = 3;  // backward: twice forward
+  return passes *
+         std::visit([&](const auto& config) { return operations_of(config, vocabulary, tokens, causal); }, model);
 }
 
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
@@ -89,11 +118,10 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
     result.phases.emplace_back(EnumNames<StepPhase>::values[i],
                                phases.seconds[i] * 1e3 / static_cast<double>(request.steps));
   const double tokens = task.batches->tokens_per_step();
-  const bool causal = !is<ClassificationConfig>(config.task);
-  const auto vocabulary =
-      causal ? task.data->codec().tokenizer->vocabulary_size() : 0;  // a classifier's head is next to nothing
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;
-  result.operations = training_operations(transformer(config), vocabulary, tokens, causal);
+  result.operations =
+      training_operations(config.model, logits_of_token(config.task, task.data->codec().tokenizer->vocabulary_size()),
+                          tokens, is_causal(config.task));
   result.gflops = result.operations / result.ms_per_step * 1e-6;
   result.peak_gflops = peak_product_gflops(device, config.train.precision);
   return result;

@@ -28,8 +28,8 @@ struct StepBenchResult {
   std::vector<FastPath> fast_paths;
 };
 
-// Operations of the matrix products in forward and backward of `tokens` tokens in rows of config.context.
-double training_operations(const TransformerConfig& config, std::int64_t vocabulary, double tokens, bool causal);
+// Operations of the matrix products in forward and backward of `tokens` tokens in rows of model.context.
+double training_operations(const ModelConfig& model, std::int64_t vocabulary, double tokens, bool causal);
 
 // Trains a fresh model and times it.
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,

@@ -47,6 +47,7 @@ void set_up(CLI::App& app) {
   add_sample_command(app);
   add_predict_command(app);
   add_inspect_command(app);
+  add_export_command(app);
   add_compare_command(app);
   add_report_command(app);
   add_config_command(app);
@@ -148,9 +149,13 @@ CLI::Validator number_in(const Range& range) {
           "", "number"};
 }
 
-void RunChoice::add_to(CLI::App& command) {
+void RunChoice::add_checkpoint_to(CLI::App& command) {
   command.add_option("--run", run, "run folder; default: the newest run started in this folder")->capture_default_str();
   command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
+}
+
+void RunChoice::add_to(CLI::App& command) {
+  add_checkpoint_to(command);
   command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
 }
 
@@ -165,7 +170,7 @@ void RunChoice::add_options_to(CLI::App& command) {
   add_repeatable(
       command, "--set", changes.options, "KEY=VALUE",
       "sets an option that no weight depends on: of the mixer, such as model.mixer.rounds=8, or model.memory, "
-      "model.same_length, model.positions.clamp_length");
+      "model.same_length, model.positions.clamp_length, model.carry_state");
 }
 
 }  // namespace metaformer

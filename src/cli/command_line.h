@@ -26,9 +26,11 @@ void add_evaluate_command(CLI::App& app);
 void add_sample_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
+void add_export_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_config_command(CLI::App& app);
+void add_config_import_command(CLI::App& config);
 void add_data_command(CLI::App& app);
 void add_data_stats_command(CLI::App& data);
 void add_data_tokenizer_command(CLI::App& data);
@@ -72,6 +74,7 @@ struct RunChoice {
   std::string device = "auto";
   ModelChanges changes;
   void add_to(CLI::App& command);
+  void add_checkpoint_to(CLI::App& command);  // without a device
   void add_context_to(CLI::App& command);
   void add_options_to(CLI::App& command);
 };

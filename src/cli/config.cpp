@@ -185,7 +185,7 @@ void add_config_options(CLI::App& command, ConfigArguments& arguments) {
 }  // namespace
 
 void add_config_command(CLI::App& app) {
-  auto& config = *app.add_subcommand("config", "show, check, explain and draw configs");
+  auto& config = *app.add_subcommand("config", "show, check, explain, draw and import configs");
   config.require_subcommand(1);
   auto arguments = std::make_shared<ConfigArguments>();
 
@@ -215,13 +215,15 @@ void add_config_command(CLI::App& app) {
   explain.callback([arguments] { run_explain(*arguments); });
 
   add_draw_command(config);
+  add_config_import_command(config);
 
   config.footer(
       "Examples:\n"
       "  metaformer config dump --config shakespeare_metric.yaml --set train.steps=100\n"
       "  metaformer config check my.yaml\n"
       "  metaformer config explain model.mixer\n"
-      "  metaformer config draw --space space.yaml --index 3");
+      "  metaformer config draw --space space.yaml --index 3\n"
+      "  metaformer config import gpt2 > my_gpt2.yaml");
 }
 
 }  // namespace metaformer

@@ -113,8 +113,10 @@ std::string describe(const TextStats& stats) {
     return stats.has_unknown ? percentage(stats[split].unknown_tokens, stats[split].tokens) : "-";
   });
   table.add("unknown characters", [&](Split split) {
-    return stats.has_unknown ? percentage(stats[split].unknown_characters, stats[split].characters) : "-";
+    const auto& unknown = stats[split].unknown_characters;
+    return stats.has_unknown && unknown ? percentage(*unknown, stats[split].characters) : "-";
   });
+  table.add("unigram entropy, nats", [&](Split split) { return fmt::format("{:.4f}", stats[split].unigram_entropy); });
   return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
@@ -123,8 +125,8 @@ void run_stats(const StatsArguments& arguments) {
   if (list_task(config.task))
     throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
                                              kind_of(config.task)));
-  if (is<LanguageModelConfig>(config.task)) {
-    const auto stats = measure_text(load_corpus(language_model(config).data, arguments.offline), config);
+  if (const auto* data = text_data_of(config.task)) {
+    const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
   }
   const auto stats =

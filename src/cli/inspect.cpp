@@ -196,8 +196,7 @@ std::string name_of(const LoadedRun& run) {
 void run_inspect(const InspectArguments& arguments) {
   const auto run =
       load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
-  if (run.model == nullptr)
-    throw Error(ExitCode::usage, arguments.choice.run + ": a linear model has no layers to inspect");
+  require_transformer(run);
   std::optional<Task> task;
   if (!arguments.without_data) task = task_of(run, arguments.offline);
   const auto ids = chosen_ids(arguments, run, task ? &*task : nullptr);

@@ -168,11 +168,16 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   if (is<ClassificationConfig>(task))
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
                                              run.directory.path().string()));
-  const auto* model = std::get_if<TransformerConfig>(&run.experiment.config.model);
-  if (model != nullptr && model->memory > 0 && arguments.window != SampleArguments().window)
-    throw Error(ExitCode::usage, fmt::format("--window {}: has no effect on a model with model.memory, which goes on "
-                                             "past its context without a cut",
-                                             arguments.window));
+  if (is<MaskedLanguageModelConfig>(task))
+    throw Error(ExitCode::usage,
+                fmt::format("--run {}: its task is masked_language_model, which predicts hidden tokens "
+                            "from both sides and cannot continue a text",
+                            run.directory.path().string()));
+  const auto& model = run.experiment.config.model;
+  if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
+    throw Error(ExitCode::usage,
+                fmt::format("--window {}: has no effect on a model {}, which goes on past its context without a cut",
+                            arguments.window, is<TransformerConfig>(model) ? "with model.memory" : kind_of(model)));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");

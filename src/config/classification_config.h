@@ -50,7 +50,33 @@ struct FirstTokenHeadConfig : HeadOptions {
   static constexpr std::string_view summary = "the logits of a class token in front of the text";
 };
 
-using HeadConfig = std::variant<MeanPooledHeadConfig, PerTokenMeanHeadConfig, FirstTokenHeadConfig>;
+struct NoBagConfig {
+  static constexpr std::string_view kind = "none";
+  static constexpr std::string_view summary = "only the features of the last block";
+};
+
+struct NaiveBayesBagConfig {
+  static constexpr std::string_view kind = "naive_bayes";
+  static constexpr std::string_view summary =
+      "a hidden layer over the n-grams that the text has, in any order, scaled by naive Bayes' log-count ratios "
+      "(Johnson and Zhang 2015)";
+  std::int64_t ngrams = 3;
+  std::int64_t buckets = std::int64_t{1} << 21;
+  std::int64_t units = 20;
+};
+
+using BagConfig = std::variant<NoBagConfig, NaiveBayesBagConfig>;
+
+struct MaxPooledHeadConfig : HeadOptions {
+  static constexpr std::string_view kind = "max_pooled";
+  static constexpr std::string_view summary = "the logits of each feature's largest value among the tokens";
+  double dropout = 0;
+  bool response_norm = false;
+  BagConfig bag;
+};
+
+using HeadConfig =
+    std::variant<MeanPooledHeadConfig, PerTokenMeanHeadConfig, FirstTokenHeadConfig, MaxPooledHeadConfig>;
 
 inline bool recalibrates(const HeadConfig& head) {
   return std::visit([](const auto& options) { return options.recalibrate; }, head);
@@ -76,6 +102,31 @@ void visit(Visitor& field, HeadOptions& o) {
   field("recalibrate", o.recalibrate,
         "before each evaluation, shift the logits to the values that minimise the training loss without noise and "
         "dropout");
+}
+
+template <class Visitor>
+void visit(Visitor&, NoBagConfig&) {}
+
+template <class Visitor>
+void visit(Visitor& field, NaiveBayesBagConfig& c) {
+  field("ngrams", c.ngrams, between(1, 5), "longest sequence of tokens in the bag");
+  field("buckets", c.buckets, between(1, 1 << 26), "rows of the table that n-grams are hashed to");
+  field("units", c.units, between(1, 65536), "hidden units, with ReLU");
+}
+
+template <class Visitor>
+void visit(Visitor& field, MaxPooledHeadConfig& o) {
+  visit(field, static_cast<HeadOptions&>(o));
+  field("dropout", o.dropout, from_to_below(0, 1), "on what the logits are computed from");
+  field("response_norm", o.response_norm,
+        "a text's features x of each region size, and of the bag, become x / sqrt(1 + |x|^2)");
+  field("bag", o.bag, "what stands beside the pooled features");
+}
+
+// nullptr: none.
+inline const NaiveBayesBagConfig* bag_options(const HeadConfig& head) {
+  const auto* pooled = std::get_if<MaxPooledHeadConfig>(&head);
+  return pooled != nullptr ? std::get_if<NaiveBayesBagConfig>(&pooled->bag) : nullptr;
 }
 
 template <class Visitor>

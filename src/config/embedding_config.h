@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <variant>
 
 #include "config/schema.h"
 
@@ -28,11 +29,41 @@ void visit(Visitor& field, NgramEmbeddingConfig& c) {
   field("buckets", c.buckets, between(1, 1 << 24), "rows of the table that n-grams are hashed to");
 }
 
+struct NoRegionConfig {
+  static constexpr std::string_view kind = "none";
+  static constexpr std::string_view summary = "a vector for each token";
+};
+
+// Johnson and Zhang 2015, "Effective use of word order for text categorization with convolutional neural networks".
+struct SequenceRegionConfig {
+  static constexpr std::string_view kind = "sequence";
+  static constexpr std::string_view summary =
+      "a vector for each region of tokens, the ReLU of a sum with a vector for the token at each place (one-hot "
+      "convolution, Johnson and Zhang 2015)";
+  std::int64_t shortest = 2;
+  std::int64_t longest = 3;
+
+  std::int64_t sizes() const { return longest - shortest + 1; }
+};
+
+using RegionConfig = std::variant<NoRegionConfig, SequenceRegionConfig>;
+
+template <class Visitor>
+void visit(Visitor&, NoRegionConfig&) {}
+
+template <class Visitor>
+void visit(Visitor& field, SequenceRegionConfig& c) {
+  field("shortest", c.shortest, between(1, 16), "tokens of the smallest regions");
+  field("longest", c.longest, between(1, 16),
+        "tokens of the largest; each size has an equal part of the features of model.width");
+}
+
 struct EmbeddingConfig {
   double std = 0.02;
   double dropout = 0.0;
   EmbeddingScale scale = EmbeddingScale::none;
   NgramEmbeddingConfig ngrams;
+  RegionConfig region;
   bool tie = true;
 };
 
@@ -47,7 +78,13 @@ void visit(Visitor& field, EmbeddingConfig& c) {
         "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
         "classification: how unequally the training texts of the classes have the token or n-gram");
   field("ngrams", c.ngrams, "classification: hashed n-grams beside the tokens");
+  field("region", c.region, "classification: what stands for a token, itself or the region of tokens that ends at it");
   field("tie", c.tie, "not for classification: the output layer shares the token embedding's matrix");
+}
+
+// nullptr: every token has a vector of its own.
+inline const SequenceRegionConfig* region_options(const EmbeddingConfig& embedding) {
+  return std::get_if<SequenceRegionConfig>(&embedding.region);
 }
 
 }  // namespace metaformer

@@ -25,7 +25,10 @@ struct DataSection {
 // The section `train` that goes with a model.
 struct TrainSection {
   TrainConfig& train;
-  TrainConfig& operator()(TransformerConfig&) const { return train; }
+  template <class Network>
+  TrainConfig& operator()(Network&) const {
+    return train;
+  }
   LinearTrainConfig& operator()(LinearConfig&) const { return train; }
 };
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/whole_number.h"
 #include "config/experiment_config.h"
@@ -16,6 +17,7 @@ inline nlohmann::ordered_json to_value(std::int64_t value) { return value; }
 inline nlohmann::ordered_json to_value(double value) { return value; }
 inline nlohmann::ordered_json to_value(const std::string& value) { return value; }
 inline nlohmann::ordered_json to_value(const std::array<double, 2>& value) { return value; }
+inline nlohmann::ordered_json to_value(const std::vector<std::string>& value) { return value; }
 inline nlohmann::ordered_json to_value(const Choice& value) { return value.names.at(value.index); }
 inline nlohmann::ordered_json to_value(const TextValue& value) {
   std::int64_t number = 0;

@@ -8,8 +8,11 @@
 
 #include "config/block_config.h"
 #include "config/embedding_config.h"
+#include "config/feed_forward_model_config.h"
 #include "config/mixer_config.h"
+#include "config/model_fields.h"
 #include "config/positions_config.h"
+#include "config/recurrent_config.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -66,20 +69,44 @@ struct LinearConfig {
   std::int64_t context = 64;
 };
 
-using ModelConfig = std::variant<TransformerConfig, LinearConfig>;
+using ModelConfig = std::variant<TransformerConfig, LstmConfig, GruConfig, FeedForwardModelConfig, LinearConfig>;
 
 inline std::int64_t context_of(const ModelConfig& model) {
   return std::visit([](const auto& options) { return options.context; }, model);
 }
 
-template <class Visitor>
-void visit_context(Visitor& field, std::int64_t& context) {
-  field("context", context, between(1, 1 << 20), "tokens a model sees at once");
+// Of the vectors that tokens become; 0 for a linear model, which has none.
+inline std::int64_t width_of(const ModelConfig& model) {
+  return std::visit(
+      [](const auto& options) -> std::int64_t {
+        if constexpr (requires { options.width; }) return options.width;
+        return 0;
+      },
+      model);
+}
+
+// A recurrent model's options; nullptr for another kind.
+inline const RecurrentConfig* recurrent(const ModelConfig& model) {
+  if (const auto* lstm = std::get_if<LstmConfig>(&model)) return lstm;
+  return std::get_if<GruConfig>(&model);
+}
+
+// Tokens before a segment that a model knows of, so that it reads texts in order; 0: none. A state that is carried
+// knows of all of them, and counts as one segment.
+inline std::int64_t tokens_before_segment(const ModelConfig& model) {
+  if (const auto* options = recurrent(model)) return options->carry_state ? options->context : 0;
+  const auto* transformer = std::get_if<TransformerConfig>(&model);
+  return transformer != nullptr ? transformer->memory : 0;
+}
+
+// The key that makes a model read texts in order.
+inline std::string_view order_key(const ModelConfig& model) {
+  return recurrent(model) != nullptr ? "model.carry_state" : "model.memory";
 }
 
 template <class Visitor>
 void visit(Visitor& field, TransformerConfig& c) {
-  field("layers", c.layers, between(1, 1024), "blocks");
+  field("layers", c.layers, between(0, 1024), "blocks; 0: classification: the head reads the embeddings");
   field("heads", c.heads, between(1, 1024), "heads of the mixer; divides width");
   field("width", c.width, between(1, 65536), "model width d");
   visit_context(field, c.context);

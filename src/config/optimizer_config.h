@@ -53,7 +53,15 @@ struct MuonConfig : MomentsConfig, WeightDecayConfig {
   MuonConfig() { weight_decay = 0.1; }
 };
 
-using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig>;
+struct AdagradConfig : WeightDecayConfig {
+  static constexpr std::string_view kind = "adagrad";
+  static constexpr std::string_view summary =
+      "a rate for each weight that falls with the sum of its squared gradients (Duchi et al. 2011); weight_decay times "
+      "a weight is added to its gradient";
+  double epsilon = 1e-10;
+};
+
+using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig, AdagradConfig>;
 
 template <class Visitor>
 void visit_moments(Visitor& field, MomentsConfig& c) {
@@ -84,6 +92,12 @@ template <class Visitor>
 void visit(Visitor& field, SgdConfig& c) {
   field("momentum", c.momentum, from_to_below(0, 1), "share of the last update's direction that is kept");
   field("nesterov", c.nesterov, "look ahead: add the momentum once more to the gradient");
+  visit_weight_decay(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, AdagradConfig& c) {
+  field("epsilon", c.epsilon, positive, "added to the root of the sum");
   visit_weight_decay(field, c);
 }
 

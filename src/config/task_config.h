@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "config/classification_config.h"
@@ -28,6 +29,18 @@ struct LanguageModelConfig {
   TextDataConfig data;  // the top-level section `data`
 };
 
+// Masked language modelling (BERT, Devlin et al. 2019, section 3.1).
+struct MaskedLanguageModelConfig {
+  static constexpr std::string_view kind = "masked_language_model";
+  static constexpr std::string_view summary = "hidden tokens of a text, from those on both sides of them (BERT)";
+  double fraction = 0.15;
+  double masked = 0.8;
+  double random = 0.1;
+  bool whole_words = false;
+  LossUnit loss = LossUnit::token;
+  TextDataConfig data;  // the top-level section `data`
+};
+
 // The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
 struct SortConfig {
   static constexpr std::string_view kind = "sort";
@@ -45,7 +58,24 @@ struct CopyConfig {
   std::int64_t digits = 127;
 };
 
-using TaskConfig = std::variant<LanguageModelConfig, ClassificationConfig, SortConfig, CopyConfig>;
+using TaskConfig =
+    std::variant<LanguageModelConfig, MaskedLanguageModelConfig, ClassificationConfig, SortConfig, CopyConfig>;
+
+// Whether a token is predicted from those before it only.
+inline bool is_causal(const TaskConfig& task) {
+  return !std::holds_alternative<MaskedLanguageModelConfig>(task) &&
+         !std::holds_alternative<ClassificationConfig>(task);
+}
+
+// The data of a task that reads a text; nullptr for others.
+inline const TextDataConfig* text_data_of(const TaskConfig& task) {
+  if (const auto* next = std::get_if<LanguageModelConfig>(&task)) return &next->data;
+  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
+  return masked == nullptr ? nullptr : &masked->data;
+}
+inline TextDataConfig* text_data_of(TaskConfig& task) {
+  return const_cast<TextDataConfig*>(text_data_of(std::as_const(task)));
+}
 
 // What the tasks of lists have in common: a prompt that holds a list, and an answer of as many numbers.
 struct ListTask {
@@ -71,6 +101,19 @@ void visit(Visitor& field, LanguageModelConfig& c) {
   field("loss", c.loss, "of training: the mean over all tokens, or over texts of their means (with data.packing)");
   field("sample_interval", c.sample_interval, between(0, most_steps),
         "steps between texts that the model writes into the log and samples.jsonl; 0: never");
+}
+
+template <class Visitor>
+void visit(Visitor& field, MaskedLanguageModelConfig& c) {
+  field("fraction", c.fraction, Range{.low = 0, .high = 1, .low_open = true},
+        "probability that a token is a target, drawn again in every step; every sequence has at least one target");
+  field("masked", c.masked, between(0, 1), "fraction of the targets that the model sees as the mask token");
+  field("random", c.random, between(0, 1),
+        "fraction of the targets that it sees as a random token of the vocabulary; it sees the rest as they are");
+  field("whole_words", c.whole_words, "all pieces of a word are targets, or none is; for tokenizers that cut words");
+  field(
+      "loss", c.loss,
+      "of training: the mean over all targets, or over sequences (windows, or texts with data.packing) of their means");
 }
 
 template <class Visitor>

@@ -63,8 +63,32 @@ struct BpeTokenizerOptions {
   Whitespace whitespace = Whitespace::dropped;
 };
 
+struct PretrainedTokenizerOptions {
+  static constexpr std::string_view kind = "pretrained";
+  static constexpr std::string_view summary =
+      "a tokenizer from elsewhere: byte-level BPE or sentencepiece's, from files";
+  std::string path;
+};
+
 using TokenizerOptions = std::variant<CharacterTokenizerOptions, ByteTokenizerOptions, WordTokenizerOptions,
-                                      UnigramTokenizerOptions, BpeTokenizerOptions>;
+                                      UnigramTokenizerOptions, BpeTokenizerOptions, PretrainedTokenizerOptions>;
+
+// Whether texts lose the white space between words.
+inline bool drops_whitespace(const TokenizerOptions& options) {
+  return std::visit(
+      [](const auto& kind) {
+        if constexpr (requires { kind.whitespace; }) return kind.whitespace == Whitespace::dropped;
+        return false;
+      },
+      options);
+}
+
+// Whether a token may be a part of a word (Tokenizer::begins_word). To these tokenizers each token is a word.
+inline bool cuts_words(const TokenizerOptions& options) {
+  return !std::holds_alternative<CharacterTokenizerOptions>(options) &&
+         !std::holds_alternative<ByteTokenizerOptions>(options) &&
+         !std::holds_alternative<WordTokenizerOptions>(options);
+}
 
 template <class Visitor>
 void visit(Visitor&, CharacterTokenizerOptions&) {}
@@ -103,6 +127,13 @@ void visit(Visitor& field, UnigramTokenizerOptions& o) {
 template <class Visitor>
 void visit(Visitor& field, BpeTokenizerOptions& o) {
   visit_sentencepiece(field, o);
+}
+
+template <class Visitor>
+void visit(Visitor& field, PretrainedTokenizerOptions& o) {
+  field("path", o.path,
+        "folder as Hugging Face writes it, with tokenizer.json, vocab.json and merges.txt, or tokenizer.model; or one "
+        "of these files");
 }
 
 }  // namespace metaformer

@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "config/divergence_config.h"
 #include "config/optimizer_config.h"
@@ -62,6 +65,9 @@ struct LinearTrainConfig {
 
 struct TrainConfig : LinearTrainConfig {
   std::int64_t steps = 2000;
+  std::optional<std::string> init_from;
+  std::vector<std::string> freeze;
+  double layer_rate_decay = 1;
   std::int64_t accumulate = 1;
   double learning_rate = 1e-3;
   ScheduleConfig schedule;
@@ -95,6 +101,15 @@ template <class Visitor>
 void visit(Visitor& field, TrainConfig& c) {
   field("steps", c.steps, between(1, most_steps), "optimiser steps");
   visit(field, static_cast<LinearTrainConfig&>(c));
+  field("init_from", c.init_from,
+        "a run, one of its checkpoints, or a Hugging Face folder of a GPT-2 or LLaMA, whose weights and tokenizer "
+        "training begins with; null: random weights");
+  field("freeze", c.freeze,
+        "parameters that do not change: their names or the beginnings of these up to a dot, as "
+        "[transformer.token_embedding, transformer.blocks.0]");
+  field("layer_rate_decay", c.layer_rate_decay, Range{.low = 0, .high = 1, .low_open = true},
+        "factor of the learning rate from the head to the last block, and from each block to the one before it; 1: the "
+        "same rate everywhere");
   field("accumulate", c.accumulate, between(1, 1 << 20),
         "forward passes per step; one step sees batch_size x accumulate");
   field("learning_rate", c.learning_rate, positive, "peak learning rate");

@@ -54,17 +54,26 @@ std::vector<Rule> rules_of(const ClassificationConfig& task) {
 }
 
 std::vector<Rule> rules_without_classes(std::string_view task) {
-  return {{true, one_of({"model.embedding.ngrams"}), "has no meaning for task " + std::string(task)}};
+  return {{true, one_of({"model.embedding.ngrams", "model.embedding.region"}),
+           "has no meaning for task " + std::string(task)}};
 }
 
-std::vector<Rule> rules_of(const LanguageModelConfig& task) {
-  auto rules = rules_without_classes(task.kind);
-  const bool packs = packing_options(task.data.packing) != nullptr;
-  rules.push_back({!packs, one_of({"task.loss"}), "has no effect without data.packing: all windows are equally long"});
-  rules.push_back({packs, one_of({"data.separate_documents"}),
+// Of a language model, masked or not.
+std::vector<Rule> rules_of_text(std::string_view task, const TextDataConfig& data) {
+  auto rules = rules_without_classes(task);
+  rules.push_back({packing_options(data.packing) != nullptr, one_of({"data.separate_documents"}),
                    "has no effect with data.packing, whose own key `separate` says what texts in a row see"});
   return rules;
 }
+
+std::vector<Rule> rules_of(const LanguageModelConfig& task) {
+  auto rules = rules_of_text(task.kind, task.data);
+  rules.push_back({packing_options(task.data.packing) == nullptr, one_of({"task.loss"}),
+                   "has no effect without data.packing: all windows are equally long"});
+  return rules;
+}
+
+std::vector<Rule> rules_of(const MaskedLanguageModelConfig& task) { return rules_of_text(task.kind, task.data); }
 
 std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
 
@@ -74,10 +83,20 @@ std::vector<Rule> rules_of(const TransformerConfig& model) {
   return {
       {model.embedding.ngrams.order == 1, one_of({"model.embedding.ngrams.buckets"}),
        "has no effect with model.embedding.ngrams.order 1: there are no n-grams"},
+      {region_options(model.embedding) != nullptr, one_of({"model.embedding.ngrams", "model.embedding.scale"}),
+       "has no meaning with model.embedding.region, which takes the place of the tokens' own embeddings"},
+      {model.layers == 0,
+       one_of({"model.heads", "model.same_length", "model.norm.position", "model.norm.final", "model.residual",
+               "model.blocks", "model.feed_forward", "model.mixer"}),
+       "has no effect with model.layers 0: there is no block"},
       {position_of(model.norm) == NormPosition::post, one_of({"model.norm.final"}),
        "has no effect with model.norm.position post"},
   };
 }
+
+std::vector<Rule> rules_of(const RecurrentConfig&) { return {}; }
+
+std::vector<Rule> rules_of(const FeedForwardModelConfig&) { return {}; }
 
 std::vector<Rule> rules_of(const LinearConfig&) {
   return {{true,
@@ -94,8 +113,18 @@ std::vector<Rule> rules_of(const TrainConfig& train) {
            "has no effect with train.optimizer.momentum 0"}};
 }
 
+// The only norm is that of a head, and it has the only bias terms that can be left out.
+std::vector<Rule> rules_without_blocks(const ExperimentConfig& config) {
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  const auto* task = std::get_if<ClassificationConfig>(&config.task);
+  const bool has_none = model != nullptr && model->layers == 0 && task != nullptr;
+  return {{has_none && !is<MeanPooledHeadConfig>(task->head), one_of({"model.norm", "model.bias"}),
+           "has no effect with model.layers 0: there is no block, and task.head has no norm"}};
+}
+
 std::vector<Rule> rules_for(const ExperimentConfig& config) {
   auto rules = rules_of(config.train);
+  for (auto& rule : rules_without_blocks(config)) rules.push_back(std::move(rule));
   const auto add = [&](const auto& options) {
     for (auto& rule : rules_of(options)) rules.push_back(std::move(rule));
   };

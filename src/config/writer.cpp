@@ -35,6 +35,7 @@ std::string type_name(const std::int64_t&) { return "integer"; }
 std::string type_name(const double&) { return "number"; }
 std::string type_name(const std::string&) { return "text"; }
 std::string type_name(const std::array<double, 2>&) { return "list of 2 numbers"; }
+std::string type_name(const std::vector<std::string>&) { return "list of texts"; }
 std::string type_name(const Choice& value) { return join_alternatives(value.names); }
 std::string type_name(const TextValue& value) { return value.type; }
 template <class T>
@@ -152,11 +153,13 @@ Json config_to_json(const ExperimentConfig& config) {
   return std::move(writer.json);
 }
 
-std::string config_to_yaml(const ExperimentConfig& config) {
-  std::string text;
-  write_yaml(config_to_json(config), 0, text);
-  return text;
+std::string json_to_yaml(const Json& sections) {
+  std::string yaml;
+  write_yaml(sections, 0, yaml);
+  return yaml;
 }
+
+std::string config_to_yaml(const ExperimentConfig& config) { return json_to_yaml(config_to_json(config)); }
 
 std::vector<FieldHelp> explain_config() {
   ExperimentConfig defaults;

@@ -12,6 +12,9 @@ namespace metaformer {
 nlohmann::ordered_json config_to_json(const ExperimentConfig& config);
 std::string config_to_yaml(const ExperimentConfig& config);
 
+// Sections of a config, or parts of them, as the files of users are written.
+std::string json_to_yaml(const nlohmann::ordered_json& sections);
+
 struct KindHelp {
   std::string name;
   std::string summary;

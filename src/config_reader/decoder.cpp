@@ -76,6 +76,12 @@ void decode(const ConfigNode& node, const std::string& path, std::array<double, 
   for (std::size_t i = 0; i < 2; ++i) decode(node.items[i], path, value[i]);
 }
 
+void decode(const ConfigNode& node, const std::string& path, std::vector<std::string>& value) {
+  if (node.kind != ConfigNode::Kind::sequence) fail_type(node, path, "a list of texts");
+  value.clear();
+  for (const auto& item : node.items) decode(item, path, value.emplace_back());
+}
+
 void decode(const ConfigNode& node, const std::string& path, Choice& value) {
   const auto& names = value.names;
   const auto& text = scalar_of(node, path, join_alternatives(names));

@@ -44,6 +44,9 @@ constexpr ForeignName foreign_names[] = {
     {"save_steps save_interval save_every checkpoint_every", "train.checkpoint_interval"},
     {"save_total_limit", "train.keep_checkpoints"},
     {"random_seed manual_seed", "train.seed"},
+    {"pretrained pretrained_model model_name_or_path pretrained_model_name_or_path", "train.init_from"},
+    {"frozen freeze_layers frozen_layers", "train.freeze"},
+    {"layer_decay llrd layerwise_lr_decay layer_wise_lr_decay", "train.layer_rate_decay"},
     {"label_smoothing_factor", "task.label_smoothing"},
     {"early_stopping_patience", "train.patience"},
     {"metric_for_best_model", "task.selection_metric"},
@@ -82,7 +85,7 @@ struct Explanation {
 constexpr Explanation explanations[] = {
     {"out_dir output_dir", "; the run folder is no key but an option: --out"},
     {"device devices accelerator", "; the device is no key but an option: --device"},
-    {"init_from resume resume_from_checkpoint", "; that is no key but an option: --resume"},
+    {"resume resume_from_checkpoint", "; that is no key but an option: --resume"},
 };
 
 bool names_it(std::string_view names, std::string_view name) {

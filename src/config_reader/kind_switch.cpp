@@ -54,6 +54,8 @@ void switch_task(TaskConfig task, ExperimentConfig& config, Provenance& provenan
           if constexpr (requires { now.data; }) keep_data(*before, now.data, provenance);
         },
         task);
+  const auto* before = text_data_of(config.task);
+  if (auto* now = text_data_of(task); before != nullptr && now != nullptr) *now = *before;
   config.task = std::move(task);
   forget_section(provenance, "task");
 }

@@ -132,16 +132,21 @@ ConfigNode read_overrides(const std::vector<std::string>& overrides) {
   return source;
 }
 
+std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+
 void make_absolute(std::optional<std::string>& path) {
-  if (path) path = fs::absolute(*path).lexically_normal().string();
+  if (path) path = absolute(*path);
 }
 
 void make_paths_absolute(ExperimentConfig& config) {
   if (auto* data = data_of(config)) {
     make_absolute(data->path);
     make_absolute(data->validation_path);
+    auto* tokenizer = std::get_if<PretrainedTokenizerOptions>(&data->tokenizer);
+    if (tokenizer != nullptr && !tokenizer->path.empty()) tokenizer->path = absolute(tokenizer->path);
   }
   if (auto* task = std::get_if<ClassificationConfig>(&config.task)) make_absolute(task->data.test_path);
+  make_absolute(config.train.init_from);
 }
 
 Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources,

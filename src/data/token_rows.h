@@ -19,13 +19,15 @@ struct EnumNames<Split> {
 
 inline constexpr std::array every_split = {Split::train, Split::validation, Split::test};
 
-// Row-major [rows, length] token ids and the token after each of them; target -1: none (padding).
+// Row-major [rows, length] token ids and what is predicted at each of them (by a causal model the token after it);
+// target -1: none.
 struct TokenRows {
   std::int64_t rows = 0;
   std::int64_t length = 0;
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> targets;
   std::int64_t target_count = 0;       // targets that are not -1
+  std::vector<std::int64_t> places;    // of the targets in `targets`, ascending, then -1; empty: anywhere
   std::vector<std::int64_t> segments;  // numbers of documents, -1: padding; empty when all are one
   bool restarts = false;               // positions start again in every segment
   std::vector<float> target_weights;   // in the loss; empty: 1 each

@@ -25,11 +25,10 @@ void report(const std::string& problem) {
 bool should_record(const SequenceModel& model, std::int64_t samples) {
   // The operations of a layer take a host about 0.1 ms to start, in which a GPU computes this much in float32.
   constexpr double operations_per_layer = 2e9;
-  const auto& config = model.config();
-  if (config.mixer->chooses_by_whole_sequence() || config.memory > 0) return false;
-  const double tokens = static_cast<double>(samples) * static_cast<double>(config.context);
+  if (model.recordable_layers() == 0) return false;
+  const double tokens = static_cast<double>(samples) * static_cast<double>(model.context());
   return 2.0 * static_cast<double>(count_parameters(model).all) * tokens <=
-         operations_per_layer * static_cast<double>(config.layers);
+         operations_per_layer * static_cast<double>(model.recordable_layers());
 }
 
 DeviceGenerator::DeviceGenerator(SequenceModel& model, const std::vector<std::int32_t>& window, std::int64_t samples,
@@ -41,7 +40,7 @@ DeviceGenerator::DeviceGenerator(SequenceModel& model, const std::vector<std::in
       make_graph_(std::move(make_graph)),
       plan_(plan),
       samples_(samples),
-      context_(model.config().context),
+      context_(model.context()),
       length_(static_cast<std::int64_t>(window.size())) {
   const auto on_device = torch::TensorOptions().dtype(torch::kLong).device(device);
   const std::vector<std::int64_t> ids(window.begin(), window.end());

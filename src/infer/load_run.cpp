@@ -48,8 +48,8 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
 
 void require_free_options(const std::vector<std::string>& overrides) {
   constexpr std::string_view section = "model.mixer.";
-  constexpr std::array<std::string_view, 3> others = {"model.memory", "model.same_length",
-                                                      "model.positions.clamp_length"};
+  constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",
+                                                      "model.positions.clamp_length", "model.carry_state"};
   for (const auto& override : overrides) {
     const auto key = override.substr(0, override.find('='));
     const bool of_mixer = key.starts_with(section) && key != "model.mixer.kind";
@@ -88,8 +88,10 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
   require_free_options(changes.options);
   // How the training was evaluated concerns it alone, and goes with no memory where it was at random.
   auto options = changes.options;
-  const auto sets_memory = [](const std::string& option) { return option.starts_with("model.memory="); };
-  if (std::any_of(options.begin(), options.end(), sets_memory)) options.emplace_back("train.evaluation=whole");
+  const auto sets_order = [](const std::string& option) {
+    return option.starts_with("model.memory=") || option.starts_with("model.carry_state=");
+  };
+  if (std::any_of(options.begin(), options.end(), sets_order)) options.emplace_back("train.evaluation=whole");
   auto experiment = load_run_experiment(directory.config_file(), options);
   if (changes.context) set_context(experiment.config, *changes.context);
   auto checkpoint = load_checkpoint(directory, checkpoint_name, WithOptimizer::no);

@@ -62,7 +62,7 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       picker_(options) {
   for (std::int64_t sample = 0; sample < samples; ++sample) {
     auto& window =
-        windows_.emplace_back(remembers() ? ContextWindow::unlimited : model.config().context, options.window);
+        windows_.emplace_back(model.has_endless_state() ? ContextWindow::unlimited : model.context(), options.window);
     for (const auto token : prompt) window.push(token);
   }
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
@@ -91,13 +91,13 @@ void TextGenerator::set_threads(std::size_t tokens) {
 void TextGenerator::make_cache() {
   const auto samples = static_cast<std::int64_t>(windows_.size());
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
-  state_ = model_.new_state(samples, model_.config().context);
+  state_ = model_.new_state(samples, model_.context());
   decoder_ = model_.decoder(samples);
 }
 
 torch::Tensor TextGenerator::encode(const torch::Tensor& ids_bc) {
-  if (!remembers()) return model_.evaluate(Batch{.ids_bc = ids_bc}, state_.get()).select(1, -1);
-  const auto context = model_.config().context, length = ids_bc.size(1);
+  if (!model_.has_endless_state()) return model_.evaluate(Batch{.ids_bc = ids_bc}, state_.get()).select(1, -1);
+  const auto context = model_.context(), length = ids_bc.size(1);
   const auto passing = state_ ? nullptr : model_.new_state(ids_bc.size(0), context);
   torch::Tensor logits_bv;
   for (std::int64_t first = 0; first < length; first += context) {

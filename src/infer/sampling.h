@@ -79,8 +79,6 @@ class TextGenerator {
   void encode_windows();
   // Logits [b, v] of what follows tokens that the state has not seen; of all tokens where there is none.
   torch::Tensor encode(const torch::Tensor& ids_bc);
-  // A model with model.memory reads any text, segment by segment: no window is cut.
-  bool remembers() const { return model_.config().memory > 0; }
   void set_threads(std::size_t tokens);
   void start_window_again();
 

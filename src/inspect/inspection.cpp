@@ -111,9 +111,7 @@ void summarise_attention(LayerInspection& layer, bool causal) {
 }
 
 void require_inspectable(const LoadedRun& run, std::size_t tokens) {
-  if (run.model == nullptr)
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: a linear model has no layers to inspect", run.directory.path().string()));
+  require_transformer(run);
   if (static_cast<std::int64_t>(tokens) > most_inspected_tokens)
     throw Error(ExitCode::usage,
                 fmt::format("a text of {} tokens is too long to inspect: at most {}", tokens, most_inspected_tokens));
@@ -137,6 +135,13 @@ LayerInspection inspect_layer(const Recorder::Scores& recorded, Mixer& mixer, st
 
 }  // namespace
 
+void require_transformer(const LoadedRun& run) {
+  const auto& model = run.experiment.config.model;
+  if (!is<TransformerConfig>(model))
+    throw Error(ExitCode::usage, fmt::format("--run {}: its model is {}, and only transformers have layers to inspect",
+                                             run.directory.path().string(), kind_of(model)));
+}
+
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens) {
   const auto& config = run.experiment.config;
   auto ids = run.codec.tokenizer->encode(text);
@@ -159,7 +164,7 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
   run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
 
   TextInspection inspection{.mixer = std::string(kind_of(config.mixer)),
-                            .causal = !is_classifier,
+                            .causal = is_causal(run.experiment.config.task),
                             .tokens = names_of(*run.codec.tokenizer, ids),
                             .norms = recorder.norms()};
   if (is_classifier && is<FirstTokenHeadConfig>(classification(run.experiment.config).head))

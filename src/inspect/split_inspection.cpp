@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "inspect/inspection.h"
 #include "model/transformer.h"
 #include "ops/autocast.h"
 #include "tasks/batches.h"
@@ -46,7 +47,7 @@ double gradient_norm(const torch::nn::Module& block, const std::string& branch) 
   return std::sqrt(squares);
 }
 
-bool has_memory(const LoadedRun& run) { return run.model->config().memory > 0; }
+bool has_memory(const LoadedRun& run) { return run.model->remembers(); }
 
 GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   const torch::AutoGradMode with_gradients(true);
@@ -69,30 +70,35 @@ GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   return norms;
 }
 
-// [b, c], 0 where there is no target.
-torch::Tensor losses_of(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc) {
-  return at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), targets_bc.flatten(), {}, at::Reduction::None,
-                                /*ignore_index=*/-1)
-      .view_as(targets_bc)
+// [t], of the tokens to predict: 0 where there is no target.
+torch::Tensor losses_of(const torch::Tensor& logits, const torch::Tensor& targets_t) {
+  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1)
       .to(torch::kDouble);
+}
+
+// Where each of them stands in its row.
+torch::Tensor columns_of(const Batch& batch) {
+  const auto rows = batch.ids_bc.size(0), length = batch.ids_bc.size(1);
+  if (batch.places_t.defined()) return batch.places_t.clamp_min(0).remainder(length);
+  return torch::arange(length, batch.ids_bc.options()).repeat(rows);
 }
 
 std::vector<PositionLoss> measure_positions(const LoadedRun& run, const Task& task, std::int64_t batches) {
   const auto all = task.batches->evaluation_batches(Split::validation);
-  torch::Tensor loss_c, targets_c;
+  const auto context = context_of(run.experiment.config.model);
+  auto loss_c = torch::zeros(context, torch::kDouble).to(run.device), targets_c = torch::zeros_like(loss_c);
   for (std::int64_t i = 0; i < (batches > 0 ? std::min(batches, all) : all); ++i) {
     throw_if_stopped();
     const auto batch = task.batches->evaluation_batch(Split::validation, i, run.device);
-    const auto batch_loss_c = losses_of(run.predictor->logits(batch), batch.targets_bc).sum(0);
-    const auto batch_targets_c = (batch.targets_bc >= 0).sum(0);
-    loss_c = loss_c.defined() ? loss_c + batch_loss_c : batch_loss_c;
-    targets_c = targets_c.defined() ? targets_c + batch_targets_c : batch_targets_c;
+    const auto column_t = columns_of(batch), target_t = wanted_targets_t(batch);
+    loss_c.index_add_(0, column_t, losses_of(run.predictor->logits(batch), target_t));
+    targets_c.index_add_(0, column_t, (target_t >= 0).to(torch::kDouble));
   }
   std::vector<PositionLoss> found;
-  for (std::int64_t c = 0; loss_c.defined() && c < loss_c.size(0); ++c)
-    if (const auto targets = targets_c[c].item<std::int64_t>(); targets > 0)
+  for (std::int64_t c = 0; c < context; ++c)
+    if (const auto targets = targets_c[c].item<double>(); targets > 0)
       found.push_back(
-          {.position = c, .targets = targets, .loss = loss_c[c].item<double>() / static_cast<double>(targets)});
+          {.position = c, .targets = static_cast<std::int64_t>(targets), .loss = loss_c[c].item<double>() / targets});
   return found;
 }
 
@@ -110,11 +116,11 @@ std::vector<std::int64_t> tried_contexts(std::int64_t context) {
 // Adds the losses of the batch's last targets to those of every context.
 void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<ContextLoss>& losses) {
   const auto whole = batch.targets_bc.size(1);
-  const auto targets_b1 = batch.targets_bc.narrow(1, whole - 1, 1);
+  const auto targets_b = batch.targets_bc.select(1, whole - 1);
   for (auto& [tokens, loss] : losses) {
     throw_if_stopped();
     const auto logits_bcv = run.predictor->logits({.ids_bc = batch.ids_bc.narrow(1, whole - tokens, tokens)});
-    loss += losses_of(logits_bcv.narrow(1, tokens - 1, 1), targets_b1).sum().item<double>();
+    loss += losses_of(logits_bcv.select(1, tokens - 1), targets_b).sum().item<double>();
   }
 }
 
@@ -148,16 +154,15 @@ std::int64_t effective_context_of(const std::vector<ContextLoss>& losses) {
 }
 
 SplitInspection inspect_split(const LoadedRun& run, const Task& task, const SplitLimits& limits) {
-  if (run.model == nullptr)
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: a linear model has no layers to inspect", run.directory.path().string()));
+  require_transformer(run);
   const auto& config = run.experiment.config;
   SplitInspection inspection{.gradients = measure_gradients(run, task)};
   if (is<ClassificationConfig>(config.task)) return inspection;
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(config.train.precision, run.device);
   inspection.loss_by_position = measure_positions(run, task, limits.batches);
-  if (is<LanguageModelConfig>(config.task) && !has_memory(run))
+  const auto* task_config = std::get_if<LanguageModelConfig>(&config.task);
+  if (task_config != nullptr && packing_options(task_config->data.packing) == nullptr && !has_memory(run))
     measure_context(run, task, limits.context_targets, inspection);
   return inspection;
 }

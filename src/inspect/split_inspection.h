@@ -48,7 +48,7 @@ struct SplitLimits {
 };
 
 // On the validation split, in the precision of the run (gradients in float32). Throws Interrupted when a signal asks to
-// stop. Errors: exit code 2 for a linear model.
+// stop. Errors: exit code 2 for a model that is no transformer.
 SplitInspection inspect_split(const LoadedRun& run, const Task& task, const SplitLimits& limits = {});
 
 // {"gradients": {"stream": (as DepthNorms), "mixer": [..], "feed_forward": [..]},

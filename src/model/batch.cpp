@@ -25,15 +25,47 @@ void take_labels(Batch& part, std::int64_t first, std::int64_t count) {
   part.label_rows_l2 = part.label_rows_l2.index_select(0, own_l) - torch::tensor({first, std::int64_t{0}});
 }
 
+// The places in rows first ... first + count - 1, which are then rows of `length`.
+torch::Tensor places_in(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t length) {
+  const auto width = batch.ids_bc.size(1);
+  const auto place_t = batch.places_t - first * width;
+  const auto own_t = place_t.masked_select((place_t >= 0) & (place_t < count * width) & (batch.places_t >= 0));
+  const auto row_t = own_t.div(width, "floor");
+  return padded_places(row_t * length + own_t - row_t * width);
+}
+
 }  // namespace
+
+torch::Tensor padded_places(const torch::Tensor& places_t) {
+  constexpr std::int64_t step = 32;
+  const auto count = places_t.size(0);
+  return torch::constant_pad_nd(places_t, {0, (count + step - 1) / step * step - count}, -1);
+}
+
+torch::Tensor wanted_targets_t(const Batch& batch) {
+  const auto targets_t = batch.targets_bc.flatten();
+  if (!batch.places_t.defined()) return targets_t;
+  return targets_t.index_select(0, batch.places_t.clamp_min(0)).masked_fill(batch.places_t < 0, -1);
+}
+
+torch::Tensor wanted_weights_t(const Batch& batch) {
+  if (!batch.target_weights_bc.defined()) return {};
+  const auto weights_t = batch.target_weights_bc.flatten();
+  return batch.places_t.defined() ? weights_t.index_select(0, batch.places_t.clamp_min(0)) : weights_t;
+}
+
+torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch) {
+  return batch.places_t.defined() ? x_bcd.flatten(0, 1).index_select(0, batch.places_t.clamp_min(0)) : x_bcd;
+}
 
 Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   Batch part = batch;
   for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc})
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   if (part.labels_l.defined()) take_labels(part, first, count);
+  const auto length = part.segments_bc.defined() ? needed_length(part.segments_bc) : part.ids_bc.size(1);
+  if (part.places_t.defined()) part.places_t = places_in(batch, first, count, length);
   if (!part.segments_bc.defined()) return part;
-  const auto length = needed_length(part.segments_bc);
   for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc})
     if (tensor->defined()) *tensor = tensor->narrow(1, 0, length);
   return part;

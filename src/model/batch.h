@@ -11,6 +11,7 @@ struct Batch {
   torch::Tensor ids_bc;             // long
   torch::Tensor targets_bc;         // long; -1: no target; undefined for classification
   torch::Tensor segments_bc;        // long; -1: padding; undefined: one segment
+  torch::Tensor places_t;           // long, row c + column of the tokens to predict, -1: none; undefined: all are
   torch::Tensor labels_l;           // long, classification: the class of each labelled text
   torch::Tensor label_rows_l2;      // long, the row and the segment of each label; undefined: label i is that of row i
   torch::Tensor target_weights_bc;  // float, of every target in the loss; undefined: 1 each
@@ -23,10 +24,20 @@ struct Batch {
 };
 
 // All of them, for what copies or compares batches.
-inline std::array<const torch::Tensor*, 7> tensors_of(const Batch& batch) {
-  return {&batch.ids_bc,        &batch.targets_bc,        &batch.segments_bc, &batch.labels_l,
-          &batch.label_rows_l2, &batch.target_weights_bc, &batch.weight};
+inline std::array<const torch::Tensor*, 8> tensors_of(const Batch& batch) {
+  return {&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,       &batch.places_t,
+          &batch.labels_l, &batch.label_rows_l2, &batch.target_weights_bc, &batch.weight};
 }
+
+// Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.
+torch::Tensor padded_places(const torch::Tensor& places_t);
+
+// Of the tokens to predict, [t]: their targets, and their weights in the loss (undefined: 1 each).
+torch::Tensor wanted_targets_t(const Batch& batch);
+torch::Tensor wanted_weights_t(const Batch& batch);
+
+// The rows of x_bcd that belong to them, [t, d]; x_bcd itself where all tokens are predicted.
+torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch);
 
 // The rows first ... first + count - 1 with their labels, without padding that all of them have at their ends, but for
 // what makes their length a multiple of 8 (or that of the batch). The weight is still that of the whole batch.

@@ -1,24 +1,12 @@
 #include "model/classifier.h"
 
 #include "base/error.h"
+#include "model/labelled_texts.h"
+#include "ops/dropout.h"
 
 namespace metaformer {
 
 namespace {
-
-// Mean over the real tokens of each labelled text, [l, d], in float32 at least; zeros where there are none.
-torch::Tensor mean_over_tokens(const torch::Tensor& given_bcd, const Batch& batch) {
-  auto y_bcd = given_bcd.to(given_bcd.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
-  if (!batch.segments_bc.defined()) return y_bcd.mean(1);
-  auto real_bc = batch.segments_bc >= 0;
-  if (batch.is_packed()) {
-    const auto rows_l = batch.label_rows_l2.select(1, 0), segments_l1 = batch.label_rows_l2.narrow(1, 1, 1);
-    y_bcd = y_bcd.index_select(0, rows_l);
-    real_bc = batch.segments_bc.index_select(0, rows_l) == segments_l1;
-  }
-  const auto real_bc1 = real_bc.unsqueeze(2);
-  return y_bcd.masked_fill(real_bc1.logical_not(), 0).sum(1) / real_bc1.sum(1).clamp_min(1);
-}
 
 // The tokens with the class token before every segment. Rows grow by as many tokens as the row with the most segments.
 Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
@@ -37,14 +25,14 @@ Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
   return longer;
 }
 
-// The vector of the first token of each labelled text, [l, d].
-torch::Tensor first_vectors(const torch::Tensor& y_bcd, const Batch& batch) {
-  if (!batch.is_packed()) return y_bcd.select(1, 0);
-  const auto rows_l = batch.label_rows_l2.select(1, 0), segments_l1 = batch.label_rows_l2.narrow(1, 1, 1);
-  const auto own_lc = batch.segments_bc.index_select(0, rows_l) == segments_l1;
-  const auto length = own_lc.size(1);
-  const auto place_lc = torch::where(own_lc, torch::arange(length, rows_l.options()), length);
-  return y_bcd.index({rows_l, place_lc.amin(1)});
+// x / sqrt(1 + |x|^2) of each row (Johnson and Zhang 2015).
+torch::Tensor response_normalised(const torch::Tensor& x_ld) {
+  return x_ld * (1 + x_ld.square().sum(1, /*keepdim=*/true)).rsqrt();
+}
+
+std::int64_t head_width(const TransformerConfig& config, const HeadConfig& head) {
+  const auto* bag = bag_options(head);
+  return config.width + (bag != nullptr ? bag->units : 0);
 }
 
 TransformerConfig trunk_config(TransformerConfig config, const HeadConfig& head) {
@@ -59,12 +47,13 @@ Classifier::Classifier(const TransformerConfig& config, const HeadConfig& head, 
     : config_(config),
       head_config_(head),
       class_token_(vocabulary),
-      head_(register_module("head",
-                            Linear(config.width, classes, /*bias=*/true, Init::normal(), /*hidden_matrices=*/0))) {
+      head_(register_module("head", Linear(head_width(config, head), classes, /*bias=*/true, Init::normal(),
+                                           /*hidden_matrices=*/0))) {
   const auto tokens = is<FirstTokenHeadConfig>(head) ? vocabulary + 1 : vocabulary;
   transformer_ = register_module("transformer", Transformer(trunk_config(config, head), tokens, /*causal=*/false));
   if (is<MeanPooledHeadConfig>(head))
     pooled_norm_ = register_module("pooled_norm", Norm(config.norm, config.width, config.bias));
+  if (const auto* bag = bag_options(head)) bag_ = register_module("bag", NgramBag(*bag));
   if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
 }
 
@@ -84,8 +73,27 @@ torch::Tensor Classifier::logits_of(const Batch& batch, Pass& pass) {
     return mean_over_tokens(head_(transformer_->forward(batch, nullptr, pass)), batch);
   if (is<MeanPooledHeadConfig>(head_config_))
     return head_(pooled_norm_(mean_over_tokens(transformer_->forward(batch, nullptr, pass), batch)));
+  if (const auto* pooled = std::get_if<MaxPooledHeadConfig>(&head_config_)) return pooled_logits(*pooled, batch, pass);
   const auto longer = embedded(batch);
   return head_(first_vectors(transformer_->forward(longer, nullptr, pass), longer));
+}
+
+torch::Tensor Classifier::pooled_logits(const MaxPooledHeadConfig& head, const Batch& batch, Pass& pass) {
+  auto features = greatest_features(batch, pass);
+  if (!bag_.is_empty()) features.push_back(bag_(batch));
+  if (head.response_norm)
+    for (auto& features_ld : features) features_ld = response_normalised(features_ld);
+  return head_(dropout(torch::cat(features, 1), head.dropout, pass));
+}
+
+std::vector<torch::Tensor> Classifier::greatest_features(const Batch& batch, Pass& pass) {
+  auto& regions = transformer_->region_embedding();
+  const bool reads_embeddings = config_.layers == 0 && !regions.is_empty();
+  const bool drops = pass.training && (config_.dropout > 0 || config_.embedding.dropout > 0);
+  if (reads_embeddings && !drops && pass.probe == nullptr) return regions->greatest(batch);
+  const auto greatest_ld = greatest_over_tokens(transformer_->forward(batch, nullptr, pass), batch);
+  if (!reads_embeddings) return {greatest_ld};
+  return greatest_ld.chunk(region_options(config_.embedding)->sizes(), 1);
 }
 
 Batch Classifier::embedded(const Batch& batch) const {

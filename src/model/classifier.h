@@ -2,6 +2,7 @@
 // A sequence classifier over the same blocks, without a causal mask.
 
 #include "config/classification_config.h"
+#include "model/ngram_bag.h"
 #include "model/transformer.h"
 #include "ops/linear.h"
 
@@ -9,6 +10,8 @@ namespace metaformer {
 
 // per_token_mean: logits of every real token, averaged. mean_pooled: the mean of the real tokens' vectors, a norm of
 // its own, logits. first_token: logits of a class token that is put before the text (BERT, Devlin et al. 2019).
+// max_pooled: logits of each feature's greatest value among the real tokens and, with a bag, of features of the text's
+// n-grams (Johnson and Zhang 2015).
 class Classifier : public SequenceModel {
  public:
   Classifier(const TransformerConfig& config, const HeadConfig& head, std::int64_t vocabulary, std::int64_t classes);
@@ -16,10 +19,13 @@ class Classifier : public SequenceModel {
   // Logits [l, classes], of every labelled text: a row of the batch or, where texts are packed, a segment of one.
   // Padding (segment -1) counts for nothing. No state: the whole text is needed at once.
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
-  const TransformerConfig& config() const override { return config_; }
+  const TransformerConfig& config() const { return config_; }
+  std::int64_t context() const override { return config_.context; }
+  std::int64_t width() const override { return config_.width; }
 
   Transformer& transformer() { return transformer_; }
   const HeadConfig& head() const { return head_config_; }
+  NgramBag& bag() { return bag_; }  // empty: none
 
   // The batch as the transformer sees it: with the class token in front where the head reads one (id: the vocabulary).
   Batch embedded(const Batch& batch) const;
@@ -29,12 +35,16 @@ class Classifier : public SequenceModel {
 
  private:
   torch::Tensor logits_of(const Batch& batch, Pass& pass);
+  torch::Tensor pooled_logits(const MaxPooledHeadConfig& head, const Batch& batch, Pass& pass);
+  // Of each labelled text, [l, features]: of every size of regions where the head reads their embeddings, else of all.
+  std::vector<torch::Tensor> greatest_features(const Batch& batch, Pass& pass);
 
   TransformerConfig config_;
   HeadConfig head_config_;
   std::int64_t class_token_;
   Transformer transformer_{nullptr};
   Norm pooled_norm_{nullptr};  // mean_pooled only
+  NgramBag bag_{nullptr};      // max_pooled only
   Linear head_;
   torch::Tensor logit_shift_v_;  // recalibrate only
 };

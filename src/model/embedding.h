@@ -1,6 +1,8 @@
 #pragma once
 // A table of vectors.
 
+#include "config/embedding_config.h"
+#include "ops/dropout.h"
 #include "ops/layer.h"
 
 namespace metaformer {
@@ -19,5 +21,16 @@ class EmbeddingImpl : public Layer {
   torch::Tensor weight_rd_;
 };
 TORCH_MODULE(Embedding);
+
+// Of embeddings, by model.embedding.scale.
+inline double factor_of(const EmbeddingConfig& config, std::int64_t width) {
+  return config.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(width)) : 1;
+}
+
+// In training sets features to zero, the same ones at every token of a sequence.
+inline torch::Tensor drop_features(const torch::Tensor& x_bcd, double probability, Pass& pass) {
+  if (!pass.training || probability == 0) return x_bcd;
+  return x_bcd * dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), probability, pass);
+}
 
 }  // namespace metaformer

@@ -19,6 +19,9 @@ void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
       return;
     case Init::Kind::normal:
       value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
+      return;
+    case Init::Kind::uniform:
+      value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
   }
 }
 
@@ -36,7 +39,7 @@ void initialise(torch::nn::Module& module, std::uint64_t seed, double projection
 
 void initialise(SequenceModel& model, std::uint64_t seed) {
   // A projection of a normalised vector is the sum of `width` products.
-  initialise(model, seed, static_cast<double>(model.config().width) * usual_std * usual_std);
+  initialise(model, seed, static_cast<double>(model.width()) * usual_std * usual_std);
 }
 
 }  // namespace metaformer

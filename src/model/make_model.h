@@ -16,7 +16,7 @@ struct ModelSizes {
 
 ModelSizes sizes_of(const Codec& codec);
 
-// Not yet initialised (see initialise in model/sequence_model.h). For model.kind: transformer only.
+// Not yet initialised (see model/initialise.h). Throws Error (exit code 2) for model.kind: linear, which is no network.
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes);
 
 }  // namespace metaformer

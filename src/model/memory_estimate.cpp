@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 
@@ -26,6 +27,7 @@ std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
   if (const auto lists = list_task(config.task)) return lists->vocabulary();
   return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
                                [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
+                               [](const PretrainedTokenizerOptions&) { return std::int64_t{50257}; },  // GPT-2's
                                [](const auto& o) { return o.vocabulary; }},
                     data_of(config)->tokenizer);
 }
@@ -50,9 +52,13 @@ std::int64_t sequence_length(const ExperimentConfig& config) {
   return lists ? lists->row_length() : context_of(config.model);
 }
 
-// What the loss makes of the logits: their softmax and its gradient beside them.
+// What the loss makes of the logits: their softmax and its gradient beside them. On average, where only some tokens are
+// targets.
 std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  return is<ClassificationConfig>(config.task) ? classes : 3 * vocabulary;
+  if (is<ClassificationConfig>(config.task)) return classes;
+  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
+  const double fraction = masked == nullptr ? 1 : masked->fraction;
+  return std::llround(std::ceil(fraction * static_cast<double>(3 * vocabulary)));
 }
 
 bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
@@ -61,7 +67,7 @@ bool has_half_products(Precision precision) { return precision == Precision::bf1
 // room for what is orthogonalised.
 std::uint64_t state_of_weight(const TrainConfig& train) {
   const auto* sgd = std::get_if<SgdConfig>(&train.optimizer);
-  const std::uint64_t moments = sgd == nullptr ? 2 : sgd->momentum > 0 ? 1 : 0;
+  const std::uint64_t moments = is<AdagradConfig>(train.optimizer) ? 1 : sgd == nullptr ? 2 : sgd->momentum > 0 ? 1 : 0;
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
@@ -71,31 +77,83 @@ double memory_floats(const TransformerConfig& model) {
   return static_cast<double>(model.layers * model.memory) * static_cast<double>(of_token * model.width);
 }
 
-// Beside what all blocks keep: the logits, and what the backward pass of one block makes. With half precision part of
-// all is half as large. In double, which no config overflows.
-double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  const auto& model = transformer(config);
-  constexpr double of_half = 0.625;
+// Floats beside the logits.
+struct Activations {
+  double of_token = 0;    // that it leaves for the backward pass, and what the backward pass of one layer makes
+  double of_row = 0;      // of what a row goes on from
+  double evaluated = 0;   // of a token in an evaluation, which keeps one layer at a time
+  bool are_half = false;  // with half precision part of them is half as large
+};
+
+Activations activations_of(const TransformerConfig& model) {
   const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
   const auto chunks = chunks_of(model.feed_forward);
-  const auto floats =
-      static_cast<double>(reversible ? 1 : model.layers) * static_cast<double>(block_activations(model)) +
-      static_cast<double>(logits_of_token(config, vocabulary, classes) / config.train.loss_chunks +
-                          (reversible ? 8 : 2) * model.width +
-                          (2 * model.up_width() + 2 * model.hidden_width()) / chunks);
-  const auto rows = static_cast<double>(config.train.batch_size);
-  return (rows * static_cast<double>(sequence_length(config)) * floats + rows * memory_floats(model)) *
-         static_cast<double>(float_bytes) * (has_half_products(config.train.precision) ? of_half : 1);
+  const auto backward = (reversible ? 8 : 2) * model.width + (2 * model.up_width() + 2 * model.hidden_width()) / chunks;
+  return {
+      .of_token = static_cast<double>(reversible ? 1 : model.layers) * static_cast<double>(block_activations(model)) +
+                  static_cast<double>(backward),
+      .of_row = memory_floats(model),
+      .evaluated = static_cast<double>(3 * model.width + model.up_width() + model.hidden_width()),
+      .are_half = true};
 }
 
-// An evaluation keeps one block at a time, but has larger batches.
+// Of a layer the gates, the states and the output, and what backward makes of those of one layer.
+Activations activations_of(const RecurrentConfig& model) {
+  const auto d = static_cast<double>(model.width), layers = static_cast<double>(model.layers);
+  const double of_layer = static_cast<double>(model.gates() + 3 + (model.dropout > 0 ? 1 : 0)) * d;
+  return {.of_token = (layers + 2) * of_layer, .of_row = 2 * layers * d, .evaluated = 2 * of_layer};
+}
+
+Activations activations_of(const FeedForwardModelConfig& model) {
+  const auto inputs = static_cast<double>(model.inputs()), hidden = static_cast<double>(model.hidden);
+  const double copies = model.dropout > 0 ? 2 : 1;
+  return {
+      .of_token = 3 * copies * inputs + 3 * copies * hidden, .evaluated = 2 * inputs + 2 * hidden, .are_half = true};
+}
+
+Activations activations_of(const LinearConfig&) { return {}; }
+
+// Of a token that no block sees: its vector with what backward makes of it or, where only the greatest values over the
+// tokens are computed, which rows of the tables it reads.
+Activations activations_without_blocks(const TransformerConfig& model, const HeadConfig& head) {
+  const auto* regions = region_options(model.embedding);
+  const bool drops = model.dropout > 0 || model.embedding.dropout > 0;
+  if (regions == nullptr || drops || !is<MaxPooledHeadConfig>(head)) {
+    const auto width = static_cast<double>(model.width);
+    return {.of_token = 5 * width, .evaluated = 3 * width};
+  }
+  constexpr double of_place = 6;
+  const auto places = (regions->shortest + regions->longest) * regions->sizes() / 2;
+  const auto of_token = of_place * static_cast<double>(places);
+  return {.of_token = of_token, .evaluated = of_token};
+}
+
+Activations activations_of(const ExperimentConfig& config) {
+  const auto* transformer = std::get_if<TransformerConfig>(&config.model);
+  if (transformer != nullptr && transformer->layers == 0)
+    return activations_without_blocks(*transformer, classification(config).head);
+  return std::visit([](const auto& options) { return activations_of(options); }, config.model);
+}
+
+// In double, which no config overflows.
+double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  constexpr double of_half = 0.625;
+  const auto found = activations_of(config);
+  const auto logits = static_cast<double>(logits_of_token(config, vocabulary, classes) / config.train.loss_chunks);
+  const bool has_half = has_half_products(config.train.precision);
+  const auto rows = static_cast<double>(config.train.batch_size);
+  const auto tokens = rows * static_cast<double>(sequence_length(config));
+  const double kept = tokens * found.of_token + rows * found.of_row;
+  return (tokens * logits * (has_half ? of_half : 1) + kept * (has_half && found.are_half ? of_half : 1)) *
+         static_cast<double>(float_bytes);
+}
+
+// An evaluation has larger batches.
 double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   constexpr std::int64_t tokens = 8192;
-  const auto& model = transformer(config);
   const auto floats =
-      logits_of_token(config, vocabulary, classes) + 3 * model.width + model.up_width() + model.hidden_width();
-  return static_cast<double>(std::max(tokens, sequence_length(config))) * static_cast<double>(floats) *
-         static_cast<double>(float_bytes);
+      static_cast<double>(logits_of_token(config, vocabulary, classes)) + activations_of(config).evaluated;
+  return static_cast<double>(std::max(tokens, sequence_length(config))) * floats * static_cast<double>(float_bytes);
 }
 
 // LibTorch and what is small. For products in half precision oneDNN compiles a kernel for every shape, and keeps up to
@@ -121,28 +179,65 @@ std::uint64_t MemoryEstimate::total() const {
   return sum;
 }
 
-std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  if (const auto* linear = std::get_if<LinearConfig>(&config.model)) return (linear->buckets + 1) * classes;
-  const auto& model = transformer(config);
+namespace {
+
+// Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
+std::int64_t embedding_parameters(const TransformerConfig& model, std::int64_t tokens) {
+  const auto* regions = region_options(model.embedding);
+  if (regions == nullptr) return tokens * model.width;
+  const auto places = (regions->shortest + regions->longest) * regions->sizes() / 2;
+  return places * tokens * (model.width / regions->sizes()) + model.width;
+}
+
+std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& task, std::int64_t vocabulary,
+                           std::int64_t classes) {
   const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
-  const auto* classifier = std::get_if<ClassificationConfig>(&config.task);
+  const auto* classifier = std::get_if<ClassificationConfig>(&task);
   const auto class_token = std::int64_t{classifier != nullptr && is<FirstTokenHeadConfig>(classifier->head)};
+  const auto mask_token = std::int64_t{is<MaskedLanguageModelConfig>(task)};
   const auto norm = d * (1 + (has_bias(model.norm) ? bias : 0));
   const auto norms = position_of(model.norm) == NormPosition::both ? 4 * norm : 2 * norm;
   const auto block = mixer_cost(model).parameters + d * u + d * h + bias * (u + d) + norms;
-  auto total = (vocabulary + class_token) * d + model.layers * block;
+  auto total = embedding_parameters(model, vocabulary + class_token + mask_token) + model.layers * block;
   if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
   if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
   if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
     total += 2 * model.heads * model.mixer->key_width(model.mixer_shape());
   if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
-  if (has_final_norm(model.norm)) total += norm;
+  if (model.layers > 0 && has_final_norm(model.norm)) total += norm;
   if (classifier != nullptr) {
-    total += classes * (d + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
+    const auto* bag = bag_options(classifier->head);
+    const auto units = bag != nullptr ? bag->units : 0;
+    total += classes * (d + units + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
+    if (bag != nullptr) total += (bag->buckets + 1) * units;
   } else if (!model.embedding.tie) {
     total += vocabulary * d;
   }
   return total;
+}
+
+std::int64_t parameters_of(const RecurrentConfig& model, const TaskConfig&, std::int64_t vocabulary, std::int64_t) {
+  const auto d = model.width;
+  const auto layer = model.gates() * d * (2 * d + 2);  // of the input and of the state, each with its biases
+  return vocabulary * d * (model.embedding.tie ? 1 : 2) + model.layers * layer;
+}
+
+std::int64_t parameters_of(const FeedForwardModelConfig& model, const TaskConfig&, std::int64_t vocabulary,
+                           std::int64_t) {
+  const auto embeddings = (vocabulary + 1) * model.width;  // one stands for what is before a text
+  const auto output = vocabulary * (1 + (model.embedding.tie ? 0 : model.output_inputs()));
+  return embeddings + (model.inputs() + 1) * model.hidden + output;
+}
+
+std::int64_t parameters_of(const LinearConfig& model, const TaskConfig&, std::int64_t, std::int64_t classes) {
+  return (model.buckets + 1) * classes;
+}
+
+}  // namespace
+
+std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  return std::visit([&](const auto& model) { return parameters_of(model, config.task, vocabulary, classes); },
+                    config.model);
 }
 
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {

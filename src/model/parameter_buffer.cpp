@@ -1,6 +1,9 @@
 #include "model/parameter_buffer.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "ops/parallel.h"
 
 namespace metaformer {
 
@@ -19,7 +22,8 @@ ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
                       .parameter = value,
                       .count = value.numel(),
                       .decay = spec.decay,
-                      .hidden_matrices = spec.hidden_matrices});
+                      .hidden_matrices = spec.hidden_matrices,
+                      .gradient_rows = spec.gradient_rows});
   std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
   std::int64_t total = 0;
   for (auto& view : views_) {
@@ -38,6 +42,47 @@ ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
     view.parameter.set_data(place);
     view.parameter.mutable_grad() = part(gradients_, view);
   }
+}
+
+void ParameterBuffer::set_rates(const std::function<double(const View&)>& rate_of) {
+  for (auto& view : views_) {
+    view.rate = rate_of(view);
+    view.parameter.set_requires_grad(view.rate > 0);
+  }
+}
+
+template <class Use>
+void ParameterBuffer::for_each_gradient(const Use& use) {
+  const torch::NoGradGuard no_grad;
+  std::int64_t first = 0;  // of what is to be used at once
+  for (const auto& view : views_) {
+    if (!view.has_listed_rows()) continue;
+    use(gradients_.narrow(0, first, view.offset - first));
+    first = view.offset + view.count;
+    const auto& rows = view.gradient_rows->listed();
+    const auto gradient_rd = part(gradients_, view).view({-1, view.row_width()});
+    constexpr std::int64_t grain = 64;
+    at::parallel_for(0, std::ssize(rows), grain, [&](std::int64_t begin, std::int64_t end) {
+      const torch::NoGradGuard no_grad_in_thread;
+      for (auto i = begin; i < end; ++i) use(gradient_rd.select(0, rows[static_cast<std::size_t>(i)]));
+    });
+  }
+  use(gradients_.narrow(0, first, gradients_.numel() - first));
+}
+
+void ParameterBuffer::clear_gradients() {
+  for_each_gradient([](torch::Tensor part) {
+    if (part.is_cpu() && part.numel() < 1 << 16)  // without the library's overhead, for rows
+      std::memset(part.data_ptr(), 0, part.nbytes());
+    else
+      part.zero_();
+  });
+  for (const auto& view : views_)
+    if (view.gradient_rows != nullptr) view.gradient_rows->clear();
+}
+
+void ParameterBuffer::scale_gradients(const torch::Tensor& factor) {
+  for_each_gradient([&](torch::Tensor part) { part.mul_(factor); });
 }
 
 const ParameterBuffer::View* ParameterBuffer::first_not_finite(const torch::Tensor& buffer) const {

@@ -2,6 +2,7 @@
 // All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions
 // between processes and hand-written steps work on whole buffers; names lead back to the single tensors.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,13 @@ class ParameterBuffer {
     std::int64_t offset = 0;  // in elements
     std::int64_t count = 0;
     Decay decay = Decay::none;
-    std::int64_t hidden_matrices = 0;  // as ParameterSpec
+    std::int64_t hidden_matrices = 0;       // as ParameterSpec
+    double rate = 1;                        // factor of the learning rate; 0: it does not change, and has no gradient
+    GradientRows* gradient_rows = nullptr;  // as ParameterSpec
+
+    // Whether the rows that have a gradient are listed.
+    bool has_listed_rows() const { return gradient_rows != nullptr && !gradient_rows->has_all(); }
+    std::int64_t row_width() const { return parameter.size(-1); }
   };
 
   // Moves the parameters of `model` (all of one type, on one device) into the buffer, in the order of Decay: tables of
@@ -27,7 +34,13 @@ class ParameterBuffer {
   torch::Tensor& values() { return values_; }
   const torch::Tensor& values() const { return values_; }
   torch::Tensor& gradients() { return gradients_; }
+  // These pass over rows that have no gradient.
+  void clear_gradients();
+  void scale_gradients(const torch::Tensor& factor);
   const std::vector<View>& views() const { return views_; }
+
+  // Of every view; before an optimiser is made, which reads it.
+  void set_rates(const std::function<double(const View&)>& rate_of);
 
   // The first view whose part of a buffer of this layout holds a NaN or an infinity; nullptr when none does.
   const View* first_not_finite(const torch::Tensor& buffer) const;
@@ -36,6 +49,9 @@ class ParameterBuffer {
   static torch::Tensor part(const torch::Tensor& buffer, const View& view);
 
  private:
+  template <class Use>
+  void for_each_gradient(const Use& use);  // use(part of gradients_), for all that may not be zero
+
   torch::Tensor values_, gradients_;
   std::vector<View> views_;
 };

@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "config/model_config.h"
 #include "model/batch.h"
 #include "model/decoder.h"
 #include "model/model_state.h"
@@ -29,13 +28,26 @@ class SequenceModel : public torch::nn::Module {
   // Without dropout.
   torch::Tensor evaluate(const Batch& batch, ModelState* state = nullptr);
 
-  virtual const TransformerConfig& config() const = 0;
+  // Tokens that it sees at once; where it reads a text in order, those of a segment.
+  virtual std::int64_t context() const = 0;
+
+  virtual std::int64_t width() const = 0;  // of hidden vectors
+
+  // Whether a batch goes on where the one before it ended, so that training gives a memory and evaluation a state.
+  virtual bool remembers() const { return false; }
+
+  // Whether a state takes any number of tokens, so that no text that is generated is ever cut.
+  virtual bool has_endless_state() const { return remembers(); }
+
+  // Layers of a model that gives a token the same logits whatever is behind it, and can encode a window again in work
+  // of a fixed shape (infer/device_generator.h); 0 for any other.
+  virtual std::int64_t recordable_layers() const { return 0; }
 
   // An empty state for `batch` sequences of up to `capacity` tokens, where the weights are now. Throws Error (exit code
   // 1) for a model that needs its whole input at once.
   virtual std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
 
-  // What training carries from one segment of a text to the next. Nothing for a model without model.memory.
+  // What training carries from one segment of a text to the next. Nothing for a model that does not remember.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/decoder.h). Nothing where there is no

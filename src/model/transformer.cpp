@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/ngram_buckets.h"
 #include "model/reversible.h"
 #include "model/transformer_memory.h"
 #include "model/transformer_state.h"
@@ -29,35 +30,13 @@ torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torc
 
 }  // namespace
 
-torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
-                            const torch::Tensor& segments_bc) {
-  // Two rounds of splitmix64 (Steele, Lea, Flood 2014) for every token.
-  constexpr auto first_factor = static_cast<std::int64_t>(0xbf58476d1ce4e5b9ULL);
-  constexpr auto second_factor = static_cast<std::int64_t>(0x94d049bb133111ebULL);
-  const auto scatter = [](const torch::Tensor& x, std::int64_t factor, std::int64_t shift) {
-    const auto product = x * factor;
-    return product.bitwise_xor(product.bitwise_right_shift(shift));
-  };
-  const auto length = ids_bc.size(1);
-  auto hash_bc = torch::full_like(ids_bc, n);
-  for (std::int64_t back = n - 1; back >= 0; --back) {
-    // The token `back` places earlier; -1 before the first one.
-    const auto shifted = [&](const torch::Tensor& x_bc) {
-      return torch::constant_pad_nd(x_bc, {back, 0}, -1).narrow(1, 0, length);
-    };
-    auto earlier_bc = shifted(ids_bc);
-    if (segments_bc.defined()) earlier_bc = earlier_bc.masked_fill(shifted(segments_bc) != segments_bc, -1);
-    hash_bc = scatter(scatter(hash_bc + earlier_bc, first_factor, 30), second_factor, 29);
-  }
-  return hash_bc.remainder(buckets);
-}
-
 TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal)
-    : config_(config),
-      causal_(causal),
-      token_embedding_(register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std))),
-      embedding_factor_(
-          config.embedding.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(config.width)) : 1) {
+    : config_(config), causal_(causal), embedding_factor_(factor_of(config.embedding, config.width)) {
+  if (const auto* regions = region_options(config.embedding))
+    region_embedding_ =
+        register_module("region_embedding", RegionEmbedding(*regions, vocabulary, config.width, config.embedding.std));
+  else
+    token_embedding_ = register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std));
   if (is<LearnedPositionsConfig>(config.positions))
     position_embedding_ = register_module("position_embedding", Embedding(config.context, config.width));
   if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions))
@@ -83,14 +62,18 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     blocks_.emplace_back(config);
     blocks->push_back(blocks_.back());
   }
-  if (has_final_norm(config.norm))
+  if (config.layers > 0 && has_final_norm(config.norm))
     final_norm_ = register_module("final_norm", Norm(config.norm, config.width, config.bias));
+}
+
+const torch::Tensor& TransformerImpl::embedding_weight() const {
+  return region_embedding_.is_empty() ? token_embedding_->weight() : region_embedding_->weight();
 }
 
 const torch::Tensor& TransformerImpl::position_table_cd(std::int64_t tokens) const {
   if (!position_embedding_.is_empty()) return position_embedding_->weight();
   const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config_.positions);
-  const auto& like = token_table_vd();
+  const auto& like = embedding_weight();
   const bool current = sinusoids_cd_.defined() && sinusoids_cd_.size(0) >= tokens &&
                        sinusoids_cd_.device() == like.device() && sinusoids_cd_.scalar_type() == like.scalar_type();
   if (sinusoidal != nullptr && !current)
@@ -124,7 +107,7 @@ Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, 
   if (distances_) {
     const bool not_later = causal_ && !pass.wants_scores();  // a probe sees what the mask hides, too
     visibility.distance_ld =
-        dropout(distances_->rows_ld(queries, keys, not_later, token_table_vd()), config_.dropout, pass);
+        dropout(distances_->rows_ld(queries, keys, not_later, embedding_weight()), config_.dropout, pass);
     if (!distance_biases_.is_empty()) {
       visibility.content_bias_nk = distance_biases_->content_nk();
       visibility.distance_bias_nk = distance_biases_->distance_nk();
@@ -140,7 +123,8 @@ void TransformerImpl::scale_embeddings(const torch::Tensor& tokens_v, const torc
 }
 
 torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_position, Pass& pass) {
-  auto x_bcd = scaled(token_embedding_, token_scale_v1_, batch.ids_bc);
+  auto x_bcd = region_embedding_.is_empty() ? scaled(token_embedding_, token_scale_v1_, batch.ids_bc)
+                                            : region_embedding_->forward(batch);
   for (std::int64_t n = 2; n <= config_.embedding.ngrams.order; ++n) {
     const auto buckets_bc = ngram_buckets(batch.ids_bc, n, config_.embedding.ngrams.buckets,
                                           batch.has_own_positions() ? batch.segments_bc : torch::Tensor());
@@ -148,18 +132,17 @@ torch::Tensor TransformerImpl::embed(const Batch& batch, std::int64_t first_posi
   }
   if (embedding_factor_ != 1) x_bcd = x_bcd * embedding_factor_;
   if (const auto positions = positions_of(batch, first_position); positions.defined()) x_bcd = x_bcd + positions;
-  if (pass.training && config_.embedding.dropout > 0)
-    x_bcd = x_bcd * dropout(torch::ones_like(x_bcd.narrow(1, 0, 1)), config_.embedding.dropout, pass);
-  return dropout(x_bcd, config_.dropout, pass);
+  return dropout(drop_features(x_bcd, config_.embedding.dropout, pass), config_.dropout, pass);
 }
 
 std::unique_ptr<ModelState> TransformerImpl::new_state(std::int64_t batch, std::int64_t capacity) const {
-  return std::make_unique<TransformerState>(config_.layers, batch, capacity, config_.memory, token_table_vd().device());
+  return std::make_unique<TransformerState>(config_.layers, batch, capacity, config_.memory,
+                                            embedding_weight().device());
 }
 
 std::unique_ptr<ModelState> TransformerImpl::new_memory() const {
   if (config_.memory == 0) return nullptr;
-  return std::make_unique<TransformerMemory>(config_.layers, config_.memory, token_table_vd().device());
+  return std::make_unique<TransformerMemory>(config_.layers, config_.memory, embedding_weight().device());
 }
 
 TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* given) const {

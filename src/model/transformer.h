@@ -8,14 +8,10 @@
 #include "attention/transformer_xl.h"
 #include "model/block.h"
 #include "model/embedding.h"
+#include "model/region_embedding.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {
-
-// The bucket, in 0 ... buckets - 1, that the n-gram which ends at each token of ids_bc is hashed to: a function of its
-// n ids only, where tokens before the first (and, given segments, those of other segments) count as one special id.
-torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
-                            const torch::Tensor& segments_bc = {});
 
 class TransformerMemory;
 class TransformerState;
@@ -35,7 +31,8 @@ class TransformerImpl : public torch::nn::Module {
   void scale_embeddings(const torch::Tensor& tokens_v, const torch::Tensor& ngrams_g);
 
   const TransformerConfig& config() const { return config_; }
-  const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }
+  const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }  // not of region embeddings
+  RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
   // What is added to the embeddings of tokens at positions 0 ... tokens - 1, or more; undefined: nothing.
   const torch::Tensor& position_table_cd(std::int64_t tokens) const;
   double embedding_factor() const { return embedding_factor_; }
@@ -54,10 +51,12 @@ class TransformerImpl : public torch::nn::Module {
   torch::Tensor embed(const Batch& batch, std::int64_t first_position, Pass& pass);
   torch::Tensor positions_of(const Batch& batch, std::int64_t first_position);
   Visibility visibility_of(const Batch& batch, const Past& past, Pass& pass);
+  const torch::Tensor& embedding_weight() const;  // one of type and device of all
 
   TransformerConfig config_;
   bool causal_;
-  Embedding token_embedding_;
+  Embedding token_embedding_{nullptr};             // this one
+  RegionEmbedding region_embedding_{nullptr};      // or this one
   double embedding_factor_;                        // of tokens and n-grams
   Embedding position_embedding_{nullptr};          // learned positions only
   mutable torch::Tensor sinusoids_cd_;             // sinusoidal positions only; grows for longer contexts

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/gradient_rows.h"
+
 namespace metaformer {
 
 // GPT-2's standard deviation of initial weights (Radford et al. 2019).
@@ -15,13 +17,15 @@ constexpr double usual_std = 0.02;
 
 // How a parameter starts.
 struct Init {
-  enum class Kind { zeros, ones, normal };
+  enum class Kind { zeros, ones, normal, uniform };
   Kind kind = Kind::normal;
   double std = usual_std;  // of a normal distribution with mean 0
+  double bound = 0;        // of a uniform distribution, from -bound to it
 
   static constexpr Init zeros() { return {.kind = Kind::zeros}; }
   static constexpr Init ones() { return {.kind = Kind::ones}; }
   static constexpr Init normal(double std = usual_std) { return {.kind = Kind::normal, .std = std}; }
+  static constexpr Init uniform(double bound) { return {.kind = Kind::uniform, .bound = bound}; }
 };
 
 // GPT-2 divides the initial weights at the end of every residual branch by the square root of the number of branches.
@@ -38,6 +42,9 @@ struct ParameterSpec {
   // So many matrices of one shape, stacked along the rows, each of which maps hidden vectors to hidden vectors: what
   // Muon orthogonalises, each by itself. 0: none, as for embeddings, heads, and what is stored packed.
   std::int64_t hidden_matrices = 0;
+  // Of a table whose layer lists the rows that a step gives gradients, and owns the list; rows are all dimensions but
+  // the last. nullptr: a gradient of any element.
+  GradientRows* gradient_rows = nullptr;
 };
 
 // A mixer's form of scores is drawn from N(0, 1), for Mixer::scale_initial_scores.

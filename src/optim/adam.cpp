@@ -29,9 +29,10 @@ void Adam::update(const Rate& learning_rate) {
       return std::vector{buffer.narrow(0, range.first, range.count)};
     };
     const auto values = part(parameters_.values()), gradients = part(parameters_.gradients());
+    const auto rate = rate_of(range, learning_rate);
     const std::vector first = {first_moments_[i]}, second = {second_moments_[i]}, steps = {steps_};
     const auto apply = [&](const auto& fused) {
-      fused(values, gradients, first, second, largest, steps, learning_rate, config_.betas[0], config_.betas[1],
+      fused(values, gradients, first, second, largest, steps, rate, config_.betas[0], config_.betas[1],
             range.weight_decay, config_.epsilon, /*amsgrad=*/false, /*maximize=*/false, scale, found_inf);
     };
     if (decaying_ == Decaying::decoupled)

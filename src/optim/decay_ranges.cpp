@@ -21,13 +21,14 @@ std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const We
   bool last_decays = false;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto& view = views[i];
-    if (!takes(view)) continue;
+    if (view.rate == 0 || !takes(view)) continue;
     const auto end = i + 1 < views.size() ? views[i + 1].offset : parameters.values().numel();
     const auto weight_decay = weight_decay_of(view.decay, config);
     const bool decays = view.decay != Decay::none;
     const bool joins = !ranges.empty() && ranges.back().first + ranges.back().count == view.offset &&
-                       ranges.back().weight_decay == weight_decay && last_decays == decays;
-    if (!joins) ranges.push_back({.first = view.offset, .count = 0, .weight_decay = weight_decay});
+                       ranges.back().weight_decay == weight_decay && ranges.back().rate == view.rate &&
+                       last_decays == decays;
+    if (!joins) ranges.push_back({.first = view.offset, .count = 0, .weight_decay = weight_decay, .rate = view.rate});
     ranges.back().count = end - ranges.back().first;
     last_decays = decays;
   }

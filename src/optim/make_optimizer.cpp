@@ -1,5 +1,6 @@
 #include "optim/make_optimizer.h"
 
+#include "optim/adagrad.h"
 #include "optim/muon.h"
 #include "optim/sgd.h"
 
@@ -26,6 +27,11 @@ std::unique_ptr<Optimizer> make(ParameterBuffer& parameters, const AdamConfig& c
 std::unique_ptr<Optimizer> make(ParameterBuffer& parameters, const SgdConfig& config, Precision,
                                 const GradientScale& scale) {
   return std::make_unique<Sgd>(parameters, config, scale);
+}
+
+std::unique_ptr<Optimizer> make(ParameterBuffer& parameters, const AdagradConfig& config, Precision,
+                                const GradientScale& scale) {
+  return std::make_unique<Adagrad>(parameters, config, scale);
 }
 
 std::unique_ptr<Optimizer> make(ParameterBuffer& parameters, const MuonConfig& config, Precision precision,

@@ -28,7 +28,7 @@ Muon::Muon(ParameterBuffer& parameters, const MuonConfig& config, torch::ScalarT
             Adam::Decaying::decoupled, scale_) {
   const torch::NoGradGuard no_grad;
   for (const auto& view : parameters.views())
-    if (is_hidden(view)) add(view);
+    if (is_hidden(view) && view.rate > 0) add(view);
   for (auto& group : groups_) {
     group.direction_mrc = torch::cat(group.values);
     group.momentum_mrc = torch::zeros_like(group.direction_mrc);
@@ -37,11 +37,12 @@ Muon::Muon(ParameterBuffer& parameters, const MuonConfig& config, torch::ScalarT
 
 void Muon::add(const ParameterBuffer::View& view) {
   const auto value_mrc = as_matrices(view.parameter.detach(), view);
-  const auto has_shape = [&](const Group& group) {
-    return group.values.front().sizes().slice(1) == value_mrc.sizes().slice(1);
+  const auto fits = [&](const Group& group) {
+    return group.rate == view.rate && group.values.front().sizes().slice(1) == value_mrc.sizes().slice(1);
   };
-  auto group = std::find_if(groups_.begin(), groups_.end(), has_shape);
+  auto group = std::find_if(groups_.begin(), groups_.end(), fits);
   if (group == groups_.end()) group = groups_.emplace(groups_.end());
+  group->rate = view.rate;
   group->names.push_back(view.name);
   group->counts.push_back(view.hidden_matrices);
   group->values.push_back(value_mrc);
@@ -75,7 +76,7 @@ void Muon::update_matrices(Group& group, const Rate& rate) {
 template <class Rate>
 void Muon::update(const Rate& learning_rate) {
   const torch::NoGradGuard no_grad;
-  for (auto& group : groups_) update_matrices(group, learning_rate * config_.matrix_rate);
+  for (auto& group : groups_) update_matrices(group, learning_rate * (config_.matrix_rate * group.rate));
 }
 
 void Muon::step(double learning_rate) {

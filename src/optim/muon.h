@@ -22,8 +22,10 @@ class Muon : public Optimizer {
   NamedTensors state() const override;
 
  private:
-  // Matrices of one shape, which are orthogonalised together. Those with more rows than columns lie transposed.
+  // Matrices of one shape and one factor of the learning rate, which are orthogonalised together. Those with more rows
+  // than columns lie transposed.
   struct Group {
+    double rate = 1;
     std::vector<std::string> names;
     std::vector<std::int64_t> counts;              // of matrices of each name
     std::vector<torch::Tensor> values, gradients;  // of each name, [m, r, c]

@@ -19,8 +19,9 @@ void Sgd::update(const Rate& learning_rate) {
     };
     const auto values = part(parameters_.values()), gradients = part(parameters_.gradients());
     // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
-    at::_fused_sgd_(values, gradients, part(momentum_), range.weight_decay, config_.momentum, learning_rate,
-                    /*dampening=*/0, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scale, found_inf);
+    at::_fused_sgd_(values, gradients, part(momentum_), range.weight_decay, config_.momentum,
+                    rate_of(range, learning_rate), /*dampening=*/0, config_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false, scale, found_inf);
   }
 }
 
@@ -35,7 +36,7 @@ NamedTensors Sgd::state() const {
   NamedTensors state;
   if (!momentum_.defined()) return state;
   for (const auto& view : parameters_.views())
-    state.emplace_back("momentum." + view.name, ParameterBuffer::part(momentum_, view));
+    if (view.rate > 0) state.emplace_back("momentum." + view.name, ParameterBuffer::part(momentum_, view));
   return state;
 }
 

@@ -177,7 +177,8 @@ class ReportMaker {
       try {
         const auto run = load_run(reported_.runs[i].folder, "best", options_.device);
         if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
-        if (options_.with_insides && first && run.model != nullptr) try_to_inspect(run, i);
+        if (options_.with_insides && first && is<TransformerConfig>(run.experiment.config.model))
+          try_to_inspect(run, i);
       } catch (const Error& error) {
         problems_.push_back(
             fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));

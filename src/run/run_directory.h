@@ -33,6 +33,7 @@ class RunDirectory {
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
+  std::filesystem::path initial_weights_file() const { return path_ / "initial_weights.json"; }
   std::filesystem::path lock_file() const { return path_ / "lock"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 

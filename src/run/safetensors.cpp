@@ -22,13 +22,14 @@ namespace {
 constexpr std::size_t length_bytes = 8;
 constexpr std::uint64_t longest_header = 100'000'000;  // as the format's own reader
 
-constexpr std::array<std::pair<const char*, torch::ScalarType>, 7> types = {{{"F32", torch::kFloat},
+constexpr std::array<std::pair<const char*, torch::ScalarType>, 8> types = {{{"F32", torch::kFloat},
                                                                              {"F64", torch::kDouble},
                                                                              {"BF16", torch::kBFloat16},
                                                                              {"F16", torch::kHalf},
                                                                              {"I64", torch::kLong},
                                                                              {"I32", torch::kInt},
-                                                                             {"U8", torch::kByte}}};
+                                                                             {"U8", torch::kByte},
+                                                                             {"BOOL", torch::kBool}}};
 
 const char* type_name(torch::ScalarType type) {
   for (const auto& [name, known] : types)
@@ -131,9 +132,10 @@ class Reader {
 
 }  // namespace
 
-std::string to_safetensors(const NamedTensors& tensors) {
+std::string to_safetensors(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};
+  for (const auto& [name, value] : metadata) header["__metadata__"][name] = value;
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const std::uint64_t end = offset + tensor.numel() * tensor.element_size();

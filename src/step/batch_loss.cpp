@@ -11,18 +11,18 @@ namespace metaformer {
 namespace {
 
 // Summed over chunks of the tokens, whose logits are made one after the other, and again in backward.
-torch::Tensor loss_in_chunks(const StepParts& parts, const Batch& batch, const torch::Tensor& hidden_bcd) {
-  const auto hidden_td = hidden_bcd.flatten(0, 1), targets_t = batch.targets_bc.flatten();
+torch::Tensor loss_in_chunks(const StepParts& parts, const Batch& batch, const torch::Tensor& hidden) {
+  const auto hidden_td = hidden.flatten(0, -2), targets_t = wanted_targets_t(batch),
+             weights_t = wanted_weights_t(batch);
   const auto tokens = targets_t.size(0), chunks = std::min(parts.config.train.loss_chunks, tokens);
   torch::Tensor sum;
   for (std::int64_t i = 0; i < chunks; ++i) {
     const auto first = tokens * i / chunks, count = tokens * (i + 1) / chunks - first;
     Batch chunk;
     chunk.targets_bc = targets_t.narrow(0, first, count).unsqueeze(0);
-    if (batch.target_weights_bc.defined())
-      chunk.target_weights_bc = batch.target_weights_bc.flatten().narrow(0, first, count).unsqueeze(0);
-    const auto loss_of = [&parts, chunk](const torch::Tensor& hidden) {
-      return parts.task.objective->loss(parts.model.logits_of(hidden.unsqueeze(0)), chunk);
+    if (weights_t.defined()) chunk.target_weights_bc = weights_t.narrow(0, first, count).unsqueeze(0);
+    const auto loss_of = [&parts, chunk](const torch::Tensor& part_td) {
+      return parts.task.objective->loss(parts.model.logits_of(part_td.unsqueeze(0)), chunk);
     };
     const auto loss = recomputed(loss_of, hidden_td.narrow(0, first, count), parts.model.head_weights());
     sum = sum.defined() ? sum + loss : loss;

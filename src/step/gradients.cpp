@@ -41,7 +41,7 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
                                    PhaseTimer& timer) {
   const auto weight = weight_of(batches);
   const auto count = slices_of_batch(parts);
-  if (count == 1) parts.parameters.gradients().zero_();
+  if (count == 1) parts.parameters.clear_gradients();
   torch::Tensor total;
   for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
     const auto& batch = batches[static_cast<std::size_t>(micro)];
@@ -56,17 +56,26 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
 
 namespace {
 
+torch::Tensor norm_of_gradient(const ParameterBuffer::View& view) {
+  const auto& gradient = view.parameter.grad();
+  if (!view.has_listed_rows()) return gradient.norm();
+  const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
+  return gradient.view({-1, view.row_width()}).index_select(0, rows).norm();
+}
+
 // Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
 // On the CPU each by one thread, so that the norm does not depend on the number of threads.
 torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
   const auto& views = parameters.views();
-  std::vector<torch::Tensor> gradients;
-  for (const auto& view : views) gradients.push_back(view.parameter.grad());
-  if (!gradients.front().is_cpu()) return torch::stack(at::_foreach_norm(gradients)).norm();
-  auto norms_p = torch::empty({std::ssize(gradients)}, gradients.front().options());
-  at::parallel_for(0, std::ssize(gradients), 1, [&](std::int64_t begin, std::int64_t end) {
+  if (!parameters.values().is_cpu()) {
+    std::vector<torch::Tensor> gradients;
+    for (const auto& view : views) gradients.push_back(view.parameter.grad());
+    return torch::stack(at::_foreach_norm(gradients)).norm();
+  }
+  auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
+  at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
     const torch::NoGradGuard no_grad;
-    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(gradients[static_cast<std::size_t>(i)].norm());
+    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(norm_of_gradient(views[static_cast<std::size_t>(i)]));
   });
   return norms_p.norm();
 }
@@ -76,14 +85,13 @@ torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
 torch::Tensor clip_gradients(const StepParts& parts) {
   const torch::NoGradGuard no_grad;
   const double limit = parts.config.train.clip;
-  auto& gradients = parts.parameters.gradients();
   auto norm = norm_of_gradients(parts.parameters);
   if (parts.loss_scale != nullptr) norm = parts.loss_scale->unscaled_norm(norm);
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
     const auto factor = (limit / (norm + epsilon)).clamp_max(1);
     const auto used = torch::where(norm.isfinite(), factor, 1.0);  // NaN stays where it came from, to be named
-    if (gradients.is_cuda() || used.item<double>() != 1) gradients.mul_(used);  // a GPU is not waited for
+    if (norm.is_cuda() || used.item<double>() != 1) parts.parameters.scale_gradients(used);  // a GPU is not waited for
   }
   return norm;
 }

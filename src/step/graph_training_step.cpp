@@ -23,6 +23,7 @@ Batch copy_of(const Batch& batch) {
   return {.ids_bc = copy(batch.ids_bc),
           .targets_bc = copy(batch.targets_bc),
           .segments_bc = copy(batch.segments_bc),
+          .places_t = copy(batch.places_t),
           .labels_l = copy(batch.labels_l),
           .label_rows_l2 = copy(batch.label_rows_l2),
           .target_weights_bc = copy(batch.target_weights_bc),

@@ -1,13 +1,16 @@
 #include "step/make_training_step.h"
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "step/graph_training_step.h"
 
 namespace metaformer {
 
 static bool computes_again(const ExperimentConfig& config) {
-  const auto& model = transformer(config);
-  return model.blocks == BlockKind::reversible || chunks_of(model.feed_forward) > 1 || config.train.loss_chunks > 1;
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  return config.train.loss_chunks > 1 ||
+         (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
 }
 
 std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
@@ -17,7 +20,7 @@ std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
     if (train.divergence.spikes.threshold > 0)
       problem = "the host watches for spikes (train.divergence.spikes.threshold)";
     if (parts.memory != nullptr && parts.memory->of_pass(0) != nullptr)
-      problem = "what a model remembers grows (model.memory)";
+      problem = fmt::format("a step goes on from the one before it ({})", order_key(parts.config.model));
     if (computes_again(parts.config)) problem = "parts of it are computed again in backward";
     auto graph = problem.empty() ? make_cuda_graph(parts.device, problem) : nullptr;
     if (graph != nullptr) return std::make_unique<GraphTrainingStep>(parts, std::move(graph));

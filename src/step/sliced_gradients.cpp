@@ -14,7 +14,7 @@ struct Slice {
   Pass pass;
   std::int64_t number;  // of the pass among those of the step
   torch::Tensor loss = {};
-  torch::autograd::variable_list gradients = {};  // of every parameter; undefined: it has no part in the loss
+  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
   double forward_seconds = 0, backward_seconds = 0;
 };
 
@@ -68,7 +68,8 @@ torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch
                                       std::span<const Pass> passes, std::int64_t first, PhaseTimer& timer) {
   auto slices = cut(batch, passes, first);
   std::vector<torch::Tensor> parameters;
-  for (const auto& view : parts.parameters.views()) parameters.push_back(view.parameter);
+  for (const auto& view : parts.parameters.views())
+    if (view.rate > 0) parameters.push_back(view.parameter);
   {
     const AutocastScope casts(parts.config.train.precision, parts.device);
     at::parallel_for(0, std::ssize(slices), 1, [&](std::int64_t begin, std::int64_t end) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a model with model.memory carries from one step to the next: for every pass of a step, the rows of which go on
+// What a model that remembers carries from one step to the next: for every pass of a step, the rows of which go on
 // where those of the same pass of the step before ended.
 
 #include <memory>

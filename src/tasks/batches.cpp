@@ -19,6 +19,8 @@ Batch to_batch(const TokenRows& rows, torch::Device device) {
   batch.targets_bc = to_tensor(rows.targets, rows.rows, device);
   if (!rows.segments.empty()) batch.segments_bc = to_tensor(rows.segments, rows.rows, device);
   batch.restarts = rows.restarts;
+  if (!rows.places.empty())
+    batch.places_t = padded_places(torch::tensor(at::ArrayRef<std::int64_t>(rows.places))).to(device);
   if (!rows.target_weights.empty())
     batch.target_weights_bc = torch::tensor(at::ArrayRef<float>(rows.target_weights)).view({rows.rows, -1}).to(device);
   batch.weight = to_weight(rows.target_weights.empty() ? rows.target_count : rows.sequences, device);
@@ -65,21 +67,23 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
-torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc) {
-  return at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), targets_bc.flatten(), {}, at::Reduction::Sum,
+torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets) {
+  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets.flatten(), {}, at::Reduction::Sum,
                                 /*ignore_index=*/-1);
 }
 
-torch::Tensor token_loss(const torch::Tensor& logits_bcv, const Batch& batch) {
-  if (!batch.target_weights_bc.defined()) return token_loss(logits_bcv, batch.targets_bc);
-  const auto loss_t = at::cross_entropy_loss(widened(logits_bcv).flatten(0, 1), batch.targets_bc.flatten(), {},
-                                             at::Reduction::None, /*ignore_index=*/-1);
-  return (loss_t * batch.target_weights_bc.flatten()).sum();
+torch::Tensor token_loss(const torch::Tensor& logits, const Batch& batch) {
+  const auto targets_t = wanted_targets_t(batch), weights_t = wanted_weights_t(batch);
+  if (!weights_t.defined()) return token_loss(logits, targets_t);
+  const auto loss_t =
+      at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1);
+  return (loss_t * weights_t).sum();
 }
 
-void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums) {
-  sums.add("loss", token_loss(logits_bcv, batch.targets_bc));
-  sums.add("correct", (logits_bcv.argmax(2) == batch.targets_bc).sum());
+void score_tokens(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) {
+  const auto targets_t = wanted_targets_t(batch);
+  sums.add("loss", token_loss(logits, targets_t));
+  sums.add("correct", (logits.flatten(0, -2).argmax(1) == targets_t).sum());
   sums.add("weight", batch.target_weights_bc.defined() ? (batch.targets_bc >= 0).sum() : batch.weight);
 }
 

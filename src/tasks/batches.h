@@ -25,14 +25,14 @@ torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t ro
 // Logits as they go into a cross-entropy: float32 at least.
 torch::Tensor widened(const torch::Tensor& logits);
 
-// Cross-entropy summed over the targets that are not -1.
-torch::Tensor token_loss(const torch::Tensor& logits_bcv, const torch::Tensor& targets_bc);
+// Cross-entropy summed over the targets that are not -1: logits [..., v], targets [...].
+torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets);
 
-// The same with the weights of the batch's targets.
-torch::Tensor token_loss(const torch::Tensor& logits_bcv, const Batch& batch);
+// The same with the weights of the batch's targets. Logits of all tokens, or of those that the batch names.
+torch::Tensor token_loss(const torch::Tensor& logits, const Batch& batch);
 
 // Adds "loss" and "correct" (tokens whose likeliest prediction is right) and "weight" (targets).
-void score_tokens(const torch::Tensor& logits_bcv, const Batch& batch, ScoreSums& sums);
+void score_tokens(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums);
 
 // Rows of an evaluation batch: about 8,192 tokens, large enough to be efficient, small enough for any memory.
 std::int64_t evaluation_rows(std::int64_t row_length);

@@ -95,7 +95,7 @@ class ClassObjective : public Objective {
   double label_smoothing_;
 };
 
-// model.embedding.scale and task.head.recalibrate.
+// model.embedding.scale, task.head.bag and task.head.recalibrate.
 class ClassifierAdaptation : public ModelAdaptation {
  public:
   ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const BatchStream> texts,
@@ -105,6 +105,8 @@ class ClassifierAdaptation : public ModelAdaptation {
   void before_training(SequenceModel& model) const override {
     if (transformer(config_).embedding.scale == EmbeddingScale::log_count_ratio)
       scale_by_log_count_ratios(dynamic_cast<Classifier&>(model), *texts_, sizes_);
+    if (bag_options(classification(config_).head) != nullptr)
+      scale_bag_by_log_count_ratios(dynamic_cast<Classifier&>(model).bag(), *texts_, sizes_.classes);
   }
 
   // A batch that is learned by heart needs no shift for texts.

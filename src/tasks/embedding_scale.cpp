@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/ngram_buckets.h"
 #include "tasks/training_features.h"
 
 namespace metaformer {
@@ -52,20 +53,41 @@ class TextFeatures {
 
 }  // namespace
 
-void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
-  const auto [vocabulary, classes] = sizes;
-  const TextFeatures features(model, vocabulary);
-  const auto texts = training_features(stream, features);
-  std::vector<float> scale(static_cast<std::size_t>(features.first_bucket() + features.buckets()));
+// Of features 0 ... size - 1, how unequally the classes have them: |r|, of more than two classes the largest.
+static torch::Tensor log_count_scale(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
+                                     std::int64_t size) {
+  std::vector<float> scale(static_cast<std::size_t>(size));
   for (std::int64_t label = 0; label < (classes == 2 ? 1 : classes); ++label) {
     const auto ratios = log_count_ratios(texts, label, scale.size());
     for (std::size_t i = 0; i < scale.size(); ++i)
       scale[i] = std::max(scale[i], static_cast<float>(std::abs(ratios[i])));
   }
-  const auto all = torch::tensor(scale);
+  return torch::tensor(scale);
+}
+
+void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes) {
+  const auto [vocabulary, classes] = sizes;
+  const TextFeatures features(model, vocabulary);
+  const auto all =
+      log_count_scale(training_features(stream, features), classes, features.first_bucket() + features.buckets());
   // A class token stands in every text: it says nothing of a class, and keeps its embedding.
   model.transformer()->scale_embeddings(all.narrow(0, 0, vocabulary),
                                         all.narrow(0, features.first_bucket(), features.buckets()));
+}
+
+void scale_bag_by_log_count_ratios(NgramBag& bag, const BatchStream& stream, std::int64_t classes) {
+  const auto buckets_of_rows = [&](const Batch& batch) {
+    const auto buckets_lf = bag->buckets_lf(batch).to(torch::kInt).contiguous();
+    std::vector<std::vector<std::uint32_t>> rows;
+    for (std::int64_t row = 0; row < buckets_lf.size(0); ++row) {
+      auto& buckets = rows.emplace_back();
+      const auto* values = buckets_lf.const_data_ptr<std::int32_t>() + row * buckets_lf.size(1);
+      for (std::int64_t i = 0; i < buckets_lf.size(1); ++i)
+        if (values[i] >= 0) buckets.push_back(static_cast<std::uint32_t>(values[i]));
+    }
+    return rows;
+  };
+  bag->set_scale(log_count_scale(training_features(stream, buckets_of_rows), classes, bag->buckets()));
 }
 
 }  // namespace metaformer

@@ -3,6 +3,7 @@
 #include "tasks/classification_task.h"
 #include "tasks/language_model_task.h"
 #include "tasks/list_task.h"
+#include "tasks/masked_language_model_task.h"
 #include "tasks/one_batch_stream.h"
 
 namespace metaformer {
@@ -12,6 +13,8 @@ namespace {
 Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) {
   if (list_task(config.task)) return make_list_task(config);
   if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
+  if (is<MaskedLanguageModelConfig>(config.task))
+    return make_masked_language_model_task(config, offline, std::move(codec));
   return make_language_model_task(config, offline, std::move(codec));
 }
 

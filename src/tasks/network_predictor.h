@@ -15,7 +15,7 @@ class NetworkPredictor : public Predictor {
   explicit NetworkPredictor(SequenceModel& model) : model_(model) {}
 
   // On the CPU threads share slices of rows, so that what they compute stays in their caches. The slices, and so the
-  // logits, do not depend on the number of threads. A model with model.memory goes on where the batch before ended,
+  // logits, do not depend on the number of threads. A model that remembers goes on where the batch before ended,
   // unless this one begins.
   torch::Tensor logits(const Batch& batch) const override;
 

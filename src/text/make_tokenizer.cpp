@@ -11,9 +11,11 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "text/base64.h"
+#include "text/byte_level_bpe.h"
 #include "text/byte_tokenizer.h"
 #include "text/character_tokenizer.h"
 #include "text/number_tokenizer.h"
+#include "text/pretrained_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/sentencepiece_training.h"
 #include "text/word_tokenizer.h"
@@ -36,6 +38,9 @@ struct Maker {
   }
   std::unique_ptr<Tokenizer> operator()(const WordTokenizerOptions& options) const {
     return std::make_unique<WordTokenizer>(WordTokenizer::from_text(options, text));
+  }
+  std::unique_ptr<Tokenizer> operator()(const PretrainedTokenizerOptions& options) const {
+    return read_pretrained_tokenizer(options.path);
   }
 };
 
@@ -107,15 +112,28 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerFile& file) {
   return std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source);
 }
 
+std::unique_ptr<Tokenizer> load_pretrained(const TokenizerFile& file) {
+  constexpr auto most = ByteLevelBpeTokenizer::largest_vocabulary;
+  const auto vocabulary = file.field("vocabulary");
+  file.require(vocabulary.is_number_unsigned() && vocabulary <= most, "vocabulary",
+               fmt::format("a whole number of at most {}", most));
+  return std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary.get<std::int64_t>(),
+                                                 file.source + ": file");
+}
+
 struct Loader {
   std::string_view kind;
   std::unique_ptr<Tokenizer> (*load)(const TokenizerFile&);
 };
 
 constexpr std::array loaders = {
-    Loader{CharacterTokenizerOptions::kind, load_characters}, Loader{ByteTokenizerOptions::kind, load_bytes},
-    Loader{WordTokenizerOptions::kind, load_words},           Loader{UnigramTokenizerOptions::kind, load_sentencepiece},
-    Loader{BpeTokenizerOptions::kind, load_sentencepiece},    Loader{NumberTokenizer::kind, load_numbers},
+    Loader{CharacterTokenizerOptions::kind, load_characters},
+    Loader{ByteTokenizerOptions::kind, load_bytes},
+    Loader{WordTokenizerOptions::kind, load_words},
+    Loader{UnigramTokenizerOptions::kind, load_sentencepiece},
+    Loader{BpeTokenizerOptions::kind, load_sentencepiece},
+    Loader{NumberTokenizer::kind, load_numbers},
+    Loader{PretrainedTokenizerOptions::kind, load_pretrained},
 };
 
 }  // namespace

@@ -66,7 +66,10 @@ void SentencePieceTokenizer::read_pieces() {
   require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
   for (int id = 0; id < size; ++id) {
     require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
-    require(!processor_->IsControl(id) && !processor_->IsUnused(id), fmt::format("piece {} spells nothing", id));
+    if (processor_->IsControl(id) || processor_->IsUnused(id)) {  // no text has it
+      pieces_.emplace_back();
+      continue;
+    }
     pieces_.push_back(spoken(*processor_, id));
     if (processor_->IsUnknown(id) || processor_->IsByte(id)) continue;
     const auto& piece = processor_->IdToPiece(id);
@@ -101,6 +104,12 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) 
     });
   });
   return ids;
+}
+
+bool SentencePieceTokenizer::begins_word(std::int32_t id, std::int32_t before) const {
+  const auto& piece = pieces_.at(static_cast<std::size_t>(id));
+  const auto& last = pieces_.at(static_cast<std::size_t>(before));
+  return piece.starts_with(' ') || is_break(piece[0]) || is_break(last[0]);
 }
 
 SubwordLattice SentencePieceTokenizer::all_cuts(std::string_view word) const {

@@ -35,6 +35,9 @@ class SentencePieceTokenizer : public Tokenizer {
   // May be called from several threads.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
+  // A word reaches from white space to white space.
+  bool begins_word(std::int32_t id, std::int32_t before) const override;
+
   // Unigram: draws one of all segmentations of each word; the likeliest for words of more than 64 bytes. May be
   // called from several threads.
   std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const override;
@@ -44,6 +47,9 @@ class SentencePieceTokenizer : public Tokenizer {
 
   // The model in base64, and its SHA-256.
   nlohmann::ordered_json to_json() const override;
+
+  const std::string& model() const { return model_; }
+  Whitespace whitespace() const { return whitespace_; }
 
  private:
   using Ids = std::vector<std::int32_t>;

@@ -27,6 +27,9 @@ class Tokenizer {
   // The token for everything that is not in the vocabulary, if there is such a token.
   virtual std::optional<std::int32_t> unknown_id() const { return std::nullopt; }
 
+  // Whether a token begins a word where it follows the token `before`; otherwise it goes on with the word of that one.
+  virtual bool begins_word(std::int32_t id, std::int32_t before) const { return (void)id, (void)before, true; }
+
   // Subword regularisation (Kudo 2018): a random segmentation of `text`, with probabilities to the power `alpha`:
   // a function of (text, alpha, rng): the i-th word uses rng.uniform(i). Tokenizers with one segmentation only encode.
   virtual std::vector<std::int32_t> encode_sampled(std::string_view text, double alpha, const Rng& rng) const;

@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/parameter_names.h"
+
 namespace metaformer {
 
 namespace {
 
 // "transformer.blocks.3.mixer.output.weight" -> "block_3", "transformer.final_norm.weight" -> "final_norm".
 std::string group_of(const std::string& parameter) {
+  if (const auto block = block_number(parameter)) return fmt::format("block_{}", *block);
   std::string_view rest = parameter;
   if (constexpr std::string_view trunk = "transformer."; rest.starts_with(trunk)) rest.remove_prefix(trunk.size());
-  if (constexpr std::string_view blocks = "blocks."; rest.starts_with(blocks)) {
-    rest.remove_prefix(blocks.size());
-    return fmt::format("block_{}", rest.substr(0, rest.find('.')));
-  }
   return std::string(rest.substr(0, rest.find('.')));
 }
 

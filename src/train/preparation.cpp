@@ -43,6 +43,20 @@ std::string describe(const LinearConfig& model) {
   return fmt::format("linear, 1- to {}-grams in {} buckets", model.ngrams, model.buckets);
 }
 
+std::string describe(const RecurrentConfig& model, std::string_view kind) {
+  return fmt::format("{}, {}, width {}, context {}{}", kind, counted(model.layers, "layer"), model.width, model.context,
+                     model.carry_state ? ", the state is carried" : "");
+}
+
+std::string describe(const LstmConfig& model) { return describe(model, model.kind); }
+
+std::string describe(const GruConfig& model) { return describe(model, model.kind); }
+
+std::string describe(const FeedForwardModelConfig& model) {
+  return fmt::format("feed_forward, window {}, width {}, {} hidden units, context {}", model.window, model.width,
+                     model.hidden, model.context);
+}
+
 std::string describe(const TransformerConfig& model) {
   return fmt::format("mixer {}, {}, {}, width {}, context {}", kind_of(model.mixer), counted(model.layers, "layer"),
                      counted(model.heads, "head"), model.width, model.context);

@@ -15,7 +15,7 @@ torch::Device prepare_device(const ExperimentConfig& config, const std::string& 
 // The same of memory, when the data are known. Warns where it may not suffice.
 void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force);
 
-// "mixer metric, 4 layers, 4 heads, width 128, context 256".
+// "mixer metric, 4 layers, 4 heads, width 128, context 256"; "lstm, 2 layers, width 128, context 64".
 std::string describe_model(const ExperimentConfig& config);
 
 }  // namespace metaformer

@@ -81,7 +81,7 @@ void describe_schedule(const ExperimentConfig& before, const ExperimentConfig& n
   const auto steps_before = before.train.steps, steps = now.train.steps;
   if (is<LinearConfig>(now.model) || steps_before == steps) return;
   const auto rate = [&](const ExperimentConfig& config, std::int64_t step) {
-    return make_schedule(config.train, transformer(config).width)->rate(step) * rollback_factor(config.train, progress);
+    return make_schedule(config.train, width_of(config.model))->rate(step) * rollback_factor(config.train, progress);
   };
   const auto next = progress.step;
   const double earlier = rate(before, next), here = rate(now, next);

@@ -1,7 +1,9 @@
 #include "train/run.h"
 
 #include "attention/kernel_choice.h"
+#include "base/error.h"
 #include "base/files.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -24,15 +26,28 @@ namespace {
 
 bool is_linear(const ExperimentConfig& config) { return is<LinearConfig>(config.model); }
 
+// What a training starts from; nothing: random weights.
+struct Beginning {
+  std::optional<Checkpoint> checkpoint;
+  std::optional<InitialWeights> initial;
+
+  // Tokenizer and labels that belong to the weights; nothing: those that the data make.
+  Codec take_codec() {
+    if (checkpoint) return std::move(checkpoint->codec);
+    return initial ? Codec{.tokenizer = std::move(initial->codec.tokenizer), .labels = {}} : Codec{};
+  }
+};
+
 void describe(const Experiment& experiment, const Task& task, torch::Device device) {
   const auto& train = experiment.config.train;
   log::info("{}: {}", experiment.name, describe_model(experiment.config));
   log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.data->summary());
   log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
             at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
-  if (!device.is_cuda() || is_linear(experiment.config)) return;
+  const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
+  if (!device.is_cuda() || model == nullptr) return;
   const bool padded = is<ClassificationConfig>(experiment.config.task);
-  const auto choice = describe_kernel_choice(transformer(experiment.config), train.precision, padded);
+  const auto choice = describe_kernel_choice(*model, train.precision, padded);
   if (!choice.empty()) log::info("{}", choice);
 }
 
@@ -46,10 +61,22 @@ void continue_from(Checkpoint& checkpoint, const RunDirectory& run, const Task& 
   describe_schedule(before, now, checkpoint.progress);
 }
 
+// Which parameters of the run are from where, in the log and, with all names, in a file of the run.
+void report(const InitialWeights& initial, const TakenWeights& taken, const RunDirectory& run,
+            const ExperimentConfig& config) {
+  log::info("weights from {}: {}", initial.source, taken.str());
+  if (const auto keys = differing_model_keys(config, initial.config); !keys.empty())
+    log::warning("the weights of {} were trained in another model: {}", initial.source, fmt::join(keys, ", "));
+  nlohmann::ordered_json json = {{"source", initial.source}, {"sha256", initial.digest}};
+  json.update(taken.to_json());
+  write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
+}
+
 RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
-                         const std::optional<Checkpoint>& checkpoint) {
+                         const Beginning& beginning) {
   const auto& experiment = request.experiment;
-  Trainer trainer(experiment, run, task, device, checkpoint);
+  Trainer trainer(experiment, run, task, device, beginning.checkpoint, beginning.initial);
+  if (const auto& taken = trainer.taken()) report(*beginning.initial, *taken, run, experiment.config);
   if (request.profile) trainer.profile();
   auto summary = trainer.run();
   const auto& times = *summary.stepwise;
@@ -67,8 +94,9 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
 }
 
 RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-                    std::optional<Checkpoint> checkpoint, const ExperimentConfig& before) {
+                    Beginning beginning, const ExperimentConfig& before) {
   const auto& experiment = request.experiment;
+  auto& checkpoint = beginning.checkpoint;
   run.remove_left_overs();
   log::add_file(run.log_file());
   write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
@@ -78,7 +106,7 @@ RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const 
   describe(experiment, task, device);
   if (checkpoint) continue_from(*checkpoint, run, task, before, experiment.config);
   auto summary = is_linear(experiment.config) ? train_linear(experiment, run, task, device)
-                                              : train_network(request, run, task, device, checkpoint);
+                                              : train_network(request, run, task, device, beginning);
   // Written once, when all of it is there: what stops before is made up for by --resume.
   write_summary(run, summary);
   log::info("{}", run.path().string());
@@ -99,17 +127,40 @@ std::optional<RunSummary> finished_summary(const EarlierRun& earlier, const Expe
   return summary;
 }
 
+// A run that goes on has the tokenizer that its initial weights brought.
+void take_tokenizer_of_run(TrainRequest& request) {
+  if (!request.experiment.config.train.init_from || !request.resume || RunDirectory::is_free(request.out)) return;
+  const auto before = load_run_experiment(RunDirectory::open(request.out, "--out").config_file()).config;
+  if (const auto* data = data_of(before)) take_tokenizer(request.experiment, data->tokenizer, request.out.string());
+}
+
+// train.init_from, for a run that does not go on.
+std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
+  const auto& path = experiment.config.train.init_from;
+  if (!path) return std::nullopt;
+  auto initial = read_initial_weights(*path);
+  const auto* data = data_of(initial.config);
+  if ((data == nullptr) != (data_of(experiment.config) == nullptr))
+    throw Error(ExitCode::usage,
+                fmt::format("train.init_from: {}: was trained for task {}, whose tokens mean nothing to task {}",
+                            initial.source, kind_of(initial.config.task), kind_of(experiment.config.task)));
+  if (data != nullptr) take_tokenizer(experiment, data->tokenizer, initial.source);
+  return initial;
+}
+
 }  // namespace
 
 RunSummary train(TrainRequest request) {
+  take_tokenizer_of_run(request);
   const auto& config = request.experiment.config;
   auto earlier = find_earlier_run(config, request.out, request.resume);
   if (earlier)
     if (auto summary = finished_summary(*earlier, config)) return *summary;
+  Beginning beginning{.checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt, .initial = {}};
+  if (!beginning.checkpoint) beginning.initial = find_initial_weights(request.experiment);
   const auto device = prepare_device(config, request.device, request.force);
-  auto checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt;
   // Data problems must not leave an empty run behind.
-  const auto task = make_task(config, request.offline, checkpoint ? std::move(checkpoint->codec) : Codec{});
+  const auto task = make_task(config, request.offline, beginning.take_codec());
   task.data->check();
   check_memory(config, task.data->codec(), device, request.force);
   if (earlier) require_same_data(earlier->run, task);
@@ -117,7 +168,7 @@ RunSummary train(TrainRequest request) {
   throw_if_stopped();  // before there is anything to save
   const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
   const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
-  return train_in(run, request, task, device, std::move(checkpoint), earlier ? earlier->config : config);
+  return train_in(run, request, task, device, std::move(beginning), earlier ? earlier->config : config);
 }
 
 }  // namespace metaformer

@@ -12,6 +12,7 @@
 #include "ops/device.h"
 #include "train/diagnostics.h"
 #include "train/milestones.h"
+#include "train/preparation.h"
 #include "train/spike_detector.h"
 #include "train/training_report.h"
 
@@ -50,22 +51,21 @@ LogPosition log_position(const TrainConfig& config, const Progress& progress) {
 
 // The error for too little memory, which says what did not fit.
 Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
-  const auto& model = transformer(config);
   return Error(ExitCode::out_of_memory,
-               fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({} layers, width {}): "
-                           "{}; lower train.batch_size (and raise train.accumulate), model.context or model.width",
-                           step, config.train.batch_size, model.context, model.layers, model.width, why));
+               fmt::format("step {}: out of memory with {} sequences of up to {} tokens at once ({}): {}; lower "
+                           "train.batch_size (and raise train.accumulate), model.context or model.width",
+                           step, config.train.batch_size, context_of(config.model), describe_model(config), why));
 }
 
 }  // namespace
 
 Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
-                 const std::optional<Checkpoint>& checkpoint)
+                 const std::optional<Checkpoint>& checkpoint, const std::optional<InitialWeights>& initial)
     : config_(experiment.config),
       run_(run),
       task_(task),
       device_(device),
-      setup_(config_, task, device),
+      setup_(config_, task, device, initial ? &*initial : nullptr),
       divergence_(*setup_.parameters, progress_, learning_rate_),
       evaluator_(config_, task, *setup_.model, device, divergence_),
       saver_(run, task, setup_, evaluator_, divergence_, config_.train.keep_checkpoints),

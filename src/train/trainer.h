@@ -14,9 +14,13 @@ namespace metaformer {
 
 class Trainer {
  public:
-  // Builds model and optimiser; the run directory must exist. With a checkpoint, training goes on from it.
+  // Builds model and optimiser; the run directory must exist. With a checkpoint, training goes on from it; else it
+  // starts with the weights of train.init_from, if there are any.
   Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
-          const std::optional<Checkpoint>& checkpoint);
+          const std::optional<Checkpoint>& checkpoint, const std::optional<InitialWeights>& initial);
+
+  // What became of those weights.
+  const std::optional<TakenWeights>& taken() const { return setup_.taken; }
 
   // Records a few of the coming steps and reports time by operator.
   void profile();

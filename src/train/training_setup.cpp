@@ -3,15 +3,19 @@
 #include "model/initialise.h"
 #include "model/make_model.h"
 #include "ops/named_tensors.h"
+#include "optim/layer_rates.h"
 
 namespace metaformer {
 
-TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device)
+TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
+                             const InitialWeights* initial)
     : model(make_model(config, sizes_of(task.data->codec()))),
-      schedule(make_schedule(config.train, transformer(config).width)) {
+      schedule(make_schedule(config.train, width_of(config.model))) {
   initialise(*model, static_cast<std::uint64_t>(config.train.seed));
+  if (initial != nullptr) taken = take_weights(*initial, config, task.data->codec(), *model);
   model->to(device);
   parameters = std::make_unique<ParameterBuffer>(*model);
+  set_layer_rates(*parameters, config.train);
   if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
   optimizer = make_optimizer(*parameters, config.train, loss_scale ? loss_scale->of_gradients() : GradientScale{});
   average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);

@@ -6,12 +6,14 @@
 #include "optim/weight_average.h"
 #include "run/checkpoint.h"
 #include "step/make_training_step.h"
+#include "train/initial_weights.h"
 
 namespace metaformer {
 
 struct TrainingSetup {
-  // With initial weights. `config` and `task` must outlive it.
-  TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device);
+  // With random weights, or those of train.init_from where they are given. `config` and `task` must outlive it.
+  TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
+                const InitialWeights* initial = nullptr);
   TrainingSetup(const TrainingSetup&) = delete;
   TrainingSetup& operator=(const TrainingSetup&) = delete;
 
@@ -26,6 +28,7 @@ struct TrainingSetup {
   void restart(const torch::Tensor& values);
 
   std::shared_ptr<SequenceModel> model;
+  std::optional<TakenWeights> taken;  // given initial weights
   std::unique_ptr<ParameterBuffer> parameters;
   std::unique_ptr<LossScale> loss_scale;  // of fp16 only
   std::unique_ptr<Optimizer> optimizer;

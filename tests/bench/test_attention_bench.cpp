@@ -59,6 +59,22 @@ TEST_CASE("operations of a training step are those of its products", "[bench]") 
   CHECK(training_operations(config, 10, 12, true) == 3 * (2 * (attention + 2.0 * 12 * 2 * 8 * 32) + 2.0 * 12 * 8 * 10));
 }
 
+TEST_CASE("operations of a recurrent or feed-forward model are those of its products", "[bench]") {
+  GruConfig gru;
+  gru.layers = 2;
+  gru.width = 8;
+  // 12 tokens; of each layer three gates from its input and three from its state
+  CHECK(training_operations(gru, 10, 12, true) == 3 * (2 * (2.0 * 12 * 2 * 3 * 8 * 8) + 2.0 * 12 * 8 * 10));
+  LstmConfig lstm;
+  lstm.layers = 1;
+  lstm.width = 8;
+  CHECK(training_operations(lstm, 10, 12, true) == 3 * (2.0 * 12 * 2 * 4 * 8 * 8 + 2.0 * 12 * 8 * 10));
+  FeedForwardModelConfig window{.window = 5, .width = 4, .hidden = 16};
+  CHECK(training_operations(window, 10, 12, true) == 3 * (2.0 * 12 * 20 * 16 + 2.0 * 12 * 16 * 10));
+  window.direct = true;
+  CHECK(training_operations(window, 10, 12, true) == 3 * (2.0 * 12 * 20 * 16 + 2.0 * 12 * 36 * 10));
+}
+
 TEST_CASE("memory of composed attention grows with the context, that of the reference with its square", "[bench]") {
   AttentionRequest request;
   for (const std::int64_t context : {128, 256, 512})

@@ -54,6 +54,21 @@ TEST_CASE("sample sorts with a sorter", "[cli]") {
   CHECK(metrics.at("exact_match").get<double>() > 0.9);
 }
 
+TEST_CASE("a masked language model predicts hidden tokens, and continues no text", "[cli][masking]") {
+  const Program program;
+  const auto trained =
+      program.run({"train", "--config", "small.yaml", "--set", "task=masked_language_model", "--out", "run", "--json"});
+  REQUIRE(trained.code == 0);
+  const auto metrics = nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--json"}));
+  for (const auto* name : {"loss", "perplexity", "accuracy", "targets", "unigram_entropy"})
+    CHECK(metrics.contains(name));
+  for (const std::string command : {"sample", "predict"}) {
+    const auto refused = program.run({command, "--run", "run"});
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("masked_language_model"));
+  }
+}
+
 namespace {
 
 // A classifier of texts with and without the word "marker".

@@ -53,6 +53,9 @@ TEST_CASE("keys of nanoGPT and Hugging Face suggest ours, wherever they stand", 
       {"label_smoothing_factor", "task.label_smoothing"},
       {"tie_word_embeddings", "model.embedding.tie"},
       {"adam_beta1", "train.optimizer.betas"},
+      {"init_from", "train.init_from"},
+      {"model_name_or_path", "train.init_from"},
+      {"llrd", "train.layer_rate_decay"},
   }));
   CHECK_THAT(complaint(given + "=1"), ContainsSubstring("unknown key; did you mean '" + ours + "'"));
 }

@@ -136,21 +136,22 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
                  [&](const auto& field) { return field.path == path; });
     return found;
   };
+  const std::string networks = "model: transformer, lstm, gru or feed_forward";
   const auto schedule = of("train.schedule");
   REQUIRE(schedule.size() == 1);
   REQUIRE(schedule[0].kinds.size() == 6);
   CHECK(schedule[0].kinds[2].name == "constant");
   for (const auto& field : fields)
     for (const auto& kind : field.kinds) CHECK_FALSE(kind.summary.empty());
-  CHECK(applies_to(of("train.schedule.floor").at(0)) ==
-        "model: transformer, train.schedule: cosine, linear or trapezoid");
+  CHECK(applies_to(of("train.schedule.floor").at(0)) == networks + ", train.schedule: cosine, linear or trapezoid");
   CHECK(applies_to(of("train.schedule.warmup_steps").at(0)) ==
-        "model: transformer, train.schedule: cosine, linear, constant or trapezoid");
+        networks + ", train.schedule: cosine, linear, constant or trapezoid");
   CHECK(applies_to(of("train.schedule.warmup_steps").at(1)) ==
-        "model: transformer, train.schedule: inverse_sqrt or noam");  // which need one
-  CHECK(applies_to(of("train.steps").at(0)) == "model: transformer");
+        networks + ", train.schedule: inverse_sqrt or noam");  // which need one
+  CHECK(applies_to(of("train.steps").at(0)) == networks);
   CHECK(applies_to(of("train.batch_size").at(0)).empty());
-  CHECK(applies_to(of("model.context").at(0)).empty());
+  CHECK(applies_to(of("model.context").at(0)) == "model: transformer, feed_forward or linear");
+  CHECK(applies_to(of("model.context").at(1)) == "model: lstm or gru");
   CHECK(applies_to(of("task.head.recalibrate").at(0)) == "task: classification");
   CHECK(applies_to(of("data.cache").at(0)) == "task: language_model or classification");
   CHECK(of("data.path").size() == 2);  // a text, or a table

@@ -131,7 +131,8 @@ TEST_CASE("losses by position add up to the loss of the split", "[inspect]") {
 TEST_CASE("with memory losses by position are those of the text in order, and no context is tried alone", "[inspect]") {
   const Workplace place;
   auto run = trained(place, {"model.memory=16", "model.positions=transformer_xl", "train.steps=3"});
-  CHECK(inspect(run, "to be or not").layers.size() == static_cast<std::size_t>(run.model->config().layers));
+  CHECK(inspect(run, "to be or not").layers.size() ==
+        static_cast<std::size_t>(transformer(run.experiment.config).layers));
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
   double loss = 0, targets = 0;
@@ -143,7 +144,35 @@ TEST_CASE("with memory losses by position are those of the text in order, and no
   CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
   CHECK(targets == whole.at("tokens").get<double>());
   CHECK(found.loss_by_context.empty());
-  CHECK(found.gradients.mixer.size() == static_cast<std::size_t>(run.model->config().layers));
+  CHECK(found.gradients.mixer.size() == static_cast<std::size_t>(transformer(run.experiment.config).layers));
+}
+
+TEST_CASE("hidden tokens and packed documents have losses by position, too, and no context is tried alone",
+          "[inspect][masking][packing]") {
+  const Workplace place;
+  std::string lines;
+  for (int i = 1; i < 150; ++i)
+    lines += R"({"text": ")" + std::string(static_cast<std::size_t>(i % 29), 'a' + i % 7) + "b\"}\n";
+  place.folder().write("documents.jsonl", lines);
+  const std::string path = "data.path='" + (place / "documents.jsonl").string() + "'";
+  const bool masked = GENERATE(true, false), packs = GENERATE(true, false);
+  if (!masked && !packs) return;  // has cases of its own
+  std::vector<std::string> overrides = {path, "train.steps=3"};
+  if (masked) overrides.emplace_back("task=masked_language_model");
+  if (packs) overrides.emplace_back("data.packing=spfhp");
+  auto run = trained(place, overrides);
+  CHECK(inspect(run, "aab").causal == !masked);
+  const auto task = make_task(run.experiment.config, true, std::move(run.codec));
+  const auto found = inspect_split(run, task);
+  double loss = 0, targets = 0;
+  for (const auto& entry : found.loss_by_position) {
+    loss += entry.loss * static_cast<double>(entry.targets);
+    targets += static_cast<double>(entry.targets);
+  }
+  const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
+  CHECK(targets == whole.at(masked ? "targets" : "tokens").get<double>());
+  CHECK(found.loss_by_context.empty());
 }
 
 TEST_CASE("the gradient with respect to the embeddings is that of the position table", "[inspect]") {

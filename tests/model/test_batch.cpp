@@ -53,6 +53,34 @@ TEST_CASE("rows of packed texts keep the labels of their segments", "[batch]") {
   CHECK(part.ids_bc.size(1) == 8);
 }
 
+TEST_CASE("rows keep the places of their own targets, and a multiple of 32 of them", "[batch][masking]") {
+  const bool is_padded = GENERATE(false, true);
+  constexpr std::int64_t rows = 4, length = 20;
+  Batch batch{.ids_bc = torch::arange(rows * length).view({rows, length}),
+              .targets_bc = torch::full({rows, length}, -1, torch::kLong)};
+  // Row 1 has no target; the others have three each, before column 8.
+  std::vector<std::int64_t> places;
+  for (const std::int64_t row : {0, 2, 3})
+    for (const std::int64_t column : {1, 4, 7}) {
+      places.push_back(row * length + column);
+      batch.targets_bc[row][column] = 100 * row + column;
+    }
+  batch.places_t = padded_places(torch::tensor(places));
+  batch.target_weights_bc = batch.targets_bc.to(torch::kFloat) / 2;
+  CHECK(batch.places_t.size(0) == 32);
+  if (is_padded) batch.segments_bc = torch::where(torch::arange(length) < 10, 0, -1).expand({rows, length});
+  const auto part = rows_of(batch, 1, 2);
+  CHECK(part.ids_bc.size(1) == (is_padded ? 16 : length));
+  const auto targets_t = wanted_targets_t(part);
+  CHECK(targets_t.size(0) == 32);
+  CHECK(targets_t.narrow(0, 0, 3).equal(torch::tensor({201, 204, 207})));
+  CHECK(targets_t.narrow(0, 3, 29).eq(-1).all().item<bool>());
+  CHECK(wanted_weights_t(part).narrow(0, 0, 3).equal(torch::tensor({100.5F, 102.F, 103.5F})));
+  const auto rows_td = wanted_rows(part.ids_bc.unsqueeze(2), part);
+  CHECK(rows_td.narrow(0, 0, 3).flatten().equal(torch::tensor({41, 44, 47})));
+  CHECK(rows_of(batch, 1, 1).places_t.numel() == 0);
+}
+
 TEST_CASE("rows that are all padding keep a little of it", "[batch]") {
   const Batch batch{.ids_bc = torch::zeros({2, 12}, torch::kLong),
                     .segments_bc = torch::full({2, 12}, -1, torch::kLong)};

@@ -14,7 +14,18 @@ namespace {
 
 constexpr std::int64_t vocabulary = 13, classes = 3;
 
-const std::vector<HeadConfig> every_head = {PerTokenMeanHeadConfig{}, MeanPooledHeadConfig{}, FirstTokenHeadConfig{}};
+HeadConfig max_pooled(bool response_norm, BagConfig bag = NoBagConfig{}) {
+  MaxPooledHeadConfig head;
+  head.response_norm = response_norm;
+  head.bag = bag;
+  return head;
+}
+
+const std::vector<HeadConfig> every_head = {
+    PerTokenMeanHeadConfig{}, MeanPooledHeadConfig{}, FirstTokenHeadConfig{}, max_pooled(false),
+    max_pooled(true, NaiveBayesBagConfig{.ngrams = 3, .buckets = 50, .units = 4})};
+
+const std::vector<RegionConfig> every_region = {NoRegionConfig{}, SequenceRegionConfig{.shortest = 1, .longest = 2}};
 
 struct Example {
   TransformerConfig config;
@@ -28,6 +39,7 @@ Example any_classifier() {
   config.width = 8;
   config.context = 9;
   config.mixer = any_mixer();
+  config.embedding.region = GENERATE(from_range(every_region));
   const auto head = GENERATE(from_range(every_head));
   torch::manual_seed(4);
   auto model = std::make_shared<Classifier>(config, head, vocabulary, classes);
@@ -91,7 +103,8 @@ TEST_CASE("attention lets the last token change the class token, so nothing is c
 TEST_CASE("parameters are estimated to the number, for every mixer and task", "[memory]") {
   static const auto mixers = every_mixer();
   ExperimentConfig config;
-  config.task = GENERATE(TaskConfig{LanguageModelConfig{}}, TaskConfig{ClassificationConfig{}});
+  config.task = GENERATE(TaskConfig{LanguageModelConfig{}}, TaskConfig{MaskedLanguageModelConfig{}},
+                         TaskConfig{ClassificationConfig{}});
   auto& model = transformer(config);
   model.layers = 2;
   model.heads = 2;
@@ -108,6 +121,7 @@ TEST_CASE("parameters are estimated to the number, for every mixer and task", "[
   else
     std::get<MlpConfig>(model.feed_forward).ratio = 2.6;
   if (!model.bias) model.embedding.ngrams = {.order = 2, .buckets = 20};
+  if (model.bias && is<ClassificationConfig>(config.task)) model.embedding.region = every_region.back();
   for (const auto& head : every_head) {
     if (is<ClassificationConfig>(config.task)) classification(config).head = head;
     for (const auto& mixer : mixers) {

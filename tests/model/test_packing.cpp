@@ -19,9 +19,14 @@ Classifier any_classifier() {
   config.context = 16;
   config.mixer = any_mixer();
   config.positions = GENERATE(PositionsConfig{LearnedPositionsConfig{}}, PositionsConfig{NoPositionsConfig{}});
-  config.embedding.ngrams = {.order = 3, .buckets = 20};
-  const auto head = GENERATE(HeadConfig{PerTokenMeanHeadConfig{}}, HeadConfig{MeanPooledHeadConfig{}},
-                             HeadConfig{FirstTokenHeadConfig{}});
+  if (GENERATE(true, false))
+    config.embedding.ngrams = {.order = 3, .buckets = 20};
+  else
+    config.embedding.region = SequenceRegionConfig{.shortest = 2, .longest = 3};
+  MaxPooledHeadConfig max_pooled;
+  max_pooled.bag = NaiveBayesBagConfig{.ngrams = 3, .buckets = 50, .units = 4};
+  const auto head = GENERATE_COPY(HeadConfig{PerTokenMeanHeadConfig{}}, HeadConfig{MeanPooledHeadConfig{}},
+                                  HeadConfig{FirstTokenHeadConfig{}}, HeadConfig{max_pooled});
   Classifier model(config, head, vocabulary, classes);
   model.to(torch::kDouble);
   torch::manual_seed(4);

@@ -19,6 +19,7 @@ struct Odd : Layer {
     add_parameter("bias", torch::zeros({3, 400}), {.init = Init::normal(0.5), .decay = Decay::matrices});
     add_parameter("table", torch::zeros(7), {.init = Init::ones(), .decay = Decay::embeddings});
     add_parameter("weight", torch::ones({4, 4}), {.init = Init::zeros()});
+    add_parameter("scale", torch::zeros(900), {.init = Init::uniform(0.5)});
   }
 };
 
@@ -40,8 +41,11 @@ TEST_CASE("a parameter starts and decays as its spec says, whatever its name and
   CHECK(parameters["bias"].std().item<double>() == Approx(0.5).epsilon(0.1));
   CHECK(torch::equal(parameters["table"], torch::ones(7)));
   CHECK(torch::equal(parameters["weight"], torch::zeros({4, 4})));
+  CHECK(parameters["scale"].abs().max().item<double>() == Approx(0.5).epsilon(0.01));
+  CHECK(parameters["scale"].abs().max().item<double>() <= 0.5);
+  CHECK(parameters["scale"].std().item<double>() == Approx(0.5 / std::sqrt(3)).epsilon(0.05));
   const ParameterBuffer buffer(odd);
-  REQUIRE(buffer.views().size() == 3);
+  REQUIRE(buffer.views().size() == 4);
   CHECK(buffer.views()[0].name == "table");
   CHECK(buffer.views()[1].name == "bias");
   CHECK(buffer.views()[2].name == "weight");

@@ -6,6 +6,7 @@
 #include "ops/first_order.h"
 #include "ops/host_attention.h"
 #include "ops/linear_product.h"
+#include "ops/region_vectors.h"
 #include "ops/rms_norm.h"
 #include "ops/rotary.h"
 #include "support/torch_catch.h"
@@ -27,9 +28,15 @@ TEST_CASE("second derivatives are refused by every operator of our own", "[first
       rms_norm(x_bnck, torch::ones(8).requires_grad_(true), 1e-6),
       rotate_pairs(x_bnck, torch::rand({4, 4}), torch::rand({4, 4})),
   };
-  for (const auto& y : results)
-    CHECK_THROWS_WITH(torch::autograd::grad({y.pow(2).sum()}, {x_bnck}, {}, true, /*create_graph=*/true),
+  const auto check = [](const torch::Tensor& y, const torch::Tensor& x) {
+    CHECK_THROWS_WITH(torch::autograd::grad({y.pow(2).sum()}, {x}, {}, true, /*create_graph=*/true),
                       Catch::Contains("no second derivatives"));
+  };
+  for (const auto& y : results) check(y, x_bnck);
+  const auto rows_bcp = torch::zeros({2, 3, 1}, torch::kInt);
+  const auto bias_d = torch::ones(8).requires_grad_(true);
+  check(region_vectors(rows_bcp, weight_dd, bias_d), bias_d);
+  check(greatest_region_vectors(rows_bcp, weight_dd, bias_d), bias_d);
 }
 
 }  // namespace metaformer

@@ -27,6 +27,15 @@ struct Sorts : Layer {
   }
 };
 
+// A table whose rows with gradients are listed, and a bias.
+struct Tables : Layer {
+  Tables() {
+    add_parameter("table", torch::randn({20, 33}), {.decay = Decay::embeddings, .gradient_rows = &rows});
+    add_parameter("bias", torch::randn({5}), {});
+  }
+  GradientRows rows{20};
+};
+
 // One parameter in float64.
 struct Reference {
   torch::Tensor value, first, second;
@@ -63,6 +72,12 @@ void step(Reference& p, const torch::Tensor& gradient, const SgdConfig& config, 
   const auto decayed = gradient + p.decay * p.value;
   p.first = config.momentum * p.first + decayed;
   p.value -= rate * (config.nesterov ? decayed + config.momentum * p.first : p.first);
+}
+
+void step(Reference& p, const torch::Tensor& gradient, const AdagradConfig& config, double rate, int) {
+  const auto decayed = gradient + p.decay * p.value;
+  p.second += decayed.square();
+  p.value -= rate * decayed / (p.second.sqrt() + config.epsilon);
 }
 
 void step(Reference& p, const torch::Tensor& gradient, const MuonConfig& config, double rate, int t) {
@@ -116,8 +131,12 @@ const std::vector<OptimizerConfig>& configs() {
     other_muon.matrix_rate = 2;
     other_muon.weight_decay = 0;
     other_muon.embedding_weight_decay = 0.3;
-    return std::vector<OptimizerConfig>{adamw,    adamw_tables, adam, adam_decay, sgd,
-                                        momentum, nesterov,     muon, other_muon};
+    AdagradConfig adagrad, adagrad_decay;
+    adagrad_decay.epsilon = 1e-2;
+    adagrad_decay.weight_decay = 0.1;
+    adagrad_decay.embedding_weight_decay = 0;
+    return std::vector<OptimizerConfig>{adamw,    adamw_tables, adam,       adam_decay, sgd,          momentum,
+                                        nesterov, muon,         other_muon, adagrad,    adagrad_decay};
   }();
   return all;
 }
@@ -159,6 +178,37 @@ TEST_CASE("every optimiser follows its formula, also with a rate on the device, 
         }
       },
       optimizer_config);
+}
+
+TEST_CASE("rows of tables whose gradients are listed are updated as whole tables are", "[optimizer]") {
+  torch::manual_seed(0);
+  const auto optimizer_config = GENERATE(from_range(configs()));
+  INFO(kind_of(optimizer_config));
+  Tables listed_tables, whole_tables;
+  ParameterBuffer listed(listed_tables), whole(whole_tables);
+  whole.values().copy_(listed.values());
+  const auto listed_optimizer = make_optimizer(listed, train_config(optimizer_config));
+  const auto whole_optimizer = make_optimizer(whole, train_config(optimizer_config));
+  for (int t = 0; t < 4; ++t) {
+    listed.clear_gradients();
+    whole.clear_gradients();
+    whole_tables.rows.add_all();
+    for (const std::int64_t row : {t, 9, 4 * t + 1}) {
+      listed_tables.rows.add(row);
+      const auto gradient_d = torch::randn({33});
+      for (auto* parameters : {&listed, &whole}) parameters->views()[0].parameter.grad()[row].copy_(gradient_d);
+    }
+    const auto gradient_o = torch::randn({5});
+    for (auto* parameters : {&listed, &whole}) parameters->views()[1].parameter.grad().copy_(gradient_o);
+    REQUIRE(listed.views()[0].has_listed_rows());
+    REQUIRE_FALSE(whole.views()[0].has_listed_rows());
+    listed_optimizer->step(0.1);
+    whole_optimizer->step(0.1);
+    CHECK(torch::allclose(listed.values(), whole.values(), 1e-6, 1e-7));
+  }
+  const auto of_listed = listed_optimizer->state(), of_whole = whole_optimizer->state();
+  for (std::size_t i = 0; i < of_whole.size(); ++i)
+    CHECK(torch::allclose(of_listed[i].second, of_whole[i].second, 1e-6, 1e-7));
 }
 
 TEST_CASE("gradients of a scaled loss give the same update, and those that overflow none", "[optimizer][fp16]") {

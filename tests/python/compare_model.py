@@ -1,5 +1,5 @@
 """Logits, loss and every gradient of our models against reference_model.py, from the safetensors that dump_model writes:
-a GPT, and classifiers with every head on padded texts, for every mixer, norm, feed-forward branch and kind of
+a GPT, a masked language model on packed texts, and classifiers with every head on padded ones, for every mixer, norm, feed-forward branch and kind of
 positions.
 
 usage: compare_model.py DUMP_MODEL METAFORMER
@@ -70,8 +70,14 @@ def relative_error(value, expected, whole):
 
 
 def reference_logits(config, weights, ids, segments):
+    if config["model"]["kind"] in ("lstm", "gru"):
+        return reference_model.recurrent(config, weights, ids)
+    if config["model"]["kind"] == "feed_forward":
+        return reference_model.feed_forward_model(config, weights, ids)
     if config["task"]["kind"] == "classification":
         return reference_model.classify(config, weights, ids, segments)
+    if config["task"]["kind"] == "masked_language_model":
+        return reference_model.unmask(config, weights, ids, segments)
     return reference_model.forward(config, weights, ids)
 
 
@@ -79,13 +85,14 @@ def compare(folder, logits_of=reference_logits):
     """Relative errors by tensor of the model that dump_model wrote there, against logits_of(config, weights, ids, segments)."""
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
-    weights.pop("transformer.score_bias.slopes", None)  # no parameters: ALiBi's slopes follow from the number of heads
     expected = load_file(folder / "expected.safetensors")
-    weights = {name: weight.double().requires_grad_() for name, weight in weights.items()}
+    weights = {name: weight.double().requires_grad_("grad." + name in expected) for name, weight in weights.items()}
     logits = logits_of(config, weights, expected["ids"], expected.pop("segments", None))
+    if (places := expected.pop("places", None)) is not None:
+        logits = logits.flatten(0, 1)[places]
     loss = F.cross_entropy(logits.flatten(0, -2), expected["targets"])
     loss.backward()
-    gradients = {name: torch.zeros_like(w) if w.grad is None else w.grad for name, w in weights.items()}
+    gradients = {name: torch.zeros_like(w) if w.grad is None else w.grad for name, w in weights.items() if w.requires_grad}
     whole = torch.cat([gradient.flatten() for gradient in gradients.values()]).norm().item()
     errors = {"logits": relative_error(expected["logits"], logits.detach(), 0),
               "loss": relative_error(expected["loss"], loss.detach(), 0)}
@@ -109,7 +116,26 @@ def check_against(logits_of, common, dump_model, overrides):
 PLAIN = ["model.bias=false", "model.embedding.tie=true"]
 BIASED = ["model.bias=true", "model.embedding.tie=false"]
 CLASSIFY = ["task=classification", "model.bias=true"]
-MODELS = {"plain": PLAIN, "biased": BIASED, **{head: [*CLASSIFY, f"task.head={head}"] for head in HEADS}}
+MASKED = ["task=masked_language_model", "model.bias=true"]
+MODELS = {"plain": PLAIN, "biased": BIASED, "masked": MASKED, **{head: [*CLASSIFY, f"task.head={head}"] for head in HEADS}}
+
+
+# Classifiers that read regions of tokens; the first ones without blocks.
+REGIONS = ("{kind: sequence, shortest: 1, longest: 3}", "sequence")
+POOLED = "max_pooled"
+BAG = "{kind: max_pooled, response_norm: true, bag: {kind: naive_bayes, buckets: 60, units: 5}}"
+REGION_MODELS = {
+    **{f"pooled {region}, {head}": ["model.layers=0", "model.positions=none", f"model.embedding.region={region}",
+                                    f"task.head={head}"] for region in REGIONS for head in (POOLED, BAG)},
+    **{f"{head}, {region}": ["model.layers=1", "model.heads=3", f"model.embedding.region={region}", f"task.head={head}"]
+       for region in ("none", *REGIONS) for head in (*HEADS, POOLED, BAG)},
+}
+
+# Of other kinds than transformers.
+OTHERS = (*(f"{{kind: {kind}, layers: {layers}, width: 24, context: 17, embedding: {embedding}}}" for kind in ("lstm", "gru")
+            for layers, embedding in ((1, "{tie: true}"), (3, "{tie: false, scale: sqrt_width}"))),
+          *(f"{{kind: feed_forward, window: {window}, width: 12, context: 17, {options}}}" for window in (1, 5)
+            for options in ("hidden: 30", "hidden: 30, direct: true", "hidden: 12, embedding: {tie: true, scale: sqrt_width}")))
 
 
 def check(dump_model, *changes):
@@ -137,7 +163,7 @@ def check_that_every_kind_is_here(metaformer, key, cases):
 def main():
     dump_model, metaformer = sys.argv[1:]
     kinds = {"model.mixer": MIXERS.values(), "model.norm": NORMS, "model.feed_forward": FEED_FORWARDS, "model.positions": POSITIONS,
-             "model.feed_forward.activation": FEED_FORWARDS}
+             "model.feed_forward.activation": FEED_FORWARDS, "model.embedding.region": REGION_MODELS}
     run_cases({
         **{f"kinds of {key}": functools.partial(check_that_every_kind_is_here, metaformer, key, cases)
            for key, cases in kinds.items()},
@@ -149,6 +175,10 @@ def main():
            for mixer in POSITIONED for positions in POSITIONS},
         **{norm: functools.partial(check, dump_model, *overrides) for norm, overrides in NORMS.items()},
         **{branch: functools.partial(check, dump_model, f"model.feed_forward={branch}") for branch in FEED_FORWARDS},
+        **{name: functools.partial(check_against, reference_logits,
+                                   ["task=classification", "model.width=24", "model.context=17"], dump_model, overrides)
+           for name, overrides in REGION_MODELS.items()},
+        **{model: functools.partial(check_against, reference_logits, [], dump_model, [f"model={model}"]) for model in OTHERS},
     })
 
 

@@ -23,6 +23,8 @@ OPTIMIZERS = {
     "sgd": "{kind: sgd}",
     "sgd with momentum": "{kind: sgd, momentum: 0.9, weight_decay: 0.01}",
     "sgd with nesterov": "{kind: sgd, momentum: 0.9, nesterov: true, weight_decay: 0.01}",
+    "adagrad": "{kind: adagrad}",
+    "adagrad with decay": "{kind: adagrad, epsilon: 1e-3, weight_decay: 0.01}",
     "muon": "{kind: muon}",
     "muon, other keys": "{kind: muon, momentum: 0.8, iterations: 4, matrix_rate: 2, weight_decay: 0.3}",
 }
@@ -83,6 +85,8 @@ def make_optimizers(options, leaves):
     rest = [{"params": params, "weight_decay": decays[sort], "factor": 1} for sort, params in groups.items()]
     if kind == "sgd":
         return [torch.optim.SGD(rest, lr=0, momentum=options["momentum"], nesterov=options["nesterov"])]
+    if kind == "adagrad":
+        return [torch.optim.Adagrad(rest, lr=0, eps=options["epsilon"])]
     make = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     optimizers = [make(rest, betas=tuple(options["betas"]), eps=options["epsilon"])]
     if kind == "muon":

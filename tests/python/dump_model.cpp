@@ -3,7 +3,7 @@
 //   dump_model FOLDER [KEY=VALUE ...] [-- FOLDER [KEY=VALUE ...]] ...     overrides of the default config
 //
 // Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
-// segments, with padding), logits, loss, grad.NAME.
+// segments, with padding; of a masked language model also their places), logits, loss, grad.NAME.
 
 #include <algorithm>
 #include <iostream>
@@ -23,11 +23,28 @@ static Batch token_batch(std::int64_t vocabulary, std::int64_t context) {
   return {.ids_bc = draw(), .targets_bc = draw()};
 }
 
+// Documents and padding; some of the tokens are targets.
+static Batch masked_batch(std::int64_t vocabulary, std::int64_t context) {
+  const auto place_c = torch::arange(context);
+  const auto segments_bc = torch::stack({torch::where(place_c < context / 3, 0, 1), torch::where(place_c < 4, 2, -1)});
+  Batch batch{.ids_bc = torch::randint(vocabulary + 1, {2, context}, torch::kLong),
+              .targets_bc = torch::randint(vocabulary, {2, context}, torch::kLong),
+              .segments_bc = segments_bc};
+  batch.places_t = torch::tensor({std::int64_t{0}, std::int64_t{3}, context / 3, context - 1, context + 2});
+  return batch;
+}
+
 static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::int64_t context) {
   const auto length_b1 = torch::tensor({context, std::int64_t{1}, context / 2, context - 1}).unsqueeze(1);
   return {.ids_bc = torch::randint(vocabulary, {4, context}, torch::kLong),
           .segments_bc = -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong),
           .labels_l = torch::randint(classes, {4}, torch::kLong)};
+}
+
+static Batch batch_for(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  const auto context = context_of(config.model);
+  if (is<ClassificationConfig>(config.task)) return ragged_batch(vocabulary, classes, context);
+  return is_causal(config.task) ? token_batch(vocabulary, context) : masked_batch(vocabulary, context);
 }
 
 static void dump(const std::filesystem::path& folder, const std::vector<std::string>& overrides) {
@@ -47,18 +64,20 @@ static void dump(const std::filesystem::path& folder, const std::vector<std::str
       if (parameter.key().ends_with(".bias")) value.zero_();
       value.add_(0.1 * torch::randn_like(value));
     }
+    for (auto& buffer : model->named_buffers())
+      if (buffer.key() == "bag.scale") buffer.value().uniform_(0.5, 1.5);
   }
-  const auto batch = is<ClassificationConfig>(config.task) ? ragged_batch(vocabulary, classes, context_of(config.model))
-                                                           : token_batch(vocabulary, context_of(config.model));
+  const auto batch = batch_for(config, vocabulary, classes);
   const auto logits = model->evaluate(batch);
-  const auto targets = is<ClassificationConfig>(config.task) ? batch.labels_l : batch.targets_bc.flatten();
+  const auto targets = is<ClassificationConfig>(config.task) ? batch.labels_l : wanted_targets_t(batch);
   const auto loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), targets);
   loss.backward();
   NamedTensors expected = {{"ids", batch.ids_bc}, {"targets", targets}, {"logits", logits}, {"loss", loss}};
+  if (batch.places_t.defined()) expected.emplace_back("places", batch.places_t);
   if (batch.segments_bc.defined()) expected.emplace_back("segments", batch.segments_bc);
   for (const auto& parameter : model->named_parameters())
     expected.emplace_back("grad." + parameter.key(), parameter.value().grad().defined()
-                                                         ? parameter.value().grad()
+                                                         ? parameter.value().grad().to_dense()
                                                          : torch::zeros_like(parameter.value()));
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
   write_file_synced(folder / "model.safetensors", to_safetensors(named_state(*model)));

@@ -2,7 +2,10 @@
 feed-forward branch and kind of positions, in float64. `weights` is what safetensors.torch.load_file gives, in float64.
 
   forward(config, weights, ids)              logits [b, c, v] of a GPT
+  unmask(config, weights, ids, segments)     logits [b, c, v] of a masked language model, whose last embedding is the mask's
   classify(config, weights, ids, segments)   logits [b, classes] of a classifier; segment -1 is padding
+  recurrent(config, weights, ids)            logits [b, c, v] of torch.nn.LSTM or torch.nn.GRU
+  feed_forward_model(config, weights, ids)   logits [b, c, v] of the model of Bengio et al. (2003)
 
 Given a list, `seen` gets the scores (scaled, not masked) and the attention of every layer, [b, n, c, c].
 """
@@ -12,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import lsh
+import regions
 
 
 def linear(weights, name, x):
@@ -245,7 +249,9 @@ def trunk(config, weights, ids, segments, causal, seen=None):
     context = {"visible": visible, "causal": causal, "positions": positions, "seen": seen, "segments": segments,
                "context": model["context"] + (config["task"].get("head", {}).get("kind") == "first_token"),
                "bias": score_bias(weights, positions, n, c, causal)}
-    x = weights[name + "token_embedding.weight"][ids] + positions_of(weights, positions, c, model["width"])
+    region = model["embedding"]["region"]
+    x = weights[name + "token_embedding.weight"][ids] if region["kind"] == "none" else regions.embedded(weights, region, ids)
+    x = x + positions_of(weights, positions, c, model["width"])
     for layer in range(model["layers"]):
         block = f"{name}blocks.{layer}."
         x = apply_branch(weights, block + "mixer", model,
@@ -253,7 +259,7 @@ def trunk(config, weights, ids, segments, causal, seen=None):
         x = apply_branch(
             weights, block + "feed_forward", model,
             lambda y: feed_forward(weights, block + "feed_forward", model["feed_forward"], y), x)
-    return x if model["norm"]["position"] == "post" else norm(weights, name + "final_norm", model["norm"], x)
+    return x if model["norm"]["position"] == "post" or model["layers"] == 0 else norm(weights, name + "final_norm", model["norm"], x)
 
 
 def forward(config, weights, ids, seen=None):
@@ -262,10 +268,24 @@ def forward(config, weights, ids, seen=None):
     return x @ weights[table].T
 
 
+def unmask(config, weights, ids, segments, seen=None):
+    x = trunk(config, weights, ids, segments, causal=False, seen=seen)
+    tied = config["model"]["embedding"]["tie"]
+    return x @ (weights["transformer.token_embedding.weight"][:-1] if tied else weights["head.weight"]).T
+
+
+def vocabulary_of(config, weights):
+    region = config["model"]["embedding"]["region"]
+    if region["kind"] == "none":
+        return len(weights["transformer.token_embedding.weight"])
+    size = region["longest"]
+    return len(weights[f"transformer.region_embedding.{size}.weight"]) // size
+
+
 def classify(config, weights, ids, segments, seen=None):
     head = config["task"]["head"]["kind"]
     if head == "first_token":
-        class_token = torch.full_like(ids[:, :1], len(weights["transformer.token_embedding.weight"]) - 1)
+        class_token = torch.full_like(ids[:, :1], vocabulary_of(config, weights) - 1)
         ids, segments = torch.cat((class_token, ids), 1), torch.cat((torch.zeros_like(class_token), segments), 1)
     x = trunk(config, weights, ids, segments, causal=False, seen=seen)
     real = (segments >= 0).unsqueeze(2).to(x.dtype)
@@ -277,4 +297,32 @@ def classify(config, weights, ids, segments, seen=None):
         return mean(linear(weights, "head", x))
     if head == "mean_pooled":
         return linear(weights, "head", norm(weights, "pooled_norm", config["model"]["norm"], mean(x)))
+    if head == "max_pooled":
+        return linear(weights, "head", regions.pooled_features(config, weights, x, ids, segments))
     return linear(weights, "head", x[:, 0])
+
+
+def embedding_factor(model):
+    return math.sqrt(model["width"]) if model["embedding"]["scale"] == "sqrt_width" else 1
+
+
+def recurrent(config, weights, ids):
+    model = config["model"]
+    kind, d, table = model["kind"], model["width"], weights["token_embedding.weight"]
+    layers = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[kind](d, d, model["layers"], batch_first=True)
+    for name in list(layers._parameters):
+        del layers._parameters[name]  # in place of it a tensor that others may have the gradient of
+        setattr(layers, name, weights[f"{kind}.{name}"])
+    x, _ = layers(table[ids] * embedding_factor(model))
+    return x @ (table if model["embedding"]["tie"] else weights["head.weight"]).T
+
+
+def feed_forward_model(config, weights, ids):
+    """b + W x + U tanh(d + H x), where head.weight is U and, with `direct`, W beside it."""
+    model, table = config["model"], weights["token_embedding.weight"]
+    before = weights["padding_embedding.weight"].expand(len(ids), model["window"] - 1, -1)
+    x = torch.cat((before, table[ids]), 1) * embedding_factor(model)
+    x = torch.cat([x[:, i:i + ids.shape[1]] for i in range(model["window"])], -1)
+    hidden = torch.tanh(linear(weights, "hidden_layer", x))
+    read = torch.cat((hidden, x), -1) if model["direct"] else hidden
+    return F.linear(read, table if model["embedding"]["tie"] else weights["head.weight"], weights["head.bias"])

@@ -1,6 +1,6 @@
 // The gradients of a step.
 
-#include "support/workplace.h"
+#include "tasks/task_examples.h"
 
 namespace metaformer {
 
@@ -100,6 +100,25 @@ TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[g
     const auto [chunked_loss, chunked_gradient] = of_chunks(chunks);
     CHECK(chunked_loss == Approx(loss).epsilon(1e-6));
     CHECK(torch::allclose(chunked_gradient, gradient, 1e-5, 1e-7));
+  }
+}
+
+TEST_CASE("the norm of gradients is that of all of them where tables list their rows, and limits them", "[gradients]") {
+  const Workplace place;
+  Parts parts(place.experiment(
+      classifier(place, {"model.layers=0", "model.heads=4", "model.positions=none", "model.embedding.region=sequence",
+                         "train.clip=0.01", "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"})));
+  PhaseTimer untimed(nullptr, torch::kCPU);
+  const auto& views = parts.parameters->views();
+  for (const std::int64_t step : {0, 1}) {
+    accumulate_gradients(parts.of_step(), training_batches(parts.of_step(), step), StepPasses(0, 1, torch::kCPU),
+                         untimed);
+    CHECK(std::count_if(views.begin(), views.end(), [](const auto& view) { return view.has_listed_rows(); }) == 3);
+    const auto given = parts.parameters->gradients().clone();
+    const auto norm = clip_gradients(parts.of_step());
+    CHECK(norm.item<double>() == Approx(given.norm().item<double>()).epsilon(1e-5));
+    CHECK(norm.item<double>() > 0.01);
+    CHECK(torch::allclose(parts.parameters->gradients(), given * (0.01 / norm), 1e-4, 1e-9));
   }
 }
 

@@ -33,6 +33,16 @@ ExperimentConfig config_of(std::int64_t memory) {
   return config;
 }
 
+// The same with a recurrent model that carries its state.
+ExperimentConfig recurrent_config() {
+  auto config = config_of(0);
+  LstmConfig model;
+  model.context = 8;
+  model.carry_state = true;
+  config.model = model;
+  return config;
+}
+
 std::shared_ptr<const TextDataset> dataset_of(const ExperimentConfig& config, const Corpus& corpus) {
   std::unique_ptr<Tokenizer> made;
   return std::make_shared<TextDataset>(corpus, language_model(config).data, context_of(config.model), made);
@@ -48,7 +58,7 @@ Corpus text_of(std::size_t bytes) { return {.path = "memory.txt", .text = counti
 
 TEST_CASE("with memory a row goes on where it ended, and an epoch has every row's part of the text", "[streams]") {
   // 500 training tokens, 499 targets: 6 rows of 10 windows of 8 tokens; 19 targets are left over.
-  const auto stream = stream_of(config_of(8), text_of(1000));
+  const auto stream = stream_of(GENERATE(false, true) ? recurrent_config() : config_of(8), text_of(1000));
   CHECK(stream->epochs_per_step() == 0.1);
   std::set<std::int64_t> offsets;
   for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
@@ -80,7 +90,7 @@ TEST_CASE("with memory a row goes on where it ended, and an epoch has every row'
 
 TEST_CASE("with memory an evaluation reads every target once, each row in order", "[streams]") {
   const auto bytes = GENERATE(std::size_t{1000}, std::size_t{1003}, std::size_t{4000}, std::size_t{200});
-  const auto config = config_of(GENERATE(8, 20));
+  const auto config = GENERATE(config_of(8), config_of(20), recurrent_config());
   const auto stream = stream_of(config, text_of(bytes));
   const auto tokens = static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(bytes) / 2;
   std::vector<std::int64_t> last;
@@ -106,6 +116,9 @@ TEST_CASE("a text too short for the rows of a step is an error that says so", "[
   const auto [code, message] = failure([] { stream_of(config_of(8), text_of(80)); });
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("40 tokens") && ContainsSubstring("at least 49"));
+  CHECK_THAT(message, ContainsSubstring("with model.memory "));
+  CHECK_THAT(failure([] { stream_of(recurrent_config(), text_of(80)); }).second,
+             ContainsSubstring("with model.carry_state "));
   CHECK_NOTHROW(stream_of(config_of(0), text_of(80)));
   CHECK_THROWS_WITH(stream_of(config_of(8), text_of(1000))->random_batch(Split::train, 0, torch::kCPU),
                     ContainsSubstring("evaluate the whole split"));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/digest.h"
@@ -145,6 +146,29 @@ TEST_CASE("where white space is dropped, a text comes back in the library's norm
   CHECK(tokenizer.decode(unknown).ends_with("\uFFFD"));
   CHECK(tokenizer_of(false, Whitespace::dropped, true).encode("ÜBERS") ==
         tokenizer_of(false, Whitespace::dropped, true).encode("übers"));
+}
+
+TEST_CASE("the pieces of a word are those up to the next that begins one", "[sentencepiece]") {
+  const auto tokenizer = tokenizer_of(GENERATE(false, true), GENERATE(Whitespace::dropped, Whitespace::kept));
+  const std::string text = "walking  wonderful, sun\nkotimar\n\nlo\ttalked xyz-9 walker";
+  std::istringstream stream(text);
+  std::vector<std::string> expected, found;
+  for (std::string word; stream >> word;) expected.push_back(word);
+  const auto ids = tokenizer.encode(text);
+  REQUIRE(ids.size() > expected.size());
+  std::vector<Ids> words;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i == 0 || tokenizer.begins_word(ids[i], ids[i - 1])) words.emplace_back();
+    words.back().push_back(ids[i]);
+  }
+  for (const auto& word : words) {
+    auto spelt = tokenizer.decode(word);
+    std::erase_if(spelt, [](char c) { return c == ' ' || c == '\n' || c == '\t'; });
+    if (!spelt.empty()) found.push_back(spelt);
+  }
+  CHECK(found.size() == expected.size());
+  if (!tokenizer.unknown_id() || std::find(ids.begin(), ids.end(), *tokenizer.unknown_id()) == ids.end())
+    CHECK(found == expected);
 }
 
 TEST_CASE("training is a function of the text and the options", "[sentencepiece]") {

@@ -14,6 +14,7 @@
 #include "data/datasets/encoded_file.h"
 #include "data/sources/corpus.h"
 #include "data/sources/imdb_files.h"
+#include "text/pretrained_tokenizer.h"
 
 namespace metaformer {
 
@@ -37,6 +38,15 @@ Json digests_of(const Sources& sources) {
   return digests;
 }
 
+std::string digest_of(const Tokenizer& tokenizer) { return sha256(tokenizer.to_json().dump()); }
+
+// A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
+LabelledDataConfig with_tokenizer_digest(LabelledDataConfig config, const Codec& codec) {
+  if (auto* pretrained = std::get_if<PretrainedTokenizerOptions>(&config.tokenizer))
+    pretrained->path = digest_of(codec.tokenizer ? *codec.tokenizer : *read_pretrained_tokenizer(pretrained->path));
+  return config;
+}
+
 std::string key_of(const LabelledDataConfig& config, const Json& digests) {
   ClassificationConfig task;
   task.data = config;
@@ -50,11 +60,13 @@ std::string key_of(const LabelledDataConfig& config, const Json& digests) {
 std::string key_of(const LabelledDataConfig& config, const Json& digests, const Codec& codec) {
   std::string labels;
   for (const auto& label : codec.labels) labels += sha256(label);
-  return sha256(key_of(config, digests) + sha256(codec.tokenizer->to_json().dump()) + labels);
+  return sha256(key_of(config, digests) + digest_of(*codec.tokenizer) + labels);
 }
 
-bool is_same(const Codec& a, const Codec& b) {
-  return a.labels == b.labels && a.tokenizer->to_json() == b.tokenizer->to_json();
+// A given codec without labels takes those of the texts.
+bool is_given(const Codec& found, const Codec& given) {
+  return (given.labels.empty() || given.labels == found.labels) &&
+         given.tokenizer->to_json() == found.tokenizer->to_json();
 }
 
 // Returns nothing, after a warning, if the file exists but cannot be used.
@@ -121,7 +133,7 @@ std::optional<EncodedSplits> find(const fs::path& cache, const Sources& sources,
                                   const Codec& codec) {
   for (const auto& key : keys) {
     auto splits = read(path_of(cache, key), key);
-    if (!splits || (codec.tokenizer && !is_same(splits->codec, codec))) continue;
+    if (!splits || (codec.tokenizer && !is_given(splits->codec, codec))) continue;
     for (const auto& [name, path] : sources) {
       splits->description[name]["path"] = path.string();
       report(path.string(), splits->description[name]);
@@ -138,9 +150,10 @@ EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline
   if (!cache) return encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const auto sources = labelled_sources(config, offline);
   const auto digests = digests_of(sources);
+  const auto keyed = with_tokenizer_digest(config, codec);
   // A given codec usually is the one that training made from the same texts.
-  std::vector<std::string> keys = {key_of(config, digests)};
-  if (codec.tokenizer) keys.push_back(key_of(config, digests, codec));
+  std::vector<std::string> keys = {key_of(keyed, digests)};
+  if (codec.tokenizer) keys.push_back(key_of(keyed, digests, codec));
   if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const bool unchanged = digests_of(sources) == digests;  // while they were read

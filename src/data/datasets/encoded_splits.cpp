@@ -35,11 +35,6 @@ std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
   return labels;
 }
 
-Codec make_codec(const std::vector<LabelledText>& training, const LabelledDataConfig& config) {
-  return {.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map),
-          .labels = sorted_labels(training)};
-}
-
 EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
   const auto label = std::find(codec.labels.begin(), codec.labels.end(), text.label);
   if (label == codec.labels.end())
@@ -64,7 +59,9 @@ EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& con
   EncodedSplits encoded{
       .codec = std::move(codec), .texts = {}, .description = std::move(splits.description), .text_digests = {}};
   const auto& training = splits[Split::train];
-  if (!encoded.codec.tokenizer) encoded.codec = make_codec(training, config);
+  if (!encoded.codec.tokenizer)
+    encoded.codec.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map);
+  if (encoded.codec.labels.empty()) encoded.codec.labels = sorted_labels(training);
   if (encoded.codec.labels.size() < 2)
     throw Error(ExitCode::data, fmt::format("{}: every row has the label {}; classification needs two or more",
                                             training.front().place, in_quotes(training.front().label)));

@@ -27,7 +27,7 @@ struct EncodedSplits {
   const std::vector<EncodedText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
 };
 
-// Makes the codec from the training texts unless one is given. Errors (exit code 3): only one label, a label that is
+// Makes what the codec lacks, tokenizer and labels, from the training texts. Errors (exit code 3): only one label, a label that is
 // not among the codec's, a text without a token.
 EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec);
 

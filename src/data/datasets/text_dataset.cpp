@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -65,11 +66,14 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextD
 }
 
 std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config) {
-  const auto* task = std::get_if<LanguageModelConfig>(&config.task);
-  if (task == nullptr || !is<CharacterTokenizerOptions>(task->data.tokenizer)) return std::nullopt;
   try {
+    if (const auto* any_data = data_of(config); any_data != nullptr)
+      if (is<PretrainedTokenizerOptions>(any_data->tokenizer))
+        return make_tokenizer(any_data->tokenizer, "")->vocabulary_size();
+    const auto* data = text_data_of(config.task);
+    if (data == nullptr || !is<CharacterTokenizerOptions>(data->tokenizer)) return std::nullopt;
     constexpr bool offline = true;
-    return make_text_tokenizer(load_corpus(task->data, offline), task->data)->vocabulary_size();
+    return make_text_tokenizer(load_corpus(*data, offline), *data)->vocabulary_size();
   } catch (const Error&) {  // training reports it
     return std::nullopt;
   }
@@ -94,7 +98,7 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
     throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
                                           corpus.path.string(), error.what()));
   }
-  for (std::size_t split = 0; split < tokens_.size(); ++split)
+  for (std::size_t split = 0; split < tokens_.size() && !drops_whitespace(config.tokenizer); ++split)
     unknown_characters_[split] = count_unknown_characters(*tokenizer, tokens_[split], characters_[split]);
   for (const auto split : {Split::train, Split::validation}) {
     const auto count = static_cast<std::int64_t>(tokens(split).size());
@@ -131,8 +135,23 @@ std::int64_t TextDataset::characters(Split split) const {
   return split == Split::test ? 0 : characters_[static_cast<std::size_t>(split)];
 }
 
-std::int64_t TextDataset::unknown_characters(Split split) const {
-  return split == Split::test ? 0 : unknown_characters_[static_cast<std::size_t>(split)];
+std::optional<std::int64_t> TextDataset::unknown_characters(Split split) const {
+  tokens(split);  // refuses the test split
+  return unknown_characters_[static_cast<std::size_t>(split)];
+}
+
+double TextDataset::unigram_entropy(Split split) const {
+  std::vector<std::int64_t> counts;  // by id
+  for (const auto token : tokens(split)) {
+    const auto id = static_cast<std::size_t>(token);
+    if (id >= counts.size()) counts.resize(id + 1);
+    ++counts[id];
+  }
+  const auto all = static_cast<double>(tokens(split).size());
+  double entropy = 0;
+  for (const auto count : counts)
+    if (const auto share = static_cast<double>(count) / all; count > 0) entropy -= share * std::log(share);
+  return entropy;
 }
 
 TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
@@ -163,21 +182,30 @@ TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std:
   return windows(split, starts);
 }
 
-std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context) const {
+// Without the last `left_out` tokens of every document.
+std::vector<TextPiece> TextDataset::cut_documents(Split split, std::int64_t context, std::int64_t left_out) const {
   const auto& document = documents(split);
   const auto size = std::ssize(document);
   std::vector<TextPiece> pieces;
   for (std::int64_t start = 0; start < size;) {
     const auto own = document[static_cast<std::size_t>(start)];
-    const auto last = std::upper_bound(document.begin() + start, document.end(), own) - document.begin() - 1;
-    for (; start < last; start += context) pieces.push_back({start, std::min(context, last - start)});
-    start = last + 1;
+    const auto end = std::upper_bound(document.begin() + start, document.end(), own) - document.begin();
+    for (const auto last = end - left_out; start < last; start += context)
+      pieces.push_back({start, std::min(context, last - start)});
+    start = end;
   }
   return pieces;
 }
 
-TokenRows TextDataset::packed_rows(Split split, const std::vector<std::vector<TextPiece>>& packs, bool separate,
-                                   bool by_sequence) const {
+std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context) const {
+  return cut_documents(split, context, 0);
+}
+
+std::vector<TextPiece> TextDataset::pieces_with_targets(Split split, std::int64_t context) const {
+  return cut_documents(split, context, 1);
+}
+
+TokenRows TextDataset::rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const {
   const auto& source = tokens(split);
   TokenRows batch{.rows = std::ssize(packs), .restarts = separate};
   for (const auto& pack : packs) {
@@ -185,27 +213,38 @@ TokenRows TextDataset::packed_rows(Split split, const std::vector<std::vector<Te
     for (const auto& piece : pack) length += piece.length;
     batch.length = std::max(batch.length, length);
     batch.sequences += std::ssize(pack);
-    batch.target_count += length;
   }
   constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
   batch.length = std::min((batch.length + step - 1) / step * step, context_);
   for (std::size_t row = 0; row < packs.size(); ++row) {
     for (std::size_t i = 0; i < packs[row].size(); ++i) {
       const auto [start, length] = packs[row][i];
-      const auto first = source.begin() + start;
-      batch.ids.insert(batch.ids.end(), first, first + length);
-      batch.targets.insert(batch.targets.end(), first + 1, first + length + 1);
+      batch.ids.insert(batch.ids.end(), source.begin() + start, source.begin() + start + length);
       batch.segments.insert(batch.segments.end(), static_cast<std::size_t>(length),
                             separate ? static_cast<std::int64_t>(i) : 0);
-      if (by_sequence)
-        batch.target_weights.insert(batch.target_weights.end(), static_cast<std::size_t>(length),
-                                    1.0F / static_cast<float>(length));
     }
     const auto row_end = (row + 1) * static_cast<std::size_t>(batch.length);
     batch.ids.resize(row_end, 0);
-    batch.targets.resize(row_end, -1);
     batch.segments.resize(row_end, -1);
-    if (by_sequence) batch.target_weights.resize(row_end, 0);
+  }
+  return batch;
+}
+
+TokenRows TextDataset::packed_rows(Split split, const std::vector<TextPack>& packs, bool separate,
+                                   bool by_sequence) const {
+  const auto& source = tokens(split);
+  auto batch = rows_of(split, packs, separate);
+  batch.targets.assign(batch.ids.size(), -1);
+  if (by_sequence) batch.target_weights.assign(batch.ids.size(), 0);
+  for (std::size_t row = 0; row < packs.size(); ++row) {
+    auto place = static_cast<std::int64_t>(row) * batch.length;
+    for (const auto& [start, length] : packs[row]) {
+      const auto next = source.begin() + start + 1;
+      std::copy(next, next + length, batch.targets.begin() + place);
+      if (by_sequence) std::fill_n(batch.target_weights.begin() + place, length, 1.0F / static_cast<float>(length));
+      batch.target_count += length;
+      place += length;
+    }
   }
   return batch;
 }

@@ -25,14 +25,17 @@ std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDat
 // know all of them, held-out ones too (as in nanoGPT). Errors (exit code 3): not UTF-8.
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config);
 
-// The number of distinct characters in the text of a config, if it is for a language model over characters and the
-// text is on this machine, readable and valid; otherwise nothing.
+// How many tokens the tokenizer of a config has, if it is pretrained or has the characters of a language model's text,
+// and its files are on this machine, readable and valid; otherwise nothing.
 std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config);
 
-// Tokens of one document that a model reads; the target of each is the token behind it.
+// Tokens of one document that a model reads.
 struct TextPiece {
   std::int64_t start = 0, length = 0;
 };
+
+// Those that share a row.
+using TextPack = std::vector<TextPiece>;
 
 class TextDataset {
  public:
@@ -47,8 +50,12 @@ class TextDataset {
   const std::vector<std::int32_t>& documents(Split split) const;
   std::int64_t characters(Split split) const;
 
-  // The number of characters that unknown tokens stand for.
-  std::int64_t unknown_characters(Split split) const;
+  // The number of characters that unknown tokens stand for. Nothing where white space is dropped: no token stands for
+  // it.
+  std::optional<std::int64_t> unknown_characters(Split split) const;
+
+  // Of the distribution of a split's tokens, in nats: the loss of predicting each of them by its frequency.
+  double unigram_entropy(Split split) const;
 
   // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step,
   // row).
@@ -63,25 +70,32 @@ class TextDataset {
   std::int64_t consecutive_window_count(Split split) const;
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
 
-  // Parts of the documents, each of at most a context, that hold every target once: of a document every token but the
-  // first.
+  // The documents in parts of at most a context.
   std::vector<TextPiece> pieces(Split split, std::int64_t context) const;
 
-  // Packs of pieces, each a row, padded to the longest. `separate`: they see nothing of each other, and positions start
-  // again in each. `by_sequence`: each piece weighs 1 in the loss, whatever its length.
-  TokenRows packed_rows(Split split, const std::vector<std::vector<TextPiece>>& packs, bool separate,
-                        bool by_sequence) const;
+  // The same without the last token of every document: what reads every token that has one behind it as its target.
+  std::vector<TextPiece> pieces_with_targets(Split split, std::int64_t context) const;
+
+  // Packs of pieces, each a row, padded to the longest, without targets. `separate`: they see nothing of each other,
+  // and positions start again in each.
+  TokenRows rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const;
+
+  // The same, where the target of each token is the one behind it. `by_sequence`: each piece weighs 1 in the loss,
+  // whatever its length.
+  TokenRows packed_rows(Split split, const std::vector<TextPack>& packs, bool separate, bool by_sequence) const;
 
   // The windows that begin at these tokens; what lies beyond the end of the split is padded.
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
 
  private:
+  std::vector<TextPiece> cut_documents(Split split, std::int64_t context, std::int64_t left_out) const;
   void encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
               const Tokenizer& tokenizer);
 
   std::int64_t context_;
   std::array<std::vector<std::int32_t>, 2> tokens_, documents_;  // by Split
-  std::array<std::int64_t, 2> characters_{}, unknown_characters_{};
+  std::array<std::int64_t, 2> characters_{};
+  std::array<std::optional<std::int64_t>, 2> unknown_characters_;
 };
 
 }  // namespace metaformer

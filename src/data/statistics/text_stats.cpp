@@ -7,19 +7,23 @@
 
 namespace metaformer {
 
-static PackStats measure_documents(const TextDataset& dataset, std::int64_t context, const PackingConfig& packing) {
+static PackStats measure_documents(const TextDataset& dataset, const ExperimentConfig& config) {
+  const auto context = context_of(config.model);
   std::vector<std::int64_t> lengths;
-  for (const auto& piece : dataset.pieces(Split::train, context)) lengths.push_back(piece.length);
-  return measure_packing(lengths, context, packing);
+  for (const auto& piece : is_causal(config.task) ? dataset.pieces_with_targets(Split::train, context)
+                                                  : dataset.pieces(Split::train, context))
+    lengths.push_back(piece.length);
+  return measure_packing(lengths, context, text_data_of(config.task)->packing);
 }
 
 TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
   constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
-  const auto& config = language_model(experiment).data;
+  const auto& config = *text_data_of(experiment.task);
   std::unique_ptr<Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, shortest_context, tokenizer);
   const auto unknown = tokenizer->unknown_id();
-  TextStats stats{.path = corpus.path.string(),
+  TextStats stats{.task = std::string(kind_of(experiment.task)),
+                  .path = corpus.path.string(),
                   .source = corpus.description,
                   .vocabulary = tokenizer->vocabulary_size(),
                   .has_unknown = unknown.has_value(),
@@ -30,20 +34,22 @@ TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment)
         .characters = dataset.characters(split),
         .tokens = static_cast<std::int64_t>(tokens.size()),
         .unknown_tokens = unknown ? std::count(tokens.begin(), tokens.end(), *unknown) : 0,
-        .unknown_characters = dataset.unknown_characters(split)};
+        .unknown_characters = dataset.unknown_characters(split),
+        .unigram_entropy = dataset.unigram_entropy(split)};
   }
-  if (packing_options(config.packing) != nullptr)
-    stats.packs = measure_documents(dataset, context_of(experiment.model), config.packing);
+  if (packing_options(config.packing) != nullptr) stats.packs = measure_documents(dataset, experiment);
   return stats;
 }
 
 nlohmann::ordered_json to_json(const TextStats& stats) {
-  nlohmann::ordered_json json = {{"task", "language_model"}, {"vocabulary", stats.vocabulary}};
+  nlohmann::ordered_json json = {{"task", stats.task}, {"vocabulary", stats.vocabulary}};
   for (const auto split : {Split::train, Split::validation}) {
     auto& entry = json["splits"][std::string(to_string(split))];
     entry = {{"characters", stats[split].characters}, {"tokens", stats[split].tokens}};
     entry["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_tokens) : nullptr;
-    entry["unknown_characters"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_characters) : nullptr;
+    const auto& characters = stats[split].unknown_characters;
+    entry["unknown_characters"] = stats.has_unknown && characters ? nlohmann::ordered_json(*characters) : nullptr;
+    entry["unigram_entropy"] = stats[split].unigram_entropy;
   }
   if (stats.packs) json["packing"] = to_json(*stats.packs);
   json["sources"] = {{"text", stats.source}};

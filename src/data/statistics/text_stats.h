@@ -15,10 +15,13 @@
 namespace metaformer {
 
 struct TextSplitStats {
-  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0, unknown_characters = 0;
+  std::int64_t characters = 0, tokens = 0, unknown_tokens = 0;
+  std::optional<std::int64_t> unknown_characters;  // nothing where white space is dropped
+  double unigram_entropy = 0;                      // of the tokens, in nats
 };
 
 struct TextStats {
+  std::string task;  // its kind
   std::string path;
   nlohmann::ordered_json source;  // as Corpus describes it
   std::int64_t vocabulary = 0;

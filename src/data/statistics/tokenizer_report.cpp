@@ -62,7 +62,7 @@ TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& 
 }
 
 TokenizerReport report_text(const ExperimentConfig& config, bool offline) {
-  const auto& data = language_model(config).data;
+  const auto& data = *text_data_of(config.task);
   const auto corpus = load_corpus(data, offline);
   const auto [train, validation] = split_corpus(corpus, data);
   return measure(make_text_tokenizer(corpus, data), data, {Texts{train}, Texts{validation}});
@@ -83,7 +83,7 @@ TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   if (list_task(config.task))
     throw Error(ExitCode::usage,
                 fmt::format("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task)));
-  return is<LanguageModelConfig>(config.task) ? report_text(config, offline) : report_labelled(config, offline);
+  return text_data_of(config.task) != nullptr ? report_text(config, offline) : report_labelled(config, offline);
 }
 
 nlohmann::ordered_json to_json(const TokenizerReport& report) {

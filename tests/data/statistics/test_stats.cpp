@@ -1,5 +1,7 @@
 // What `data stats` counts, against counts by hand.
 
+#include <cmath>
+
 #include "data/statistics/labelled_stats.h"
 #include "data/statistics/text_stats.h"
 #include "support/catch.h"
@@ -171,6 +173,15 @@ TEST_CASE("with packing its rows are counted, of texts cut at the context and of
   CHECK(json.at("sequences") == 3);
   CHECK(json.at("tokens") == 9);
   CHECK(json.at("packs") == 3);
+
+  // Masked, every token is read: pieces of 4, 4 and 3.
+  MaskedLanguageModelConfig masked;
+  masked.data = *text_data_of(of_text.task);
+  of_text.task = masked;
+  const auto of_masked = to_json(measure_text(corpus, of_text));
+  CHECK(of_masked.at("task") == "masked_language_model");
+  CHECK(of_masked.at("packing").at("sequences") == 3);
+  CHECK(of_masked.at("packing").at("tokens") == 11);
 }
 
 TEST_CASE("a text for a language model is counted by split", "[stats]") {
@@ -183,6 +194,14 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   CHECK(stats[Split::validation].characters == 3);
   CHECK(stats[Split::train].tokens == 7);
   CHECK(stats.vocabulary == 4);
+  const auto of_share = [](double share) { return -share * std::log(share); };
+  // abcabéa and bca
+  CHECK(stats[Split::train].unigram_entropy == Approx(of_share(3. / 7) + of_share(2. / 7) + 2 * of_share(1. / 7)));
+  CHECK(stats[Split::validation].unigram_entropy == Approx(std::log(3)));
+  CHECK(stats[Split::train].unknown_characters == 0);
+  config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops the spaces, which no token stands for
+  CHECK_FALSE(measure_text({.path = "t.txt", .text = "ab ab cd ab", .sha256 = "0"}, experiment)[Split::train]
+                  .unknown_characters.has_value());
   config.tokenizer = ByteTokenizerOptions{};
   const auto bytes = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
   CHECK(bytes[Split::train].tokens == 8);

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# A classifier of 1,000 labelled reviews: from random weights, and from those of masked and of causal language models of reviews
+# without labels. All have one recipe, and but for the first row one vocabulary. Reviews are written into DATA (default
+# runs/pretraining/data) from the archive that IMDB names, which must have the unlabelled reviews.
+#
+#   IMDB=aclImdb_v1.tar.gz experiments/pretraining.sh
+SEEDS=${SEEDS:-1337 1 2 3 4}
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+[[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || die 2 "no Slurm array: classifiers begin with runs that must have ended before"
+DATA=$(realpath -m -- "${DATA:-$RUNS/data}")
+for name in reviews small_imdb; do
+  [[ -d $DATA/$name ]] && continue
+  [[ -n ${IMDB:-} ]] || die 2 "IMDB=ARCHIVE: names the archive of IMDb's reviews, from which $DATA/$name is written"
+  python3 "$experiments/write_$name.py" "$IMDB" "$DATA/.$name"
+  mv -- "$DATA/.$name" "$DATA/$name"
+done
+reviews=(--set "data.path=$DATA/reviews/train.jsonl" --set "data.validation_path=$DATA/reviews/validation.jsonl")
+labelled=(--set "data.path=$DATA/small_imdb/train.jsonl" --set "data.validation_path=$DATA/small_imdb/validation.jsonl"
+  --set "data.test_path=$DATA/small_imdb/test.jsonl")
+
+# Random weights, with the vocabulary of the other two.
+untrained=(--set train.steps=1 --set train.learning_rate=1e-30 --set train.schedule=constant)
+for seed in $SEEDS; do run reviews_masked.yaml "${reviews[@]}" "${untrained[@]}" --set "train.seed=$seed"; done
+run reviews_masked.yaml "${reviews[@]}"
+run reviews_causal.yaml "${reviews[@]}"
+pretrained=("${run_names[@]}")
+finish >/dev/null
+
+number=0
+for seed in $SEEDS; do
+  run imdb_small.yaml "${labelled[@]}" --set "train.seed=$seed"
+  for source in "${pretrained[$number]}" "${pretrained[-2]}" "${pretrained[-1]}"; do
+    run imdb_small.yaml "${labelled[@]}" --set "train.init_from=$RUNS/$source" --set "train.seed=$seed"
+  done
+  number=$((number + 1))
+done
+finish

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Writes tables of IMDb's labelled reviews for a classifier that has few of them: as many positive as negative reviews to train
+on, all training reviews of the films that are held out to validate on, and the test half. No film of the training reviews is
+among those that are held out, and no text of the test half is in the other tables.
+
+  experiments/write_small_imdb.py aclImdb_v1.tar.gz small_imdb
+  metaformer train --config imdb_small.yaml
+"""
+import argparse
+import hashlib
+import json
+from pathlib import Path
+
+from write_reviews import is_held_out, read, with_line_breaks
+
+
+def order(key):
+    """A random one that every machine draws alike."""
+    return hashlib.sha256(f"{key[0]} {key[1]}".encode()).hexdigest()
+
+
+def choose(reviews, test, films, size, held_out):
+    """Keys of the reviews to train on and to validate on."""
+    test_texts = set(test.values())
+    keys = sorted((key for key, text in reviews.items() if key[0] != "unsup" and text not in test_texts), key=order)
+    validation = [key for key in keys if is_held_out(films[key], held_out)]
+    rest = [key for key in keys if not is_held_out(films[key], held_out)]
+    train = [key for kind in ("pos", "neg") for key in [key for key in rest if key[0] == kind][: size // 2]]
+    return sorted(train, key=order), validation
+
+
+def write(path, reviews, keys):
+    with open(path, "w", encoding="utf-8") as file:
+        for key in keys:
+            line = {"text": with_line_breaks(reviews[key]), "label": {"pos": "positive", "neg": "negative"}[key[0]]}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    print(f"{path}: {len(keys)} reviews")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("archive", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--reviews", type=int, default=1000, help="to train on, half of them positive")
+    parser.add_argument("--held-out", type=float, default=0.08, help="fraction of the films, for validation")
+    arguments = parser.parse_args()
+    reviews, test, films = read(arguments.archive)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    train, validation = choose(reviews, test, films, arguments.reviews, arguments.held_out)
+    write(arguments.folder / "train.jsonl", reviews, train)
+    write(arguments.folder / "validation.jsonl", reviews, validation)
+    write(arguments.folder / "test.jsonl", test, sorted(test))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "cli/command_line.h"
+#include "config/changes.h"
+#include "config/writer.h"
+#include "huggingface/pretrained_model.h"
+
+namespace metaformer {
+
+namespace {
+
+struct ImportArguments {
+  std::string folder;
+  bool json = false;
+};
+
+void run_import(const ImportArguments& arguments) {
+  const auto model = describe_huggingface(arguments.folder);
+  ExperimentConfig config;
+  config.model = model.config;
+  config.train.init_from = arguments.folder;
+  if (model.tokenizer)
+    language_model(config).data.tokenizer = PretrainedTokenizerOptions{.path = arguments.folder};
+  else
+    log::warning("{} has no tokenizer: set data.tokenizer to the one whose {} ids the model knows", arguments.folder,
+                 model.vocabulary);
+  const auto changes = config_changes(config);
+  if (arguments.json) return print_json(changes);
+  print_lines(fmt::format("# The model of {}, to train on: set data.path to your text.\n{}", arguments.folder,
+                          json_to_yaml(changes)));
+}
+
+}  // namespace
+
+void add_config_import_command(CLI::App& config) {
+  auto& command = *config.add_subcommand(
+      "import",
+      "print a config that describes the GPT-2 or LLaMA of a Hugging Face folder, and begins with its weights");
+  auto arguments = std::make_shared<ImportArguments>();
+  command.add_option("folder", arguments->folder, "folder with config.json, model.safetensors and a tokenizer")
+      ->type_name("FOLDER")
+      ->required();
+  command.add_flag("--json", arguments->json, "JSON on stdout");
+  command.footer(
+      "Examples:\n"
+      "  metaformer config import gpt2 > my_gpt2.yaml\n"
+      "  metaformer train --config my_gpt2.yaml --set data.path=my.txt --set train.learning_rate=1e-4");
+  command.callback([arguments] { run_import(*arguments); });
+}
+
+}  // namespace metaformer

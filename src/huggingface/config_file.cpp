@@ -1,0 +1,136 @@
+#include "huggingface/config_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "base/text.h"
+
+namespace metaformer {
+
+namespace {
+
+// Of the library's own bookkeeping, of generation and of other tasks.
+constexpr std::array<std::string_view, 48> without_effect = {"_name_or_path",
+                                                             "architectures",
+                                                             "model_type",
+                                                             "torch_dtype",
+                                                             "dtype",
+                                                             "transformers_version",
+                                                             "transformers.js_config",
+                                                             "use_cache",
+                                                             "bos_token_id",
+                                                             "eos_token_id",
+                                                             "pad_token_id",
+                                                             "sep_token_id",
+                                                             "unk_token_id",
+                                                             "decoder_start_token_id",
+                                                             "initializer_range",
+                                                             "task_specific_params",
+                                                             "return_dict",
+                                                             "output_hidden_states",
+                                                             "output_attentions",
+                                                             "torchscript",
+                                                             "gradient_checkpointing",
+                                                             "id2label",
+                                                             "label2id",
+                                                             "problem_type",
+                                                             "finetuning_task",
+                                                             "tokenizer_class",
+                                                             "prefix",
+                                                             "do_sample",
+                                                             "early_stopping",
+                                                             "max_length",
+                                                             "min_length",
+                                                             "num_beams",
+                                                             "num_beam_groups",
+                                                             "diversity_penalty",
+                                                             "temperature",
+                                                             "top_k",
+                                                             "top_p",
+                                                             "typical_p",
+                                                             "repetition_penalty",
+                                                             "length_penalty",
+                                                             "no_repeat_ngram_size",
+                                                             "num_return_sequences",
+                                                             "output_scores",
+                                                             "forced_bos_token_id",
+                                                             "forced_eos_token_id",
+                                                             "attn_implementation",
+                                                             "_attn_implementation",
+                                                             "_attn_implementation_autoset"};
+
+}  // namespace
+
+ConfigFile::ConfigFile(const std::string& text, std::string source)
+    : json_(parse_json(text)), source_(std::move(source)) {
+  if (!json_.is_object()) throw Error(ExitCode::data, source_ + ": not a JSON object");
+}
+
+void ConfigFile::refuse(const std::string& key, const std::string& why) const {
+  const auto found = json_.find(key);
+  if (found == json_.end()) throw Error(ExitCode::data, fmt::format("{}: {} is missing; {}", source_, key, why));
+  throw Error(ExitCode::data, fmt::format("{}: {} is {}; {}", source_, key, printable(json_text(*found)), why));
+}
+
+const nlohmann::json& ConfigFile::value(const char* key) {
+  static const nlohmann::json none;
+  known_.insert(key);
+  const auto found = json_.find(key);
+  return found == json_.end() ? none : *found;
+}
+
+std::int64_t ConfigFile::count(const char* key, std::optional<std::int64_t> fallback) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 31;
+  const auto& given = value(key);
+  if (given.is_null() && fallback) return *fallback;
+  if (!given.is_number_unsigned() || given == 0 || given >= most) refuse(key, "expected a whole number above 0");
+  return given.get<std::int64_t>();
+}
+
+double ConfigFile::number(const char* key, double fallback) {
+  const auto& given = value(key);
+  if (given.is_null()) return fallback;
+  if (!given.is_number()) refuse(key, "expected a number");
+  return given.get<double>();
+}
+
+bool ConfigFile::flag(const char* key, bool fallback) {
+  const auto& given = value(key);
+  if (given.is_null()) return fallback;
+  if (!given.is_boolean()) refuse(key, "expected true or false");
+  return given.get<bool>();
+}
+
+std::string ConfigFile::text(const char* key, std::optional<std::string> fallback) {
+  const auto& given = value(key);
+  if (given.is_null() && fallback) return *fallback;
+  if (!given.is_string()) refuse(key, "expected a text");
+  return given.get<std::string>();
+}
+
+nlohmann::json ConfigFile::object(const char* key) {
+  const auto& given = value(key);
+  if (given.is_null()) return nlohmann::json::object();
+  if (!given.is_object()) refuse(key, "expected an object");
+  return given;
+}
+
+void ConfigFile::require(const char* key, const nlohmann::json& only) {
+  const auto& given = value(key);
+  if (!given.is_null() && given != only) refuse(key, fmt::format("only {} is supported", json_text(only)));
+}
+
+void ConfigFile::require_all_known() const {
+  for (const auto& [key, given] : json_.items()) {
+    const bool harmless = std::find(without_effect.begin(), without_effect.end(), key) != without_effect.end();
+    if (!given.is_null() && !harmless && !known_.contains(key))
+      refuse(key, "this key is unknown and may change the model; remove it if it does not");
+  }
+}
+
+}  // namespace metaformer

@@ -1,0 +1,45 @@
+#pragma once
+// config.json of a Hugging Face folder. A key that is not understood is an error: it may change what the model
+// computes.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace metaformer {
+
+class ConfigFile {
+ public:
+  // `text`: the content; `source` names it in errors (exit code 3), which name the key and its value, too.
+  ConfigFile(const std::string& text, std::string source);
+
+  // Values that a model is made of. Without a fallback the key must be there; null counts as absent.
+  std::int64_t count(const char* key, std::optional<std::int64_t> fallback = std::nullopt);  // above 0
+  double number(const char* key, double fallback);
+  bool flag(const char* key, bool fallback);
+  std::string text(const char* key, std::optional<std::string> fallback = std::nullopt);
+
+  nlohmann::json object(const char* key);  // {} without it
+
+  // The only value, besides null, that this program's models have.
+  void require(const char* key, const nlohmann::json& only);
+
+  // Keys of this architecture that change nothing in evaluation, or repeat others.
+  void ignore(std::initializer_list<const char*> keys) { known_.insert(keys.begin(), keys.end()); }
+
+  // Throws when there is a key that nobody asked for, unless every configuration of the library may have it.
+  void require_all_known() const;
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const;
+
+ private:
+  const nlohmann::json& value(const char* key);
+
+  nlohmann::json json_;
+  std::string source_;
+  std::set<std::string> known_;
+};
+
+}  // namespace metaformer

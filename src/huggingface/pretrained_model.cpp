@@ -1,0 +1,129 @@
+#include "huggingface/pretrained_model.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json_text.h"
+#include "base/text.h"
+#include "huggingface/architecture.h"
+#include "run/safetensors.h"
+#include "text/pretrained_tokenizer.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t largest_json = 1 << 28;
+constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
+constexpr const char* config_file = "config.json";
+constexpr const char* weights_file = "model.safetensors";
+constexpr const char* index_file = "model.safetensors.index.json";
+
+bool has_file(const fs::path& folder, const char* name) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / name, ignored);
+}
+
+ConfigFile open_config(const fs::path& folder) {
+  const auto path = folder / config_file;
+  return {read_file(path, largest_json, ExitCode::data), path.string()};
+}
+
+const Architecture& architecture_of(ConfigFile& file) {
+  const auto type = file.text("model_type");
+  std::vector<std::string> types;
+  for (const auto* architecture : architectures()) {
+    if (architecture->model_type() == type) return *architecture;
+    types.emplace_back(architecture->model_type());
+  }
+  file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
+}
+
+NamedTensors read_tensors(const fs::path& file) {
+  return from_safetensors(read_file(file, largest_tensors, ExitCode::data), file.string());
+}
+
+// The files of a model that was cut into several.
+std::set<std::string> files_of_index(const fs::path& path) {
+  const auto json = parse_json(read_file(path, largest_json, ExitCode::data));
+  const auto map = json.is_object() ? json.value("weight_map", nlohmann::json()) : nlohmann::json();
+  std::set<std::string> files;
+  for (const auto& file : map.is_object() ? map : nlohmann::json::array()) {
+    const bool is_name = file.is_string() && fs::path(file.get<std::string>()).filename() == file;
+    if (!is_name)
+      throw Error(ExitCode::data, fmt::format("{}: weight_map names no file of its folder: {}", path.string(),
+                                              printable(json_text(file))));
+    files.insert(file.get<std::string>());
+  }
+  if (files.empty()) throw Error(ExitCode::data, path.string() + ": weight_map names no files");
+  return files;
+}
+
+NamedTensors read_all_tensors(const fs::path& folder) {
+  if (has_file(folder, weights_file)) return read_tensors(folder / weights_file);
+  if (!has_file(folder, index_file))
+    throw Error(ExitCode::data, fmt::format("{}: has neither {} nor {}; weights in other formats are not read",
+                                            folder.string(), weights_file, index_file));
+  NamedTensors all;
+  std::set<std::string> names;
+  for (const auto& file : files_of_index(folder / index_file))
+    for (auto& [name, tensor] : read_tensors(folder / file)) {
+      if (!names.insert(name).second)
+        throw Error(ExitCode::data, fmt::format("{}: the tensor {} is in another file, too", (folder / file).string(),
+                                                in_quotes(name)));
+      all.emplace_back(name, std::move(tensor));
+    }
+  return all;
+}
+
+struct OpenedModel {
+  const Architecture& architecture;
+  DescribedModel described;
+};
+
+OpenedModel open_model(const fs::path& folder) {
+  auto file = open_config(folder);
+  const auto& architecture = architecture_of(file);
+  auto described = architecture.read_config(file);
+  file.require_all_known();
+  return {architecture, std::move(described)};
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& folder, std::int64_t vocabulary) {
+  if (!find_pretrained_tokenizer(folder)) return nullptr;
+  auto tokenizer = read_pretrained_tokenizer(folder);
+  if (tokenizer->vocabulary_size() > vocabulary)
+    throw Error(ExitCode::data, fmt::format("{}: its tokenizer has {} tokens, and vocab_size is {}",
+                                            (folder / config_file).string(), tokenizer->vocabulary_size(), vocabulary));
+  return tokenizer;
+}
+
+}  // namespace
+
+bool is_huggingface_folder(const fs::path& folder) {
+  if (!has_file(folder, config_file)) return false;
+  const auto json = parse_json(read_file(folder / config_file, largest_json, ExitCode::data));
+  return json.is_object() && json.contains("model_type");
+}
+
+PretrainedModel describe_huggingface(const fs::path& folder) {
+  const auto described = open_model(folder).described;
+  return {.config = described.config,
+          .vocabulary = described.vocabulary,
+          .tensors = {},
+          .tokenizer = read_tokenizer(folder, described.vocabulary)};
+}
+
+PretrainedModel read_huggingface(const fs::path& folder) {
+  auto model = describe_huggingface(folder);
+  const auto [architecture, described] = open_model(folder);
+  model.tensors = import_tensors(architecture, described, read_all_tensors(folder), folder.string());
+  return model;
+}
+
+}  // namespace metaformer

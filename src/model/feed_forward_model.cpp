@@ -1,0 +1,60 @@
+#include "model/feed_forward_model.h"
+
+#include <cmath>
+
+namespace metaformer {
+
+using torch::Tensor;
+
+WindowHeadImpl::WindowHeadImpl(const FeedForwardModelConfig& config, std::int64_t vocabulary) {
+  if (!config.embedding.tie)
+    weight_vi_ = add_parameter("weight", torch::zeros({vocabulary, config.output_inputs()}),
+                               {.init = Init::normal(), .decay = Decay::matrices});
+  bias_v_ = add_parameter("bias", torch::zeros(vocabulary), {.init = Init::zeros()});
+}
+
+FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary)
+    : config_(config),
+      token_embedding_(register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std))),
+      padding_embedding_(register_module("padding_embedding", Embedding(1, config.width, config.embedding.std))),
+      hidden_layer_(
+          register_module("hidden_layer", Linear(config.inputs(), config.hidden, /*bias=*/true,
+                                                 Init::uniform(1 / std::sqrt(static_cast<double>(config.inputs())))))),
+      head_(register_module("head", WindowHead(config, vocabulary))) {}
+
+Tensor FeedForwardModel::forward(const Batch& batch, ModelState* state, Pass& pass) {
+  return logits_of(hidden(batch, state, pass));
+}
+
+// x of every token, [b, c, window d].
+Tensor FeedForwardModel::windows(const Batch& batch, WindowState& before, Pass& pass) {
+  const auto ids_be = torch::cat({before.ids_bm(), batch.ids_bc}, 1);
+  const auto own_bc = batch.segments_bc.defined() ? batch.segments_bc : torch::zeros_like(batch.ids_bc);
+  const auto segments_be = torch::cat({before.segments_bm(), own_bc}, 1);
+  const auto factor = factor_of(config_.embedding, config_.width);
+  const auto scaled = [&](const Tensor& x) { return factor == 1 ? x : x * factor; };
+  const auto x_bed = drop_features(scaled(token_embedding_(ids_be)), config_.embedding.dropout, pass);
+  const auto x_bcwd = x_bed.unfold(1, config_.window, 1).transpose(2, 3);
+  const auto seen_bcw1 = (segments_be.unfold(1, config_.window, 1) == own_bc.unsqueeze(2)).unsqueeze(3);
+  before.advance(ids_be, segments_be);
+  const auto visible_bcwd = torch::where(seen_bcw1, x_bcwd, scaled(padding_embedding_->weight()));
+  return dropout(visible_bcwd.flatten(2), config_.dropout, pass);
+}
+
+Tensor FeedForwardModel::hidden(const Batch& batch, ModelState* given, Pass& pass) {
+  if (given != nullptr && batch.begins) given->reset();
+  const auto fresh = given == nullptr ? new_state(batch.ids_bc.size(0), 0) : nullptr;
+  const auto x_bci = windows(batch, WindowState::of(given == nullptr ? *fresh : *given), pass);
+  const auto h_bch = dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
+  return config_.direct ? torch::cat({h_bch, x_bci.to(h_bch.scalar_type())}, 2) : h_bch;
+}
+
+Tensor FeedForwardModel::logits_of(const Tensor& hidden) const {
+  return torch::linear(hidden, head_vi(), head_->bias());
+}
+
+std::unique_ptr<ModelState> FeedForwardModel::new_state(std::int64_t batch, std::int64_t) const {
+  return std::make_unique<WindowState>(batch, config_.window - 1, token_embedding_->weight().device());
+}
+
+}  // namespace metaformer

@@ -1,0 +1,52 @@
+#pragma once
+// Embeddings of regions of tokens (Johnson and Zhang 2015): each token gets a vector of the region that ends at it,
+// with a part of its features for each size of regions.
+
+#include <string>
+#include <vector>
+
+#include "config/embedding_config.h"
+#include "model/batch.h"
+#include "ops/layer.h"
+
+namespace metaformer {
+
+// Regions of one size p: max(0, b + W_0[id of the token] + W_1[id of the token before it] + ... + W_(p-1)[...]). What
+// is before the first token of a segment adds nothing. As a convolution, W_i is the kernel's slice p - 1 - i.
+class RegionTableImpl : public Layer {
+ public:
+  RegionTableImpl(std::int64_t places, std::int64_t vocabulary, std::int64_t width, double std);
+
+  torch::Tensor forward(const Batch& batch) const;  // [b, c, width]
+
+  // The greatest value of each feature in a labelled text, [l, width]; 0 for a text without tokens.
+  torch::Tensor greatest(const Batch& batch) const;
+
+  const torch::Tensor& weight() const { return weight_rd_; }
+
+ private:
+  std::int64_t places_, vocabulary_;
+  GradientRows gradient_rows_;
+  torch::Tensor weight_rd_;  // W_0, W_1, ... below each other
+  torch::Tensor bias_d_;
+};
+TORCH_MODULE(RegionTable);
+
+class RegionEmbeddingImpl : public torch::nn::Module {
+ public:
+  RegionEmbeddingImpl(const SequenceRegionConfig& config, std::int64_t vocabulary, std::int64_t width, double std);
+
+  // The vectors of all sizes of regions side by side, [b, c, width].
+  torch::Tensor forward(const Batch& batch) const;
+
+  // Of each labelled text and size of regions, [l, features of the size].
+  std::vector<torch::Tensor> greatest(const Batch& batch) const;
+
+  const torch::Tensor& weight() const { return tables_.front()->weight(); }  // of one of the sizes
+
+ private:
+  std::vector<RegionTable> tables_;  // of rising size
+};
+TORCH_MODULE(RegionEmbedding);
+
+}  // namespace metaformer

@@ -1,0 +1,36 @@
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens) : none_(tokens.empty()) {
+  for (const auto& token : tokens) by_first_byte_[static_cast<unsigned char>(token.content.front())].push_back(token);
+  for (auto& alike : by_first_byte_)
+    std::stable_sort(alike.begin(), alike.end(),
+                     [](const auto& a, const auto& b) { return a.content.size() > b.content.size(); });
+}
+
+const AddedToken* AddedTokens::find_at(std::string_view text) const {
+  for (const auto& token : by_first_byte_[static_cast<unsigned char>(text.front())])
+    if (text.starts_with(token.content)) return &token;
+  return nullptr;
+}
+
+void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& use_text,
+                        const std::function<void(std::int32_t)>& use_token) const {
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size() && !none_;) {
+    const auto* token = begins_one(text[at]) ? find_at(text.substr(at)) : nullptr;
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    if (at > begin) use_text(text.substr(begin, at - begin));
+    use_token(token->id);
+    begin = at += token->content.size();
+  }
+  if (begin < text.size()) use_text(text.substr(begin));
+}
+
+}  // namespace metaformer

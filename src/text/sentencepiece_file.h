@@ -1,0 +1,15 @@
+#pragma once
+// A sentencepiece model from elsewhere.
+
+#include <memory>
+#include <string>
+
+#include "text/tokenizer.h"
+
+namespace metaformer {
+
+// `model`: the bytes of a tokenizer.model. Errors (exit code 3) name `source`: not a model; not one with pieces for
+// bytes that restores every text (it normalises, or puts a space in front); one with pieces of several words.
+std::unique_ptr<Tokenizer> read_sentencepiece(std::string model, const std::string& source);
+
+}  // namespace metaformer

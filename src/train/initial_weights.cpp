@@ -1,0 +1,216 @@
+#include "train/initial_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "config/changes.h"
+#include "config/check.h"
+#include "config/writer.h"
+#include "run/checkpoint.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view key = "train.init_from";
+
+bool has_file(const fs::path& folder, const char* name) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / name, ignored);
+}
+
+// The run that a checkpoint lies in: RUN/checkpoints/step-N.
+fs::path run_of_checkpoint(const fs::path& checkpoint) {
+  std::error_code ignored;
+  const auto folder = fs::weakly_canonical(checkpoint, ignored);
+  return folder.parent_path().parent_path();
+}
+
+std::string without_trailing_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+nlohmann::ordered_json tokenizer_json(const TokenizerOptions& tokenizer) {
+  LanguageModelConfig task;
+  task.data.tokenizer = tokenizer;
+  return config_to_json({.task = task}).at("data").at("tokenizer");
+}
+
+// Logits of tokens, or of classes.
+bool have_same_outputs(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec) {
+  const bool classifies = is<ClassificationConfig>(config.task);
+  return classifies == is<ClassificationConfig>(weights.config.task) && codec.labels == weights.codec.labels;
+}
+
+bool is_of_output(std::string_view name) { return name.starts_with("head.") || name.starts_with("logit_shift"); }
+
+// With a row for each token or position.
+bool is_table(std::string_view name) {
+  constexpr std::array<std::string_view, 4> tables = {"token_embedding.weight", "position_embedding.weight",
+                                                      "token_scale", "head.weight"};
+  return std::any_of(tables.begin(), tables.end(), [&](auto table) { return name.ends_with(table); });
+}
+
+std::string shape_of(const torch::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
+}
+
+// Rows of a table that mean the same in both. Behind the tokens of the tokenizer are those of a task, such as the class
+// token of a classifier.
+std::int64_t common_rows(const std::string& name, const torch::Tensor& from, const torch::Tensor& to,
+                         std::int64_t vocabulary, bool same_outputs) {
+  const auto rows = std::min(from.size(0), to.size(0));
+  const bool of_tokens = name.find("position") == std::string::npos;
+  return of_tokens && !same_outputs ? std::min(rows, vocabulary) : rows;
+}
+
+class Taker {
+ public:
+  Taker(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec)
+      : weights_(weights),
+        config_(config),
+        vocabulary_(codec.tokenizer->vocabulary_size()),
+        same_outputs_(have_same_outputs(weights, config, codec)),
+        rest_(weights.tensors.begin(), weights.tensors.end()) {}
+
+  TakenWeights take(const NamedTensors& targets) {
+    for (const auto& [name, target] : targets) require_shape(name, target);  // before anything is changed
+    for (const auto& [name, target] : targets) take(name, target);
+    for (const auto& [name, tensor] : rest_) result_.left.push_back(name);
+    if (result_.taken.empty() && result_.parts.empty())
+      throw Error(ExitCode::usage, fmt::format("{}: {}: nothing of it is part of this model", key, weights_.source));
+    return std::move(result_);
+  }
+
+ private:
+  const torch::Tensor* find(const std::string& name) const {
+    const auto found = rest_.find(name);
+    return found == rest_.end() || (is_of_output(name) && !same_outputs_) ? nullptr : &found->second;
+  }
+
+  static bool differ_in_rows(const torch::Tensor& from, const torch::Tensor& to) {
+    return from.dim() == to.dim() && from.dim() > 0 && from.sizes().slice(1) == to.sizes().slice(1);
+  }
+
+  void require_shape(const std::string& name, const torch::Tensor& target) const {
+    const auto* source = find(name);
+    if (source == nullptr || source->sizes() == target.sizes()) return;
+    if (is_table(name) && differ_in_rows(*source, target)) return;
+    const auto keys = differing_model_keys(config_, weights_.config);
+    throw Error(ExitCode::usage,
+                fmt::format("{}: {}: its {} has shape {}, this model's has {}{}{}", key, weights_.source, name,
+                            shape_of(*source), shape_of(target), keys.empty() ? "" : ": ", fmt::join(keys, ", ")));
+  }
+
+  void take(const std::string& name, torch::Tensor target) {
+    const auto* source = find(name);
+    if (source == nullptr) return result_.fresh.push_back(name);
+    const auto rows = is_table(name) ? common_rows(name, *source, target, vocabulary_, same_outputs_) : 0;
+    if (is_table(name) && rows < target.size(0)) {
+      target.narrow(0, 0, rows).copy_(source->narrow(0, 0, rows));
+      result_.parts.push_back(fmt::format("{} ({} of {} rows)", name, rows, target.size(0)));
+    } else {
+      target.copy_(is_table(name) ? source->narrow(0, 0, rows) : *source);
+      result_.taken.push_back(name);
+    }
+    rest_.erase(name);
+  }
+
+  const InitialWeights& weights_;
+  const ExperimentConfig& config_;
+  std::int64_t vocabulary_;
+  bool same_outputs_;
+  std::map<std::string, torch::Tensor> rest_;
+  TakenWeights result_;
+};
+
+// "2 new (head.bias, head.weight)"; the names of many are in environment.json.
+std::string counted(const char* what, const std::vector<std::string>& names) {
+  constexpr std::size_t most = 8;
+  if (names.empty()) return fmt::format("0 {}", what);
+  const auto shown = std::min(names.size(), most);
+  return fmt::format("{} {} ({}{})", names.size(), what, fmt::join(names.begin(), names.begin() + shown, ", "),
+                     shown < names.size() ? ", ..." : "");
+}
+
+}  // namespace
+
+InitialWeights read_initial_weights(const fs::path& path) {
+  const auto source = without_trailing_slash(path.string());
+  const bool is_checkpoint = has_file(path, "model.safetensors") && has_file(path, meta_file);
+  if (!is_checkpoint && !has_file(path, "config.yaml"))
+    throw Error(ExitCode::usage, fmt::format("{}: {}: neither a run nor a checkpoint: it has no config.yaml and no {}",
+                                             key, source, meta_file));
+  const auto run = RunDirectory::open(is_checkpoint ? run_of_checkpoint(path) : path, "train.init_from");
+  auto config = load_run_experiment(run.config_file()).config;
+  if (is<LinearConfig>(config.model))
+    throw Error(ExitCode::usage, fmt::format("{}: {}: a linear model has no weights of a network", key, source));
+  auto checkpoint = load_checkpoint(run, is_checkpoint ? path.string() : "best", WithOptimizer::no);
+  return {.source = source,
+          .config = std::move(config),
+          .tensors = std::move(checkpoint.model),
+          .codec = std::move(checkpoint.codec),
+          .digest = sha256_of_file(checkpoint.folder / "model.safetensors")};
+}
+
+void take_tokenizer(Experiment& experiment, const TokenizerOptions& tokenizer, const std::string& source) {
+  auto* data = data_of(experiment.config);
+  if (data == nullptr) return;  // numbers need no tokenizer
+  constexpr std::string_view section = "data.tokenizer";
+  const auto given = std::find_if(experiment.provenance.begin(), experiment.provenance.end(),
+                                  [&](const auto& entry) { return entry.first.starts_with(section); });
+  if (given != experiment.provenance.end() && tokenizer_json(data->tokenizer) != tokenizer_json(tokenizer))
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}: {}: the weights of {} belong to its own tokenizer ({}): leave {} out, or write the same",
+                    given->second.str(), section, source, kind_of(tokenizer), section));
+  data->tokenizer = tokenizer;
+  check_config(experiment.config, experiment.provenance);
+}
+
+TakenWeights take_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
+                          SequenceModel& model) {
+  const torch::NoGradGuard no_grad;
+  return Taker(weights, config, codec).take(named_state(model));
+}
+
+nlohmann::ordered_json TakenWeights::to_json() const {
+  return {{"taken", taken}, {"taken_in_part", parts}, {"new", fresh}, {"left", left}};
+}
+
+std::string TakenWeights::str() const {
+  return fmt::format("{} parameters taken{}, {}, {}", taken.size(),
+                     parts.empty() ? "" : ", " + counted("in part", parts), counted("new", fresh),
+                     counted("left", left));
+}
+
+std::vector<std::string> differing_model_keys(const ExperimentConfig& here, const ExperimentConfig& there) {
+  // These change how a model trains, or how far it sees, but not what it computes from a text that fits into both.
+  constexpr std::array<std::string_view, 10> free = {
+      "model.context",           "model.memory",          "model.dropout",
+      "model.embedding.dropout", "model.embedding.std",   "model.carry_state",
+      "model.mixer.backend",     "model.mixer.score_std", "model.feed_forward.chunks",
+      "model.same_length"};
+  const auto ours = flattened(config_to_json(here)), theirs = flattened(config_to_json(there));
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : ours) {
+    if (!name.starts_with("model.") || std::find(free.begin(), free.end(), name) != free.end()) continue;
+    const auto other = theirs.find(name);
+    if (other == theirs.end())
+      keys.push_back(fmt::format("{} is {} here and unknown there", name, value));
+    else if (other->second != value)
+      keys.push_back(fmt::format("{} is {} here and {} there", name, value, other->second));
+  }
+  return keys;
+}
+
+}  // namespace metaformer

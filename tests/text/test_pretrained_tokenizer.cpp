@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "support/byte_level_bpe.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+#include "text/byte_level_bpe.h"
+#include "text/make_tokenizer.h"
+#include "text/pretrained_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece_training.h"
+
+namespace metaformer {
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const RandomMerges merges(7, 150, "abcde ");
+const std::string text = "abcd eabc\n decab <|endoftext|> ade";
+
+std::string training_text() {
+  std::string words;
+  for (int i = 0; i < 300; ++i) words += fmt::format("walk{} talk {}\n", i % 7, i % 11);
+  return words;
+}
+
+std::string sentencepiece_model(bool bpe, Whitespace whitespace, bool lowercase = false) {
+  if (bpe)
+    return train_sentencepiece(BpeTokenizerOptions{.vocabulary = 320, .lowercase = lowercase, .whitespace = whitespace},
+                               training_text());
+  return train_sentencepiece(
+      UnigramTokenizerOptions{.vocabulary = 320, .lowercase = lowercase, .whitespace = whitespace}, training_text());
+}
+
+}  // namespace
+
+TEST_CASE("a folder's tokenizer.json is read, before other files", "[pretrained_tokenizer]") {
+  const TemporaryFolder folder;
+  const auto file = folder.write("tokenizer.json", merges.file().dump());
+  folder.write("vocab.json", "damaged");
+  const auto expected = ByteLevelBpeTokenizer(merges.file().dump(), 0, "t").encode(text);
+  CHECK(read_pretrained_tokenizer(folder.path())->encode(text) == expected);
+  CHECK(read_pretrained_tokenizer(file)->encode(text) == expected);
+  CHECK(make_tokenizer(PretrainedTokenizerOptions{.path = folder.path().string()}, "")->encode(text) == expected);
+}
+
+TEST_CASE("GPT-2's two files say the same, and have an end of text", "[pretrained_tokenizer]") {
+  const TemporaryFolder folder;
+  auto vocabulary = merges.vocabulary();
+  vocabulary["<|endoftext|>"] = vocabulary.size();
+  folder.write("vocab.json", vocabulary.dump());
+  const std::string version = GENERATE("", "#version: 0.2\n"), line_end = GENERATE("\n", "\r\n");
+  std::string lines = version;
+  for (const auto& line : merges.lines()) lines += line + line_end;
+  folder.write("merges.txt", lines);
+  auto file = merges.file();
+  file["added_tokens"] = {{{"id", vocabulary.size() - 1}, {"content", "<|endoftext|>"}}};
+  file["model"]["vocab"] = vocabulary;
+  const auto tokenizer = read_pretrained_tokenizer(folder.path());
+  CHECK(tokenizer->encode(text) == ByteLevelBpeTokenizer(file.dump(), 0, "t").encode(text));
+  CHECK(tokenizer->encode("<|endoftext|>").size() == 1);
+  CHECK(read_pretrained_tokenizer(folder / "merges.txt")->to_json() == tokenizer->to_json());
+}
+
+TEST_CASE("broken merges and missing files are errors that name them", "[pretrained_tokenizer]") {
+  const TemporaryFolder folder;
+  const auto message = [&](const std::string& path = "") {
+    const auto [code, what] = failure([&] { read_pretrained_tokenizer(path.empty() ? folder.path() : folder / path); });
+    CHECK(code == ExitCode::data);
+    return what;
+  };
+  CHECK_THAT(message(), ContainsSubstring("holds no tokenizer: neither tokenizer.json nor vocab.json nor"));
+  CHECK_THAT(message("nonesuch.json"), ContainsSubstring("nonesuch.json"));
+  folder.write("vocab.json", merges.vocabulary().dump());
+  CHECK_THAT(message(), ContainsSubstring("merges.txt"));
+  folder.write("merges.txt", "#version: 0.2\na b\nab\n");
+  CHECK_THAT(message(), ContainsSubstring("merges.txt:3: 'ab' is not two tokens with a space between them"));
+  folder.write("merges.txt", "a zz\n");
+  CHECK_THAT(message(), ContainsSubstring("vocab.json: model.merges[0] needs the token 'zz'"));
+  folder.write("vocab.json", "[1]");
+  CHECK_THAT(message(), ContainsSubstring("vocab.json: not an object of tokens with their ids"));
+  folder.write("tokenizer.json", "{");
+  CHECK_THAT(message(), ContainsSubstring("tokenizer.json: not valid JSON"));
+  folder.write("tokenizer.json", "[]");
+  CHECK_THAT(message(), ContainsSubstring("tokenizer.json: not a JSON object"));
+}
+
+TEST_CASE("the model of a folder may have more ids", "[pretrained_tokenizer]") {
+  const TemporaryFolder folder;
+  folder.write("tokenizer.json", merges.file().dump());
+  const auto vocabulary_with = [&](const std::string& config) {
+    folder.write("config.json", config);
+    return read_pretrained_tokenizer(folder.path())->vocabulary_size();
+  };
+  CHECK(vocabulary_with(R"({"vocab_size": 512})") == 512);
+  for (const auto* config : {"{}", "[]", "{", R"({"vocab_size": 10})", R"({"vocab_size": -3})",
+                             R"({"vocab_size": "512"})", R"({"vocab_size": 1e300})"})
+    CHECK(vocabulary_with(config) == 406);
+}
+
+TEST_CASE("a sentencepiece model that keeps white space is read", "[pretrained_tokenizer]") {
+  const bool bpe = GENERATE(false, true);
+  const TemporaryFolder folder;
+  const auto model = sentencepiece_model(bpe, Whitespace::kept);
+  folder.write("tokenizer.model", model);
+  const auto tokenizer = read_pretrained_tokenizer(folder.path());
+  const SentencePieceTokenizer expected(bpe ? "bpe" : "unigram", Whitespace::kept, model, "t");
+  CHECK(tokenizer->to_json() == expected.to_json());
+  CHECK(tokenizer->encode("walk  3\n\u81EA") == expected.encode("walk  3\n\u81EA"));
+}
+
+TEST_CASE("a sentencepiece model that changes text is refused", "[pretrained_tokenizer]") {
+  const TemporaryFolder folder;
+  const auto message = [&](const std::string& model) {
+    folder.write("tokenizer.model", model);
+    const auto [code, what] = failure([&] { read_pretrained_tokenizer(folder.path()); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(what, ContainsSubstring("tokenizer.model: "));
+    return what;
+  };
+  CHECK_THAT(message(sentencepiece_model(true, Whitespace::dropped)), ContainsSubstring("white space kept"));
+  CHECK_THAT(message(sentencepiece_model(false, Whitespace::kept, /*lowercase=*/true)),
+             ContainsSubstring("its normaliser makes 'a' of"));
+  CHECK_THAT(message("no model"), ContainsSubstring("not a sentencepiece model"));
+  const auto model = sentencepiece_model(true, Whitespace::kept);
+  CHECK_THAT(message(model.substr(0, model.size() / 2)), ContainsSubstring("not a sentencepiece model"));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,166 @@
+// train.init_from: what a training begins with.
+
+#include <algorithm>
+
+#include "base/json_text.h"
+#include "ops/named_tensors.h"
+#include "support/failure.h"
+#include "tasks/task_examples.h"
+#include "train/initial_weights.h"
+
+namespace metaformer {
+
+namespace {
+
+const std::vector<std::string> words = {"data.tokenizer={kind: word, whitespace: kept, min_count: 1}",
+                                        "model.embedding.tie=true"};
+
+std::vector<std::string> with(std::vector<std::string> first, const std::vector<std::string>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+// The weights of a run's checkpoint by name.
+std::map<std::string, torch::Tensor> weights_of(const std::filesystem::path& run, const std::string& checkpoint) {
+  const auto loaded = load_checkpoint(RunDirectory::open(run), checkpoint, WithOptimizer::no);
+  return {loaded.model.begin(), loaded.model.end()};
+}
+
+nlohmann::json report_of(const std::filesystem::path& run) {
+  return nlohmann::json::parse(read_text(run / "initial_weights.json"));
+}
+
+bool has(const nlohmann::json& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A rate at which no weight moves.
+const std::vector<std::string> still = {"train.learning_rate=1e-30", "train.optimizer.weight_decay=0",
+                                        "train.schedule=constant", "train.steps=1"};
+
+std::string from(const std::filesystem::path& source) { return "train.init_from='" + source.string() + "'"; }
+
+}  // namespace
+
+TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
+  const Workplace place;
+  place.train("first", {"train.learning_rate=0.01"});
+  place.train("second", with(still, {from(place / "first"), "train.seed=5"}));
+  const auto before = weights_of(place / "first", "best"), after = weights_of(place / "second", "last");
+  CHECK(before.size() == after.size());
+  for (const auto& [name, tensor] : before) CHECK(torch::equal(tensor, after.at(name)));
+  const auto report = report_of(place / "second");
+  CHECK(report["taken"].size() == before.size());
+  CHECK(report["new"].empty());
+  CHECK(report["left"].empty());
+  CHECK(report["sha256"].get<std::string>().size() == 64);
+  SECTION("or with those of one of its checkpoints") {
+    place.train("third", with(still, {from(place / "first/checkpoints/step-4")}));
+    CHECK(torch::equal(weights_of(place / "third", "last").begin()->second,
+                       weights_of(place / "first", "step-4").begin()->second));
+  }
+}
+
+TEST_CASE("a language model becomes a classifier of the same tokens", "[init_from][classification]") {
+  const Workplace place;
+  place.train("language_model", with(words, {"train.learning_rate=0.01", "model.layers=1"}));
+  const auto tokenizer = read_text(place / "language_model/checkpoints/best/tokenizer.json");
+  const std::string head = GENERATE("mean_pooled", "first_token");
+  place.train("classifier", classifier(place, with(still, {from(place / "language_model"), "task.head=" + head})));
+  CHECK(read_text(place / "classifier/checkpoints/last/tokenizer.json") == tokenizer);
+  const auto before = weights_of(place / "language_model", "best"), after = weights_of(place / "classifier", "last");
+  const auto report = report_of(place / "classifier");
+  CHECK(has(report["new"], "head.weight"));
+  CHECK(has(report["new"], "head.bias"));
+  for (const auto& [name, tensor] : before) {
+    INFO(name);
+    const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+    CHECK(torch::equal(after.at(name).narrow(0, 0, rows), tensor));  // a class token comes behind
+  }
+  // The row of the class token, and the position that it adds.
+  CHECK(report["taken_in_part"].size() == (head == "first_token" ? 2 : 0));
+  CHECK(read_text(place / "classifier/config.yaml").find("kind: word") != std::string::npos);
+}
+
+TEST_CASE("the head of a classifier goes to one with the same classes", "[init_from][classification]") {
+  const Workplace place;
+  place.train("first", classifier(place, {"train.learning_rate=0.01", "train.steps=4"}));
+  place.train("same", classifier(place, with(still, {from(place / "first")})));
+  CHECK(has(report_of(place / "same")["taken"], "head.weight"));
+  auto table = marked_table(1500);
+  for (auto found = table.find("\tgood"); found != std::string::npos; found = table.find("\tgood", found + 1))
+    table.replace(found, 5, "\tbest");
+  place.folder().write("other.tsv", table);
+  auto other = classifier(place, with(still, {from(place / "first")}));
+  other.push_back("data.path='" + (place / "other.tsv").string() + "'");
+  place.train("other", other);
+  const auto report = report_of(place / "other");
+  CHECK(has(report["new"], "head.weight"));
+  CHECK(has(report["left"], "head.weight"));
+}
+
+TEST_CASE("a longer context keeps the positions that were trained", "[init_from]") {
+  const Workplace place;
+  place.train("short", {"train.steps=2"});
+  place.train("long", with(still, {from(place / "short"), "model.context=24"}));
+  const auto name = "transformer.position_embedding.weight";
+  CHECK(torch::equal(weights_of(place / "long", "last").at(name).narrow(0, 0, 16),
+                     weights_of(place / "short", "best").at(name)));
+  CHECK(report_of(place / "long")["taken_in_part"] ==
+        nlohmann::json::array({"transformer.position_embedding.weight (16 of 24 rows)"}));
+}
+
+TEST_CASE("another mixer is new, and the one before is left", "[init_from]") {
+  const Workplace place;
+  place.train("first", {"train.steps=2", "model.mixer=scaled_dot_product"});
+  place.train("second", with(still, {from(place / "first"), "model.mixer=average_pooling"}));
+  const auto report = report_of(place / "second");
+  CHECK(report["new"].empty());
+  CHECK(report["left"].size() == 4);  // two layers with a projection and an output each
+  CHECK(has(report["taken"], "transformer.blocks.1.feed_forward.up.weight"));
+}
+
+TEST_CASE("a run with initial weights resumes to the byte without them", "[init_from]") {
+  const Workplace place;
+  place.train("source", with(words, {"train.steps=3"}));
+  const auto steps = [&](const std::string& count) {
+    return std::vector<std::string>{from(place / "source"), "train.steps=" + count,
+                                    "train.schedule={kind: constant, warmup_steps: 2}"};
+  };
+  place.train("whole", steps("12"));
+  place.train("cut", steps("5"));
+  std::filesystem::remove_all(place / "source");
+  place.train("cut", steps("12"), true);
+  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
+}
+
+TEST_CASE("what a training cannot begin with is one clear error", "[init_from]") {
+  const Workplace place;
+  place.train("source", with(words, {"train.steps=1"}));
+  const auto complaint = [&](const std::vector<std::string>& overrides) {
+    const auto [code, message] = failure([&] { place.train("target", with({from(place / "source")}, overrides)); });
+    CHECK(code == ExitCode::usage);
+    CHECK_FALSE(std::filesystem::exists(place / "target/checkpoints/last"));
+    return message;
+  };
+  CHECK(complaint({from(place / "nowhere")}).find("neither a run nor a checkpoint") != std::string::npos);
+  CHECK(complaint({"model.width=32"}).find("model.width is 32 here and 16 there") != std::string::npos);
+  CHECK(complaint({"data.tokenizer=byte"}).find("belong to its own tokenizer (word)") != std::string::npos);
+  CHECK(complaint(sorter()).find("language_model, whose tokens mean nothing to task sort") != std::string::npos);
+  place.train("linear", classifier(place, {"model=linear"}));
+  CHECK(complaint(classifier(place, {from(place / "linear")})).find("a linear model has no weights of a network") !=
+        std::string::npos);
+  // The same tokenizer may be written, too.
+  CHECK_NOTHROW(place.train("same", with(with(words, still), {from(place / "source")})));
+}
+
+TEST_CASE("keys that change what a model computes are named, others are not", "[init_from]") {
+  const Workplace place;
+  const auto here = place.experiment({"model.heads=4", "model.dropout=0.3", "model.norm.epsilon=1e-6"}).config;
+  const auto there = place.experiment({"model.context=8"}).config;
+  CHECK(differing_model_keys(here, there) ==
+        std::vector<std::string>{"model.heads is 4 here and 2 there",
+                                 "model.norm.epsilon is 1e-06 here and 1e-05 there"});
+}
+
+}  // namespace metaformer
