@@ -16,19 +16,19 @@ struct ImportArguments {
 };
 
 void run_import(const ImportArguments& arguments) {
-  const auto model = describe_huggingface(arguments.folder);
+  const auto& folder = arguments.folder;
+  const auto model = describe_huggingface(folder);
   ExperimentConfig config;
   config.model = model.config;
-  config.train.init_from = arguments.folder;
+  config.train.init_from = folder;
   if (model.tokenizer)
-    language_model(config).data.tokenizer = PretrainedTokenizerOptions{.path = arguments.folder};
+    language_model(config).data.tokenizer = PretrainedTokenizerOptions{.path = folder};
   else
-    log::warning("{} has no tokenizer: set data.tokenizer to the one whose {} ids the model knows", arguments.folder,
-                 model.vocabulary);
+    log::warning("{} has no tokenizer, without which it cannot be trained on", folder);
   const auto changes = config_changes(config);
   if (arguments.json) return print_json(changes);
-  print_lines(fmt::format("# The model of {}, to train on: set data.path to your text.\n{}", arguments.folder,
-                          json_to_yaml(changes)));
+  print_lines(
+      fmt::format("# The model of {}, to train on: set data.path to your text.\n{}", folder, json_to_yaml(changes)));
 }
 
 }  // namespace

@@ -132,7 +132,10 @@ ConfigNode read_overrides(const std::vector<std::string>& overrides) {
   return source;
 }
 
-std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+std::string absolute(const std::string& path) {
+  const auto whole = fs::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
+}
 
 void make_absolute(std::optional<std::string>& path) {
   if (path) path = absolute(*path);

@@ -53,12 +53,12 @@ std::set<std::string> files_of_index(const fs::path& path) {
   const auto json = parse_json(read_file(path, largest_json, ExitCode::data));
   const auto map = json.is_object() ? json.value("weight_map", nlohmann::json()) : nlohmann::json();
   std::set<std::string> files;
-  for (const auto& file : map.is_object() ? map : nlohmann::json::array()) {
-    const bool is_name = file.is_string() && fs::path(file.get<std::string>()).filename() == file;
-    if (!is_name)
-      throw Error(ExitCode::data, fmt::format("{}: weight_map names no file of its folder: {}", path.string(),
-                                              printable(json_text(file))));
-    files.insert(file.get<std::string>());
+  for (const auto& entry : map) {
+    const auto file = entry.is_string() ? entry.get<std::string>() : "";
+    if (file.empty() || fs::path(file).filename() != file)
+      throw Error(ExitCode::data, fmt::format("{}: weight_map: {} is no file of this folder", path.string(),
+                                              printable(json_text(entry))));
+    files.insert(file);
   }
   if (files.empty()) throw Error(ExitCode::data, path.string() + ": weight_map names no files");
   return files;

@@ -29,7 +29,7 @@ void take_labels(Batch& part, std::int64_t first, std::int64_t count) {
 torch::Tensor places_in(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t length) {
   const auto width = batch.ids_bc.size(1);
   const auto place_t = batch.places_t - first * width;
-  const auto own_t = place_t.masked_select((place_t >= 0) & (place_t < count * width) & (batch.places_t >= 0));
+  const auto own_t = place_t.masked_select((place_t >= 0) & (place_t < count * width));
   const auto row_t = own_t.div(width, "floor");
   return padded_places(row_t * length + own_t - row_t * width);
 }

@@ -39,6 +39,13 @@ std::int64_t vocabulary_of(const fs::path& folder) {
   return size.is_number_unsigned() && size <= ByteLevelBpeTokenizer::largest_vocabulary ? size.get<std::int64_t>() : 0;
 }
 
+// Whether a tokenizer.json repeats a tokenizer.model, as LLaMA 2's does.
+bool is_of_sentencepiece(const fs::path& file) {
+  const auto json = parse_json(content_of(file));
+  const auto model = json.is_object() ? json.value("model", nlohmann::json()) : nlohmann::json();
+  return model.is_object() && model.value("byte_fallback", nlohmann::json()) == true;
+}
+
 std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocabulary) {
   const auto name = file.filename();
   if (name == sentencepiece_file || file.extension() == ".model")
@@ -53,6 +60,8 @@ std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocab
 }  // namespace
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
+  const auto json = folder / json_file, model = folder / sentencepiece_file;
+  if (is_there(json) && is_there(model) && is_of_sentencepiece(json)) return model;
   for (const auto* name : {json_file, vocabulary_file, merges_file, sentencepiece_file})
     if (is_there(folder / name)) return folder / name;
   return std::nullopt;

@@ -13,7 +13,7 @@ namespace metaformer {
 // `path`: one of these files, or a folder, in which the first of them counts:
 //   tokenizer.json              byte-level BPE as the `tokenizers` library writes it (text/byte_level_bpe.h)
 //   vocab.json and merges.txt   GPT-2's
-//   tokenizer.model             sentencepiece, white space kept
+//   tokenizer.model             sentencepiece, white space kept; it comes before a tokenizer.json that repeats it
 // A folder's config.json with a larger vocab_size makes the vocabulary that large. Errors (exit code 3): there is no
 // such file, or it says something that is not supported, with the file and the field.
 std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const std::filesystem::path& path);

@@ -21,27 +21,15 @@ bool is_unigram(const std::string& model) {
   return processor.LoadFromSerializedProto(model).ok() && processor.NBestEncode("a", 1, &likeliest).ok();
 }
 
-// What the usual rules of normalisation change: a space in front, spaces in a row, forms of characters, case.
+// What the usual rules of normalisation change: spaces in a row, forms of characters, case.
 void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
   for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
     const auto restored = tokenizer.decode(tokenizer.encode(text));
     if (restored != text)
       throw Error(ExitCode::data,
                   fmt::format("{}: its normaliser makes {} of {}; only a model that restores every text "
-                              "is supported: of rule identity, without a space in front",
+                              "is supported: of rule identity, that keeps spaces in a row",
                               source, in_quotes(restored), in_quotes(text)));
-  }
-}
-
-// Text is encoded word by word.
-void require_pieces_of_words(const Tokenizer& tokenizer, const std::string& source) {
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
-    const auto piece = tokenizer.decode(std::vector{id});
-    const bool is_of_several = piece.find(' ', 1) != std::string::npos ||
-                               (piece.size() > 1 && piece.find_first_of("\n\t\r") != std::string::npos);
-    if (is_of_several)
-      throw Error(ExitCode::data, fmt::format("{}: its piece {}, {}, reaches beyond a word, which is not supported",
-                                              source, id, in_quotes(piece)));
   }
 }
 
@@ -51,7 +39,6 @@ std::unique_ptr<Tokenizer> read_sentencepiece(std::string model, const std::stri
   const std::string kind(is_unigram(model) ? UnigramTokenizerOptions::kind : BpeTokenizerOptions::kind);
   auto tokenizer = std::make_unique<SentencePieceTokenizer>(kind, Whitespace::kept, std::move(model), source);
   require_restored_text(*tokenizer, source);
-  require_pieces_of_words(*tokenizer, source);
   return tokenizer;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "text/base64.h"
 #include "text/sentencepiece_words.h"
@@ -22,6 +23,10 @@ constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
 constexpr std::size_t longest_sampled_word = 64;  // bytes
 constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
 constexpr std::string_view replacement_character = "\uFFFD";
+
+// What follows the bytes of a model changes single values of it (protobuf): no space in front of a text
+// (normalizer_spec.add_dummy_prefix).
+constexpr std::string_view without_space_in_front("\x1a\x02\x18\x00", 4);
 
 // "<0x0A>", the library's name for a byte.
 std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
@@ -47,7 +52,9 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
       memos_(most_words),
       lattice_memos_(most_lattices) {
   try {
-    const auto status = processor_->LoadFromSerializedProto(model_);
+    const bool keeps = whitespace == Whitespace::kept;
+    const auto status =
+        processor_->LoadFromSerializedProto(keeps ? model_ + std::string(without_space_in_front) : model_);
     if (!status.ok()) throw Error(ExitCode::data, status.error_message());
     read_pieces();
   } catch (const std::exception& error) {  // the library throws if one of its checks fails
@@ -74,6 +81,7 @@ void SentencePieceTokenizer::read_pieces() {
     if (processor_->IsUnknown(id) || processor_->IsByte(id)) continue;
     const auto& piece = processor_->IdToPiece(id);
     require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
+    require_piece_of_word(id, pieces_.back());
     ids_[piece] = id;
     longest_piece_ = std::max(longest_piece_, piece.size());
   }
@@ -81,6 +89,16 @@ void SentencePieceTokenizer::read_pieces() {
   const bool has_bytes = any_byte == byte_piece('\0');
   require(has_bytes == (whitespace_ == Whitespace::kept),
           fmt::format("it is not one that has white space {}", to_string(whitespace_)));
+}
+
+void SentencePieceTokenizer::require_piece_of_word(int id, std::string_view piece) {
+  const auto spaces = std::min(piece.find_first_not_of(' '), piece.size());
+  const bool reaches_beyond = piece.find(' ', spaces) != std::string_view::npos ||
+                              (piece.size() > 1 && std::any_of(piece.begin(), piece.end(), is_break));
+  if (reaches_beyond)
+    throw Error(ExitCode::data,
+                fmt::format("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(piece)));
+  has_pieces_of_spaces_ = has_pieces_of_spaces_ || (spaces > 1 && whitespace_ == Whitespace::kept);
 }
 
 std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
@@ -94,14 +112,19 @@ std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) con
   return ids;
 }
 
+SentencePieceTokenizer::LengthOfWord SentencePieceTokenizer::length_of_word() const {
+  return has_pieces_of_spaces_ ? spaced_word_length : word_length;
+}
+
 std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
   require_utf8(text);
   Ids ids;
   memos_.borrow([&](WordMemo<Ids>& memo) {
-    for_each_word(text, whitespace_, [&](std::string_view word) {
+    const auto add = [&](std::string_view word) {
       const auto& found = memo.get(word, [&] { return cut(word); });
       ids.insert(ids.end(), found.begin(), found.end());
-    });
+    };
+    for_each_word(text, whitespace_, add, length_of_word());
   });
   return ids;
 }
@@ -152,9 +175,10 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode_sampled(std::string_vie
   Ids ids;
   std::uint64_t index = 0;
   lattice_memos_.borrow([&](WordMemo<SubwordLattice>& memo) {
-    for_each_word(text, whitespace_, [&](std::string_view word) {
+    const auto add = [&](std::string_view word) {
       memo.get(word, [&] { return all_cuts(word); }).draw(alpha, rng.uniform(index++), ids);
-    });
+    };
+    for_each_word(text, whitespace_, add, length_of_word());
   });
   return ids;
 }

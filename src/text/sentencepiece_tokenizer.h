@@ -7,7 +7,8 @@
 // to that text.
 //
 // The ids are those that the library gives for the whole text, except for U+2581, with which the library marks spaces:
-// it is dropped as white space, or encoded as its bytes.
+// it is dropped as white space, or encoded as its bytes; and, if white space is kept, for the space that some models
+// put in front of a text: it is left out.
 
 #include <memory>
 #include <unordered_map>
@@ -24,8 +25,8 @@ namespace metaformer {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  // `kind`: unigram or bpe. `model`: from train_sentencepiece. Errors (exit code 3) name `source`: not a model,
-  // or not one for `kind` and `whitespace`. Malicious models are not detected: check a digest first.
+  // `kind`: unigram or bpe. Errors (exit code 3) name `source`: not a model, or not one for `whitespace`; a piece that
+  // reaches beyond a word. Malicious models are not detected: check a digest first.
   SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model, const std::string& source);
   ~SentencePieceTokenizer() override;
 
@@ -53,8 +54,11 @@ class SentencePieceTokenizer : public Tokenizer {
 
  private:
   using Ids = std::vector<std::int32_t>;
+  using LengthOfWord = std::size_t (*)(std::string_view);
 
   void read_pieces();
+  void require_piece_of_word(int id, std::string_view piece);
+  LengthOfWord length_of_word() const;
   Ids cut(std::string_view word) const;
   SubwordLattice all_cuts(std::string_view word) const;
 
@@ -63,7 +67,8 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string model_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::int32_t unknown_ = 0;
-  std::vector<std::string> pieces_;  // the text of each id
+  bool has_pieces_of_spaces_ = false;  // that begin with several, so that words do, too
+  std::vector<std::string> pieces_;    // the text of each id
   mutable WordMemoPool<Ids> memos_;
   std::unordered_map<std::string_view, std::int32_t> ids_;  // of the pieces of words
   std::size_t longest_piece_ = 0;                           // bytes

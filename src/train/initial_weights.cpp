@@ -12,7 +12,9 @@
 #include "config/changes.h"
 #include "config/check.h"
 #include "config/writer.h"
+#include "huggingface/pretrained_model.h"
 #include "run/checkpoint.h"
+#include "run/safetensors.h"
 
 namespace metaformer {
 
@@ -144,12 +146,33 @@ std::string counted(const char* what, const std::vector<std::string>& names) {
 
 }  // namespace
 
+// A model of another program. Its tensors are of its own tokens, and of no others.
+static InitialWeights read_pretrained(const fs::path& folder, const std::string& source) {
+  auto model = read_huggingface(folder);
+  if (!model.tokenizer)
+    throw Error(ExitCode::usage,
+                fmt::format("{}: {}: has no tokenizer (tokenizer.json, vocab.json and merges.txt, or tokenizer.model), "
+                            "without which its weights mean nothing",
+                            key, source));
+  LanguageModelConfig task;
+  task.data.tokenizer = PretrainedTokenizerOptions{.path = source};
+  auto digest = sha256(to_safetensors(model.tensors));
+  return {.source = source,
+          .config = {.task = task, .model = model.config},
+          .tensors = std::move(model.tensors),
+          .codec = {.tokenizer = std::move(model.tokenizer), .labels = {}},
+          .digest = digest,
+          .is_foreign = true};
+}
+
 InitialWeights read_initial_weights(const fs::path& path) {
   const auto source = without_trailing_slash(path.string());
+  if (is_huggingface_folder(path)) return read_pretrained(path, source);
   const bool is_checkpoint = has_file(path, "model.safetensors") && has_file(path, meta_file);
   if (!is_checkpoint && !has_file(path, "config.yaml"))
-    throw Error(ExitCode::usage, fmt::format("{}: {}: neither a run nor a checkpoint: it has no config.yaml and no {}",
-                                             key, source, meta_file));
+    throw Error(ExitCode::usage,
+                fmt::format("{}: {}: no run (config.yaml), checkpoint ({}) or Hugging Face folder (config.json)", key,
+                            source, meta_file));
   const auto run = RunDirectory::open(is_checkpoint ? run_of_checkpoint(path) : path, "train.init_from");
   auto config = load_run_experiment(run.config_file()).config;
   if (is<LinearConfig>(config.model))
@@ -179,6 +202,10 @@ void take_tokenizer(Experiment& experiment, const TokenizerOptions& tokenizer, c
 
 TakenWeights take_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
                           SequenceModel& model) {
+  if (const auto keys = differing_model_keys(config, weights.config); weights.is_foreign && !keys.empty())
+    throw Error(ExitCode::usage, fmt::format("{}: {}: is another model than that of the config: {}; `metaformer config "
+                                             "import {}` prints its config",
+                                             key, weights.source, fmt::join(keys, ", "), weights.source));
   const torch::NoGradGuard no_grad;
   return Taker(weights, config, codec).take(named_state(model));
 }

@@ -19,11 +19,13 @@ struct InitialWeights {
   ExperimentConfig config;  // of that training: model and tokenizer
   NamedTensors tensors;     // by the names of this program's parameters
   Codec codec;              // no labels: of a language model
-  std::string digest;       // SHA-256 of the tensors' files
+  std::string digest;       // SHA-256 of the tensors, as safetensors
+  bool is_foreign = false;  // of a Hugging Face folder: nobody can say what it means in another model
 };
 
-// `path`: the folder of a run, whose best checkpoint is meant, or of one of its checkpoints. Errors: exit code 2 where
-// there is none; those of load_checkpoint.
+// `path`: the folder of a run, whose best checkpoint is meant, of one of its checkpoints, or a Hugging Face folder
+// (huggingface/pretrained_model.h). Errors: exit code 2 where there is none, or no tokenizer; those of load_checkpoint
+// and read_huggingface.
 InitialWeights read_initial_weights(const std::filesystem::path& path);
 
 // The tokenizer that goes with the weights becomes that of the experiment; `source` names where both are from. Throws
@@ -42,7 +44,7 @@ struct TakenWeights {
 // Copies what has the same name and shape into `model`, which holds initial weights. Of tables with a row for each
 // token or position, the rows that both have. Outputs belong to a task: the head of a language model is left to one
 // with the same tokens, that of a classifier to one with the same labels. Throws Error (exit code 2) when the shape of
-// another tensor differs, and when nothing can be taken.
+// another tensor differs, when nothing can be taken, and when foreign weights are of another model.
 TakenWeights take_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
                           SequenceModel& model);
 

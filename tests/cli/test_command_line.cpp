@@ -282,6 +282,7 @@ TEST_CASE("help goes to stdout and shows examples", "[cli]") {
                                      {"train", "--help"},
                                      {"sample", "--help"},
                                      {"predict", "--help"},
+                                     {"export", "--help"},
                                      {"config", "--help"},
                                      {"evaluate", "--help"},
                                      {"data", "--help"}})

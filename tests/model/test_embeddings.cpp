@@ -2,6 +2,7 @@
 
 #include "model/classifier.h"
 #include "model/initialise.h"
+#include "model/ngram_buckets.h"
 #include "model/parameter_buffer.h"
 #include "model/transformer.h"
 #include "support/mixer_options.h"

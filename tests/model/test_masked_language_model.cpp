@@ -5,6 +5,7 @@
 #include "model/masked_language_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 

@@ -11,6 +11,7 @@ TEST_CASE("safetensors round-trip every type and shape", "[safetensors]") {
                                 {"a \"quoted\" näme", torch::randn({4}, torch::kDouble)},
                                 {"half", torch::randn({2, 2}).to(torch::kBFloat16)},
                                 {"long", torch::arange(5)},
+                                {"flags", torch::arange(5) > 2},
                                 {"scalar", torch::tensor(3.5)},
                                 {"empty", torch::zeros({0, 7})},
                                 {"strided", torch::randn({3, 4}).t()}};

@@ -6,6 +6,7 @@
 #include "model/masked_language_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
+#include "support/mixer_options.h"
 #include "tasks/masked_streams.h"
 #include "tasks/token_objective.h"
 #include "text/byte_tokenizer.h"

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
 
 #include <nlohmann/json.hpp>
 
@@ -111,6 +113,37 @@ TEST_CASE("a sentencepiece model that keeps white space is read", "[pretrained_t
   const SentencePieceTokenizer expected(bpe ? "bpe" : "unigram", Whitespace::kept, model, "t");
   CHECK(tokenizer->to_json() == expected.to_json());
   CHECK(tokenizer->encode("walk  3\n\u81EA") == expected.encode("walk  3\n\u81EA"));
+}
+
+TEST_CASE("a model like LLaMA 2's has the library's ids behind the space in front", "[pretrained_tokenizer]") {
+  const std::string type = GENERATE("bpe", "unigram");
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += fmt::format("for i in {}:\n    if a:\n        walk({})\n", i % 9, i % 5);
+  const TemporaryFolder folder;
+  const auto prefix = (folder / "model").string();
+  const auto status = sentencepiece::SentencePieceTrainer::Train({{"input", folder.write("lines", lines).string()},
+                                                                  {"model_prefix", prefix},
+                                                                  {"model_type", type},
+                                                                  {"vocab_size", "320"},
+                                                                  {"byte_fallback", "true"},
+                                                                  {"normalization_rule_name", "identity"},
+                                                                  {"remove_extra_whitespaces", "false"},
+                                                                  {"allow_whitespace_only_pieces", "true"},
+                                                                  {"hard_vocab_limit", "false"},
+                                                                  {"minloglevel", "3"}});
+  REQUIRE(status.ok());
+  folder.write("model/tokenizer.json", R"({"model": {"byte_fallback": true}})");
+  folder.write("model/tokenizer.model", read_text(prefix + ".model"));
+  const auto tokenizer = read_pretrained_tokenizer(folder / "model");
+  sentencepiece::SentencePieceProcessor library;
+  REQUIRE(library.Load(prefix + ".model").ok());
+  CHECK(library.PieceToId("\u2581\u2581\u2581\u2581") != library.unk_id());  // a piece of several spaces
+  for (const std::string sample :
+       {"walk", " walk", "    if  a:", "a\n    walk(3)\n\n", "      x   ", "\t \t  b", "<s> </s>", "\u81EA  \u7136"}) {
+    CAPTURE(sample);
+    CHECK(tokenizer->encode(" " + sample) == library.EncodeAsIds(sample));
+    CHECK(tokenizer->decode(tokenizer->encode(sample)) == sample);
+  }
 }
 
 TEST_CASE("a sentencepiece model that changes text is refused", "[pretrained_tokenizer]") {

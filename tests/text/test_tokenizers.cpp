@@ -311,7 +311,8 @@ TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokeni
 
 TEST_CASE("an unknown kind of tokenizer is answered with all kinds", "[tokenizer]") {
   CHECK(failure([] { load_tokenizer("{}", "t.json"); }).second ==
-        "t.json: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe or number");
+        "t.json: not a tokenizer file: expected an object with kind character, byte, word, unigram, bpe, number or "
+        "pretrained");
 }
 
 TEST_CASE("a stop signal ends tokenizing", "[tokenizer]") {

@@ -55,9 +55,9 @@ TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
   CHECK(report["left"].empty());
   CHECK(report["sha256"].get<std::string>().size() == 64);
   SECTION("or with those of one of its checkpoints") {
-    place.train("third", with(still, {from(place / "first/checkpoints/step-4")}));
+    place.train("third", with(still, {from(place / "first/checkpoints/step-8")}));
     CHECK(torch::equal(weights_of(place / "third", "last").begin()->second,
-                       weights_of(place / "first", "step-4").begin()->second));
+                       weights_of(place / "first", "step-8").begin()->second));
   }
 }
 
@@ -143,11 +143,13 @@ TEST_CASE("what a training cannot begin with is one clear error", "[init_from]")
     CHECK_FALSE(std::filesystem::exists(place / "target/checkpoints/last"));
     return message;
   };
-  CHECK(complaint({from(place / "nowhere")}).find("neither a run nor a checkpoint") != std::string::npos);
+  CHECK(complaint({from(place / "nowhere")})
+            .find("no run (config.yaml), checkpoint (meta.json) or Hugging Face folder") != std::string::npos);
   CHECK(complaint({"model.width=32"}).find("model.width is 32 here and 16 there") != std::string::npos);
   CHECK(complaint({"data.tokenizer=byte"}).find("belong to its own tokenizer (word)") != std::string::npos);
   CHECK(complaint(sorter()).find("language_model, whose tokens mean nothing to task sort") != std::string::npos);
-  place.train("linear", classifier(place, {"model=linear"}));
+  const auto table = classifier(place).at(1);  // data.path
+  place.train("linear", {"task=classification", table, "model=linear"});
   CHECK(complaint(classifier(place, {from(place / "linear")})).find("a linear model has no weights of a network") !=
         std::string::npos);
   // The same tokenizer may be written, too.

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Does a causal language model need a mask between the texts in a row? Film reviews, packed, with and without it; evaluations always
+# keep reviews apart. Reviews are written into DATA (default runs/packing/data) from the archive that IMDB names.
+#
+#   IMDB=aclImdb_v1.tar.gz experiments/packing.sh
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+DATA=$(realpath -m -- "${DATA:-$RUNS/data}")
+if [[ ! -d $DATA/reviews ]]; then
+  [[ -n ${IMDB:-} ]] || die 2 "IMDB=ARCHIVE: names the archive of IMDb's reviews, from which $DATA/reviews is written"
+  python3 "$experiments/write_reviews.py" "$IMDB" "$DATA/.reviews"
+  mv -- "$DATA/.reviews" "$DATA/reviews"
+fi
+for seed in $SEEDS; do
+  for separate in true false; do
+    run reviews_causal.yaml --set "data.path=$DATA/reviews/train.jsonl" --set "data.validation_path=$DATA/reviews/validation.jsonl" \
+      --set "data.packing={kind: spfhp, depth: 0, separate: $separate}" --set train.batch_size=8 --set train.steps=1500 \
+      --set train.eval_interval=1500 --set "train.seed=$seed"
+  done
+done
+finish

@@ -1,0 +1,135 @@
+#include "base/error.h"
+#include "config_reader/loader.h"
+#include "huggingface/export_model.h"
+#include "huggingface/pretrained_model.h"
+#include "model/make_model.h"
+#include "support/byte_level_bpe.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+#include "text/byte_level_bpe.h"
+#include "text/number_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece_training.h"
+
+namespace metaformer {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+// A model with random weights.
+struct Model {
+  ExperimentConfig config;
+  Codec codec;
+  std::shared_ptr<SequenceModel> network;
+  NamedTensors tensors;
+
+  explicit Model(const std::vector<std::string>& overrides,
+                 std::unique_ptr<Tokenizer> tokenizer = std::make_unique<NumberTokenizer>(11))
+      : config(default_experiment(overrides).config), codec{.tokenizer = std::move(tokenizer), .labels = {}} {
+    if (is<ClassificationConfig>(config.task)) codec.labels = {"no", "yes"};
+    network = make_model(config, sizes_of(codec));
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(3);
+    for (auto& parameter : network->parameters()) parameter.normal_();
+    tensors = named_state(*network);
+  }
+
+  Names write(ExportFormat format, const fs::path& folder) const {
+    return export_model({.config = config, .tensors = tensors, .codec = codec, .step = 7}, format, folder);
+  }
+};
+
+const std::vector<std::string> small_gpt2 = {"model.layers=1",  "model.heads=2",   "model.width=8",
+                                             "model.context=4", "model.bias=true", "model.mixer=scaled_dot_product"};
+
+std::vector<std::string> with(std::vector<std::string> overrides, const std::string& more) {
+  overrides.push_back(more);
+  return overrides;
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
+  const TemporaryFolder folder;
+  const Model model(small_gpt2,
+                    std::make_unique<ByteLevelBpeTokenizer>(RandomMerges(1, 10, "ab").file().dump(), 0, "t"));
+  CHECK(model.write(ExportFormat::huggingface, folder / "gpt2") ==
+        Names{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"});
+  CHECK(is_huggingface_folder(folder / "gpt2"));
+  const auto read = read_huggingface(folder / "gpt2");
+  copy_by_name(read.tensors, named_state(*model.network), "the export");
+  CHECK(read.tokenizer->to_json() == model.codec.tokenizer->to_json());
+}
+
+TEST_CASE("a tokenizer is written as the library has it, or else as our own", "[export]") {
+  const TemporaryFolder folder;
+  const auto names = [&](std::unique_ptr<Tokenizer> tokenizer) {
+    fs::remove_all(folder / "out");
+    return Model(small_gpt2, std::move(tokenizer)).write(ExportFormat::huggingface, folder / "out");
+  };
+  CHECK(names(std::make_unique<NumberTokenizer>(9)) ==
+        Names{"config.json", "metaformer_tokenizer.json", "model.safetensors"});
+  const BpeTokenizerOptions options{.vocabulary = 300, .whitespace = Whitespace::kept};
+  const auto pieces = train_sentencepiece(options, "to be or not to be that is the question");
+  CHECK(names(std::make_unique<SentencePieceTokenizer>("bpe", Whitespace::kept, pieces, "t")) ==
+        Names{"config.json", "model.safetensors", "tokenizer.model"});
+  CHECK(read_text(folder / "out/tokenizer.model") == pieces);
+  CHECK(read_huggingface(folder / "out").tokenizer->encode("to be") ==
+        SentencePieceTokenizer("bpe", Whitespace::kept, pieces, "t").encode("to be"));
+}
+
+TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and can be written otherwise", "[export]") {
+  const auto [override, message] = GENERATE(table<std::string, std::string>(
+      {{"model.mixer=metric", "the nearest is gpt2: model.mixer.kind is metric and must be scaled_dot_product;"},
+       {"model.memory=4", "the nearest is gpt2: model.memory is 4 and must be 0;"},
+       {"model.norm=rms_norm", "the nearest is gpt2: model.norm.kind is rms_norm and must be layer_norm;"},
+       {"model.feed_forward.activation={kind: silu, beta: 2}",
+        "the nearest is gpt2: model.feed_forward.activation.kind is silu and must be gelu;"},
+       {"model={kind: lstm, width: 8, layers: 1}", "no such model: model.kind is lstm and must be transformer;"},
+       {"task=classification", "no such model: task.kind is classification and must be language_model;"}}));
+  const TemporaryFolder folder;
+  const auto is_whole_model = override.starts_with("model={");
+  const Model model(is_whole_model ? std::vector{override} : with(small_gpt2, override));
+  const auto [code, what] = failure([&] { model.write(ExportFormat::huggingface, folder / "out"); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(what, ContainsSubstring(message) && ContainsSubstring("safetensors and numpy take any model"));
+  CHECK(files_in(folder.path()) == 0);
+  CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
+  CHECK(model.write(ExportFormat::numpy, folder / "numpy").size() == 3 + model.codec.labels.size() / 2);
+}
+
+TEST_CASE("an existing folder stays as it is", "[export]") {
+  const TemporaryFolder folder;
+  const Model model(small_gpt2);
+  fs::create_directory(folder / "empty");
+  folder.write("full/note", "kept");
+  folder.write("file", "kept");
+  fs::create_symlink("nowhere", folder / "link");
+  for (const auto* name : {"empty", "full", "full/", "file", "link"}) {
+    const auto [code, what] = failure([&] { model.write(ExportFormat::numpy, folder / name); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(what, ContainsSubstring("exists already"));
+  }
+  CHECK(files_in(folder / "full") == 1);
+  CHECK(files_in(folder.path()) == 4);
+}
+
+TEST_CASE("an export that fails leaves nothing", "[export]") {
+  const TemporaryFolder folder;
+  folder.write("file", "no folder");
+  const auto [code, what] = failure([&] { Model(small_gpt2).write(ExportFormat::numpy, folder / "file/out"); });
+  CHECK(code == ExitCode::failure);
+  CHECK_THAT(what, ContainsSubstring("could not be written"));
+  CHECK(files_in(folder.path()) == 1);
+  Model(small_gpt2).write(ExportFormat::numpy, folder / "new/folder/out");  // with the folders above it
+  CHECK(files_in(folder / "new/folder") == 1);
+}
+
+}  // namespace metaformer
