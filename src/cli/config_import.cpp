@@ -42,10 +42,7 @@ void add_config_import_command(CLI::App& config) {
       ->type_name("FOLDER")
       ->required();
   command.add_flag("--json", arguments->json, "JSON on stdout");
-  command.footer(
-      "Examples:\n"
-      "  metaformer config import gpt2 > my_gpt2.yaml\n"
-      "  metaformer train --config my_gpt2.yaml --set data.path=my.txt --set train.learning_rate=1e-4");
+  command.footer("Examples:\n  metaformer config import gpt2 > my_gpt2.yaml");
   command.callback([arguments] { run_import(*arguments); });
 }
 

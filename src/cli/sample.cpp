@@ -175,9 +175,11 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                             run.directory.path().string()));
   const auto& model = run.experiment.config.model;
   if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
-    throw Error(ExitCode::usage,
-                fmt::format("--window {}: has no effect on a model {}, which goes on past its context without a cut",
-                            arguments.window, is<TransformerConfig>(model) ? "with model.memory" : kind_of(model)));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("--window {}: has no effect on a model with {}, which goes on past its context without a cut",
+                    arguments.window,
+                    is<TransformerConfig>(model) ? "model.memory" : fmt::format("model.kind {}", kind_of(model))));
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");

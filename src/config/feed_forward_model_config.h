@@ -19,7 +19,7 @@ struct FeedForwardModelConfig {
   bool direct = false;
   std::int64_t context = 64;
   double dropout = 0.0;
-  EmbeddingConfig embedding = {.tie = false};
+  EmbeddingConfig embedding = {.std = 0.1, .tie = false};
 
   std::int64_t inputs() const { return window * width; }
   // What the output layer reads.

@@ -18,7 +18,7 @@ struct RecurrentConfig {
   std::int64_t context = 64;
   bool carry_state = false;
   double dropout = 0.0;
-  EmbeddingConfig embedding;
+  EmbeddingConfig embedding = {.std = 0.5};  // no norm stands before the layers
 
   // Matrices of a layer that read its input, and that read its state.
   std::int64_t gates() const { return cell == RecurrentCell::lstm ? 4 : 3; }

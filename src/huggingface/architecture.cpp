@@ -25,6 +25,8 @@ const std::string head = "lm_head.weight";
 
 std::vector<TensorLink> all_links(const Architecture& architecture, const DescribedModel& model) {
   auto links = architecture.links(model);
+  for (auto& link : links)
+    for (auto& part : link.theirs) part.name = architecture.prefix() + part.name;
   if (!model.config.embedding.tie)
     links.push_back({"head.weight", {model.vocabulary, model.config.width}, {{head, model.vocabulary}}});
   return links;
@@ -35,9 +37,10 @@ std::vector<TensorLink> all_links(const Architecture& architecture, const Descri
 NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
                             const std::string& source) {
   NamedTensors named;
-  for (const auto& [name, tensor] : theirs)
-    named.emplace_back(name.starts_with(architecture.prefix()) ? name.substr(architecture.prefix().size()) : name,
-                       tensor);
+  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
+    const bool is_whole = name.starts_with(architecture.prefix()) || name == head;
+    named.emplace_back(is_whole ? name : architecture.prefix() + name, tensor);
+  }
   TensorTable table(named, source);
   for (const auto& buffer : architecture.buffers()) table.drop(buffer);
   torch::Tensor tied_head_vd;  // may be stored beside the embeddings
@@ -53,10 +56,7 @@ NamedTensors import_tensors(const Architecture& architecture, const DescribedMod
 NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
                             const std::string& source) {
   TensorTable table(ours, source);
-  auto theirs = to_theirs(all_links(architecture, model), table);
-  for (auto& [name, tensor] : theirs)
-    if (name != head) name = architecture.prefix() + name;
-  return theirs;
+  return to_theirs(all_links(architecture, model), table);
 }
 
 std::vector<const Architecture*> architectures() { return {&gpt2(), &llama()}; }

@@ -39,7 +39,7 @@ class Architecture {
   // The config of this architecture that is closest to `given`: what differs keeps it from being exported.
   virtual TransformerConfig closest(const TransformerConfig& given) const = 0;
 
-  // All tensors but the head, theirs without prefix; the token embeddings come first.
+  // All tensors but the head, theirs without prefix. The token embeddings come first.
   virtual std::vector<TensorLink> links(const DescribedModel& model) const = 0;
 };
 

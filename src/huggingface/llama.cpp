@@ -37,7 +37,8 @@ class Llama : public Architecture {
     if (config.heads % model.key_value_heads != 0)
       file.refuse("num_key_value_heads", "it must divide num_attention_heads");
     file.require("head_dim", config.head_width());
-    file.ignore({"attention_dropout", "pretraining_tp"});
+    file.require("rope_interleaved", false);
+    file.ignore({"attention_dropout", "pretraining_tp", "is_llama_config"});
     return model;
   }
 

@@ -90,6 +90,8 @@ OpenedModel open_model(const fs::path& folder) {
   auto file = open_config(folder);
   const auto& architecture = architecture_of(file);
   auto described = architecture.read_config(file);
+  file.require("is_encoder_decoder", false);
+  file.require("pruned_heads", nlohmann::json::object());
   file.require_all_known();
   return {architecture, std::move(described)};
 }

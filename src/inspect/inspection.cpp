@@ -65,8 +65,11 @@ torch::Tensor to_row(const std::vector<std::int32_t>& ids, torch::Device device)
   return to_tensor({ids.begin(), ids.end()}, 1, device);
 }
 
-// Rows of the embedding table as the first block gets them, but without positions and n-grams: [1, v, d].
-torch::Tensor embeddings_of(const TransformerImpl& transformer, const torch::Tensor& ids_1v) {
+// Tokens as the first block gets them, but without positions and n-grams: [1, v, d]. Of regions, those of a text of one
+// token.
+torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& ids_1v) {
+  if (const auto& regions = transformer.region_embedding(); !regions.is_empty())
+    return regions->forward({.ids_bc = ids_1v.t()}).transpose(0, 1);
   auto x_1vd = torch::embedding(transformer.token_table_vd(), ids_1v) * transformer.embedding_factor();
   const auto buffers = transformer.named_buffers(/*recurse=*/false);
   if (const auto* scale_v1 = buffers.find("token_scale")) x_1vd = x_1vd * torch::embedding(*scale_v1, ids_1v);

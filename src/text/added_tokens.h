@@ -11,14 +11,10 @@
 
 namespace metaformer {
 
-struct AddedToken {
-  std::string content;  // not empty
-  std::int32_t id = 0;
-};
-
 class AddedTokens {
  public:
-  explicit AddedTokens(const std::vector<AddedToken>& tokens);
+  // `content` is not empty.
+  void add(const std::string& content, std::int32_t id);
 
   // Calls `use_text` with the text between tokens (never empty) and `use_token` with the id of each token, in order. Of
   // tokens that overlap the first one counts, of those that start in one place the longest.
@@ -26,11 +22,15 @@ class AddedTokens {
              const std::function<void(std::int32_t)>& use_token) const;
 
  private:
-  bool begins_one(char byte) const { return !by_first_byte_[static_cast<unsigned char>(byte)].empty(); }
-  const AddedToken* find_at(std::string_view text) const;
+  struct Token {
+    std::string content;
+    std::int32_t id;
+  };
 
-  std::array<std::vector<AddedToken>, 256> by_first_byte_;  // the longest first
-  bool none_;
+  bool begins_one(char byte) const { return !by_first_byte_[static_cast<unsigned char>(byte)].empty(); }
+  const Token* find_at(std::string_view text) const;
+
+  std::array<std::vector<Token>, 256> by_first_byte_;  // the longest first
 };
 
 }  // namespace metaformer

@@ -13,7 +13,6 @@ static constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
 ByteLevelBpeTokenizer::ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source)
     : file_(std::move(file)),
       bpe_(read_tokenizer_json(file_, source)),
-      added_{AddedTokens(bpe_.added[0]), AddedTokens(bpe_.added[1])},
       vocabulary_(std::max(vocabulary, std::ssize(bpe_.tokens))),
       memos_(most_words) {}
 
@@ -22,10 +21,10 @@ std::vector<std::int32_t> ByteLevelBpeTokenizer::encode(std::string_view text) c
   Ids ids;
   memos_.borrow([&](WordMemo<Ids>& memo) {
     const auto add = [&](std::int32_t id) { ids.push_back(id); };
-    added_[0].split(
+    bpe_.added[0].split(
         text,
         [&](std::string_view rest) {
-          added_[1].split(
+          bpe_.added[1].split(
               rest, [&](std::string_view plain) { encode_text(plain, memo, ids); }, add);
         },
         add);

@@ -1,5 +1,5 @@
 #pragma once
-// A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2, LLaMA 3 and Qwen have it. The ids equal the
+// A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
 // library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
 
 #include "text/tokenizer.h"
@@ -41,7 +41,6 @@ class ByteLevelBpeTokenizer : public Tokenizer {
 
   std::string file_;
   ByteLevelBpe bpe_;
-  std::array<AddedTokens, 2> added_;
   std::int64_t vocabulary_;
   mutable WordMemoPool<Ids> memos_;
 };

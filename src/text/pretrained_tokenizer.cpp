@@ -9,6 +9,7 @@
 #include "base/json_text.h"
 #include "base/text.h"
 #include "text/byte_level_bpe.h"
+#include "text/gpt2_tokenizer_files.h"
 #include "text/sentencepiece_file.h"
 
 namespace metaformer {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -121,7 +120,8 @@ class Translator {
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"})
       if (rest_.starts_with(known)) return copy(known.size());
     if (!rest_.starts_with("(?i:")) refuse(3);
-    // Letters only: one upper case letter may be several lower case ones, of which the libraries know different ones.
+    // Of letters only, and without pairs that equal a single character if case does not matter: there the libraries
+    // differ.
     const auto end = rest_.find(')');
     const auto words = rest_.substr(4, end == std::string_view::npos ? end : end - 4);
     const bool plain =
@@ -130,7 +130,7 @@ class Translator {
     copy(end + 1);
   }
 
-  // Pairs that one letter, such as U+00DF or U+FB01, equals if case does not matter.
+  // "ss" equals U+00DF, "fi" U+FB01.
   static bool has_folded_pair(std::string_view words) {
     std::string lower(words);
     std::transform(lower.begin(), lower.end(), lower.begin(),

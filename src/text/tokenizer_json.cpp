@@ -75,16 +75,19 @@ class Reader {
 
   void add_pre_tokenizer(const Json& part, const std::string& place, bool is_last) {
     const auto& type = member(part, "type");
-    if (is_last != (type == "ByteLevel"))
+    if (is_last && type == "ByteLevel")
+      add_byte_level(part, place);
+    else if (!is_last && type == "Split")
+      add_split(part, place);
+    else if (!is_last && type == "Digits")
+      bpe_.patterns.emplace_back(member(part, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)", source_);
+    else
       refuse(
           place + ".type", type,
           is_last ? "only ByteLevel is supported at the end" : "only Split and Digits are supported before ByteLevel");
-    if (type == "ByteLevel") return add_byte_level(part, place);
-    if (type == "Digits") {
-      const bool each = member(part, "individual_digits") == true;
-      return bpe_.patterns.emplace_back(each ? R"(\p{N})" : R"(\p{N}+)", source_ + ": " + place), void();
-    }
-    if (type != "Split") refuse(place + ".type", type, "only Split and Digits are supported before ByteLevel");
+  }
+
+  void add_split(const Json& part, const std::string& place) {
     if (member(part, "behavior") != "Isolated")
       refuse(place + ".behavior", member(part, "behavior"), "only Isolated is supported");
     require(part, place, "invert", false);
@@ -192,7 +195,7 @@ class Reader {
       bpe_.tokens[static_cast<std::size_t>(id)] = content;
     }
     next_added_id_ = std::max(next_added_id_, id + 1);
-    bpe_.added[is_late ? 1 : 0].push_back({content, id});
+    bpe_.added[is_late ? 1 : 0].add(content, id);
   }
 
   void find_bytes() {
@@ -213,66 +216,12 @@ class Reader {
   ByteLevelBpe bpe_;
 };
 
-Json parse(const std::string& text, const std::string& source) {
-  auto json = parse_json(text);
-  if (json.is_discarded()) throw Error(ExitCode::data, source + ": not valid JSON");
-  return json;
-}
-
 }  // namespace
 
 ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source) {
-  const auto file = parse(text, source);
+  const auto file = parse_json(text);
+  if (file.is_discarded()) throw Error(ExitCode::data, source + ": not valid JSON");
   return Reader(file, source).read();
-}
-
-std::string tokenizer_json_of(const std::string& vocab_json, const std::string& vocab_source,
-                              const std::string& merges_txt, const std::string& merges_source) {
-  const std::string end_of_text = "<|endoftext|>";
-  auto vocabulary = parse(vocab_json, vocab_source);
-  if (!vocabulary.is_object()) throw Error(ExitCode::data, vocab_source + ": not an object of tokens with their ids");
-  auto merges = Json::array();
-  std::string_view rest = merges_txt;
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    auto line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.starts_with("#version")) continue;
-    if (std::count(line.begin(), line.end(), ' ') != 1)
-      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", merges_source,
-                                              number, in_quotes(line)));
-    merges.push_back(line);
-  }
-  auto added = Json::array();
-  if (vocabulary.contains(end_of_text))
-    added.push_back({{"id", vocabulary[end_of_text]},
-                     {"content", end_of_text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const Json model = {{"type", "BPE"},
-                      {"dropout", nullptr},
-                      {"unk_token", nullptr},
-                      {"continuing_subword_prefix", ""},
-                      {"end_of_word_suffix", ""},
-                      {"fuse_unk", false},
-                      {"byte_fallback", false},
-                      {"ignore_merges", false},
-                      {"vocab", std::move(vocabulary)},
-                      {"merges", std::move(merges)}};
-  return json_text(Json{{"version", "1.0"},
-                        {"truncation", nullptr},
-                        {"padding", nullptr},
-                        {"added_tokens", added},
-                        {"normalizer", nullptr},
-                        {"pre_tokenizer", byte_level},
-                        {"post_processor", byte_level},
-                        {"decoder", byte_level},
-                        {"model", model}});
 }
 
 }  // namespace metaformer

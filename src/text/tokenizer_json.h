@@ -20,17 +20,13 @@ struct ByteLevelBpe {
   PairMerges merges;
   // Words that are not merged, because they are tokens (the file's ignore_merges).
   std::unordered_map<std::string, std::int32_t> whole_words;
-  std::vector<SplitPattern> patterns;            // each cuts what those before it left
-  std::array<std::vector<AddedToken>, 2> added;  // to be found first, and in the rest
+  std::vector<SplitPattern> patterns;  // each cuts what those before it left
+  std::array<AddedTokens, 2> added;    // to be found first, and in the rest
 };
 
 // Reads tokenizer.json. What has no effect on the ids of plain text is ignored: the decoder, post-processing,
 // truncation and padding. Errors (exit code 3) name `source` and the field: what is missing, damaged, or changes text
 // so that decoding cannot restore it (normalisers, a space in front), and models other than byte-level BPE.
 ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source);
-
-// The tokenizer.json that means the same as GPT-2's vocab.json and merges.txt. Errors (exit code 3) name the file.
-std::string tokenizer_json_of(const std::string& vocab_json, const std::string& vocab_source,
-                              const std::string& merges_txt, const std::string& merges_source);
 
 }  // namespace metaformer

@@ -97,7 +97,10 @@ TEST_CASE("oneDNN computes the recurrence of an LSTM, in every precision, and of
   RecurrentModel model(options, /*vocabulary=*/5);
   initialise(model, 1);
   ExperimentConfig config;
-  cell == RecurrentCell::lstm ? config.model.emplace<LstmConfig>() : void(config.model.emplace<GruConfig>());
+  if (cell == RecurrentCell::lstm)
+    config.model = LstmConfig();
+  else
+    config.model = GruConfig();
   config.train.precision = GENERATE(Precision::fp32, Precision::bf16, Precision::fp16);
   const AutocastScope autocast(config.train.precision, torch::kCPU);
   Pass pass{.training = true};

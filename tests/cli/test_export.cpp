@@ -18,16 +18,16 @@ TEST_CASE("a run is exported in every format, once", "[cli]") {
   const Program program;
   program.succeed(joined({"train", "--config", "small.yaml", "--out", "run"}, gpt2));
   const auto format = GENERATE(as<std::string>{}, "huggingface", "safetensors", "numpy");
-  const Arguments command = {"export", "--run", "run", "--checkpoint", "last", "--format", format, "--out", "out"};
+  const Arguments command = {"export", "--run", "run", "--checkpoint", "last", "--format", format, "--out", "exported"};
   const auto json = nlohmann::json::parse(program.succeed(joined(command, {"--json"})));
   CHECK(json.at("step") == 4);
   CHECK(json.at("format") == format);
-  CHECK(json.at("folder") == "out");
+  CHECK(json.at("folder") == "exported");
   for (const std::string file : json.at("files"))
-    CHECK(std::filesystem::is_regular_file(program.folder() / "out" / file));
+    CHECK(std::filesystem::is_regular_file(program.folder() / "exported" / file));
   const auto again = program.run(command);
   CHECK(again.code == 2);
-  CHECK_THAT(again.err, ContainsSubstring("out: exists already"));
+  CHECK_THAT(again.err, ContainsSubstring("exported: exists already"));
 }
 
 TEST_CASE("what cannot be exported is refused with a reason", "[cli]") {
@@ -35,16 +35,16 @@ TEST_CASE("what cannot be exported is refused with a reason", "[cli]") {
   program.succeed({"train", "--config", "small.yaml", "--out", "run"});
   const auto [arguments, text] = GENERATE(table<Arguments, std::string>({
       {{"--run", "run"}, "--out is required"},
-      {{"--run", "run", "--out", "out"}, "model.mixer.kind is metric and must be scaled_dot_product"},
-      {{"--run", "run", "--out", "out", "--format", "onnx"},
+      {{"--run", "run", "--out", "exported"}, "model.mixer.kind is metric and must be scaled_dot_product"},
+      {{"--run", "run", "--out", "exported", "--format", "onnx"},
        "--format onnx: expected huggingface, safetensors or numpy"},
-      {{"--run", "run", "--out", "out", "--checkpoint", "step-7"}, "it has step-4 or step-2"},
-      {{"--run", "nowhere", "--out", "out"}, "--run nowhere: no such run"},
+      {{"--run", "run", "--out", "exported", "--checkpoint", "step-7"}, "it has step-4 or step-2"},
+      {{"--run", "nowhere", "--out", "exported"}, "--run nowhere: no such run"},
   }));
   const auto result = program.run(joined({"export"}, arguments));
   CHECK(result.code == 2);
   CHECK_THAT(result.err, ContainsSubstring(text));
-  CHECK_FALSE(std::filesystem::exists(program.folder() / "out"));
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "exported"));
 }
 
 TEST_CASE("an exported model is a config that can be checked and trained", "[cli]") {

@@ -193,11 +193,10 @@ TEST_CASE("a training that clearly cannot fit into the memory is refused unless 
 
 TEST_CASE("the memory that a config check names is about what a training takes", "[runs]") {
   if (!measures_memory) return;
-  const auto change =
-      GENERATE(as<std::string>(), "train.batch_size=128",
-               "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}", "train.precision=bf16",
-               "model={kind: lstm, width: 256, dropout: 0.1}", "model={kind: gru, width: 256, carry_state: true}",
-               "model={kind: feed_forward, window: 16, hidden: 1024, direct: true}");
+  const auto change = GENERATE(
+      as<std::string>(), "train.batch_size=128", "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}",
+      "train.precision=bf16", "model={kind: lstm, width: 256, dropout: 0.1}", "model={kind: gru, width: 256}",
+      "model={kind: feed_forward, window: 16, hidden: 1024, direct: true}");
   const Program program;
   std::string words;
   for (int i = 0; i < 90000; ++i) words += "word" + std::to_string(i % 9000) + (i % 10 == 9 ? "\n" : " ");

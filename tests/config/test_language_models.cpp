@@ -5,6 +5,7 @@
 #include "config_reader/loader.h"
 #include "support/catch.h"
 #include "support/failure.h"
+#include "support/temporary_folder.h"
 
 namespace metaformer {
 
@@ -34,9 +35,11 @@ TEST_CASE("recurrent and feed-forward models that do not fit say what does", "[c
       {{"model=lstm", "model.embedding.ngrams.order=2"},
        "model.embedding.ngrams.order",
        "has no meaning for task language_model"},
-      {{"model=lstm", "model.heads=2"}, "model.heads", "unknown key for kind 'lstm'; only model: transformer"},
+      {{"model=lstm", "model.heads=2"}, "model.heads", "unknown key for model 'lstm'; only model: transformer has it"},
       {{"model.carry_state=true"}, "model.carry_state", "only model: lstm or gru"},
-      {{"model=feed_forward", "model.layers=2"}, "model.layers", "unknown key for kind 'feed_forward'"},
+      {{"model=feed_forward", "model.layers=2"},
+       "model.layers",
+       "unknown key for model 'feed_forward'; only model: transformer, lstm or gru"},
       {{"model=feed_forward", "model.embedding.tie=true"},
        "model.embedding.tie",
        "only where model.hidden, 256, is model.width, 64"},
@@ -62,13 +65,10 @@ TEST_CASE("recurrent and feed-forward models are accepted where they have a mean
       std::vector<std::string>{"model=feed_forward", "task=copy", "model.context=128"},
       std::vector<std::string>{"model=gru", "data.packing=spfhp", "train.evaluation=random"});
   const auto config = default_experiment(overrides).config;
-  std::vector<std::string> again;
-  for (const auto& [key, value] : config_to_json(config)["model"].items())
-    if (!value.is_object())
-      again.push_back("model." + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
-  again.insert(again.end(), overrides.begin() + 1, overrides.end());
-  again.push_back("model.embedding=" + config_to_json(config)["model"]["embedding"].dump());
-  CHECK(config_to_json(default_experiment(again).config) == config_to_json(config));
+  // The resolved config names every key and loads again.
+  const TemporaryFolder folder;
+  const auto again = load_experiment(folder.write("again.yaml", config_to_yaml(config)).string()).config;
+  CHECK(config_to_json(again) == config_to_json(config));
 }
 
 TEST_CASE("another kind of network keeps the context and the keys of the training", "[config]") {

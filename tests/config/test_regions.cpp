@@ -53,7 +53,7 @@ TEST_CASE("keys that do not go with regions or without blocks are errors that sa
       {{"model.layers=0"}, "model.layers", "0 is for classification"},
       {pooled_and({"task.head=first_token"}), "model.layers", "lets the class token see nothing"},
       {pooled_and({"model.positions=learned"}), "model.positions", "'learned' says nothing with model.layers 0"},
-      {pooled_and({"model.mixer=metric"}), "model.mixer.kind", "has no effect with model.layers 0"},
+      {pooled_and({"model.mixer=quadratic"}), "model.mixer.kind", "has no effect with model.layers 0"},
       {pooled_and({"model.heads=2"}), "model.heads", "has no effect with model.layers 0"},
       {pooled_and({"model.feed_forward=gated"}), "model.feed_forward.kind", "has no effect with model.layers 0"},
       {pooled_and({"model.norm=rms_norm"}), "model.norm.kind", "task.head has no norm"},

@@ -51,6 +51,17 @@ TEST_CASE("a tab and an open bracket are named", "[config]") {
   CHECK(complaint(yaml) == expected);
 }
 
+TEST_CASE("a pretrained tokenizer needs a path, which becomes absolute", "[config]") {
+  CHECK(complaint("data:\n  tokenizer: pretrained\n") ==
+        "a.yaml:2:3: data.tokenizer.path: is missing: name the folder or file of the tokenizer");
+  CHECK_THAT(
+      complaint("", {"data.tokenizer={kind: bpe, path: x}"}),
+      ContainsSubstring("data.tokenizer.path: unknown key for kind 'bpe'; only data.tokenizer: pretrained has it"));
+  const auto config = default_experiment({"data.tokenizer={kind: pretrained, path: ./gpt2/}"}).config;
+  CHECK(std::get<PretrainedTokenizerOptions>(language_model(config).data.tokenizer).path ==
+        (std::filesystem::current_path() / "gpt2").string());
+}
+
 TEST_CASE("what is valid but hardly meant gives a warning", "[config]") {
   const auto warnings = [](const std::vector<std::string>& overrides) {
     const auto experiment = default_experiment(overrides);

@@ -46,10 +46,11 @@ torch::Tensor by_formula(const RecurrentModel& model, const RecurrentConfig& con
   const auto table_vd = model.named_parameters()["token_embedding.weight"].to(torch::kDouble);
   const auto head_vd = config.embedding.tie ? table_vd : model.named_parameters()["head.weight"].to(torch::kDouble);
   const auto zeros_bd = torch::zeros({ids_bc.size(0), config.width}, torch::kDouble);
-  std::vector<torch::Tensor> h(2, zeros_bd), c(2, zeros_bd), logits;
+  std::vector<torch::Tensor> h(static_cast<std::size_t>(config.layers), zeros_bd), c = h, logits;
   for (std::int64_t t = 0; t < ids_bc.size(1); ++t) {
     auto x_bd = torch::embedding(table_vd, ids_bc.select(1, t));
-    if (config.embedding.scale == EmbeddingScale::sqrt_width) x_bd = x_bd * std::sqrt(6.0);
+    if (config.embedding.scale == EmbeddingScale::sqrt_width)
+      x_bd = x_bd * std::sqrt(static_cast<double>(config.width));
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       const auto i = static_cast<std::size_t>(layer);
       step(model, config.cell, layer, x_bd, h[i], c[i]);

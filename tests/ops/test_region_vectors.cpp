@@ -168,7 +168,7 @@ TEST_CASE("the gradient of a table has the rows that were read, and lists them",
   CHECK(list() == nonzero_rows(weight_rd.grad()));
   const auto of_greatest = list().size();
   listed.clear();
-  weight_rd.mutable_grad() = {};
+  weight_rd.mutable_grad() = torch::Tensor();
   region_vectors(text, weight_rd, e.bias_d).sum().backward();
   CHECK(list().size() >= of_greatest);
   CHECK_FALSE(listed.has_all());

@@ -40,6 +40,11 @@ MODELS = {
                                      layer_norm_epsilon=1e-3), {}),
     "GPT-2 in several files": (GPT2LMHeadModel, GPT2Config(**GPT2_SIZES), {"max_shard_size": "10KB"}),
     "GPT-2 in half precision": (GPT2LMHeadModel, GPT2Config(**GPT2_SIZES), {"type": torch.float16}),
+    "GPT-2 with masks, and its tied head stored again":
+        (GPT2LMHeadModel, GPT2Config(**GPT2_SIZES),
+         {"more": lambda t: {"transformer.h.0.attn.bias": torch.ones(1, 1, 20, 20, dtype=torch.bool),
+                             "transformer.h.1.attn.masked_bias": torch.tensor(-1e4),
+                             "lm_head.weight": t["transformer.wte.weight"].clone()}}),
     "GPT-2 without its head": (GPT2LMHeadModel, GPT2Config(**GPT2_SIZES), {"part": "transformer"}),
     "LLaMA": (LlamaForCausalLM, LlamaConfig(**LLAMA_SIZES), {}),
     "LLaMA, tied, with another base and epsilon":
@@ -50,6 +55,9 @@ MODELS = {
     "LLaMA with one key head and biases, in several files":
         (LlamaForCausalLM, LlamaConfig(**LLAMA_SIZES, num_key_value_heads=1, attention_bias=True, mlp_bias=True),
          {"max_shard_size": "10KB"}),
+    "LLaMA with frequencies of its positions":
+        (LlamaForCausalLM, LlamaConfig(**LLAMA_SIZES),
+         {"more": lambda _: {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)}}),
     "LLaMA in bfloat16": (LlamaForCausalLM, LlamaConfig(**LLAMA_SIZES), {"type": torch.bfloat16}),
 }
 
@@ -87,6 +95,8 @@ def saved(folder, name):
     model = random_model(kind, config).to(how.get("type", torch.float32))
     part = getattr(model, how["part"]) if "part" in how else model
     part.save_pretrained(folder, max_shard_size=how.get("max_shard_size", "1GB"))
+    if "more" in how:
+        change_tensors(folder, lambda tensors: tensors.update(how["more"](tensors)))
 
 
 def check_model(name):
@@ -219,9 +229,9 @@ DAMAGES = {
                                    lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../x"}}'),
                                    3, 'weight_map: "../x" is no file of this folder'),
     "a wrong shape": ("LLaMA", lambda f: change_config(f, num_hidden_layers=2, intermediate_size=48), 3,
-                      "'layers.0.mlp.gate_proj.weight' has shape [40, 24], and the config needs [48, 24]"),
-    "a missing tensor": ("GPT-2", lambda f: change_config(f, n_layer=3), 3, "has no tensor 'h.2.ln_1.weight'"),
-    "a tensor too many": ("GPT-2", lambda f: change_config(f, n_layer=1), 3, "its tensor 'h.1.attn.c_attn.bias' is not part of"),
+                      "'model.layers.0.mlp.gate_proj.weight' has shape [40, 24], and the config needs [48, 24]"),
+    "a missing tensor": ("GPT-2", lambda f: change_config(f, n_layer=3), 3, "has no tensor 'transformer.h.2.ln_1.weight'"),
+    "a tensor too many": ("GPT-2", lambda f: change_config(f, n_layer=1), 3, "its tensor 'transformer.h.1.attn.c_attn.bias' is not part of"),
     "a head that is not tied": ("GPT-2, untied, with another activation, hidden width and epsilon",
                                 lambda f: change_config(f, tie_word_embeddings=True), 3, "is not the embeddings, and tie_word_embeddings"),
     "an odd hidden width": ("LLaMA", lambda f: change_config(f, intermediate_size=41), 3, "intermediate_size is 41; it must be a multiple of 8"),

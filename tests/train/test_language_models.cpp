@@ -35,8 +35,8 @@ TEST_CASE("language models of every kind learn, in every precision", "[language_
   const auto summary = place.train("run", joined(model, {"train.steps=150", "train.learning_rate=1e-2",
                                                          "train.schedule=constant", "train.schedule.warmup_steps=5",
                                                          "train.eval_interval=150", "train.precision=" + precision}));
-  // The text is a cycle of words with a letter between; without any context its characters have 3 nats.
-  CHECK(summary.at("val_loss").get<double>() < 1.2);
+  // A cycle of words with a letter between: without any context its characters have 2.8 nats.
+  CHECK(summary.at("val_loss").get<double>() < 0.6);
 }
 
 TEST_CASE("language models of every kind resume to the byte, wherever the run stopped", "[language_models]") {
@@ -151,8 +151,8 @@ TEST_CASE("recurrent and feed-forward models sort lists", "[language_models][sor
 
 TEST_CASE("diagnostics of recurrent and feed-forward models name their parts", "[language_models]") {
   const Workplace place;
-  const auto [model, part] =
-      GENERATE(table<std::string, std::string>({{"lstm", "block_1"}, {"gru", "block_0"}, {"feed_forward", "hidden_layer"}}));
+  const auto [model, part] = GENERATE(
+      table<std::string, std::string>({{"lstm", "block_1"}, {"gru", "block_0"}, {"feed_forward", "hidden_layer"}}));
   place.train("run", {"model=" + model, "train.diagnostics_interval=4"});
   bool found = false;
   std::istringstream lines(read_text(place / "run/metrics.jsonl"));

@@ -7,6 +7,7 @@
 #include "base/digest.h"
 #include "data/datasets/encoded_cache.h"
 #include "data/datasets/encoded_file.h"
+#include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/own_cache.h"
@@ -181,6 +182,29 @@ TEST_CASE("a codec is given its own numbers, and shares the tokens of the traini
     CHECK(place.cache.files().size() == before + 1);
   }
   CHECK(all_of(place.load()) == all_of(made));
+}
+
+TEST_CASE("of a pretrained tokenizer the content counts, not where it lies", "[encoded_cache]") {
+  Place place;
+  const auto use = [&](const std::string& name) {
+    place.config.tokenizer = PretrainedTokenizerOptions{.path = (place.folder / name).string()};
+  };
+  place.folder.write("one/tokenizer.json", RandomMerges(1, 30, "word12").file().dump());
+  place.folder.write("same/tokenizer.json", RandomMerges(1, 30, "word12").file().dump());
+  place.folder.write("other/tokenizer.json", RandomMerges(2, 30, "word12").file().dump());
+  use("one");
+  const auto splits = place.load();
+  CHECK(all_of(splits) == all_of(place.fresh()));
+  const auto file = place.only_file();
+  use("same");
+  CHECK(is_hit(file, [&] { CHECK(all_of(place.load()) == all_of(place.fresh())); }));
+  use("other");
+  CHECK(all_of(place.load()) == all_of(place.fresh()));
+  CHECK(place.cache.files().size() == 2);
+  use("gone");  // a codec is all that an evaluation needs
+  CHECK(is_hit(
+      file, [&] { CHECK(all_of(load_encoded_splits(place.config, true, copy_of(splits.codec))) == all_of(splits)); }));
+  CHECK(failure([&] { place.load(); }).first == ExitCode::data);
 }
 
 TEST_CASE("training texts that are cut anew every epoch are kept, and no others", "[encoded_cache]") {
