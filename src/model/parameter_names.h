@@ -7,8 +7,8 @@
 
 namespace metaformer {
 
-// 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nothing outside of
-// both.
+// 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nothing outside
+// of both.
 std::optional<std::int64_t> block_number(std::string_view name);
 
 // Whether `name` is `beginning`, or goes on behind it with a dot.

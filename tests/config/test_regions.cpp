@@ -72,7 +72,7 @@ TEST_CASE("keys that do not go with regions or without blocks are errors that sa
 
 TEST_CASE("keys that have an effect with regions or without blocks are accepted", "[config]") {
   const auto overrides =
-      GENERATE(pooled, pooled_and({"model.dropout=0.1", "model.embedding={std: 0.01, dropout: 0.2}"}),
+      GENERATE(pooled_and({}), pooled_and({"model.dropout=0.1", "model.embedding={std: 0.01, dropout: 0.2}"}),
                pooled_and({"task.head=mean_pooled", "model.norm={kind: rms_norm, epsilon: 1e-6}"}),
                pooled_and({"task.head=mean_pooled", "model.bias=true"}), pooled_and({"model.embedding.region=none"}),
                pooled_and({"model.layers=1", "model.mixer=metric", "model.positions=learned"}),

@@ -53,7 +53,7 @@ TEST_CASE("a tab and an open bracket are named", "[config]") {
 
 TEST_CASE("a pretrained tokenizer needs a path, which becomes absolute", "[config]") {
   CHECK(complaint("data:\n  tokenizer: pretrained\n") ==
-        "a.yaml:2:3: data.tokenizer.path: is missing: name the folder or file of the tokenizer");
+        "a.yaml:2:14: data.tokenizer.path: is missing: name the folder or file of the tokenizer");
   CHECK_THAT(
       complaint("", {"data.tokenizer={kind: bpe, path: x}"}),
       ContainsSubstring("data.tokenizer.path: unknown key for kind 'bpe'; only data.tokenizer: pretrained has it"));

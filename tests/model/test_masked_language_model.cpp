@@ -1,6 +1,7 @@
 // A model that predicts hidden tokens from both sides.
 
 #include "base/error.h"
+#include "model/gpt.h"
 #include "model/initialise.h"
 #include "model/masked_language_model.h"
 #include "support/any_mixer.h"
@@ -61,14 +62,17 @@ TEST_CASE("a masked language model has logits for the vocabulary, and reads one 
   CHECK_THROWS_AS(model.new_state(1, 5), Error);
 }
 
-TEST_CASE("the row of the mask token changes no other initial weight", "[masking]") {
+TEST_CASE("but for the table with the mask token all initial weights are a causal model's", "[masking]") {
   const auto config = config_of(MetricOptions{}, LearnedPositionsConfig{});
-  MaskedLanguageModel one(config, vocabulary), larger(config, vocabulary + 1);
-  initialise(one, 7);
-  initialise(larger, 7);
-  const auto of_one = one.named_parameters(), of_larger = larger.named_parameters();
-  for (const auto& parameter : of_one)
-    CHECK(torch::equal(parameter.value(), of_larger[parameter.key()].narrow(0, 0, parameter.value().size(0))));
+  MaskedLanguageModel masked(config, vocabulary);
+  Gpt causal(config, vocabulary);
+  initialise(masked, 7);
+  initialise(causal, 7);
+  const auto of_masked = masked.named_parameters(), of_causal = causal.named_parameters();
+  CHECK(of_masked.keys() == of_causal.keys());
+  for (const auto& parameter : of_masked)
+    if (parameter.key() != "transformer.token_embedding.weight")
+      CHECK(torch::equal(parameter.value(), of_causal[parameter.key()]));
 }
 
 TEST_CASE("a later token changes earlier logits with every mixer that mixes", "[masking]") {
@@ -81,6 +85,8 @@ TEST_CASE("a later token changes earlier logits with every mixer that mixes", "[
   const auto before = model.evaluate({.ids_bc = ids_bc}), after = model.evaluate({.ids_bc = other_bc});
   const std::string kind(kind_of(mixer));
   CAPTURE(kind);
+  const auto* pooling = mixer.get_if<AveragePoolingOptions>();
+  if (pooling != nullptr && !pooling->window.all() && pooling->window.tokens < 3) return;  // sees no later token
   const bool mixes = kind != "identity" && kind != "none";
   CHECK(torch::equal(before.select(1, context - 3), after.select(1, context - 3)) == !mixes);
   CHECK(torch::equal(before.select(1, context - 1), after.select(1, context - 1)) == !mixes);

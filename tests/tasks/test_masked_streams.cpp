@@ -184,7 +184,8 @@ TEST_CASE("windows of separate documents have these as segments", "[masking]") {
     for (std::int64_t row = 0; row < batch.ids_bc.size(0); ++row)
       for (std::int64_t c = 0; c < context; ++c) {
         const auto segment = batch.segments_bc[row][c].item<std::int64_t>();
-        if (segment >= 0) CHECK(segment == documents[originals(batch)[row][c].item<std::size_t>()]);
+        if (segment >= 0)
+          CHECK(segment == documents.at(static_cast<std::size_t>(originals(batch)[row][c].item<std::int64_t>())));
       }
 }
 

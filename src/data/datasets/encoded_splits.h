@@ -27,8 +27,8 @@ struct EncodedSplits {
   const std::vector<EncodedText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
 };
 
-// Makes what the codec lacks, tokenizer and labels, from the training texts. Errors (exit code 3): only one label, a label that is
-// not among the codec's, a text without a token.
+// Makes what the codec lacks, tokenizer and labels, from the training texts. Errors (exit code 3): only one label, a
+// label that is not among the codec's, a text without a token.
 EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec);
 
 // data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
