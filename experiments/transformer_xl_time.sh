@@ -8,8 +8,6 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 for seed in $SEEDS; do
   run xl_shakespeare.yaml --set "train.seed=$seed"
   run xl_shakespeare.yaml --set model.memory=0 --set train.steps=2660 --set "train.seed=$seed"
-  run xl_shakespeare.yaml --set train.steps=8000 --set "train.seed=$seed"
-  run xl_shakespeare.yaml --set model.memory=0 --set train.steps=10640 --set "train.seed=$seed"
   run xl_shakespeare.yaml --set model.memory=1 --set "train.seed=$seed"
 done
 finish

@@ -38,8 +38,8 @@ std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device
 // In float32 whatever the precision is.
 FastPath recurrence(const RecurrentConfig& config, torch::Device device) {
   FastPath path{.part = "recurrence", .why_not = ""};
+  if (config.cell == RecurrentCell::gru) path.why_not = "LibTorch has oneDNN compute LSTMs only";
   if (!device.is_cpu()) path.why_not = "the device is not a CPU";
-  if (config.cell == RecurrentCell::gru) path.why_not = "oneDNN computes LSTMs only for LibTorch";
   return path;
 }
 

@@ -149,7 +149,7 @@ TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* g
   const auto length = batch.ids_bc.size(1);
   if (given != nullptr && batch.begins) given->reset();
   if (auto* memory = dynamic_cast<TransformerMemory*>(given); memory != nullptr || given == nullptr) {
-    if (length > config_.context)
+    if (length > config_.context && !batch.is_packed())  // packed rows have a class token for every text
       throw Error(ExitCode::failure,
                   fmt::format("a sequence of {} tokens does not fit model.context {}", length, config_.context));
     return {.memory = memory, .tokens = memory != nullptr ? memory->length() : 0};

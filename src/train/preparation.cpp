@@ -58,8 +58,10 @@ std::string describe(const FeedForwardModelConfig& model) {
 }
 
 std::string describe(const TransformerConfig& model) {
-  return fmt::format("mixer {}, {}, {}, width {}, context {}", kind_of(model.mixer), counted(model.layers, "layer"),
-                     counted(model.heads, "head"), model.width, model.context);
+  const auto sizes = fmt::format("width {}, context {}", model.width, model.context);
+  if (model.layers == 0) return "no blocks, " + sizes;
+  return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
+                     counted(model.heads, "head"), sizes);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt"}, 3, "text.txt:1: "},
       {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"},
        2,
-       "data: unknown key; only task: language_model or classification have it"},
+       "data: unknown key; only task: language_model, masked_language_model or classification have it"},
       {{"train", "--config", "sorter_metric.yaml", "--set", "task.length=9"}, 2, "model.context: 11 is too short"},
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
@@ -66,7 +66,8 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
        "classification reads csv, tsv or jsonl"},
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.document_separator=x"},
        2,
-       "data.document_separator: unknown key for task 'classification'; only task: language_model has it"},
+       "data.document_separator: unknown key for task 'classification'; only task: language_model or "
+       "masked_language_model have it"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"},
        2,
        "data.tokenizer.whitespace: a language"},

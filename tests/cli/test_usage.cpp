@@ -100,9 +100,8 @@ TEST_CASE("config explain shows the kinds of a section, and which one a key belo
   const Program program;
   const auto schedule = program.succeed({"config", "explain", "schedule"});
   CHECK_THAT(schedule, ContainsSubstring("linear: a straight line from train.learning_rate to floor"));
-  CHECK_THAT(schedule,
-             ContainsSubstring(
-                 "train.schedule.floor  (with model: transformer, train.schedule: cosine, linear or trapezoid)"));
+  CHECK_THAT(schedule, ContainsSubstring("train.schedule.floor  (with model: transformer, lstm, gru or feed_forward, "
+                                         "train.schedule: cosine, linear or trapezoid)"));
   const auto fields = nlohmann::json::parse(program.succeed({"config", "explain", "task.head", "--json"}));
   CHECK(fields.at(0).at("kinds").at("first_token") == "the logits of a class token in front of the text");
   CHECK(fields.at(0).at("applies") == "task: classification");

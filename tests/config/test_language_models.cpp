@@ -62,7 +62,7 @@ TEST_CASE("recurrent and feed-forward models are accepted where they have a mean
       std::vector<std::string>{"model={kind: feed_forward, direct: true, window: 3}"},
       std::vector<std::string>{"model={kind: feed_forward, hidden: 64, embedding: {tie: true}}", "train.loss_chunks=3"},
       std::vector<std::string>{"model=lstm", "task=sort"},
-      std::vector<std::string>{"model=feed_forward", "task=copy", "model.context=128"},
+      std::vector<std::string>{"model=feed_forward", "task=copy", "model.context=255"},
       std::vector<std::string>{"model=gru", "data.packing=spfhp", "train.evaluation=random"});
   const auto config = default_experiment(overrides).config;
   // The resolved config names every key and loads again.

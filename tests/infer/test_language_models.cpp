@@ -29,7 +29,7 @@ std::shared_ptr<SequenceModel> any_model() {
         return recurrent_model(RecurrentCell::gru, false);
       default:
         FeedForwardModelConfig config;
-        config.window = GENERATE(1, 4);
+        config.window = GENERATE(2, 4);
         config.width = 4;
         config.context = context;
         return std::make_shared<FeedForwardModel>(config, vocabulary);
