@@ -78,6 +78,7 @@ std::string verdicts_of(const LayerInspection& layer) {
 }
 
 void print_layers(const TextInspection& inspection) {
+  if (inspection.layers.empty()) return print_lines("the model has no blocks\n");
   if (inspection.vocabulary.empty()) {
     print_lines(fmt::format("mixer {}: it has no scores\n", inspection.mixer));
     return;

@@ -49,6 +49,22 @@ TEST_CASE("an inspection has the tokens, a layer for each block, and leaves the 
   CHECK(inspection.norms.after_feed_forward.size() == 2);
 }
 
+TEST_CASE("a classifier of regions is inspected with blocks, and without has norms only", "[inspect]") {
+  const Workplace place;
+  const auto run = trained(place, classifier(place, {"model.embedding.region=sequence", "train.steps=2"}));
+  const auto inspection = inspect(run, "word1 marker word2");
+  REQUIRE(inspection.layers.size() == 1);
+  CHECK(inspection.layers[0].attention_nce.sizes() == torch::IntArrayRef({2, 3, 3}));
+  CHECK(inspection.layers[0].distance_nvv.isfinite().all().item<bool>());
+  const Workplace other;
+  const auto pooled =
+      trained(other, classifier(other, {"model.embedding.region=sequence", "model.layers=0", "model.heads=4",
+                                        "model.positions=none", "task.head=max_pooled", "train.steps=2"}));
+  const auto without_blocks = inspect(pooled, "word1 marker word2");
+  CHECK(without_blocks.layers.empty());
+  CHECK(without_blocks.norms.embedding > 0);
+}
+
 TEST_CASE("mixers without scores have norms and nothing else", "[inspect]") {
   const Workplace place;
   const auto mixer = GENERATE("average_pooling", "identity", "none");

@@ -66,4 +66,47 @@ TEST_CASE("embeddings are scaled by how unequally the classes' texts have them",
   check(buffers["transformer.ngram_scale"], -1);
 }
 
+TEST_CASE("the n-grams of a bag are scaled by how unequally the classes' texts have them", "[classification]") {
+  const Workplace place;
+  const std::vector<std::pair<std::string, int>> texts = {
+      {"red red blue", 0}, {"red grey", 0}, {"blue grey", 1}, {"grey", 1}, {"grey blue", 1}};
+  std::string table = "text\tlabel\n";
+  for (const auto& [text, label] : texts) table += text + "\tclass" + std::to_string(label) + "\n";
+  place.folder().write("train.tsv", table);
+  place.folder().write("validation.tsv", "text\tlabel\nred\tclass0\nblue\tclass1\n");
+  place.train("run", {"task=classification", "data.path='" + (place / "train.tsv").string() + "'",
+                      "data.validation_path='" + (place / "validation.tsv").string() + "'", "data.tokenizer.kind=word",
+                      "data.tokenizer.min_count=1", "train.steps=1",
+                      "task.head={kind: max_pooled, bag: {kind: naive_bayes, ngrams: 2, buckets: 4096, units: 3}}"});
+  const auto run = load_run(place / "run", "last", "cpu");
+  const auto scale_g = run.model->named_buffers()["bag.scale"];
+
+  std::vector<std::set<std::int64_t>> buckets;
+  std::set<std::int64_t> all;
+  for (const auto& [text, label] : texts) {
+    const auto ids = run.codec.tokenizer->encode(text);
+    const auto ids_1c = torch::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    auto& of_text = buckets.emplace_back();
+    for (const std::int64_t n : {1, 2}) {
+      const auto found = ngram_buckets(ids_1c, n, 4096)[0];
+      for (std::int64_t i = 0; i < found.size(0); ++i) of_text.insert(found[i].item<std::int64_t>());
+    }
+    all.insert(of_text.begin(), of_text.end());
+  }
+  const auto count = [&](std::int64_t bucket, int label) {
+    double texts_with = 3;  // smoothing
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      texts_with += texts[i].second == label && buckets[i].contains(bucket);
+    return texts_with;
+  };
+  double sums[2] = {};
+  for (const auto bucket : all)
+    for (const int label : {0, 1}) sums[label] += count(bucket, label);
+  for (std::int64_t bucket = 0; bucket < 4096; ++bucket) {
+    const double ratio = std::log(count(bucket, 0) / sums[0] / (count(bucket, 1) / sums[1]));
+    INFO(bucket);
+    CHECK(scale_g[bucket].item<double>() == Approx(all.contains(bucket) ? std::abs(ratio) : 0).margin(1e-6));
+  }
+}
+
 }  // namespace metaformer
