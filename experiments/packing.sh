@@ -5,13 +5,10 @@
 #   IMDB=aclImdb_v1.tar.gz experiments/packing.sh
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+# shellcheck source=experiments/lib/imdb_texts.sh
+source "$experiments/lib/imdb_texts.sh"
 
-DATA=$(realpath -m -- "${DATA:-$RUNS/data}")
-if [[ ! -d $DATA/reviews ]]; then
-  [[ -n ${IMDB:-} ]] || die 2 "IMDB=ARCHIVE: names the archive of IMDb's reviews, from which $DATA/reviews is written"
-  python3 "$experiments/write_reviews.py" "$IMDB" "$DATA/.reviews"
-  mv -- "$DATA/.reviews" "$DATA/reviews"
-fi
+write_texts reviews
 for seed in $SEEDS; do
   for separate in true false; do
     run reviews_causal.yaml --set "data.path=$DATA/reviews/train.jsonl" --set "data.validation_path=$DATA/reviews/validation.jsonl" \

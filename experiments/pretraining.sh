@@ -7,15 +7,11 @@
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+# shellcheck source=experiments/lib/imdb_texts.sh
+source "$experiments/lib/imdb_texts.sh"
 
 [[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || die 2 "no Slurm array: classifiers begin with runs that must have ended before"
-DATA=$(realpath -m -- "${DATA:-$RUNS/data}")
-for name in reviews small_imdb; do
-  [[ -d $DATA/$name ]] && continue
-  [[ -n ${IMDB:-} ]] || die 2 "IMDB=ARCHIVE: names the archive of IMDb's reviews, from which $DATA/$name is written"
-  python3 "$experiments/write_$name.py" "$IMDB" "$DATA/.$name"
-  mv -- "$DATA/.$name" "$DATA/$name"
-done
+write_texts reviews small_imdb
 reviews=(--set "data.path=$DATA/reviews/train.jsonl" --set "data.validation_path=$DATA/reviews/validation.jsonl")
 labelled=(--set "data.path=$DATA/small_imdb/train.jsonl" --set "data.validation_path=$DATA/small_imdb/validation.jsonl"
   --set "data.test_path=$DATA/small_imdb/test.jsonl")

@@ -173,6 +173,11 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                 fmt::format("--run {}: its task is masked_language_model, which predicts hidden tokens "
                             "from both sides and cannot continue a text",
                             run.directory.path().string()));
+  if (is<NeighbouringWordsConfig>(task))
+    throw Error(ExitCode::usage,
+                fmt::format("--run {}: its task is neighbouring_words, which says what stands beside a region and "
+                            "cannot continue a text",
+                            run.directory.path().string()));
   const auto& model = run.experiment.config.model;
   if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
     throw Error(

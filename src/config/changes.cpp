@@ -1,5 +1,8 @@
 #include "config/changes.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/digest.h"
 #include "base/json_text.h"
 #include "config/json_writer.h"
@@ -92,6 +95,15 @@ std::map<std::string, std::string> flattened(const Json& config) {
   std::map<std::string, std::string> values;
   flatten(config, "", values);
   return values;
+}
+
+bool keeps_function(std::string_view key) {
+  constexpr std::array<std::string_view, 10> keys = {
+      "model.context",           "model.memory",          "model.dropout",
+      "model.embedding.dropout", "model.embedding.std",   "model.carry_state",
+      "model.mixer.backend",     "model.mixer.score_std", "model.feed_forward.chunks",
+      "model.same_length"};
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 }  // namespace metaformer

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "config/experiment_config.h"
 
@@ -20,5 +21,8 @@ std::string config_digest(const ExperimentConfig& config);
 // {"model.mixer.kind": "quadratic", "train.steps": "100"}: nested JSON by the whole path of each value, the values as
 // YAML.
 std::map<std::string, std::string> flattened(const nlohmann::ordered_json& config);
+
+// Whether a key of the model says how it trains, or how far it sees, but not what it computes from a text that fits.
+bool keeps_function(std::string_view key);
 
 }  // namespace metaformer

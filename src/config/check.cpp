@@ -173,19 +173,26 @@ void check_task(const MaskedLanguageModelConfig& task, const ExperimentConfig&, 
 }
 
 // A slice would need gradients of whole tables, of which a batch reads few rows.
-void check_slices(const ClassificationConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
+template <class Task>
+void check_slices(const Task& task, const ExperimentConfig& config, const Provenance& provenance) {
   const auto* model = std::get_if<TransformerConfig>(&config.model);
   if (config.train.cpu_slices == 1 || model == nullptr) return;
-  if (region_options(model->embedding) != nullptr)
+  if (has_regions(model->embedding))
     fail(provenance, {"train.cpu_slices", "model.embedding.region", "model.embedding.region.kind"},
          fmt::format("{} cannot be had with model.embedding.region, whose tables are too large to have gradients for "
                      "each slice: set it to 1",
                      config.train.cpu_slices));
-  if (bag_options(task.head) != nullptr)
-    fail(provenance, {"train.cpu_slices", "task.head.bag", "task.head.bag.kind"},
-         fmt::format("{} cannot be had with task.head.bag, whose table is too large to have gradients for each slice: "
-                     "set it to 1",
-                     config.train.cpu_slices));
+  if constexpr (requires { task.head; })
+    if (bag_options(task.head) != nullptr)
+      fail(provenance, {"train.cpu_slices", "task.head.bag", "task.head.bag.kind"},
+           fmt::format("{} cannot be had with task.head.bag, whose table is too large to have gradients for each "
+                       "slice: set it to 1",
+                       config.train.cpu_slices));
+}
+
+void check_task(const NeighbouringWordsConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
+  check_text(task.data, provenance);
+  check_slices(task, config, provenance);
 }
 
 void check_task(const ClassificationConfig& task, const ExperimentConfig& config, const Provenance& provenance) {

@@ -4,29 +4,20 @@
 #include <array>
 #include <functional>
 
-#include "config/writer.h"
+#include "config/changes.h"
 
 namespace metaformer {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Whether `key` is `section` or lies in it.
 bool is_in(std::string_view key, std::string_view section) {
   return key.starts_with(section) && (key.size() == section.size() || key[section.size()] == '.');
 }
 
-void collect_differences(const Json& section, const Json& usual, const std::string& prefix,
-                         std::vector<std::string>& keys) {
-  for (const auto& [name, value] : section.items()) {
-    const auto default_value = usual.is_object() ? usual.value(name, Json()) : Json();
-    if (value.is_object()) {
-      collect_differences(value, default_value, prefix + name + ".", keys);
-    } else if (value != default_value) {
-      keys.push_back(prefix + name);
-    }
-  }
+void list_keys(const nlohmann::json& section, const std::string& prefix, std::vector<std::string>& keys) {
+  for (const auto& [name, value] : section.items())
+    value.is_object() ? list_keys(value, prefix + name + ".", keys) : keys.push_back(prefix + name);
 }
 
 struct Rule {
@@ -58,11 +49,15 @@ std::vector<Rule> rules_without_classes(std::string_view task) {
            "has no meaning for task " + std::string(task)}};
 }
 
+Rule rule_of_packing(const TextDataConfig& data) {
+  return {packing_options(data.packing) != nullptr, one_of({"data.separate_documents"}),
+          "has no effect with data.packing, whose own key `separate` says what texts in a row see"};
+}
+
 // Of a language model, masked or not.
 std::vector<Rule> rules_of_text(std::string_view task, const TextDataConfig& data) {
   auto rules = rules_without_classes(task);
-  rules.push_back({packing_options(data.packing) != nullptr, one_of({"data.separate_documents"}),
-                   "has no effect with data.packing, whose own key `separate` says what texts in a row see"});
+  rules.push_back(rule_of_packing(data));
   return rules;
 }
 
@@ -75,6 +70,12 @@ std::vector<Rule> rules_of(const LanguageModelConfig& task) {
 
 std::vector<Rule> rules_of(const MaskedLanguageModelConfig& task) { return rules_of_text(task.kind, task.data); }
 
+std::vector<Rule> rules_of(const NeighbouringWordsConfig& task) {
+  return {{true, one_of({"model.embedding.ngrams", "model.embedding.tie", "train.loss_chunks"}),
+           "has no meaning for task neighbouring_words: leave it out"},
+          rule_of_packing(task.data)};
+}
+
 std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
 
 std::vector<Rule> rules_of(const CopyConfig& task) { return rules_without_classes(task.kind); }
@@ -83,8 +84,11 @@ std::vector<Rule> rules_of(const TransformerConfig& model) {
   return {
       {model.embedding.ngrams.order == 1, one_of({"model.embedding.ngrams.buckets"}),
        "has no effect with model.embedding.ngrams.order 1: there are no n-grams"},
-      {region_options(model.embedding) != nullptr, one_of({"model.embedding.ngrams", "model.embedding.scale"}),
+      {has_regions(model.embedding), one_of({"model.embedding.ngrams", "model.embedding.scale"}),
        "has no meaning with model.embedding.region, which takes the place of the tokens' own embeddings"},
+      {sequence_regions(model.embedding) != nullptr && sequence_regions(model.embedding)->bag.width == 0,
+       one_of({"model.embedding.region.bag.size"}),
+       "has no effect with model.embedding.region.bag.width 0: there is no such vector"},
       {model.layers == 0,
        one_of({"model.heads", "model.same_length", "model.norm.position", "model.norm.final", "model.residual",
                "model.blocks", "model.feed_forward", "model.mixer"}),
@@ -136,11 +140,8 @@ std::vector<Rule> rules_for(const ExperimentConfig& config) {
 }  // namespace
 
 std::optional<UnusedKey> find_unused_key(const ExperimentConfig& config) {
-  ExperimentConfig usual;
-  usual.task = *make_kind<TaskConfig>(kind_of(config.task));
-  usual.model = *make_kind<ModelConfig>(kind_of(config.model));
   std::vector<std::string> changed;
-  collect_differences(config_to_json(config), config_to_json(usual), "", changed);
+  list_keys(config_changes(config), "", changed);
   for (const auto& rule : rules_for(config))
     if (rule.holds)
       for (const auto& key : changed)

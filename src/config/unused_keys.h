@@ -14,7 +14,8 @@ struct UnusedKey {
   std::string why;  // "has no effect with ..."
 };
 
-// The first of them, or nothing. A resolved config names every key, so only a key that differs from its default counts.
+// The first of them, or nothing. A resolved config names every key, so only a key that differs from its kind's default
+// counts.
 std::optional<UnusedKey> find_unused_key(const ExperimentConfig& config);
 
 }  // namespace metaformer

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 #include "config/changes.h"
 #include "config/writer.h"
 
@@ -12,14 +9,10 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> free_keys = {
-    "model.dropout",       "model.embedding.dropout", "model.embedding.std",      "model.memory",
-    "model.mixer.backend", "model.mixer.score_std",   "model.feed_forward.chunks"};
-
 bool is_free(const std::string& key, const TransformerConfig& given, const TransformerConfig& needed) {
   if (key == "model.context") return !is<LearnedPositionsConfig>(needed.positions);
   if (key == "model.feed_forward.ratio") return given.hidden_width() == needed.hidden_width();
-  return std::find(free_keys.begin(), free_keys.end(), key) != free_keys.end();
+  return keeps_function(key);
 }
 
 }  // namespace

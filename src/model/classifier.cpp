@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/labelled_texts.h"
 #include "ops/dropout.h"
+#include "ops/response_norm.h"
 
 namespace metaformer {
 
@@ -23,11 +24,6 @@ Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
   longer.ids_bc.index_put_({row_s, place_s}, torch::full_like(row_s, class_token));
   longer.segments_bc.index_put_({row_s, place_s}, batch.segments_bc.masked_select(starts_bc));
   return longer;
-}
-
-// x / sqrt(1 + |x|^2) of each row (Johnson and Zhang 2015).
-torch::Tensor response_normalised(const torch::Tensor& x_ld) {
-  return x_ld * (1 + x_ld.square().sum(1, /*keepdim=*/true)).rsqrt();
 }
 
 std::int64_t head_width(const TransformerConfig& config, const HeadConfig& head) {
@@ -93,7 +89,7 @@ std::vector<torch::Tensor> Classifier::greatest_features(const Batch& batch, Pas
   if (reads_embeddings && !drops && pass.probe == nullptr) return regions->greatest(batch);
   const auto greatest_ld = greatest_over_tokens(transformer_->forward(batch, nullptr, pass), batch);
   if (!reads_embeddings) return {greatest_ld};
-  return greatest_ld.chunk(region_options(config_.embedding)->sizes(), 1);
+  return greatest_ld.chunk(regions->sizes(), 1);
 }
 
 Batch Classifier::embedded(const Batch& batch) const {

@@ -56,6 +56,8 @@ std::int64_t sequence_length(const ExperimentConfig& config) {
 // targets.
 std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   if (is<ClassificationConfig>(config.task)) return classes;
+  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))
+    return 2 * 2 * neighbours->distance * (transformer(config).width + 1);  // the words' vectors, and their gradients
   const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
   const double fraction = masked == nullptr ? 1 : masked->fraction;
   return std::llround(std::ceil(fraction * static_cast<double>(3 * vocabulary)));
@@ -114,24 +116,25 @@ Activations activations_of(const FeedForwardModelConfig& model) {
 Activations activations_of(const LinearConfig&) { return {}; }
 
 // Of a token that no block sees: its vector with what backward makes of it or, where only the greatest values over the
-// tokens are computed, which rows of the tables it reads.
-Activations activations_without_blocks(const TransformerConfig& model, const HeadConfig& head) {
-  const auto* regions = region_options(model.embedding);
+// tokens are computed, which rows of the tables it reads and what a bag adds to one size of regions.
+Activations activations_without_blocks(const TransformerConfig& model, const TaskConfig& task) {
+  const auto* regions = sequence_regions(model.embedding);
+  const auto* classifier = std::get_if<ClassificationConfig>(&task);
+  const bool pools = classifier != nullptr && is<MaxPooledHeadConfig>(classifier->head);
   const bool drops = model.dropout > 0 || model.embedding.dropout > 0;
-  if (regions == nullptr || drops || !is<MaxPooledHeadConfig>(head)) {
+  if (regions == nullptr || drops || !pools) {
     const auto width = static_cast<double>(model.width);
     return {.of_token = 5 * width, .evaluated = 3 * width};
   }
-  constexpr double of_place = 6;
-  const auto places = (regions->shortest + regions->longest) * regions->sizes() / 2;
-  const auto of_token = of_place * static_cast<double>(places);
+  constexpr std::int64_t of_place = 6;
+  const auto bag = regions->bag.width == 0 ? 0 : 5 * regions->bag.width + model.width / regions->sizes();
+  const auto of_token = static_cast<double>(of_place * regions->places() + bag);
   return {.of_token = of_token, .evaluated = of_token};
 }
 
 Activations activations_of(const ExperimentConfig& config) {
   const auto* transformer = std::get_if<TransformerConfig>(&config.model);
-  if (transformer != nullptr && transformer->layers == 0)
-    return activations_without_blocks(*transformer, classification(config).head);
+  if (transformer != nullptr && transformer->layers == 0) return activations_without_blocks(*transformer, config.task);
   return std::visit([](const auto& options) { return activations_of(options); }, config.model);
 }
 
@@ -183,10 +186,11 @@ namespace {
 
 // Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
 std::int64_t embedding_parameters(const TransformerConfig& model, std::int64_t tokens) {
-  const auto* regions = region_options(model.embedding);
+  if (is<BagRegionConfig>(model.embedding.region)) return (tokens + 1) * model.width;
+  const auto* regions = sequence_regions(model.embedding);
   if (regions == nullptr) return tokens * model.width;
-  const auto places = (regions->shortest + regions->longest) * regions->sizes() / 2;
-  return places * tokens * (model.width / regions->sizes()) + model.width;
+  const auto bag = regions->bag.width * (tokens + 1 + model.width);
+  return regions->places() * tokens * (model.width / regions->sizes()) + model.width + bag;
 }
 
 std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& task, std::int64_t vocabulary,
@@ -210,6 +214,8 @@ std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& tas
     const auto units = bag != nullptr ? bag->units : 0;
     total += classes * (d + units + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
     if (bag != nullptr) total += (bag->buckets + 1) * units;
+  } else if (is<NeighbouringWordsConfig>(task)) {
+    total += 2 * vocabulary * (d + 1);
   } else if (!model.embedding.tie) {
     total += vocabulary * d;
   }

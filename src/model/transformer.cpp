@@ -32,9 +32,9 @@ torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torc
 
 TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal)
     : config_(config), causal_(causal), embedding_factor_(factor_of(config.embedding, config.width)) {
-  if (const auto* regions = region_options(config.embedding))
-    region_embedding_ =
-        register_module("region_embedding", RegionEmbedding(*regions, vocabulary, config.width, config.embedding.std));
+  if (has_regions(config.embedding))
+    region_embedding_ = register_module(
+        "region_embedding", RegionEmbedding(config.embedding.region, vocabulary, config.width, config.embedding.std));
   else
     token_embedding_ = register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std));
   if (is<LearnedPositionsConfig>(config.positions))

@@ -39,10 +39,13 @@ struct Block {
   }
 };
 
+// `token`: of all texts, in a row.
 template <int Count>
-METAFORMER_INLINE Block<Count> sum_of_rows(const Regions& regions, const std::int32_t* region, std::int64_t feature,
-                                           std::int64_t features) {
+METAFORMER_INLINE Block<Count> sum_of_region(const Regions& regions, std::int64_t token, std::int64_t feature,
+                                             std::int64_t features) {
+  const auto* region = regions.rows + token * regions.places;
   auto sum = Block<Count>::load(regions.bias + feature, features);
+  if (regions.added != nullptr) sum.add(regions.added + token * regions.width + feature, features);
   for (std::int64_t place = 0; place < regions.places; ++place)
     if (region[place] >= 0) sum.add(regions.weight + region[place] * regions.width + feature, features);
   return sum;
@@ -68,7 +71,7 @@ struct Vectors {
   METAFORMER_INLINE void compute(std::int64_t feature, std::int64_t features) const {
     const auto all = regions.texts * regions.tokens;
     for (std::int64_t token = 0; token < all; ++token) {
-      auto sum = sum_of_rows<Count>(regions, regions.rows + token * regions.places, feature, features);
+      auto sum = sum_of_region<Count>(regions, token, feature, features);
       for (auto& lane : sum.lanes) lane = lane < 0 ? Lanes{} : lane;
       sum.store(y + token * regions.width + feature, features);
     }
@@ -90,9 +93,9 @@ struct Greatest {
     auto greatest = Block<Count>::all(-std::numeric_limits<float>::infinity());
     IntLanes where[Count] = {};
     for (std::int64_t token = 0; token < regions.tokens; ++token) {
-      const auto* region = regions.rows + (text * regions.tokens + token) * regions.places;
-      if (region[0] < 0) continue;
-      const auto sum = sum_of_rows<Count>(regions, region, feature, features);
+      const auto of_all = text * regions.tokens + token;
+      if (regions.rows[of_all * regions.places] < 0) continue;
+      const auto sum = sum_of_region<Count>(regions, of_all, feature, features);
       for (int i = 0; i < Count; ++i) {
         const IntLanes is_greater = (sum.lanes[i] > greatest.lanes[i]) | (sum.lanes[i] != sum.lanes[i]);  // or NaN
         greatest.lanes[i] = is_greater ? sum.lanes[i] : greatest.lanes[i];

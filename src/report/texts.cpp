@@ -67,6 +67,8 @@ nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options
   if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, std::move(ids))}};
   if (is<MaskedLanguageModelConfig>(task))
     throw Error(ExitCode::usage, "a masked language model cannot continue a text");
+  if (is<NeighbouringWordsConfig>(task))
+    throw Error(ExitCode::usage, "a model of neighbouring words cannot continue a text");
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
   const auto lists = list_task(task);
   if (!lists) return {{"prompt", prompt}, {"text", generate(run, ids, options.tokens, sampling)}};

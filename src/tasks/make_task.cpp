@@ -4,6 +4,7 @@
 #include "tasks/language_model_task.h"
 #include "tasks/list_task.h"
 #include "tasks/masked_language_model_task.h"
+#include "tasks/neighbouring_words_task.h"
 #include "tasks/one_batch_stream.h"
 
 namespace metaformer {
@@ -15,6 +16,7 @@ Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) 
   if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
   if (is<MaskedLanguageModelConfig>(config.task))
     return make_masked_language_model_task(config, offline, std::move(codec));
+  if (is<NeighbouringWordsConfig>(config.task)) return make_neighbouring_words_task(config, offline, std::move(codec));
   return make_language_model_task(config, offline, std::move(codec));
 }
 

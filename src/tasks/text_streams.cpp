@@ -138,7 +138,8 @@ class DocumentRows : public DocumentStream {
 
  private:
   Batch training(const std::vector<TextPack>& packs, std::int64_t, std::int64_t, torch::Device device) const override {
-    const bool by_sequence = language_model(config()).loss == LossUnit::sequence;
+    const auto* task = std::get_if<LanguageModelConfig>(&config().task);
+    const bool by_sequence = task != nullptr && task->loss == LossUnit::sequence;
     return to_batch(dataset().packed_rows(Split::train, packs, options().separate, by_sequence), device);
   }
 
@@ -151,7 +152,7 @@ class DocumentRows : public DocumentStream {
 
 std::shared_ptr<const BatchStream> make_text_stream(const ExperimentConfig& config,
                                                     std::shared_ptr<const TextDataset> dataset) {
-  if (packing_options(language_model(config).data.packing) != nullptr)
+  if (packing_options(text_data_of(config.task)->packing) != nullptr)
     return std::make_shared<DocumentRows>(config, std::move(dataset));
   if (tokens_before_segment(config.model) > 0) return std::make_shared<OrderedStreams>(config, std::move(dataset));
   return std::make_shared<RandomWindows>(config, std::move(dataset));

@@ -221,17 +221,11 @@ std::string TakenWeights::str() const {
 }
 
 std::vector<std::string> differing_model_keys(const ExperimentConfig& here, const ExperimentConfig& there) {
-  // These change how a model trains, or how far it sees, but not what it computes from a text that fits into both.
-  constexpr std::array<std::string_view, 10> free = {
-      "model.context",           "model.memory",          "model.dropout",
-      "model.embedding.dropout", "model.embedding.std",   "model.carry_state",
-      "model.mixer.backend",     "model.mixer.score_std", "model.feed_forward.chunks",
-      "model.same_length"};
   const bool classifies = is<ClassificationConfig>(here.task);  // its head is its own
   const auto ours = flattened(config_to_json(here)), theirs = flattened(config_to_json(there));
   std::vector<std::string> keys;
   for (const auto& [name, value] : ours) {
-    if (!name.starts_with("model.") || std::find(free.begin(), free.end(), name) != free.end()) continue;
+    if (!name.starts_with("model.") || keeps_function(name)) continue;
     if (classifies && name == "model.embedding.tie") continue;
     const auto other = theirs.find(name);
     if (other == theirs.end())

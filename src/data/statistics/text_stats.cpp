@@ -10,8 +10,9 @@ namespace metaformer {
 static PackStats measure_documents(const TextDataset& dataset, const ExperimentConfig& config) {
   const auto context = context_of(config.model);
   std::vector<std::int64_t> lengths;
-  for (const auto& piece : is_causal(config.task) ? dataset.pieces_with_targets(Split::train, context)
-                                                  : dataset.pieces(Split::train, context))
+  for (const auto& piece : !is<MaskedLanguageModelConfig>(config.task)
+                               ? dataset.pieces_with_targets(Split::train, context)
+                               : dataset.pieces(Split::train, context))
     lengths.push_back(piece.length);
   return measure_packing(lengths, context, text_data_of(config.task)->packing);
 }
