@@ -21,7 +21,7 @@ targets=("$@")
 for target in "${targets[@]}"; do
   [[ " ${known[*]} " == *" $target "* ]] || die 2 "unknown target '$target'; there are ${known[*]}"
 done
-command -v clang++ >/dev/null || die 2 "clang++ is needed; on Debian: sudo apt-get install -y clang"
+command -v clang++ >/dev/null || die 2 "clang++ is needed; on Debian: sudo apt-get install -y clang libomp-dev"
 
 say "building ${targets[*]}"
 cd "$root"

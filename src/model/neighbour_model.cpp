@@ -1,18 +1,9 @@
 #include "model/neighbour_model.h"
 
 #include "base/error.h"
+#include "model/ids_at_distance.h"
 
 namespace metaformer {
-
-namespace {
-
-// What stands `distance` tokens behind each token, or before it where that is negative; -1: nothing.
-torch::Tensor at_distance(const torch::Tensor& x_bc, std::int64_t distance) {
-  const auto before = std::max<std::int64_t>(0, -distance), behind = std::max<std::int64_t>(0, distance);
-  return torch::constant_pad_nd(x_bc, {before, behind}, -1).narrow(1, behind, x_bc.size(1));
-}
-
-}  // namespace
 
 NeighbourModel::NeighbourModel(const TransformerConfig& config, const NeighbouringWordsConfig& task,
                                std::int64_t vocabulary)
@@ -33,11 +24,8 @@ void NeighbourModel::set_word_weights(const torch::Tensor& weight_v) {
 torch::Tensor NeighbourModel::neighbours_bcj(const Batch& batch) const {
   std::vector<torch::Tensor> rows;
   const auto add = [&](std::int64_t distance, std::int64_t first_row) {
-    const auto ids_bc = at_distance(batch.ids_bc, distance);
-    auto is_none_bc = ids_bc < 0;
-    if (const auto& segments_bc = batch.segments_bc; segments_bc.defined())
-      is_none_bc = is_none_bc | (segments_bc < 0) | (at_distance(segments_bc, distance) != segments_bc);
-    rows.push_back((ids_bc + first_row).masked_fill(is_none_bc, -1));
+    const auto ids_bc = ids_at_distance(batch, distance);
+    rows.push_back(torch::where(ids_bc < 0, -1, ids_bc + first_row));
   };
   for (std::int64_t distance = 1; distance <= task_.distance; ++distance) {
     add(1 - region_ - distance, 0);
@@ -59,7 +47,8 @@ torch::Tensor NeighbourModel::forward(const Batch& batch, ModelState* state, Pas
   const auto score_bcj = words_bcjm.matmul(u_bcm.unsqueeze(3)).squeeze(3);
   const auto of_neighbour_bcj = (score_bcj - 1).square() - task_.absent_weight * score_bcj.square();
   const auto of_all_bc = (u_bcm.matmul(words_wm.t().matmul(words_wm)) * u_bcm).sum(2);
-  return task_.absent_weight * of_all_bc + (weight_bcj * of_neighbour_bcj).masked_fill(is_none_bcj, 0).sum(2);
+  const auto of_neighbours_bc = (weight_bcj * of_neighbour_bcj).masked_fill(is_none_bcj, 0).sum(2);
+  return (task_.absent_weight * of_all_bc + of_neighbours_bc).unsqueeze(2);
 }
 
 }  // namespace metaformer

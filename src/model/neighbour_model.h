@@ -13,8 +13,8 @@ class NeighbourModel : public SequenceModel {
  public:
   NeighbourModel(const TransformerConfig& config, const NeighbouringWordsConfig& task, std::int64_t vocabulary);
 
-  // For each token the squared error of the region that ends there, [b, c]: over both sides, the sum of a o_sv^2 over
-  // all words v, and of k_v ((o_sv - 1)^2 - a o_sv^2) over the words that stand there; a is task.absent_weight.
+  // For each token the squared error of the region that ends there, [b, c, 1]: over both sides, the sum of a o_sv^2
+  // over all words v, and of k_v ((o_sv - 1)^2 - a o_sv^2) over the words that stand there; a is task.absent_weight.
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
 
   // k: how much each word counts where it stands, 1 until set.

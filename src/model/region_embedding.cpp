@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "model/ids_at_distance.h"
 #include "model/labelled_texts.h"
 #include "ops/region_vectors.h"
 #include "ops/response_norm.h"
@@ -22,19 +23,11 @@ RegionLayer::RegionLayer(std::int64_t size, std::int64_t tables, std::int64_t vo
   list_gradient_rows(weight_rd_, gradient_rows_);
 }
 
-// Nothing stands before a segment, and in padding.
 torch::Tensor RegionLayer::rows_bcp(const Batch& batch) const {
-  const auto length = batch.ids_bc.size(1);
   std::vector<torch::Tensor> rows;
   for (std::int64_t place = 0; place < size_; ++place) {
-    const auto shifted = [&](const torch::Tensor& x_bc) {
-      return torch::constant_pad_nd(x_bc, {place, 0}, -1).narrow(1, 0, length);
-    };
-    const auto ids_bc = shifted(batch.ids_bc);
-    auto is_none_bc = ids_bc < 0;
-    if (const auto& segments_bc = batch.segments_bc; segments_bc.defined())
-      is_none_bc = is_none_bc | (segments_bc < 0) | (shifted(segments_bc) != segments_bc);
-    rows.push_back((ids_bc + place % tables_ * vocabulary_).masked_fill(is_none_bc, -1));
+    const auto ids_bc = ids_at_distance(batch, -place);
+    rows.push_back(torch::where(ids_bc < 0, -1, ids_bc + place % tables_ * vocabulary_));
   }
   return torch::stack(rows, 2).to(torch::kInt);
 }

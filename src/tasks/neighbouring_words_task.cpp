@@ -11,21 +11,21 @@ namespace metaformer {
 namespace {
 
 // Of tokens that have a target, as in a language model: all but the last of a text.
-torch::Tensor error_of(const torch::Tensor& error_bc, const Batch& batch) {
-  return error_bc.masked_fill(batch.targets_bc < 0, 0).sum();
+torch::Tensor error_of(const torch::Tensor& error_bc1, const Batch& batch) {
+  return error_bc1.squeeze(2).masked_fill(batch.targets_bc < 0, 0).sum();
 }
 
 class NeighbourObjective : public Objective {
  public:
-  torch::Tensor loss(const torch::Tensor& error_bc, const Batch& batch) const override {
-    return error_of(error_bc, batch);
+  torch::Tensor loss(const torch::Tensor& error_bc1, const Batch& batch) const override {
+    return error_of(error_bc1, batch);
   }
 };
 
 class NeighbourMetrics : public Metrics {
  public:
-  void score(const torch::Tensor& error_bc, const Batch& batch, ScoreSums& sums) const override {
-    sums.add("loss", error_of(error_bc, batch));
+  void score(const torch::Tensor& error_bc1, const Batch& batch, ScoreSums& sums) const override {
+    sums.add("loss", error_of(error_bc1, batch));
     sums.add("weight", batch.weight);
   }
 

@@ -81,7 +81,7 @@ TEST_CASE("errors and their gradients are those of a score for every word on eit
   for (const auto& text : texts)
     for (std::int64_t c = 0; c < std::ssize(text); ++c) expected.push_back(error_by_definition(*model, text, c));
   const auto expected_n = torch::stack(expected), weight_n = torch::randn({18}, torch::kDouble);
-  const auto ours_n = model->evaluate(batch).masked_select(batch.segments_bc >= 0);
+  const auto ours_n = model->evaluate(batch).squeeze(2).masked_select(batch.segments_bc >= 0);
   CHECK(torch::allclose(ours_n, expected_n, 1e-12, 1e-12));
   (expected_n * weight_n).sum().backward();
   const auto reference = gradients();

@@ -50,9 +50,13 @@ TEST_CASE("slices have the logits of their batch, with any number of threads", "
   for (const int threads : {2, 3, 5}) CHECK(torch::equal(logits(threads), with_one));
 }
 
-TEST_CASE("padded rows of a language model have logits of the batch's length", "[predictor]") {
+TEST_CASE("padded rows of texts without labels have what the model says of each token of the batch", "[predictor]") {
   const Workplace place;
-  Parts parts(experiment_of(place, /*classifies=*/false));
+  const bool of_neighbours = GENERATE(true, false);
+  Parts parts(of_neighbours
+                  ? place.experiment({"task=neighbouring_words", "model.context=64",
+                                      "model={layers: 0, heads: 4, positions: none, embedding: {region: bag}}"})
+                  : experiment_of(place, /*classifies=*/false));
   auto batch = random_batch(/*is_ragged=*/true);
   batch.labels_l = torch::Tensor();
   const torch::NoGradGuard no_grad;
