@@ -67,8 +67,8 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
        "classification reads csv, tsv or jsonl"},
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.document_separator=x"},
        2,
-       "data.document_separator: unknown key for task 'classification'; only task: language_model or "
-       "masked_language_model have it"},
+       "data.document_separator: unknown key for task 'classification'; only task: language_model, "
+       "masked_language_model or neighbouring_words have it"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"},
        2,
        "data.tokenizer.whitespace: a language"},
