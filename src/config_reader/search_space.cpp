@@ -104,12 +104,13 @@ SearchDimension read_dimension(const ConfigEntry& entry) {
          fmt::format(
              "expected one distribution, such as {{uniform: [0, 1]}}, got {}",
              node.kind == ConfigNode::Kind::map ? fmt::format("{} keys", node.entries.size()) : node.describe()));
-  const auto& [name, value] = node.entries.front();
+  const auto& [key, value] = node.entries.front();
+  const auto& name = key.name;
   const auto found =
-      std::find_if(spreads().begin(), spreads().end(), [&](const auto& spread) { return spread.first == name.name; });
+      std::find_if(spreads().begin(), spreads().end(), [&](const auto& spread) { return spread.first == name; });
   if (found == spreads().end())
-    fail(name.location, dimension.key,
-         fmt::format("{}: no such distribution; expected {}", in_quotes(name.name), join_alternatives(spread_names())));
+    fail(key.location, dimension.key,
+         fmt::format("{}: no such distribution; expected {}", in_quotes(name), join_alternatives(spread_names())));
   dimension.spread = found->second;
   dimension.spread == Spread::choice ? read_choices(value, dimension) : read_bounds(value, dimension);
   return dimension;
@@ -128,8 +129,9 @@ double between(double low, double high, double fraction, bool is_logarithmic) {
 }
 
 std::string draw_value(const SearchDimension& dimension, const Rng& random, std::uint64_t index) {
-  const auto& [key, spread, low, high, choices] = dimension;
-  if (spread == Spread::choice) return choices[random.below(index, choices.size())];
+  const auto spread = dimension.spread;
+  const auto low = dimension.low, high = dimension.high;
+  if (spread == Spread::choice) return dimension.choices[random.below(index, dimension.choices.size())];
   const double fraction = random.uniform(index);
   const auto value = [&](double above) { return between(low, high + above, fraction, is_logarithmic(spread)); };
   // An integer stands for what rounds down to it.
