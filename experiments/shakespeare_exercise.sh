@@ -6,7 +6,7 @@
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
-declare -A steps=([lstm]=700 [feed_forward]=670)
+declare -A steps=([lstm]=676 [feed_forward]=700)
 for seed in $SEEDS; do
   for model in feed_forward lstm transformer; do
     run "word_$model.yaml" --set "train.seed=$seed"

@@ -6,7 +6,7 @@
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
-declare -A steps=([lstm]=2560 [gru]=1130 [feed_forward]=2780)
+declare -A steps=([lstm]=2360 [gru]=1310 [feed_forward]=2790)
 for seed in $SEEDS; do
   run shakespeare_scaled_dot_product.yaml --set "train.seed=$seed"
   run xl_shakespeare.yaml --set "train.seed=$seed"
