@@ -43,13 +43,12 @@ class WordWeights : public ModelAdaptation {
       : text_(std::move(text)), frequent_share_(frequent_share) {}
 
   void before_training(SequenceModel& model) const override {
-    const auto& tokens = text_->dataset.tokens(Split::train);
-    std::vector<float> weights(static_cast<std::size_t>(text_->codec.tokenizer->vocabulary_size()));
-    for (const auto token : tokens) ++weights[static_cast<std::size_t>(token)];
-    for (auto& weight : weights) {
-      const double share = static_cast<double>(weight) / static_cast<double>(tokens.size());
-      weight = share > frequent_share_ ? static_cast<float>(std::sqrt(frequent_share_ / share)) : 1;
-    }
+    const auto counts = text_->dataset.token_counts(Split::train);
+    const auto all = static_cast<double>(text_->dataset.tokens(Split::train).size());
+    std::vector<float> weights(static_cast<std::size_t>(text_->codec.tokenizer->vocabulary_size()), 1);
+    for (std::size_t id = 0; id < counts.size(); ++id)
+      if (const double share = static_cast<double>(counts[id]) / all; share > frequent_share_)
+        weights[id] = static_cast<float>(std::sqrt(frequent_share_ / share));
     dynamic_cast<NeighbourModel&>(model).set_word_weights(torch::tensor(weights));
   }
 
