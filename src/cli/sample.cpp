@@ -168,16 +168,10 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   if (is<ClassificationConfig>(task))
     throw Error(ExitCode::usage, fmt::format("--run {}: its task is classification; use metaformer predict",
                                              run.directory.path().string()));
-  if (is<MaskedLanguageModelConfig>(task))
+  if (!is_causal(task))
     throw Error(ExitCode::usage,
-                fmt::format("--run {}: its task is masked_language_model, which predicts hidden tokens "
-                            "from both sides and cannot continue a text",
-                            run.directory.path().string()));
-  if (is<NeighbouringWordsConfig>(task))
-    throw Error(ExitCode::usage,
-                fmt::format("--run {}: its task is neighbouring_words, which says what stands beside a region and "
-                            "cannot continue a text",
-                            run.directory.path().string()));
+                fmt::format("--run {}: its task is {}, which predicts no next token and cannot continue a text",
+                            run.directory.path().string(), kind_of(task)));
   const auto& model = run.experiment.config.model;
   if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
     throw Error(

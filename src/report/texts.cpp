@@ -65,10 +65,8 @@ nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options
   const auto prompt = prompt_for(run, options);
   auto ids = encode(run, prompt);
   if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, std::move(ids))}};
-  if (is<MaskedLanguageModelConfig>(task))
-    throw Error(ExitCode::usage, "a masked language model cannot continue a text");
-  if (is<NeighbouringWordsConfig>(task))
-    throw Error(ExitCode::usage, "a model of neighbouring words cannot continue a text");
+  if (!is_causal(task))
+    throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
   const auto lists = list_task(task);
   if (!lists) return {{"prompt", prompt}, {"text", generate(run, ids, options.tokens, sampling)}};
