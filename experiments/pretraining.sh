@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A classifier of 1,000 labelled reviews: from random weights, and from those of masked and of causal language models of reviews
-# without labels. All have one recipe, and but for the first row one vocabulary. Reviews are written into DATA (default
+# without labels. All have one recipe, and but for the last row one vocabulary. Reviews are written into DATA (default
 # runs/pretraining/data) from the archive that IMDB names, which must have the unlabelled reviews.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/pretraining.sh
@@ -24,12 +24,17 @@ run reviews_causal.yaml "${reviews[@]}"
 pretrained=("${run_names[@]}")
 finish >/dev/null
 
+# One path for all seeds, so that their runs are one group.
 number=0
 for seed in $SEEDS; do
-  run imdb_small.yaml "${labelled[@]}" --set "train.seed=$seed"
-  for source in "${pretrained[$number]}" "${pretrained[-2]}" "${pretrained[-1]}"; do
-    run imdb_small.yaml "${labelled[@]}" --set "train.init_from=$RUNS/$source" --set "train.seed=$seed"
-  done
+  ln -sfn "${pretrained[$number]}" "$RUNS/untrained-$seed"
   number=$((number + 1))
 done
+for seed in $SEEDS; do
+  for source in "untrained-{seed}" "${pretrained[-2]}" "${pretrained[-1]}"; do
+    run imdb_small.yaml "${labelled[@]}" --set "train.init_from=$RUNS/$source" --set "train.seed=$seed"
+  done
+done
+# With the words of the labelled reviews alone.
+for seed in $SEEDS; do run imdb_small.yaml "${labelled[@]}" --set "train.seed=$seed"; done
 finish

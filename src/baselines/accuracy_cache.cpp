@@ -27,9 +27,11 @@ constexpr std::array baseline_names = {"majority", "linear"};
 // All that the baselines follow from. Where the data lie is no part of it.
 Json key_of(const ExperimentConfig& config, const Json& description) {
   auto data = config_to_json(config).at("data");
-  for (const auto* key : {"path", "validation_path", "test_path", "cache", "tokenizer"}) data.erase(key);
+  auto sources = without_paths(description);
+  sources.erase("extra");
+  for (const auto* key : {"path", "validation_path", "test_path", "extra_path", "cache", "tokenizer"}) data.erase(key);
   return {{"format", format_version},
-          {"description", without_paths(description)},
+          {"description", sources},
           {"data", data},
           {"linear",
            {{"ngrams", reference_linear_config.ngrams},
@@ -85,13 +87,15 @@ void write_cached(const fs::path& file, const Json& key, const Json& baselines) 
 }  // namespace
 
 Json cached_reference_accuracies(const ExperimentConfig& config, const Json& description, bool offline) {
-  const auto cache = classification(config).data.cache ? cache_folder() : std::nullopt;
-  if (!cache) return compute_reference_accuracies(classification(config).data, offline);
+  auto data = classification(config).data;
+  data.extra_path.reset();  // what the labels alone can do
+  const auto cache = data.cache ? cache_folder() : std::nullopt;
+  if (!cache) return compute_reference_accuracies(data, offline);
   const auto key = key_of(config, description);
   const auto file = *cache / "baselines" / (sha256(json_text(key)) + ".json");
   auto accuracies = read_cached(file, key);
   if (accuracies.is_null()) {
-    accuracies = compute_reference_accuracies(classification(config).data, offline);
+    accuracies = compute_reference_accuracies(data, offline);
     write_cached(file, key, accuracies);
   }
   return accuracies;

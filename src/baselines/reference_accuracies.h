@@ -11,8 +11,6 @@
 
 namespace metaformer {
 
-inline constexpr std::array held_out_splits = {Split::validation, Split::test};
-
 // Cost, smoothing and joiners were chosen by cross-validation over films within IMDb's training half.
 inline constexpr LinearConfig reference_linear_config = {
     .ngrams = 2, .buckets = std::int64_t{1} << 22, .naive_bayes = true, .cost = 0.2};

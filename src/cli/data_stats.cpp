@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/command_line.h"
+#include "config/seeded_paths.h"
 #include "config_reader/loader.h"
 #include "data/statistics/labelled_stats.h"
 #include "data/statistics/text_stats.h"
@@ -129,8 +130,7 @@ void run_stats(const StatsArguments& arguments) {
     const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
   }
-  const auto stats =
-      measure_labelled_texts(load_labelled_splits(classification(config).data, arguments.offline), config);
+  const auto stats = measure_labelled_texts(load_labelled_splits(labelled_data(config), arguments.offline), config);
   arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
 }
 

@@ -110,7 +110,9 @@ Json identity_of(const Json& description) {
                                                     "generator", "train_lists", "validation_lists"};
   Json identity;
   for (const auto& [key, value] : description.items())
-    if (value.is_object())
+    if (key == "extra")  // of data.extra_path: a part of the recipe
+      continue;
+    else if (value.is_object())
       identity[key] = identity_of(value);
     else if (identifying.contains(key))
       identity[key] = value;

@@ -59,6 +59,7 @@ struct RatingConfig {
 struct LabelledDataConfig : DataConfig {
   LabelledDataConfig() { tokenizer = WordTokenizerOptions{}; }
   std::optional<std::string> test_path;
+  std::optional<std::string> extra_path;
   TableHeader header = TableHeader::automatic;
   std::string label_field = "label";
   RatingConfig rating;
@@ -104,6 +105,9 @@ template <class Visitor>
 void visit(Visitor& field, LabelledDataConfig& c) {
   visit_corpus(field, c, "a table to use instead of the named corpus (CSV, TSV, JSON lines), gzipped or not");
   field("test_path", c.test_path, "a table for --split test");
+  field("extra_path", c.extra_path,
+        "a table of further texts to train on, beside path or the corpus, such as those that a model has labelled; "
+        "{seed} in it stands for train.seed");
   field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},
         "fraction held out for validation: the rows that a hash of their text picks");
   field("format", c.format,

@@ -103,7 +103,7 @@ void visit(Visitor& field, TrainConfig& c) {
   visit(field, static_cast<LinearTrainConfig&>(c));
   field("init_from", c.init_from,
         "a run, one of its checkpoints, or a Hugging Face folder of a GPT-2 or LLaMA, whose weights and tokenizer "
-        "training begins with; null: random weights");
+        "training begins with; {seed} in it stands for train.seed; null: random weights");
   field("freeze", c.freeze,
         "parameters that do not change: their names or the beginnings of these up to a dot, as "
         "[transformer.token_embedding, transformer.blocks.0]");

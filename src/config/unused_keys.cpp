@@ -39,7 +39,8 @@ std::vector<Rule> rules_of(const ClassificationConfig& task) {
       {true, one_of({"model.embedding.tie", "train.loss_chunks"}),
        "has no meaning for task classification: leave it out"},
       {named_corpus, one_of({"data.validation_path", "data.test_path"}), with_corpus + ", which brings its own splits"},
-      {named_corpus, one_of({"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"}),
+      {named_corpus && !task.data.extra_path,
+       one_of({"data.format", "data.header", "data.text_field", "data.label_field", "data.rating"}),
        with_corpus + ": it is for tables"},
   };
 }

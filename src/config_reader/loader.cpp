@@ -148,7 +148,10 @@ void make_paths_absolute(ExperimentConfig& config) {
     auto* tokenizer = std::get_if<PretrainedTokenizerOptions>(&data->tokenizer);
     if (tokenizer != nullptr && !tokenizer->path.empty()) tokenizer->path = absolute(tokenizer->path);
   }
-  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) make_absolute(task->data.test_path);
+  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) {
+    make_absolute(task->data.test_path);
+    make_absolute(task->data.extra_path);
+  }
   make_absolute(config.train.init_from);
 }
 

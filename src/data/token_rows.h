@@ -18,6 +18,7 @@ struct EnumNames<Split> {
 };
 
 inline constexpr std::array every_split = {Split::train, Split::validation, Split::test};
+inline constexpr std::array held_out_splits = {Split::validation, Split::test};
 
 // Row-major [rows, length] token ids and what is predicted at each of them (by a causal model the token after it);
 // target -1: none.

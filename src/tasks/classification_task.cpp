@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/seeded_paths.h"
 #include "data/datasets/encoded_cache.h"
 #include "tasks/batches.h"
 #include "tasks/classification_data.h"
@@ -136,7 +137,7 @@ void tell_of_cut_texts(const LabelledDataset& dataset, const ExperimentConfig& c
 
 Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto dataset = std::make_shared<const LabelledDataset>(
-      load_encoded_splits(classification(config).data, offline, std::move(codec)), BatchOptions::of(config));
+      load_encoded_splits(labelled_data(config), offline, std::move(codec)), BatchOptions::of(config));
   tell_of_cut_texts(*dataset, config);
   const bool balances = classification(config).class_weights == ClassWeights::balanced;
   const auto weights_v = balances ? balanced_weights(*dataset) : torch::Tensor();

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "baselines/comparison.h"
 #include "baselines/linear_training.h"
+#include "config/seeded_paths.h"
 #include "config/writer.h"
 #include "ops/device.h"
 #include "run/best_checkpoint.h"
@@ -138,7 +139,7 @@ void take_tokenizer_of_run(TrainRequest& request) {
 std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
   const auto& path = experiment.config.train.init_from;
   if (!path) return std::nullopt;
-  auto initial = read_initial_weights(*path);
+  auto initial = read_initial_weights(with_seed(*path, experiment.config.train));
   const auto* data = data_of(initial.config);
   if ((data == nullptr) != (data_of(experiment.config) == nullptr))
     throw Error(ExitCode::usage,

@@ -59,6 +59,11 @@ TEST_CASE("a run begins with the best weights of another one", "[init_from]") {
     CHECK(torch::equal(weights_of(place / "third", "last").begin()->second,
                        weights_of(place / "first", "step-8").begin()->second));
   }
+  SECTION("or with those of another run for every seed") {
+    std::filesystem::rename(place / "first", place / "first-5");
+    place.train("third", with(still, {from(place / "first-{seed}"), "train.seed=5"}));
+    CHECK(torch::equal(weights_of(place / "third", "last").begin()->second, before.begin()->second));
+  }
 }
 
 TEST_CASE("a language model becomes a classifier of the same tokens", "[init_from][classification]") {

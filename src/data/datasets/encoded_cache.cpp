@@ -51,7 +51,7 @@ std::string key_of(const LabelledDataConfig& config, const Json& digests) {
   ClassificationConfig task;
   task.data = config;
   auto data = config_to_json({.task = task}).at("data");
-  for (const auto* unrelated : {"path", "validation_path", "test_path", "cache"}) data.erase(unrelated);
+  for (const auto* unrelated : {"path", "validation_path", "test_path", "extra_path", "cache"}) data.erase(unrelated);
   // Not as text: values from a command line may be invalid UTF-8.
   const auto bytes = Json::to_cbor(Json({{"format", format_version}, {"sources", digests}, {"data", data}}));
   return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});

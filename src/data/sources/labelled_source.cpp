@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -80,21 +81,48 @@ bool is_held_out(const std::string& key, double fraction) {
 }
 
 std::vector<LabelledSource> labelled_sources(const LabelledDataConfig& config, bool offline) {
-  if (names_public_corpus(config)) return {{"train", locate_public_corpus(config, offline)}};
+  std::vector<LabelledSource> sources;
+  if (config.extra_path) sources.push_back({"extra", *config.extra_path});
+  if (names_public_corpus(config)) {
+    sources.insert(sources.begin(), {"train", locate_public_corpus(config, offline)});
+    return sources;
+  }
   if (!config.path)
     throw Error(
         ExitCode::usage,
         "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
         "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
-  std::vector<LabelledSource> sources = {{"train", *config.path}};
+  sources.insert(sources.begin(), {"train", *config.path});
   if (config.validation_path) sources.push_back({"validation", *config.validation_path});
   if (config.test_path) sources.push_back({"test", *config.test_path});
   return sources;
 }
 
-LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offline) {
-  const auto sources = labelled_sources(config, offline);
-  if (names_public_corpus(config)) return load_imdb(sources.front().path, config);
+// Texts of the held-out splits are left out: a model must not learn what it is measured by.
+static void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
+  std::unordered_set<std::string> held_out;
+  for (const auto split : held_out_splits)
+    for (const auto& text : splits[split]) held_out.insert(text.text);
+  std::set<std::string> labels;
+  for (const auto& text : splits[Split::train]) labels.insert(text.label);
+  std::int64_t copies = 0;
+  for (auto& text : read_table(*config.extra_path, config, "extra", splits.description)) {
+    if (!labels.contains(text.label))
+      throw Error(ExitCode::data,
+                  fmt::format("{}: data.extra_path: the label {} is none of the training texts': {}", text.place,
+                              in_quotes(text.label), fmt::join(labels, ", ")));
+    if (held_out.contains(text.text))
+      ++copies;
+    else
+      splits[Split::train].push_back(std::move(text));
+  }
+  splits.description["extra"]["copies_of_held_out"] = copies;
+  if (copies > 0)
+    log::warning("{}: {} texts also stand in the validation or test split and are left out", *config.extra_path,
+                 copies);
+}
+
+static LabelledSplits load_tables(const LabelledDataConfig& config) {
   LabelledSplits splits;
   auto texts = read_table(*config.path, config, "train", splits.description);
   if (config.validation_path) {
@@ -108,6 +136,13 @@ LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offli
   }
   if (config.test_path) splits[Split::test] = read_table(*config.test_path, config, "test", splits.description);
   if (splits[Split::train].empty() || splits[Split::validation].empty()) refuse_one_sided_split(splits, config);
+  return splits;
+}
+
+LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offline) {
+  const auto sources = labelled_sources(config, offline);
+  auto splits = names_public_corpus(config) ? load_imdb(sources.front().path, config) : load_tables(config);
+  if (config.extra_path) add_extra_texts(config, splits);
   return splits;
 }
 

@@ -26,8 +26,8 @@ std::vector<LabelledSource> labelled_sources(const LabelledDataConfig& config, b
 
 // Reads the public corpus that data.corpus names (from data.path, if that is set), with its splits. Otherwise reads
 // data.path, and data.validation_path and data.test_path if they are set. Without data.validation_path a
-// stable hash of the text holds data.validation_fraction of the rows out, so equal texts are in the same split. Errors:
-// exit codes 2 and 3.
+// stable hash of the text holds data.validation_fraction of the rows out, so equal texts are in the same split. The
+// texts of data.extra_path are added to the training texts. Errors: exit codes 2 and 3.
 LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offline);
 
 // The texts for a tokenizer to learn from, each followed by a line break.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "config/seeded_paths.h"
 #include "data/datasets/text_dataset.h"
 #include "data/sources/labelled_source.h"
 #include "text/tokenizer_cache.h"
@@ -69,7 +70,7 @@ TokenizerReport report_text(const ExperimentConfig& config, bool offline) {
 }
 
 TokenizerReport report_labelled(const ExperimentConfig& config, bool offline) {
-  const auto& data = classification(config).data;
+  const auto data = labelled_data(config);
   const auto splits = load_labelled_splits(data, offline);
   std::array<Texts, 2> texts;
   for (const auto split : {Split::train, Split::validation})

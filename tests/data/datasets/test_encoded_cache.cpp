@@ -129,6 +129,7 @@ TEST_CASE("whatever changes the tokens is a miss", "[encoded_cache]") {
       {"validation table", [](Place& p) { p.config.validation_path = p.config.test_path; }},
       {"name, which says the format",
        [](Place& p) { p.config.path = p.folder.write("train.tsv", table_of(60) + ",1,1\n").string(); }},
+      {"further texts", [](Place& p) { p.config.extra_path = p.folder.write("more.csv", table_of(3, "?")).string(); }},
       {"validation_fraction", [](Place& p) { p.config.validation_fraction = 0.3; }},
       {"malformed_limit", [](Place& p) { p.config.malformed_limit = 0.2; }},
       {"label_field", [](Place& p) { p.config.label_field = "stars"; }},

@@ -251,4 +251,25 @@ TEST_CASE("tables of their own serve as validation and test", "[labelled]") {
   CHECK(dataset.count(Split::test) == 1);
 }
 
+TEST_CASE("further texts are trained on, but for those of the held-out splits", "[labelled]") {
+  Example example(table(60));
+  example.config.validation_path = example.folder.write("dev.tsv", "held out\tbad\nw3\tgood\n").string();
+  example.config.test_path = example.folder.write("test.tsv", "tested\tbad\nw3\tgood\n").string();
+  const auto more = example.folder.write("more.jsonl",
+                                         "{\"text\": \"new words\", \"label\": \"good\"}\n"
+                                         "{\"text\": \"held out\", \"label\": \"good\"}\n"
+                                         "{\"text\": \"tested\", \"label\": \"good\"}\n");
+  example.config.extra_path = more.string();
+  const auto dataset = example.dataset();
+  CHECK(dataset.count(Split::train) == 61);
+  CHECK(dataset.count(Split::validation) == 2);
+  CHECK(dataset.texts(Split::train).back().ids == dataset.codec().tokenizer->encode("new words"));
+  CHECK(dataset.texts(Split::train).back().label == 1);
+  CHECK(dataset.description().at("extra").at("rows") == 3);
+  CHECK(dataset.description().at("extra").at("copies_of_held_out") == 2);
+  example.folder.write("more.jsonl", "{\"text\": \"new words\", \"label\": \"goood\"}\n");
+  CHECK_THROWS_WITH(example.dataset(), ContainsSubstring("more.jsonl:1: data.extra_path: the label 'goood' is none of the "
+                                                         "training texts': bad, good"));
+}
+
 }  // namespace metaformer
