@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A classifier of 1,000 labelled reviews: from random weights, and from those of masked and of causal language models of reviews
-# without labels. All have one recipe, and but for the last row one vocabulary. Reviews are written into DATA (default
-# runs/pretraining/data) from the archive that IMDB names, which must have the unlabelled reviews.
+# without labels, each as a whole and with blocks that stay as they are. Both learning rates were chosen by the validation split.
+# Reviews are written into DATA (default runs/pretraining/data) from the archive that IMDB names, which must have the
+# unlabelled reviews.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/pretraining.sh
 SEEDS=${SEEDS:-1337 1 2 3 4}
@@ -32,9 +33,9 @@ for seed in $SEEDS; do
 done
 for seed in $SEEDS; do
   for source in "untrained-{seed}" "${pretrained[-2]}" "${pretrained[-1]}"; do
-    run imdb_small.yaml "${labelled[@]}" --set "train.init_from=$RUNS/$source" --set "train.seed=$seed"
+    from=(--set "train.init_from=$RUNS/$source" --set "train.seed=$seed")
+    run imdb_small.yaml "${labelled[@]}" "${from[@]}"
+    run imdb_small.yaml "${labelled[@]}" "${from[@]}" --set 'train.freeze=[transformer.blocks]' --set train.learning_rate=1e-3
   done
 done
-# With the words of the labelled reviews alone.
-for seed in $SEEDS; do run imdb_small.yaml "${labelled[@]}" --set "train.seed=$seed"; done
 finish

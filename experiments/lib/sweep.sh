@@ -67,7 +67,8 @@ name_of() { # config key words...
       *) name+="-${key##*.}=${word#*=}" ;;
     esac
   done
-  printf '%s\n' "${name//[^[:alnum:]._=-]/_}-$seed-${2:0:8}"
+  name=${name//[^[:alnum:]._=-]/_}
+  printf '%s\n' "${name:0:180}-$seed-${2:0:8}"  # file systems take 255 bytes
 }
 
 run() { # config [--set key=value]... [--context n]...
