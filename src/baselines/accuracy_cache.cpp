@@ -88,7 +88,7 @@ void write_cached(const fs::path& file, const Json& key, const Json& baselines) 
 
 Json cached_reference_accuracies(const ExperimentConfig& config, const Json& description, bool offline) {
   auto data = classification(config).data;
-  data.extra_path.reset();  // what the labels alone can do
+  data.extra_path.reset();  // the baselines have only the labels that were given
   const auto cache = data.cache ? cache_folder() : std::nullopt;
   if (!cache) return compute_reference_accuracies(data, offline);
   const auto key = key_of(config, description);

@@ -109,13 +109,13 @@ Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};
   Json identity;
-  for (const auto& [key, value] : description.items())
-    if (key == "extra")  // of data.extra_path: a part of the recipe
-      continue;
-    else if (value.is_object())
+  for (const auto& [key, value] : description.items()) {
+    if (key == "extra") continue;  // data.extra_path is a part of the recipe
+    if (value.is_object())
       identity[key] = identity_of(value);
     else if (identifying.contains(key))
       identity[key] = value;
+  }
   return identity;
 }
 

@@ -206,6 +206,28 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   CHECK_THAT(split.err, ContainsSubstring("split: its validation split has other texts than the first run's"));
 }
 
+TEST_CASE("what a run labels trains another, which is compared with it", "[cli]") {
+  const Program program;
+  train_classifier(program, {"train.steps=20"}, "teacher");
+  program.folder().write("texts.txt", "w1 marker\nw2 other\nw3 marker\n");
+  std::string labelled;
+  std::istringstream answers(program.succeed({"predict", "--run", "teacher", "texts.txt", "--json"})),
+      texts("w1 marker\nw2 other\nw3 marker\n");
+  for (std::string answer, text; std::getline(answers, answer) && std::getline(texts, text);)
+    labelled += nlohmann::json{{"text", text}, {"label", nlohmann::json::parse(answer).at("label")}}.dump() + "\n";
+  program.folder().write("labels-1337.jsonl", labelled);
+  train_classifier(program, {"train.steps=20", "data.extra_path=labels-{seed}.jsonl"}, "student");
+  const auto compared = program.run({"compare", "teacher", "student"});
+  CHECK(compared.code == 0);
+  CHECK(compared.err.empty());
+  CHECK_THAT(compared.out, ContainsSubstring("data.extra_path"));
+
+  const auto missing = program.run({"train", "--config", "text_classifier.yaml", "--set", "data.path=table.csv",
+                                    "data.extra_path=labels-{seed}.jsonl", "train.seed=2"});
+  CHECK(missing.code == 3);
+  CHECK_THAT(missing.err, ContainsSubstring("labels-2.jsonl: no such file"));
+}
+
 TEST_CASE("predict and evaluate compute in the run's precision: the same loss and accuracy", "[cli]") {
   const Program program;
   std::string table = "text,label\n";

@@ -57,7 +57,8 @@ TEST_CASE("the same keys are accepted where they have an effect", "[config]") {
       std::vector<std::string>{"task=classification", "model=linear", "model.ngrams=1", "task.truncation=tail"},
       std::vector<std::string>{"task=classification", "model=linear", "model.context=99", "train.batch_size=3"},
       std::vector<std::string>{"task=classification", "data.corpus=imdb", "data.malformed_limit=0.1"},
-      std::vector<std::string>{"task=classification", "data.corpus=imdb", "data.extra_path=x", "data.text_field=review"},
+      std::vector<std::string>{"task=classification", "data.corpus=imdb", "data.extra_path=x",
+                               "data.text_field=review"},
       std::vector<std::string>{"train.schedule=constant"}, std::vector<std::string>{"train.clip=1e20"});
   const auto config = default_experiment(overrides).config;
   // The resolved config names every key and loads again.

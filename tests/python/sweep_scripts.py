@@ -175,12 +175,19 @@ def check_context_added_later(parent, expected):
     assert "1 to train" in err and rows(folder)[-1]["val_loss_48"], err
 
 
+def check_long_names(parent, expected):
+    """Names of runs come from their overrides, which may be longer than a file's name may be."""
+    folder = make_folder(parent, "long", f"run tiny.yaml --set data.path={'./' * 150}text.txt --set train.steps=20")
+    finish(start(folder, STEPS="20"))
+    assert len(rows(folder)) == RUNS + 1, rows(folder)
+
+
 def main():
     parent = Path(tempfile.mkdtemp())
     try:
         expected = check_undisturbed(parent)
         for check in (check_killed, check_interrupted, check_at_once, check_array, check_failures, check_mistakes,
-                      check_context_added_later):
+                      check_context_added_later, check_long_names):
             check(parent, expected)
             print(check.__name__, "passed", flush=True)
     finally:

@@ -80,27 +80,29 @@ bool is_held_out(const std::string& key, double fraction) {
   return static_cast<double>(Rng::mix(hash_name(key)) >> 11) * 0x1p-53 < fraction;
 }
 
-std::vector<LabelledSource> labelled_sources(const LabelledDataConfig& config, bool offline) {
-  std::vector<LabelledSource> sources;
-  if (config.extra_path) sources.push_back({"extra", *config.extra_path});
-  if (names_public_corpus(config)) {
-    sources.insert(sources.begin(), {"train", locate_public_corpus(config, offline)});
-    return sources;
-  }
+static std::vector<LabelledSource> tables(const LabelledDataConfig& config) {
   if (!config.path)
     throw Error(
         ExitCode::usage,
         "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
         "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
-  sources.insert(sources.begin(), {"train", *config.path});
+  std::vector<LabelledSource> sources = {{"train", *config.path}};
   if (config.validation_path) sources.push_back({"validation", *config.validation_path});
   if (config.test_path) sources.push_back({"test", *config.test_path});
   return sources;
 }
 
+std::vector<LabelledSource> labelled_sources(const LabelledDataConfig& config, bool offline) {
+  auto sources = names_public_corpus(config)
+                     ? std::vector<LabelledSource>{{"train", locate_public_corpus(config, offline)}}
+                     : tables(config);
+  if (config.extra_path) sources.push_back({"extra", *config.extra_path});
+  return sources;
+}
+
 // Texts of the held-out splits are left out: a model must not learn what it is measured by.
 static void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
-  std::unordered_set<std::string> held_out;
+  std::unordered_set<std::string_view> held_out;
   for (const auto split : held_out_splits)
     for (const auto& text : splits[split]) held_out.insert(text.text);
   std::set<std::string> labels;
@@ -108,9 +110,8 @@ static void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& sp
   std::int64_t copies = 0;
   for (auto& text : read_table(*config.extra_path, config, "extra", splits.description)) {
     if (!labels.contains(text.label))
-      throw Error(ExitCode::data,
-                  fmt::format("{}: data.extra_path: the label {} is none of the training texts': {}", text.place,
-                              in_quotes(text.label), fmt::join(labels, ", ")));
+      throw Error(ExitCode::data, fmt::format("{}: data.extra_path: the label {} is none of the training texts': {}",
+                                              text.place, in_quotes(text.label), fmt::join(labels, ", ")));
     if (held_out.contains(text.text))
       ++copies;
     else

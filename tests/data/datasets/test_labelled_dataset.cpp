@@ -268,8 +268,9 @@ TEST_CASE("further texts are trained on, but for those of the held-out splits", 
   CHECK(dataset.description().at("extra").at("rows") == 3);
   CHECK(dataset.description().at("extra").at("copies_of_held_out") == 2);
   example.folder.write("more.jsonl", "{\"text\": \"new words\", \"label\": \"goood\"}\n");
-  CHECK_THROWS_WITH(example.dataset(), ContainsSubstring("more.jsonl:1: data.extra_path: the label 'goood' is none of the "
-                                                         "training texts': bad, good"));
+  CHECK_THROWS_WITH(example.dataset(),
+                    ContainsSubstring("more.jsonl:1: data.extra_path: the label 'goood' is none of the "
+                                      "training texts': bad, good"));
 }
 
 }  // namespace metaformer
