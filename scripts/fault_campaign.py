@@ -4,6 +4,7 @@ undisturbed run: weights, optimiser, metrics.jsonl and summary.json.
 
   scripts/fault_campaign.py                      200 trainings, stopped at random (about 20 minutes)
   scripts/fault_campaign.py --count 20 --seed 7 --program build/release/metaformer
+  scripts/fault_campaign.py --processes --count 100    trainings of 2 to 4 processes, a random one of which is stopped
   scripts/fault_campaign.py --every-operation    one training of each task for every operation on a file (about 20 minutes)
   scripts/fault_campaign.py --every-operation sort --signal TERM --stride 5
 
@@ -63,6 +64,7 @@ COMMON = ["model.layers=1", "model.heads=2", "model.width=16", "train.batch_size
           "train.schedule.warmup_steps=5", "model.dropout=0.1"]
 SHORT = ["train.steps=8", "train.eval_interval=4", "train.checkpoint_interval=3"]
 STOPPED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
+STOPPED_TOGETHER = (*STOPPED, 128 + signal.SIGKILL, 6)  # 6: another process was lost
 
 
 def write_data(folder):
@@ -90,9 +92,17 @@ def first_difference(expected, found):
     return None
 
 
+def children_of(process):
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []  # it has ended
+
+
 class Campaign:
     def __init__(self, program, folder, rng):
         self.program, self.folder, self.rng = program, folder, rng
+        self.processes = 1
         self.stops, self.full_disks, self.starts = 0, 0, 0
         self.undisturbed_seconds = 0.5
 
@@ -100,6 +110,8 @@ class Campaign:
         """One process on the run; True when it ended by itself. `fault`: kill, term, or a point of METAFORMER_FAULT."""
         command = [self.program, "train", "--config", "empty.yaml", "--out", out, "--resume", "--quiet", "--device", "cpu"]
         command += [word for override in overrides for word in ("--set", override)]
+        if self.processes > 1:
+            command += ["--processes", str(self.processes), "--process-timeout", "30"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder / "cache"), **(extra or {})}
         wait = None
         if fault in ("kill", "term"):
@@ -112,9 +124,9 @@ class Campaign:
         try:
             errors = process.communicate(timeout=wait)[1]
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM if fault == "term" else signal.SIGKILL)
+            self.stop(process, signal.SIGTERM if fault == "term" else signal.SIGKILL)
             errors = process.communicate()[1]
-        if process.returncode in STOPPED:
+        if process.returncode in (STOPPED if self.processes == 1 else STOPPED_TOGETHER):
             self.stops += 1
             return False
         if fault == "full" and process.returncode == 1 and "No space left on device" in errors:
@@ -123,6 +135,14 @@ class Campaign:
         if process.returncode != 0:
             sys.exit(f"{out}: exit code {process.returncode}: {errors}")
         return True
+
+    def stop(self, process, number):
+        """Of several processes a random one, or the one that has started them."""
+        targets = [process.pid, *children_of(process.pid)] if self.processes > 1 else [process.pid]
+        try:
+            os.kill(self.rng.choice(targets), number)
+        except ProcessLookupError:
+            pass  # it has just ended
 
     def story(self, out):
         """What a run must end with, whatever happened to it."""
@@ -156,7 +176,7 @@ class Campaign:
         shutil.rmtree(self.folder / out)
         return difference
 
-    def at_random(self, count):
+    def at_random(self, count, together):
         variants = [(f"{task}, {mixer}, {precision}, accumulate {accumulate}",
                      [*TASKS[task], *COMMON, f"model.mixer.kind={mixer}", f"train.precision={precision}",
                       f"train.accumulate={accumulate}"])
@@ -167,6 +187,9 @@ class Campaign:
         for number in range(count):
             turn = special if number % 2 == 0 else variants
             name, overrides = turn[number // 2 % len(turn)]
+            if together:
+                self.processes = self.rng.choice((2, 3, 4))
+                name, overrides = f"{name}, {self.processes} processes", [*overrides, "train.batch_size=12"]
             if name not in known:
                 known[name] = self.undisturbed(overrides)
             if difference := self.disturb(number, overrides, known[name]):
@@ -241,6 +264,7 @@ def main():
     parser.add_argument("--count", type=int, help="trainings to stop at random; default 200, with --every-operation 0")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program", type=Path, default=ROOT / "build/release/metaformer")
+    parser.add_argument("--processes", action="store_true", help="trainings of several processes, stopped at random")
     parser.add_argument("--every-operation", nargs="*", choices=TASKS, metavar="TASK", help="these tasks, or all")
     parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL", help="what stops at every operation")
     parser.add_argument("--stride", type=int, default=1, help="only every so many of the operations")
@@ -254,7 +278,7 @@ def main():
         campaign = Campaign(arguments.program.resolve(), Path(folder), random.Random(arguments.seed))
         write_data(campaign.folder)
         if count:
-            failures += campaign.at_random(count)
+            failures += campaign.at_random(count, arguments.processes)
         library = build_library(campaign.folder) if tasks else None
         for task in tasks:
             failures += campaign.at_every_operation(task, signal.Signals[f"SIG{arguments.signal}"], arguments.stride,

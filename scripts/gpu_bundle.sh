@@ -25,7 +25,7 @@ done
 targets=(metaformer wrapper_probes)
 programs=("$build/metaformer" "$build/tests/wrapper_probes")
 if $with_cuda; then
-  targets+=(test_kernels_cuda wrapper_probes_cuda metaformer_cuda_graph)
+  targets+=(test_kernels_cuda wrapper_probes_cuda metaformer_cuda_graph metaformer_nccl)
   programs+=("$build/tests/cuda/device/test_kernels_cuda" "$build/tests/cuda/device/wrapper_probes_cuda")
 fi
 ! $builds || cmake --build "$build" --target "${targets[@]}" >&2 ||
@@ -42,7 +42,9 @@ for program in "${programs[@]}"; do
 done
 if $with_cuda; then
   mkdir -p "$folder/lib/metaformer"
-  strip -o "$folder/lib/metaformer/libmetaformer_cuda_graph.so" "$build/libmetaformer_cuda_graph.so"
+  for library in cuda_graph nccl; do
+    strip -o "$folder/lib/metaformer/libmetaformer_$library.so" "$build/libmetaformer_$library.so"
+  done
 fi
 cp -r "$root/configs" "$folder/share/metaformer/"
 cp "$("$build/metaformer" data fetch tinyshakespeare)" "$folder/data/" || die 1 "no Shakespeare corpus"

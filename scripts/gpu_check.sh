@@ -163,6 +163,19 @@ compare_graphs() {
   compare_losses graph_false graph_true
 }
 
+# Two processes, each on a GPU of its own, train what one does. NCCL takes no two processes on one GPU.
+compare_processes() {
+  local gpus processes
+  gpus=$(nvidia-smi -L | wc -l)
+  if ((gpus < 2)); then echo "not measured: this machine has $gpus GPU, and NCCL needs two"; return; fi
+  for processes in 1 2; do
+    train_with "processes_$processes" --processes "$processes" --device cuda --set train.accumulate=2
+    "$program" bench step --config shakespeare_gpu_metric.yaml --device cuda --offline --rounds 3 --steps 20 \
+      --set train.accumulate=2 --processes "$processes"
+  done
+  compare_losses processes_1 processes_2
+}
+
 # Time of a step, with the host starting every operator and with one graph; then PyTorch's.
 bench_steps() {
   local backend precision graph compile
@@ -239,7 +252,7 @@ if $dry; then
 fi
 choices=${output%.md}.choices.json
 export program probes probes_cuda suite peers python work choices
-export -f compare_probes sanitize bench write_choices bench_steps train_with compare_losses compare_backends compare_graphs \
+export -f compare_probes sanitize bench write_choices bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
   sample_both compare_sampling time_to_loss
 nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run does what needs none"
 mkdir -p "$(dirname "$output")"
@@ -254,6 +267,7 @@ check "wrappers on the GPU do what the emulated ones do" 20 compare_probes
 check "the kernel suite on the GPU" 60 "$suite"
 check "the backends' losses agree" 60 compare_backends
 check "a replayed step is an eager one, with dropout and micro-batches" 45 compare_graphs
+check "two processes train what one does" 60 compare_processes
 check "training steps of the program and of PyTorch" 90 bench_steps
 for precision in bf16 tf32 fp32; do
   check "attention without projections, $precision, head width 64" 12 bench "$precision" 64 --core --backend library

@@ -254,7 +254,7 @@ Tensor hash_and_attend(const Tensor& q_bnck, const Tensor& value_bnck, const Lsh
   Tensor bucket_bnrc;
   if (q_bnck.size(2) > options.chunk) {
     const auto fixed_key = torch::zeros({1}, q_bnck.options().dtype(torch::kLong));
-    const auto draw = pass.training ? pass.random.next() : RandomDraw{fixed_key, 0};
+    const auto draw = pass.training ? pass.random.next() : RandomDraw{.key = fixed_key};
     const auto half_buckets = options.bucket_count(context) / 2;
     bucket_bnrc = pass.chosen([&] {
       const auto rotation = random_normal(draw, {q_bnck.size(1), q_bnck.size(3), options.rounds, half_buckets});

@@ -27,7 +27,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
     weight_bnce = torch::softmax(scaled, -1);
   }
   if (observed.defined()) pass.probe->attended(observed, weight_bnce);
-  weight_bnce = dropout(weight_bnce, mixing.dropout, pass);
+  weight_bnce = dropout_of_weights(weight_bnce, mixing.dropout, pass);
   weight_bnce = weight_bnce.to(value_bnek.scalar_type());
   auto t_bnck = torch::matmul(weight_bnce, value_bnek);
   return mixing.shaw != nullptr ? t_bnck + (*mixing.shaw)->values(weight_bnce) : t_bnck;

@@ -15,6 +15,7 @@ enum class ExitCode : int {
   data = 3,           // corpus missing, empty, invalid
   diverged = 4,       // loss, gradients or parameters are not finite
   out_of_memory = 5,  // host or device
+  process_lost = 6,   // another of several processes has ended or does not answer
 };
 
 class Error : public std::runtime_error {
@@ -34,6 +35,16 @@ class Interrupted : public std::runtime_error {
 
  private:
   int signal_;
+};
+
+// The process is to end with this code; what there is to say has been said, by the processes that it started.
+class ProcessesFailed : public std::runtime_error {
+ public:
+  explicit ProcessesFailed(int code) : std::runtime_error("the processes failed"), code_(code) {}
+  int code() const noexcept { return code_; }
+
+ private:
+  int code_;
 };
 
 }  // namespace metaformer

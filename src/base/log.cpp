@@ -2,6 +2,7 @@
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/dist_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -79,14 +80,46 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
   bool progress_shown_ = false;
 };
 
+constexpr auto file_pattern = "%Y-%m-%d %H:%M:%S %l: %v";
+
+// A file that is there once there is something to write into it.
+class LateFileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit LateFileSink(std::string path) : path_(std::move(path)) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (!file_) {
+      file_ = std::make_unique<spdlog::sinks::basic_file_sink_st>(path_, false);
+      file_->set_pattern(file_pattern);
+    }
+    file_->log(message);
+  }
+  void flush_() override {
+    if (file_) file_->flush();
+  }
+
+ private:
+  std::string path_;
+  std::unique_ptr<spdlog::sinks::basic_file_sink_st> file_;
+};
+
 TerminalSink& terminal() {
   static const auto sink = std::make_shared<TerminalSink>();
   return *sink;
 }
 
+// To which files are added while other threads log.
+spdlog::sinks::dist_sink_mt& files() {
+  static const auto sinks = std::make_shared<spdlog::sinks::dist_sink_mt>();
+  return *sinks;
+}
+
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
-    spdlog::logger made("metaformer", spdlog::sink_ptr(&terminal(), [](auto*) {}));
+    const auto not_owned = [](auto*) {};
+    spdlog::logger made("metaformer",
+                        {spdlog::sink_ptr(&terminal(), not_owned), spdlog::sink_ptr(&files(), not_owned)});
     made.set_error_handler([](const std::string&) {});  // other writes report a full disk
     return made;
   }();
@@ -112,24 +145,29 @@ void progress(std::string_view line) {
 void clear_progress() { terminal().clear_progress(); }
 
 void record(const std::string& message) {
-  const spdlog::details::log_msg line("metaformer", spdlog::level::info, message);
-  for (const auto& sink : logger().sinks()) {
-    if (sink.get() == &terminal()) continue;
-    sink->log(line);
-    sink->flush();
-  }
+  files().log({"metaformer", spdlog::level::info, message});
+  files().flush();
 }
 
 void add_file(const std::filesystem::path& path) {
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string(), false);
-    sink->set_pattern("%Y-%m-%d %H:%M:%S %l: %v");
-    logger().sinks().push_back(std::move(sink));
+    sink->set_pattern(file_pattern);
+    files().add_sink(std::move(sink));
     logger().flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& error) {
     throw Error(ExitCode::failure, error.what());
   }
 }
+
+void add_error_file(const std::filesystem::path& path) {
+  auto sink = std::make_shared<LateFileSink>(path.string());
+  sink->set_level(spdlog::level::err);
+  files().add_sink(std::move(sink));
+  logger().flush_on(spdlog::level::info);
+}
+
+void set_errors_only() { terminal().set_level(spdlog::level::err); }
 
 void set_quiet(bool quiet) { terminal().set_level(quiet ? spdlog::level::warn : spdlog::level::info); }
 

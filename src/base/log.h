@@ -34,6 +34,10 @@ void record(const std::string& message);
 // Appends all further messages to this file too, with times. Throws Error if it cannot be opened.
 void add_file(const std::filesystem::path& path);
 
+// The same for errors, the first of which makes the file.
+void add_error_file(const std::filesystem::path& path);
+
 void set_quiet(bool quiet);  // only warnings and errors on stderr
+void set_errors_only();      // on stderr
 
 }  // namespace metaformer::log

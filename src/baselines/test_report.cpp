@@ -16,10 +16,10 @@ TestPredictions to_tensors(const ClassProbabilities& probabilities) {
 }  // namespace
 
 nlohmann::ordered_json report_test(const Predictor& predictor, const Task& task, const TrainConfig& train,
-                                   const RunDirectory& run, torch::Device device) {
-  const auto sums = score_split(predictor, task, Split::test, train.precision, device);
+                                   const RunDirectory& run, torch::Device device, ProcessGroup& group) {
+  const auto sums = score_split(predictor, task, Split::test, train.precision, device, group);
   const auto* classifier = dynamic_cast<const ClassificationMetrics*>(task.metrics.get());
-  if (classifier != nullptr && !train.overfit_batch)
+  if (classifier != nullptr && !train.overfit_batch && group.is_first())
     write_test_predictions(run, to_tensors(classifier->probabilities_of(sums, Split::test)));
   return task.metrics->report(sums, task.batches->source_of(Split::test));
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/train_config.h"
+#include "distributed/process_group.h"
 #include "run/run_directory.h"
 #include "tasks/predictor.h"
 #include "tasks/task.h"
@@ -11,8 +12,9 @@
 namespace metaformer {
 
 // The metrics of the whole test split. Of a classifier, also writes the run's test_predictions.safetensors, unless it
-// was trained and is evaluated on one batch only (train.overfit_batch).
+// was trained and is evaluated on one batch only (train.overfit_batch). Processes of a group share the work; the first
+// writes.
 nlohmann::ordered_json report_test(const Predictor& predictor, const Task& task, const TrainConfig& train,
-                                   const RunDirectory& run, torch::Device device);
+                                   const RunDirectory& run, torch::Device device, ProcessGroup& group = one_process());
 
 }  // namespace metaformer

@@ -5,7 +5,9 @@
 #include "base/signals.h"
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
+#include "distributed/agreement.h"
 #include "ops/device.h"
+#include "step/pieces.h"
 #include "train/training_setup.h"
 
 namespace metaformer {
@@ -32,15 +34,15 @@ double peak_product_gflops(torch::Device device, Precision precision) {
 // Training steps without a run directory around them.
 class Rig {
  public:
-  Rig(const ExperimentConfig& config, const Task& task, torch::Device device)
-      : steps_(config.train.steps), device_(device), setup_(config, task, device) {}
+  Rig(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
+      : steps_(config.train.steps), device_(device), group_(group), setup_(config, task, device, nullptr, group) {}
 
   TrainingStep& step() { return *setup_.step; }
   double loss() const { return loss_.item<double>(); }
 
   void run(std::int64_t steps) {
     for (std::int64_t i = 0; i < steps; ++i, ++done_) {
-      throw_if_stopped();
+      throw_if_any_stopped(group_);
       loss_ = setup_.step->run(done_, setup_.schedule->rate(done_ % steps_)).loss;
       setup_.average->update(done_ + 1);
     }
@@ -54,6 +56,7 @@ class Rig {
  private:
   std::int64_t steps_;  // of the schedule
   torch::Device device_;
+  ProcessGroup& group_;
   TrainingSetup setup_;
   torch::Tensor loss_;
   std::int64_t done_ = 0;
@@ -101,8 +104,9 @@ double training_operations(const ModelConfig& model, std::int64_t vocabulary, do
 }
 
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
-                           const StepBenchRequest& request) {
-  Rig rig(config, task, device);
+                           const StepBenchRequest& request, ProcessGroup& group) {
+  require_equal_pieces(config.train, group.size());
+  Rig rig(config, task, device, group);
   rig.run(request.warmup);
   std::vector<double> times;
   for (std::int64_t round = 0; round < request.rounds; ++round) times.push_back(rig.timed_ms(request.steps));

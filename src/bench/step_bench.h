@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/fast_paths.h"
+#include "distributed/process_group.h"
 #include "tasks/task.h"
 
 namespace metaformer {
@@ -31,8 +32,9 @@ struct StepBenchResult {
 // Operations of the matrix products in forward and backward of `tokens` tokens in rows of model.context.
 double training_operations(const ModelConfig& model, std::int64_t vocabulary, double tokens, bool causal);
 
-// Trains a fresh model and times it.
+// Trains a fresh model and times it; of several processes, which share the steps, each measures its own times. Errors
+// (exit code 2): a step's rows cannot be divided over the processes.
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
-                           const StepBenchRequest& request);
+                           const StepBenchRequest& request, ProcessGroup& group = one_process());
 
 }  // namespace metaformer

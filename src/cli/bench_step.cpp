@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "bench/step_bench.h"
 #include "cli/command_line.h"
+#include "cli/process_choice.h"
 #include "config_reader/loader.h"
 #include "ops/device.h"
 #include "tasks/make_task.h"
@@ -16,6 +17,7 @@ struct StepArguments {
   ConfigChoice choice;
   std::string device = "auto";
   StepBenchRequest request;
+  ProcessChoice processes;
   bool offline = false, json = false;
 };
 
@@ -52,19 +54,23 @@ void print_table(const StepBenchResult& result) {
 
 void run_step(const StepArguments& arguments) {
   const auto experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
-  const auto device = prepare_device(experiment.config, arguments.device);
+  const auto group = arguments.processes.join();
+  if (group == nullptr) return;  // other processes have measured
+  const auto device = prepare_device(experiment.config, device_for(*group, arguments.device));
   const auto task = make_task(experiment.config, arguments.offline);
   const auto& request = arguments.request;
   const auto& train = experiment.config.train;
-  log::info("{}: {}, {} thread{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
-            device_description(device), at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
-            to_string(train.precision),
+  log::info("{}: {}, {}{} thread{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
+            device_description(device), group->size() == 1 ? "" : fmt::format("{} processes of ", group->size()),
+            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", to_string(train.precision),
             device.is_cpu() && train.cpu_slices > 1 ? fmt::format(", {} slices", train.cpu_slices) : "", request.rounds,
             request.steps, request.warmup);
-  const auto result = bench_step(experiment.config, task, device, request);
+  const auto result = bench_step(experiment.config, task, device, request, *group);
+  if (!group->is_first()) return;
   if (!arguments.json) return print_table(result);
   nlohmann::ordered_json json = {{"config", experiment.name},
                                  {"device", device_description(device)},
+                                 {"processes", group->size()},
                                  {"threads", at::get_num_threads()},
                                  {"precision", to_string(train.precision)},
                                  {"slices", device.is_cpu() ? train.cpu_slices : 1}};
@@ -87,13 +93,15 @@ void add_bench_step_command(CLI::App& bench) {
       ->capture_default_str()
       ->transform(whole_number(0, std::int64_t{1} << 20));
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  arguments->processes.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
       "Trains while it measures, and saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
       "Examples:\n"
       "  metaformer bench step --config shakespeare_metric.yaml\n"
-      "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json");
+      "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json\n"
+      "  metaformer bench step --config shakespeare_metric.yaml --processes 2");
   command.callback([arguments] { run_step(*arguments); });
 }
 

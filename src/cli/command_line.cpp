@@ -64,7 +64,8 @@ void set_up(CLI::App& app) {
       "  metaformer sample --run runs/latest --prompt \"ROMEO:\" --tokens 500\n"
       "  metaformer predict --run runs/reviews < reviews.txt\n"
       "  metaformer config explain model.mixer\n"
-      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory, 128+n stopped by signal n");
+      "Exit codes: 0 ok, 1 failure, 2 usage or config, 3 data, 4 diverged, 5 out of memory,\n            6 another "
+      "process lost, 128+n stopped by signal n");
 }
 
 void require_working_folder() {
@@ -100,6 +101,8 @@ int run_command_line(int argc, char** argv) {
     return report(error.code(), error.what());
   } catch (const Interrupted& interrupted) {
     return 128 + interrupted.signal();
+  } catch (const ProcessesFailed& failed) {
+    return failed.code();
   } catch (const c10::Error& error) {
     return report_torch_error(error);
   } catch (const std::bad_alloc&) {

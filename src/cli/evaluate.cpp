@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "baselines/comparison.h"
 #include "cli/command_line.h"
+#include "cli/process_choice.h"
 #include "infer/ensemble.h"
 #include "infer/load_run.h"
 #include "run/environment.h"
@@ -16,6 +17,7 @@ namespace {
 
 struct EvaluateArguments {
   RunChoice choice;
+  ProcessChoice processes;
   std::string split = "validation";
   std::vector<std::string> others;
   std::int64_t random_batches = 0;
@@ -74,18 +76,24 @@ struct EnsembleEvaluation {
   BaselineComparison comparison;
 };
 
-EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split split) {
+// Of a model that goes on from batch to batch every process evaluates all.
+ProcessGroup& sharing(ProcessGroup& group, const LoadedRun& run) {
+  return run.model != nullptr && run.model->remembers() ? one_process() : group;
+}
+
+EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
   auto names = arguments.others;
   names.insert(names.begin(), arguments.choice.run);
   EnsembleEvaluation evaluation;
   Ensemble ensemble;
   for (const auto& name : names) {
-    auto run = load_run(name, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+    auto run = load_run(name, arguments.choice.checkpoint, device_for(group, arguments.choice.device),
+                        arguments.choice.changes);
     const auto task = task_of(run, arguments.offline);
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
     require_split(task, split, config);
-    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device);
+    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device, sharing(group, run));
     ensemble.add(name, metrics, sums, split);
     evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
                                   {"step", run.progress.step},
@@ -93,14 +101,16 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
     if (evaluation.members.size() < names.size()) continue;
     const auto mean = ensemble.mean();
     evaluation.metrics = metrics.report_of(mean, log_loss(mean));
+    if (!group.is_first()) break;
     evaluation.comparison = compare_with_baselines(config, task.data->description(),
                                                    {{arguments.split, evaluation.metrics}}, arguments.offline);
   }
   return evaluation;
 }
 
-void evaluate_together(const EvaluateArguments& arguments, Split split) {
-  const auto [members, metrics, comparison] = evaluate_members(arguments, split);
+void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
+  const auto [members, metrics, comparison] = evaluate_members(arguments, split, group);
+  if (!group.is_first()) return;
   if (arguments.json) {
     nlohmann::ordered_json result = {{"members", members}, {"split", arguments.split}};
     result.update(metrics);
@@ -117,18 +127,23 @@ void evaluate_together(const EvaluateArguments& arguments, Split split) {
 
 void run_evaluate(const EvaluateArguments& arguments) {
   const auto split = parse_split(arguments.split);
-  if (!arguments.others.empty()) return evaluate_together(arguments, split);
-  auto run =
-      load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+  const auto group = arguments.processes.join();
+  if (group == nullptr) return;  // other processes have evaluated
+  if (!arguments.others.empty()) return evaluate_together(arguments, split, *group);
+  auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, device_for(*group, arguments.choice.device),
+                      arguments.choice.changes);
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   require_split(task, split, config);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
+  auto& sharing_group = sharing(*group, run);
   const auto metrics =
       arguments.random_batches > 0
-          ? estimate_split(*run.predictor, task, split, arguments.random_batches, config.train.precision, run.device)
-          : evaluate_split(*run.predictor, task, split, config.train.precision, run.device);
+          ? estimate_split(*run.predictor, task, split, arguments.random_batches, config.train.precision, run.device,
+                           sharing_group)
+          : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, sharing_group);
+  if (!group->is_first()) return;
   const auto comparison =
       compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);
   if (arguments.json) {
@@ -163,6 +178,7 @@ void add_evaluate_command(CLI::App& app) {
                   "estimate on this many random batches, as nanoGPT does, instead of the whole split")
       ->transform(whole_number(1, std::int64_t{1} << 20))
       ->excludes(with);
+  arguments->processes.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(

@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
+#include "cli/process_choice.h"
 #include "config/warnings.h"
 #include "train/run.h"
 
@@ -11,6 +12,7 @@ namespace {
 struct TrainArguments {
   ConfigChoice choice;
   TrainRequest request;
+  ProcessChoice processes;
   bool overfit_batch = false;
   bool json = false;
   bool quiet = false;
@@ -23,17 +25,14 @@ void run_train(TrainArguments& arguments, const std::vector<std::string>& comman
   if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
   arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
   const auto& experiment = arguments.request.experiment;
+  const auto group = arguments.processes.join();
+  if (group == nullptr) return;  // other processes have trained
   for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
   arguments.request.command_line = command_line;
+  arguments.request.group = group.get();
+  arguments.request.device = device_for(*group, arguments.request.device);
   const auto summary = train(arguments.request);
-  if (arguments.json) print_json(to_json(summary));
-}
-
-std::vector<std::string> process_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
-  return arguments;
+  if (arguments.json && group->is_first()) print_json(to_json(summary));
 }
 
 }  // namespace
@@ -51,6 +50,7 @@ void add_train_command(CLI::App& app) {
       "--profile", arguments->request.profile,
       "measure the time of each operator over steps 11 to 30: a table in the log, profile.json for chrome://tracing");
   command.add_flag("--force", arguments->request.force, "start even if the memory is clearly too small");
+  arguments->processes.add_to(command);
   command.add_flag("--offline", arguments->request.offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "end with the summary as one line of JSON on stdout");
   command.add_flag("--quiet", arguments->quiet, "only warnings and errors on stderr");

@@ -72,6 +72,7 @@ struct TrainConfig : LinearTrainConfig {
   double learning_rate = 1e-3;
   ScheduleConfig schedule;
   OptimizerConfig optimizer;
+  bool shard_optimizer = false;
   double clip = 1.0;
   WeightAverageConfig weight_average;
   bool cuda_graph = true;
@@ -115,6 +116,8 @@ void visit(Visitor& field, TrainConfig& c) {
   field("learning_rate", c.learning_rate, positive, "peak learning rate");
   field("schedule", c.schedule, "course of the learning rate after warm-up");
   field("optimizer", c.optimizer, "how gradients become updates");
+  field("shard_optimizer", c.shard_optimizer,
+        "of several processes each keeps an equal part of the optimiser's state (ZeRO stage 1)");
   field("clip", c.clip, at_least(0), "largest gradient norm; 0 switches clipping off");
   field("weight_average", c.weight_average, "mean of the weights of the last steps, for evaluation and use");
   field("cuda_graph", c.cuda_graph,

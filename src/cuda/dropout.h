@@ -3,13 +3,15 @@
 
 #include <cstdint>
 
+#include "cuda/dropout_places.h"
+
 namespace metaformer::cuda {
 
 enum class DropoutElement { fp32, bf16, fp16 };
 
 // y_i = 0 with the given probability, else x_i / (1 - probability), for `count` contiguous elements. Which entries
-// become 0 is what DropoutMask (ops/dropout_kernel.h) says for the seed Rng::with_key(*key).bits(number)
-// (base/random.h).
+// become 0 is what DropoutMask (ops/dropout_kernel.h) says of their places for the seed
+// Rng::with_key(*key).bits(number) (base/random.h).
 struct Dropout {
   DropoutElement element = DropoutElement::fp32;
   const void* x = nullptr;
@@ -18,6 +20,7 @@ struct Dropout {
   double probability = 0;             // in [0, 1)
   const std::int64_t* key = nullptr;  // in device memory, read by the kernel
   std::uint64_t number = 0;
+  DropoutPlaces places;  // `starts` in device memory
 };
 
 // Runs on `stream` (a cudaStream_t) of the current device and returns at once. Errors (exit code 1): what CUDA says of

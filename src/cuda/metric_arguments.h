@@ -16,21 +16,24 @@ struct MetricStrides {
   std::int64_t batch = 0, head = 0, token = 0;
 };
 
-// Dropout of weights, those that DropoutMask (ops/dropout_kernel.h) takes of a contiguous [b, n, c, c'] for the seed
-// Rng::with_key(*key).bits(number).
+// Dropout of weights, those that DropoutMask (ops/dropout_kernel.h) takes at their places (cuda/dropout_places.h) for
+// the seed Rng::with_key(*key).bits(number).
 struct MetricDropout {
   MetricDropout() = default;
   // probability: in [0, 1).
-  MetricDropout(double probability, const std::int64_t* key_of_draw, std::uint64_t number_of_draw)
+  MetricDropout(double probability, const std::int64_t* key_of_draw, std::uint64_t number_of_draw,
+                std::int64_t first_row_of_step)
       : key(key_of_draw),
         number(number_of_draw),
+        first_row(first_row_of_step),
         limit(static_cast<std::uint32_t>(probability * 0x1p32)),
         factor(static_cast<float>(1 / (1 - probability))) {}
 
   const std::int64_t* key = nullptr;  // in device memory, read by the kernels; none: nothing is dropped
   std::uint64_t number = 0;
-  std::uint32_t limit = 0;  // bits of a draw below it: dropped
-  float factor = 1;         // of what is kept
+  std::int64_t first_row = 0;  // of the batch, in its step
+  std::uint32_t limit = 0;     // bits of a draw below it: dropped
+  float factor = 1;            // of what is kept
 };
 
 // The tokens that look, or those that they look at.

@@ -32,6 +32,7 @@ GPU_DEVICE unsigned* turn_at(const MetricBackward& backward, const Place& place,
 // Nothing where nothing is dropped.
 struct NoDropout {
   GPU_DEVICE explicit NoDropout(const MetricInputs&) {}
+  GPU_DEVICE std::int64_t place(const Place&, std::int64_t, std::int64_t) const { return 0; }
   GPU_DEVICE float at(std::int64_t) const { return 1; }
 };
 template <bool Drops>

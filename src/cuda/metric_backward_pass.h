@@ -153,7 +153,6 @@ class BackwardPass {
       const float half_bias = in_.distance && gpu::within(key < in_.keys.tokens)
                                   ? backward_.half_bias[place_.row(in_, in_.keys, key)]
                                   : 0.0f;
-      const auto first = place_.row(in_, in_.queries, query) * in_.keys.tokens + key;
       const int behind = behind_first + lane_index() / 4 + 8 * h;
       GPU_UNROLL
       for (int n = 0; n < Shape::queries / 8; ++n) {
@@ -163,7 +162,7 @@ class BackwardPass {
           const bool visible = !Masked || gpu::within(sees(in_, segment_[i], segment, behind - column));
           rule_.weigh(weight[n].r[e], gradient[n].r[e], visible, Masked && in_.to_themselves && behind == column,
                       half_bias, log2_sum_[i], delta_[i],
-                      Drops ? dropout.at(gpu::counter(first + column * in_.keys.tokens)) : 1.0f);
+                      Drops ? dropout.at(gpu::counter(dropout.place(place_, query + column, key))) : 1.0f);
           column_sum[h] += gradient[n].r[e];
         }
       }

@@ -202,7 +202,7 @@ class ForwardBlock {
     GPU_UNROLL
     for (int h = 0; h < 2; ++h) {
       const auto query = first + lane_index() / 4 + 8 * h;
-      const auto row = place_.row(in_, in_.queries, query) * in_.keys.tokens + key + 2 * (lane_index() % 4);
+      const auto row = dropout.place(place_, query, key + 2 * (lane_index() % 4));
       GPU_UNROLL
       for (int n = 0; n < Shape::keys / 8; ++n) {
         GPU_UNROLL

@@ -190,7 +190,9 @@ class WeightDropout {
   GPU_DEVICE explicit WeightDropout(const MetricInputs& in)
       : in_(in.dropout), bits_(in.dropout.key, in.dropout.number) {}
 
-  // `place` of a weight in a contiguous [b, n, c, c'].
+  GPU_DEVICE std::int64_t place(const Place& place, std::int64_t query, std::int64_t key) const {
+    return place_of_weight(in_.first_row + place.batch, place.head, query, key);
+  }
   GPU_DEVICE bool keeps(std::int64_t place) const { return bits_.at(place) >= in_.limit; }
   GPU_DEVICE float at(std::int64_t place) const { return keeps(place) ? in_.factor : 0.0f; }
 

@@ -60,6 +60,7 @@ torch::Tensor wanted_rows(const torch::Tensor& x_bcd, const Batch& batch) {
 
 Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   Batch part = batch;
+  part.first_row += first;
   for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc})
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   if (part.labels_l.defined()) take_labels(part, first, count);

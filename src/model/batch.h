@@ -17,6 +17,7 @@ struct Batch {
   torch::Tensor target_weights_bc;  // float, of every target in the loss; undefined: 1 each
   bool restarts = false;            // positions and n-grams start again in every segment, as those of packed labels do
   bool begins = false;              // what a state or memory holds is of other sequences, and is to be forgotten
+  std::int64_t first_row = 0;       // in the step that the batch is a part of
   torch::Tensor weight;             // float64 scalar on the device: number of targets, which losses are divided by
 
   bool is_packed() const { return label_rows_l2.defined(); }

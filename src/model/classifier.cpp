@@ -79,7 +79,7 @@ torch::Tensor Classifier::pooled_logits(const MaxPooledHeadConfig& head, const B
   if (!bag_.is_empty()) features.push_back(bag_(batch));
   if (head.response_norm)
     for (auto& features_ld : features) features_ld = response_normalised(features_ld);
-  return head_(dropout(torch::cat(features, 1), head.dropout, pass));
+  return head_(dropout_of_segments(torch::cat(features, 1), batch.label_rows_l2, head.dropout, pass));
 }
 
 std::vector<torch::Tensor> Classifier::greatest_features(const Batch& batch, Pass& pass) {

@@ -20,6 +20,9 @@ class ModelState {
   // All that it remembers, by name; the tensors alias its memory.
   virtual NamedTensors tensors() const = 0;
 
+  // The dimension of the sequences in a tensor of that name; what has no dimensions is the same for all of them.
+  virtual std::int64_t sequence_dimension(const std::string&) const { return 0; }
+
   // Remembers what tensors() gave, of a state of the same model and batch, on any device. Throws Error (exit code 2)
   // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
   virtual void load(const NamedTensors& saved, const std::string& source) = 0;

@@ -44,6 +44,22 @@ ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
   }
 }
 
+ParameterBuffer::ParameterBuffer(const ParameterBuffer& whole, std::int64_t first, std::int64_t count)
+    : values_(whole.values_.narrow(0, first, count)), gradients_(whole.gradients_.narrow(0, first, count)) {
+  for (auto view : whole.views_) {
+    const auto begin = std::max(view.offset, first), end = std::min(view.offset + view.count, first + count);
+    if (begin >= end) continue;
+    const bool is_whole = end - begin == view.count;
+    const auto shape = is_whole ? view.parameter.sizes().vec() : std::vector{end - begin};
+    view.offset = begin - first;
+    view.count = end - begin;
+    view.gradient_rows = nullptr;
+    view.parameter = values_.narrow(0, view.offset, view.count).view(shape).detach();
+    view.parameter.mutable_grad() = gradients_.narrow(0, view.offset, view.count).view(shape);
+    views_.push_back(std::move(view));
+  }
+}
+
 void ParameterBuffer::set_rates(const std::function<double(const View&)>& rate_of) {
   for (auto& view : views_) {
     view.rate = rate_of(view);

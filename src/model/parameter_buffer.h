@@ -31,6 +31,10 @@ class ParameterBuffer {
   // embeddings come first, then matrices. Afterwards the model must not be moved to another device or type.
   explicit ParameterBuffer(torch::nn::Module& model);
 
+  // Elements [first, first + count) of `whole`, aliasing them. A view that the borders cut is flat. Rows are not
+  // listed.
+  ParameterBuffer(const ParameterBuffer& whole, std::int64_t first, std::int64_t count);
+
   torch::Tensor& values() { return values_; }
   const torch::Tensor& values() const { return values_; }
   torch::Tensor& gradients() { return gradients_; }

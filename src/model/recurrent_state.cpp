@@ -48,6 +48,8 @@ NamedTensors RecurrentState::tensors() const {
   return all;
 }
 
+std::int64_t RecurrentState::sequence_dimension(const std::string& name) const { return name == segment_name ? 0 : 1; }
+
 void RecurrentState::load(const NamedTensors& saved, const std::string& source) {
   RecurrentState loaded(layers_, width_, has_cell_, device_);
   // A copy: what was read from a file is part of a larger buffer.

@@ -23,6 +23,7 @@ class RecurrentState : public ModelState {
   std::int64_t length() const override { return length_; }
   void reset() override;
   NamedTensors tensors() const override;
+  std::int64_t sequence_dimension(const std::string& name) const override;
   void load(const NamedTensors& saved, const std::string& source) override;
   std::int64_t bytes() const override;
 

@@ -107,7 +107,7 @@ Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, 
   if (distances_) {
     const bool not_later = causal_ && !pass.wants_scores();  // a probe sees what the mask hides, too
     visibility.distance_ld =
-        dropout(distances_->rows_ld(queries, keys, not_later, embedding_weight()), config_.dropout, pass);
+        dropout_of_shared(distances_->rows_ld(queries, keys, not_later, embedding_weight()), config_.dropout, pass);
     if (!distance_biases_.is_empty()) {
       visibility.content_bias_nk = distance_biases_->content_nk();
       visibility.distance_bias_nk = distance_biases_->distance_nk();

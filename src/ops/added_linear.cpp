@@ -1,6 +1,5 @@
 #include "ops/added_linear.h"
 
-#include "ops/dropout.h"
 #include "ops/first_order.h"
 
 namespace metaformer {
@@ -10,33 +9,25 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 BranchEnd BranchEnd::of(const Tensor& weight_di, double dropout, Pass& pass) {
-  const double probability = pass.training ? dropout : 0;
-  return {.weight_di = weight_of_products(weight_di),
-          .dropout = probability,
-          .seed = probability > 0 ? pass.random.next().seed() : 0};
+  return {.weight_di = weight_of_products(weight_di), .mask = HostMask::of(dropout, pass)};
 }
 
 Tensor BranchEnd::add_to(const Tensor& x_bcd, const Tensor& t_ri, const std::optional<Tensor>& bias_d) const {
   auto y_bcd = linear_of_rows(t_ri, weight_di, bias_d).view(x_bcd.sizes());
-  if (dropout > 0) y_bcd = drop_on_host(y_bcd, dropout, seed);
+  if (mask.drops()) y_bcd = drop_on_host(y_bcd, mask);
   return x_bcd + y_bcd;
 }
 
 LinearGradients BranchEnd::gradients(const Tensor& dout_bcd, const Tensor& t_ri, bool has_bias) const {
   auto dy_bcd = dout_bcd.to(weight_di.scalar_type());
-  if (dropout > 0) dy_bcd = drop_on_host(dy_bcd, dropout, seed);
+  if (mask.drops()) dy_bcd = drop_on_host(dy_bcd, mask);
   return linear_gradients(dy_bcd.view({-1, weight_di.size(0)}), t_ri, weight_di, has_bias);
 }
 
-void BranchEnd::keep_in(AutogradContext& context) const {
-  context.saved_data["dropout"] = dropout;
-  context.saved_data["seed"] = static_cast<std::int64_t>(seed);
-}
+void BranchEnd::keep_in(AutogradContext& context) const { mask.keep_in(context); }
 
 BranchEnd BranchEnd::kept_in(AutogradContext& context, const Tensor& weight_di) {
-  return {.weight_di = weight_di,
-          .dropout = context.saved_data["dropout"].toDouble(),
-          .seed = static_cast<std::uint64_t>(context.saved_data["seed"].toInt())};
+  return {.weight_di = weight_di, .mask = HostMask::kept_in(context)};
 }
 
 namespace {

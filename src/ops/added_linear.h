@@ -4,6 +4,7 @@
 
 #include <torch/torch.h>
 
+#include "ops/dropout.h"
 #include "ops/linear_product.h"
 #include "ops/pass.h"
 
@@ -20,8 +21,7 @@ torch::Tensor add_linear(const torch::Tensor& x_bcd, const torch::Tensor& t_bci,
 // The same outside the graph (rows r).
 struct BranchEnd {
   torch::Tensor weight_di;  // weight_of_products()
-  double dropout = 0;       // of this pass
-  std::uint64_t seed = 0;
+  HostMask mask;            // of this pass
 
   // Draws once where this pass drops.
   static BranchEnd of(const torch::Tensor& weight_di, double dropout, Pass& pass);

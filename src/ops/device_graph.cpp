@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
+#include "ops/own_library.h"
 
 namespace metaformer {
 
@@ -10,19 +10,10 @@ namespace {
 
 constexpr const char* library_name = "libmetaformer_cuda_graph.so";
 
-// Beside the program where it was built, in its library folder where it was installed.
-void* open_library() {
-  std::error_code ignored;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const auto* place : {".", "lib", "../lib/metaformer", ".."})
-    if (void* library = dlopen((folder / place / library_name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  return nullptr;
-}
-
 }  // namespace
 
 std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& problem) {
-  static void* const library = open_library();
+  static void* const library = open_own_library(library_name);
   if (library == nullptr) {
     const char* error = dlerror();
     problem = error != nullptr ? error : std::string(library_name) + " cannot be loaded";

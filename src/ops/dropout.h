@@ -9,10 +9,37 @@ namespace metaformer {
 
 // In training x with entries set to 0, each with the given probability in [0, 1), and the others divided by 1 -
 // probability; otherwise x itself. The mask is that of dropout_kernel.h on every device, and backward draws it again
-// in place of keeping it.
+// in place of keeping it. The first dimension of x is that of the batch's rows, each of which has the mask of its place
+// in the step.
 torch::Tensor dropout(const torch::Tensor& x, double probability, Pass& pass);
 
-// Outside the graph, for x on the CPU in float32 or bfloat16: the mask of a seed; of gradients, too.
-torch::Tensor drop_on_host(const torch::Tensor& x, double probability, std::uint64_t seed);
+// The same of attention weights, each of which has its place among all that the longest row could have.
+torch::Tensor dropout_of_weights(const torch::Tensor& weight_bnce, double probability, Pass& pass);
+
+// Of x_ld with one row for each segment of packed rows: row_segment_l2 (long, undefined: one segment a row) names the
+// row of the batch and the segment.
+torch::Tensor dropout_of_segments(const torch::Tensor& x_ld, const torch::Tensor& row_segment_l2, double probability,
+                                  Pass& pass);
+
+// Of what all rows of the batch share: all have one mask.
+torch::Tensor dropout_of_shared(const torch::Tensor& x, double probability, Pass& pass);
+
+// A draw on the host.
+struct HostMask {
+  double probability = 0;
+  std::uint64_t seed = 0;
+  std::int64_t first_row = 0;  // of the pass, in the step
+
+  // Draws once where this pass drops.
+  static HostMask of(double probability, Pass& pass);
+
+  bool drops() const { return probability > 0; }
+
+  void keep_in(torch::autograd::AutogradContext& context) const;
+  static HostMask kept_in(torch::autograd::AutogradContext& context);
+};
+
+// Outside the graph, for x_b... on the CPU in float32 or bfloat16; of gradients, too.
+torch::Tensor drop_on_host(const torch::Tensor& x, const HostMask& mask);
 
 }  // namespace metaformer

@@ -56,7 +56,8 @@ struct Setting {
   double scale = 1;
   cuda::MetricElement element = cuda::MetricElement::fp32;  // backward uses forward's, whatever is allowed by then
   double dropout = 0;
-  std::uint64_t draw = 0;  // the number of the draw
+  std::uint64_t draw = 0;      // the number of the draw
+  std::int64_t first_row = 0;  // of the pass, in the step
 };
 
 // What is in memory; undefined: absent.
@@ -87,7 +88,7 @@ cuda::MetricInputs inputs_of(const Arguments& given, const Setting& setting) {
           .queries = side_of(p_bnck, given.query_segment_bc),
           .keys = side_of(given.keys_bnek(), given.key_segment_be),
           .to_themselves = !given.y_bnek.defined(),
-          .dropout = {setting.dropout, pointer<const std::int64_t>(given.draw_key), setting.draw}};
+          .dropout = {setting.dropout, pointer<const std::int64_t>(given.draw_key), setting.draw, setting.first_row}};
 }
 
 // The gradient of one side's tokens; q undefined: of the identity, or not needed.
@@ -142,6 +143,7 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
     data["element"] = static_cast<std::int64_t>(setting.element);
     data["dropout"] = setting.dropout;
     data["draw"] = static_cast<std::int64_t>(setting.draw);
+    data["first_row"] = setting.first_row;
     if (metric.defined()) data["metric_type"] = static_cast<std::int64_t>(metric.scalar_type());
     return t;
   }
@@ -157,7 +159,8 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
                           .scale = data["scale"].toDouble(),
                           .element = static_cast<cuda::MetricElement>(data["element"].toInt()),
                           .dropout = data["dropout"].toDouble(),
-                          .draw = static_cast<std::uint64_t>(data["draw"].toInt())};
+                          .draw = static_cast<std::uint64_t>(data["draw"].toInt()),
+                          .first_row = data["first_row"].toInt()};
     const auto &p = given.p_bnck, &y = given.keys_bnek();
     const c10::OptionalDeviceGuard guard(p.device());
     const auto dt = gradients[0].stride(3) == 1 ? gradients[0] : gradients[0].contiguous();
@@ -255,6 +258,7 @@ Tensor fused_metric_attention(const Tensor& p_bnck, const Tensor& keys_bnek, con
     key = draw.key;
     setting.dropout = options.dropout;
     setting.draw = draw.number;
+    setting.first_row = draw.first_row;
   }
   return FusedMetric::apply(p_bnck, if_any(keys_bnek.is_same(p_bnck) ? Tensor() : keys_bnek), if_any(metric),
                             if_any(query_segment_bc), if_any(key_segment_be), if_any(key), setting);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/dropout.h"
 #include "ops/first_order.h"
 #include "ops/head_rows.h"
 #include "ops/heads.h"
@@ -59,24 +60,22 @@ void prefetch(const HeadRows& rows, std::int64_t tokens, std::int64_t element_si
 struct Rule {
   bool causal;
   std::int64_t window;
-  double scale, dropout;
-  std::int64_t seed;
+  double scale;
+  HostMask mask;
 
   void keep_in(AutogradContext& context) const {
     auto& data = context.saved_data;
     data["causal"] = causal;
     data["window"] = window;
     data["scale"] = scale;
-    data["dropout"] = dropout;
-    data["seed"] = seed;
+    mask.keep_in(context);
   }
   static Rule of(AutogradContext& context) {
     auto& data = context.saved_data;
     return {.causal = data["causal"].toBool(),
             .window = data["window"].toInt(),
             .scale = data["scale"].toDouble(),
-            .dropout = data["dropout"].toDouble(),
-            .seed = data["seed"].toInt()};
+            .mask = HostMask::kept_in(context)};
   }
 };
 
@@ -103,8 +102,9 @@ struct Operands {
             .offset = std::max<std::int64_t>(0, keys - queries),
             .window = rule.window,
             .scale = static_cast<float>(rule.scale),
-            .dropout = static_cast<float>(rule.dropout),
-            .seed = static_cast<std::uint32_t>(rule.seed + b * q.size(1) + n),
+            .dropout = static_cast<float>(rule.mask.probability),
+            .seed = static_cast<std::uint32_t>(rule.mask.seed +
+                                               static_cast<std::uint64_t>((rule.mask.first_row + b) * q.size(1) + n)),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),
@@ -260,12 +260,10 @@ std::optional<Tensor> as_segments(const Tensor& segment) {
 }
 
 Rule rule_of(const HostAttentionOptions& options, Pass& pass) {
-  const double dropout = pass.training ? options.dropout : 0;
   return {.causal = options.causal,
           .window = options.window,
           .scale = options.scale,
-          .dropout = dropout,
-          .seed = dropout > 0 ? static_cast<std::int64_t>(pass.random.next().seed()) : 0};
+          .mask = HostMask::of(options.dropout, pass)};
 }
 
 bool has_kernel(const Tensor& x, std::int64_t keys) {

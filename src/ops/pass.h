@@ -11,10 +11,12 @@
 
 namespace metaformer {
 
-// One draw of a pass: a seed, as a function of the pass's key and of how many draws came before.
+// One draw of a pass: a seed, as a function of the pass's key and of how many draws came before. Each row of a step has
+// its own part of what is drawn.
 struct RandomDraw {
   torch::Tensor key;  // one int64, on the device that draws
   std::uint64_t number = 0;
+  std::int64_t first_row = 0;  // of the pass, in the step
 
   std::uint64_t seed() const;  // for a key in the host's memory
 };
@@ -26,15 +28,17 @@ class RandomStream {
 
   // The key is read when something is drawn. Work that a device recorded therefore draws other numbers when it is
   // replayed after the key was rewritten: those that the same work draws when it is started with that key.
-  explicit RandomStream(torch::Tensor key) : key_(std::move(key)) {}
+  explicit RandomStream(torch::Tensor key, std::int64_t first_row = 0) : key_(std::move(key)), first_row_(first_row) {}
 
   RandomDraw next();
 
+  std::int64_t first_row() const { return first_row_; }
   std::uint64_t place() const { return drawn_; }
   void go_back(std::uint64_t place) { drawn_ = place; }
 
  private:
   torch::Tensor key_;
+  std::int64_t first_row_ = 0;
   std::uint64_t drawn_ = 0;
 };
 
@@ -65,22 +69,22 @@ struct Pass {
   bool wants_scores() const { return probe != nullptr && probe->wants_scores(); }
 };
 
-// The training passes of a step, one for each micro-batch or slice of one. Their random numbers are a function of
-// (seed, step, micro-batch, number of the draw).
+// The training passes of a step. Their random numbers are a function of (seed, step, number of the draw, row of the
+// step): it makes no difference in which passes, slices or processes rows are computed.
 class StepPasses {
  public:
-  StepPasses(std::uint64_t seed, std::int64_t micro_batches, torch::Device device);
+  StepPasses(std::uint64_t seed, torch::Device device);
 
-  // Rewrites the keys where they lie. Work that was started for the step before must not draw after this call, but for
+  // Rewrites the key where it lies. Work that was started for the step before must not draw after this call, but for
   // what the device's stream has in order.
   void set_step(std::int64_t step);
 
-  Pass pass(std::int64_t micro_batch) const;
-  std::vector<Pass> consecutive(std::int64_t first, std::int64_t count) const;
+  // Of rows from `first_row` on.
+  Pass pass(std::int64_t first_row = 0) const;
 
  private:
   std::uint64_t seed_;
-  torch::Tensor keys_;  // [micro-batches]
+  torch::Tensor key_;
 };
 
 }  // namespace metaformer

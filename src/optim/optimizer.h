@@ -27,11 +27,12 @@ class Optimizer {
   virtual void reset() = 0;
 
   // What a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the state: what is
-  // copied into them is loaded.
+  // copied into them is loaded, but of an optimiser that shares its state with others, which load() then takes it from.
   virtual NamedTensors state() const = 0;
+  virtual void load(const NamedTensors&) {}
 
   // The name in state() of a tensor that holds a NaN or an infinity; "" when none does.
-  std::string first_not_finite() const;
+  virtual std::string first_not_finite() const;
 };
 
 // What the fused operators take; nothing for an undefined tensor.

@@ -72,7 +72,8 @@ std::string as_code(const std::string& text) {
 }  // namespace
 
 MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
-    : path_(run.metrics_file()), samples_path_(run.samples_file()), tensorboard_(run.path()) {
+    : path_(run.metrics_file()), samples_path_(run.samples_file()) {
+  tensorboard_.emplace(run.path());
   write_file_atomically(path_, kept_lines(read_lines(path_), position));
   file_.open(path_, std::ios::app | std::ios::binary);
   if (std::filesystem::exists(samples_path_)) {
@@ -83,28 +84,32 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
 }
 
 void MetricsLog::write_config(const ExperimentConfig& config) {
-  tensorboard_.add_text("config", as_code(config_to_yaml(config)), 0);
+  if (!tensorboard_) return;
+  tensorboard_->add_text("config", as_code(config_to_yaml(config)), 0);
   nlohmann::ordered_json values;
   flatten(config_to_json(config), "", values);
-  tensorboard_.add_hyper_parameters(values);
-  tensorboard_.flush();
+  tensorboard_->add_hyper_parameters(values);
+  tensorboard_->flush();
 }
 
 void MetricsLog::sync() const {
+  if (!tensorboard_) return;
   sync_file(path_);
   if (samples_file_.is_open()) sync_file(samples_path_);
 }
 
 void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
+  if (!tensorboard_) return;
   nlohmann::ordered_json line = {{"step", step}, {"split", split}};
   line.update(metrics);
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
   add_scalars(split, metrics, step);
-  tensorboard_.flush();
+  tensorboard_->flush();
 }
 
 void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
+  if (!tensorboard_) return;
   nlohmann::ordered_json line = {{"step", step}};
   line.update(sample);
   const auto text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -113,13 +118,13 @@ void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& s
   if (!samples_file_)
     throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", samples_path_.string(), std::strerror(errno)));
   last_sampled_step_ = step;
-  tensorboard_.add_text("sample", as_code(sample.at("text").get<std::string>()), step);
-  tensorboard_.flush();
+  tensorboard_->add_text("sample", as_code(sample.at("text").get<std::string>()), step);
+  tensorboard_->flush();
 }
 
 void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step) {
   for (const auto& [name, value] : metrics.items()) {
-    if (value.is_number()) tensorboard_.add_scalar(prefix + "/" + name, value.get<double>(), step);
+    if (value.is_number()) tensorboard_->add_scalar(prefix + "/" + name, value.get<double>(), step);
     if (value.is_object()) add_scalars(prefix + "/" + name, value, step);
   }
 }

@@ -19,6 +19,8 @@ struct LogPosition {
 
 class MetricsLog {
  public:
+  // Of a process that writes nothing.
+  MetricsLog() = default;
   MetricsLog(const RunDirectory& run, const LogPosition& position);
 
   // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter.
@@ -42,7 +44,7 @@ class MetricsLog {
   std::filesystem::path path_, samples_path_;
   std::ofstream file_, samples_file_;  // the second once there is a sample
   std::int64_t last_sampled_step_ = 0;
-  TensorBoardWriter tensorboard_;
+  std::optional<TensorBoardWriter> tensorboard_;  // nothing: it writes nothing at all
 };
 
 }  // namespace metaformer

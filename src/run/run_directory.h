@@ -30,6 +30,8 @@ class RunDirectory {
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path samples_file() const { return path_ / "samples.jsonl"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
+  // Errors of another process than the first.
+  std::filesystem::path log_file(int rank) const { return path_ / ("train.log." + std::to_string(rank)); }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }

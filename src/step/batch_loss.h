@@ -2,11 +2,13 @@
 // The loss of one batch of a step.
 
 #include "config/experiment_config.h"
+#include "distributed/process_group.h"
 #include "model/parameter_buffer.h"
 #include "model/sequence_model.h"
 #include "ops/autocast.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
+#include "optim/sharded_optimizer.h"
 #include "step/step_memory.h"
 #include "tasks/task.h"
 
@@ -20,8 +22,11 @@ struct StepParts {
   ParameterBuffer& parameters;
   Optimizer& optimizer;
   torch::Device device;
-  LossScale* loss_scale = nullptr;     // whose gradients the optimiser takes; none: those of the loss itself
-  const StepMemory* memory = nullptr;  // of a model with memory; none: nothing is remembered
+  LossScale* loss_scale = nullptr;       // whose gradients the optimiser takes; none: those of the loss itself
+  const StepMemory* memory = nullptr;    // of a model with memory; none: nothing is remembered
+  ProcessGroup* group = &one_process();  // that shares the step
+  const std::vector<Shard>* shards =
+      nullptr;  // of every rank, whose gradients only that rank needs; none: all need all
 };
 
 // The batch's part of the mean loss of a step, whose batches weigh `weight` in all. `number` of the pass among those of

@@ -10,8 +10,7 @@ namespace metaformer {
 class EagerTrainingStep : public TrainingStep {
  public:
   explicit EagerTrainingStep(const StepParts& parts)
-      : parts_(parts),
-        passes_(static_cast<std::uint64_t>(parts.config.train.seed), passes_of_step(parts), parts.device) {}
+      : parts_(parts), passes_(static_cast<std::uint64_t>(parts.config.train.seed), parts.device) {}
   StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {}) override;
   void time_phases(StepTimes* times) override { times_ = times; }
 

@@ -1,22 +1,45 @@
 #include "step/gradients.h"
 
 #include "ops/parallel.h"
+#include "step/gradient_sum.h"
+#include "step/pieces.h"
 #include "step/sliced_gradients.h"
 
 namespace metaformer {
 
+namespace {
+
+std::vector<Piece> own_pieces(const StepParts& parts) {
+  return pieces_of(parts.group->rank(), parts.group->size(), parts.config.train.accumulate);
+}
+
+Batch part_of(const Batch& batch, const Piece& piece) {
+  const auto rows = batch.ids_bc.size(0), first = rows * piece.part / piece.parts,
+             end = rows * (piece.part + 1) / piece.parts;
+  auto part = rows_of(batch, first, end - first);
+  if (piece.part > 0) part.weight = torch::zeros_like(batch.weight);
+  return part;
+}
+
+}  // namespace
+
 std::vector<Batch> training_batches(const StepParts& parts, std::int64_t step) {
   std::vector<Batch> batches;
-  for (std::int64_t micro = 0; micro < parts.config.train.accumulate; ++micro)
-    batches.push_back(parts.task.batches->training_batch(step, micro, parts.device));
+  for (const auto& piece : own_pieces(parts)) {
+    auto batch = parts.task.batches->training_batch(step, piece.micro, parts.device);
+    batch.first_row = piece.micro * parts.config.train.batch_size;
+    batches.push_back(piece.parts == 1 ? std::move(batch) : part_of(batch, piece));
+  }
   return batches;
 }
 
 namespace {
 
-torch::Tensor weight_of(const std::vector<Batch>& batches) {
-  auto weight = batches.front().weight;
-  for (std::size_t i = 1; i < batches.size(); ++i) weight = weight + batches[i].weight;
+// Of all batches of the step.
+torch::Tensor weight_of(const StepParts& parts, const std::vector<Batch>& batches) {
+  auto weight = batches.front().weight.clone();
+  for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
+  parts.group->sum(weight);
   return weight;
 }
 
@@ -35,22 +58,28 @@ std::int64_t slices_of_batch(const StepParts& parts) {
   return parts.device.is_cpu() ? parts.config.train.cpu_slices : 1;
 }
 
-std::int64_t passes_of_step(const StepParts& parts) { return parts.config.train.accumulate * slices_of_batch(parts); }
+std::int64_t batches_of_step(const StepParts& parts) { return std::ssize(own_pieces(parts)); }
 
 torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Batch>& batches, const StepPasses& passes,
                                    PhaseTimer& timer) {
-  const auto weight = weight_of(batches);
+  const auto weight = weight_of(parts, batches);
   const auto count = slices_of_batch(parts);
   if (count == 1) parts.parameters.clear_gradients();
   torch::Tensor total;
   for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
     const auto& batch = batches[static_cast<std::size_t>(micro)];
-    const auto loss = count == 1
-                          ? add_gradients_of_batch(parts, batch, weight, passes.pass(micro), micro, timer)
-                          : add_gradients_of_slices(parts, batch, weight, passes.consecutive(micro * count, count),
-                                                    micro * count, timer);
+    const auto loss =
+        count == 1 ? add_gradients_of_batch(parts, batch, weight, passes.pass(batch.first_row), micro, timer)
+                   : add_gradients_of_slices(parts, batch, weight,
+                                             {.passes = passes, .count = count, .first_number = micro * count}, timer);
     total = total.defined() ? total + loss : loss;
   }
+  if (parts.shards != nullptr)
+    add_gradients_of_shards(*parts.group, parts.parameters, *parts.shards);
+  else
+    add_gradients_of_all(*parts.group, parts.parameters);
+  parts.group->sum(total);
+  timer.end(StepPhase::reduce);
   return total;
 }
 
@@ -80,12 +109,20 @@ torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
   return norms_p.norm();
 }
 
+// Of which each process has a part.
+torch::Tensor norm_of_shards(const StepParts& parts) {
+  const auto& own = parts.shards->at(static_cast<std::size_t>(parts.group->rank()));
+  const auto square = parts.parameters.gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
+  parts.group->sum(square);
+  return square.sqrt().to(torch::kFloat);
+}
+
 }  // namespace
 
 torch::Tensor clip_gradients(const StepParts& parts) {
   const torch::NoGradGuard no_grad;
   const double limit = parts.config.train.clip;
-  auto norm = norm_of_gradients(parts.parameters);
+  auto norm = parts.shards == nullptr ? norm_of_gradients(parts.parameters) : norm_of_shards(parts);
   if (parts.loss_scale != nullptr) norm = parts.loss_scale->unscaled_norm(norm);
   if (limit > 0) {
     constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_

@@ -28,6 +28,7 @@ Batch copy_of(const Batch& batch) {
           .label_rows_l2 = copy(batch.label_rows_l2),
           .target_weights_bc = copy(batch.target_weights_bc),
           .restarts = batch.restarts,
+          .first_row = batch.first_row,
           .weight = copy(batch.weight)};
 }
 
@@ -38,7 +39,7 @@ GraphTrainingStep::GraphTrainingStep(const StepParts& parts, std::unique_ptr<Dev
       eager_(parts),
       graph_(std::move(graph)),
       learning_rate_(torch::zeros({}, torch::TensorOptions().dtype(torch::kFloat).device(parts.device))),
-      passes_(static_cast<std::uint64_t>(parts.config.train.seed), parts.config.train.accumulate, parts.device) {}
+      passes_(static_cast<std::uint64_t>(parts.config.train.seed), parts.device) {}
 
 void GraphTrainingStep::time_phases(StepTimes* times) {
   eager_.time_phases(times);

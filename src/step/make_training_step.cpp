@@ -21,6 +21,7 @@ std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
       problem = "the host watches for spikes (train.divergence.spikes.threshold)";
     if (parts.memory != nullptr && parts.memory->of_pass(0) != nullptr)
       problem = fmt::format("a step goes on from the one before it ({})", order_key(parts.config.model));
+    if (parts.group->size() > 1) problem = "several processes share a step";
     if (computes_again(parts.config)) problem = "parts of it are computed again in backward";
     auto graph = problem.empty() ? make_cuda_graph(parts.device, problem) : nullptr;
     if (graph != nullptr) return std::make_unique<GraphTrainingStep>(parts, std::move(graph));

@@ -10,10 +10,12 @@
 
 namespace metaformer {
 
-enum class StepPhase { batch, forward, backward, clip, update };
+// reduce: gradients of several processes are added up.
+enum class StepPhase { batch, forward, backward, reduce, clip, update };
 template <>
 struct EnumNames<StepPhase> {
-  static constexpr std::array<std::string_view, 5> values = {"batch", "forward", "backward", "clip", "update"};
+  static constexpr std::array<std::string_view, 6> values = {"batch",  "forward", "backward",
+                                                             "reduce", "clip",    "update"};
 };
 
 struct StepTimes {

@@ -33,31 +33,37 @@ void compute(const StepParts& parts, const std::vector<torch::Tensor>& parameter
   slice.backward_seconds = times.of(StepPhase::backward);
 }
 
-// In the order of the slices, each parameter by one thread.
-void add_gradients(const std::vector<torch::Tensor>& parameters, const std::vector<Slice>& slices, bool first) {
+// In the order of the slices, each parameter by one thread. What batches of a step give is added as that of one batch
+// each, so that it makes no difference which process adds it.
+void add_gradients(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
   at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
     const torch::NoGradGuard no_grad;
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      auto& sum = parameters[i].mutable_grad();
-      bool is_empty = first;
-      for (const auto& slice : slices) {
+      torch::Tensor sum = first ? parameters[i].mutable_grad() : torch::Tensor();
+      bool is_empty = true;
+      for (auto& slice : slices) {
         const auto& gradient = slice.gradients[i];
-        if (gradient.defined()) is_empty ? sum.copy_(gradient) : sum.add_(gradient);
-        is_empty = is_empty && !gradient.defined();
+        if (!gradient.defined()) continue;
+        if (!sum.defined())
+          sum = gradient.clone();
+        else
+          is_empty&& first ? sum.copy_(gradient) : sum.add_(gradient);
+        is_empty = false;
       }
-      if (is_empty) sum.zero_();
+      if (!first && sum.defined()) parameters[i].mutable_grad().add_(sum);
+      if (first && is_empty) sum.zero_();
     }
   });
 }
 
-std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes, std::int64_t first_pass) {
-  const auto rows = batch.ids_bc.size(0), count = std::min(std::ssize(passes), rows);
+std::vector<Slice> cut(const Batch& batch, const Slices& into) {
+  const auto rows = batch.ids_bc.size(0), count = std::min(into.count, rows);
   std::vector<Slice> slices;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto first = rows * i / count, end = rows * (i + 1) / count;
     slices.push_back({.batch = rows_of(batch, first, end - first),
-                      .pass = passes[static_cast<std::size_t>(i)],
-                      .number = first_pass + i});
+                      .pass = into.passes.pass(batch.first_row + first),
+                      .number = into.first_number + i});
   }
   return slices;
 }
@@ -65,8 +71,8 @@ std::vector<Slice> cut(const Batch& batch, std::span<const Pass> passes, std::in
 }  // namespace
 
 torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch, const torch::Tensor& weight,
-                                      std::span<const Pass> passes, std::int64_t first, PhaseTimer& timer) {
-  auto slices = cut(batch, passes, first);
+                                      const Slices& into, PhaseTimer& timer) {
+  auto slices = cut(batch, into);
   std::vector<torch::Tensor> parameters;
   for (const auto& view : parts.parameters.views())
     if (view.rate > 0) parameters.push_back(view.parameter);
@@ -77,7 +83,7 @@ torch::Tensor add_gradients_of_slices(const StepParts& parts, const Batch& batch
         compute(parts, parameters, weight, i == 0, slices[static_cast<std::size_t>(i)]);
     });
   }
-  add_gradients(parameters, slices, /*first=*/first == 0);
+  add_gradients(parameters, slices, /*first=*/into.first_number == 0);
   double forward = 0, backward = 0;
   torch::Tensor loss = torch::zeros_like(slices.front().loss);
   for (const auto& slice : slices) {

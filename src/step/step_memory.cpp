@@ -1,15 +1,18 @@
 #include "step/step_memory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "distributed/gather_tensors.h"
 
 namespace metaformer {
 
-static std::string prefix_of(std::size_t pass) { return fmt::format("memory.{}.", pass); }
+static constexpr std::string_view prefix = "memory.";
 
-StepMemory::StepMemory(const SequenceModel& model, std::int64_t passes) {
-  for (std::int64_t pass = 0; pass < passes; ++pass) {
+StepMemory::StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group)
+    : batches_(batches), slices_(slices), group_(&group) {
+  for (std::int64_t pass = 0; pass < batches * slices; ++pass) {
     auto memory = model.new_memory();
     if (memory == nullptr) return;
     passes_.push_back(std::move(memory));
@@ -24,24 +27,68 @@ void StepMemory::reset() {
   for (const auto& pass : passes_) pass->reset();
 }
 
+NamedTensors StepMemory::join(const std::vector<NamedTensors>& parts) const {
+  NamedTensors whole = parts.front();
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    auto& [name, tensor] = whole[i];
+    std::vector<torch::Tensor> rows;
+    for (const auto& part : parts) rows.push_back(part.at(i).second);
+    if (tensor.dim() > 0) tensor = torch::cat(rows, passes_.front()->sequence_dimension(name));
+  }
+  return whole;
+}
+
 NamedTensors StepMemory::tensors() const {
+  if (passes_.empty()) return {};
+  std::vector<NamedTensors> own;
+  for (const auto& pass : passes_) {
+    own.push_back(pass->tensors());
+    if (own.back().empty()) own.pop_back();  // fewer rows than slices
+  }
   NamedTensors all;
-  for (std::size_t pass = 0; pass < passes_.size(); ++pass)
-    for (const auto& [name, tensor] : passes_[pass]->tensors()) all.emplace_back(prefix_of(pass) + name, tensor);
+  for (auto& [name, tensor] : join(gather_tensors(*group_, own.empty() ? NamedTensors() : join(own))))
+    all.emplace_back(std::string(prefix) + name, std::move(tensor));
   return all;
 }
 
-void StepMemory::take(NamedTensors& saved, const std::string& source) {
-  for (std::size_t pass = 0; pass < passes_.size(); ++pass) {
-    const auto prefix = prefix_of(pass);
-    const auto own = std::stable_partition(saved.begin(), saved.end(),
-                                           [&](const auto& entry) { return !entry.first.starts_with(prefix); });
-    NamedTensors of_pass;
-    for (auto entry = own; entry != saved.end(); ++entry)
-      of_pass.emplace_back(entry->first.substr(prefix.size()), entry->second);
-    saved.erase(own, saved.end());
-    passes_[pass]->load(of_pass, source);
+NamedTensors StepMemory::part_of(const NamedTensors& whole, std::size_t pass) const {
+  NamedTensors part;
+  for (const auto& [name, tensor] : whole) {
+    part.emplace_back(name, tensor);
+    if (tensor.dim() == 0) continue;
+    const auto dimension = passes_.front()->sequence_dimension(name);
+    const auto rows = tensor.size(dimension) / (group_->size() * batches_), slices = std::min(slices_, rows);
+    const auto batch = static_cast<std::int64_t>(pass) / slices_, slice = static_cast<std::int64_t>(pass) % slices_;
+    if (slice >= slices) return {};
+    const auto first = rows * slice / slices, end = rows * (slice + 1) / slices;
+    part.back().second = tensor.narrow(dimension, (group_->rank() * batches_ + batch) * rows + first, end - first);
   }
+  return part;
+}
+
+// Of version 0.1, which saved every forward pass by itself: "0.hidden", "1.hidden", ...
+NamedTensors StepMemory::join_passes(const NamedTensors& saved) const {
+  if (saved.empty() || std::isdigit(static_cast<unsigned char>(saved.front().first.front())) == 0) return saved;
+  std::map<int, NamedTensors> passes;
+  for (const auto& [name, tensor] : saved) {
+    const auto dot = name.find('.');
+    passes[std::stoi(name.substr(0, dot))].emplace_back(name.substr(dot + 1), tensor);
+  }
+  std::vector<NamedTensors> parts;
+  for (auto& [pass, part] : passes) parts.push_back(std::move(part));
+  return join(parts);
+}
+
+void StepMemory::take(NamedTensors& saved, const std::string& source) {
+  if (passes_.empty()) return;
+  const auto own = std::stable_partition(saved.begin(), saved.end(),
+                                         [](const auto& entry) { return !entry.first.starts_with(prefix); });
+  NamedTensors whole;
+  for (auto entry = own; entry != saved.end(); ++entry)
+    whole.emplace_back(entry->first.substr(prefix.size()), entry->second);
+  saved.erase(own, saved.end());
+  whole = join_passes(whole);
+  for (std::size_t pass = 0; pass < passes_.size(); ++pass) passes_[pass]->load(part_of(whole, pass), source);
 }
 
 }  // namespace metaformer

@@ -5,29 +5,38 @@
 #include <memory>
 #include <vector>
 
+#include "distributed/process_group.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {
 
 class StepMemory {
  public:
-  // Of a model without memory: nothing.
-  StepMemory(const SequenceModel& model, std::int64_t passes);
+  // Of the passes that this process computes: `slices` for each of its batches. Of a model without memory: nothing.
+  StepMemory(const SequenceModel& model, std::int64_t batches, std::int64_t slices, ProcessGroup& group);
 
   // nullptr: nothing.
   ModelState* of_pass(std::int64_t pass) const;
 
   void reset();
 
-  // What a checkpoint keeps of it, aliasing it.
+  // What a checkpoint keeps of it: of all rows of a step, whichever pass of whichever process they belong to. To be
+  // called by all processes.
   NamedTensors tensors() const;
 
-  // Takes up what tensors() gave, and nothing else, out of `saved`, from which it is removed. Throws Error (exit code
-  // 2) for what is of another model; `source` names the file.
+  // Takes up what tensors() gave, and nothing else, out of `saved`, from which it is removed; passes and processes may
+  // be others. Throws Error (exit code 2) for what is of another model; `source` names the file.
   void take(NamedTensors& saved, const std::string& source);
 
  private:
+  NamedTensors join(const std::vector<NamedTensors>& parts) const;  // parts of rows, in their order
+  NamedTensors join_passes(const NamedTensors& saved) const;
+  // The rows that belong to one pass, out of those of a whole step.
+  NamedTensors part_of(const NamedTensors& whole, std::size_t pass) const;
+
   std::vector<std::unique_ptr<ModelState>> passes_;
+  std::int64_t batches_, slices_;
+  ProcessGroup* group_;
 };
 
 }  // namespace metaformer

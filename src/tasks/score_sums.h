@@ -24,6 +24,16 @@ class ScoreSums {
 
   double item(const std::string& name) const { return sums_.at(name).item<double>(); }
 
+  // Adds those of later batches.
+  void add(const ScoreSums& later) {
+    for (const auto& [name, sum] : later.sums_) add(name, sum);
+    for (const auto& [name, rows] : later.rows_)
+      for (const auto& of_batch : rows) append(name, of_batch);
+  }
+
+  const std::map<std::string, torch::Tensor>& sums() const { return sums_; }
+  const std::map<std::string, std::vector<torch::Tensor>>& rows() const { return rows_; }
+
  private:
   std::map<std::string, torch::Tensor> sums_;
   std::map<std::string, std::vector<torch::Tensor>> rows_;

@@ -15,8 +15,14 @@ namespace metaformer {
 using Json = nlohmann::ordered_json;
 
 Evaluator::Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
-                     const Divergence& divergence)
-    : config_(config), task_(task), model_(model), predictor_(model), device_(device), divergence_(divergence) {}
+                     const Divergence& divergence, ProcessGroup& group)
+    : config_(config),
+      task_(task),
+      model_(model),
+      predictor_(model),
+      device_(device),
+      divergence_(divergence),
+      group_(model.remembers() ? one_process() : group) {}
 
 void Evaluator::adapt(std::int64_t step) {
   if (adapted_step_ == step) return;
@@ -29,14 +35,14 @@ Json Evaluator::estimate(std::int64_t step, MetricsLog& metrics) {
   const auto batches = std::get<RandomEvaluationConfig>(train.evaluation).batches;
   Json report;
   for (const auto split : {Split::train, Split::validation}) {
-    report = estimate_split(predictor_, task_, split, batches, train.precision, device_);
+    report = estimate_split(predictor_, task_, split, batches, train.precision, device_, group_);
     metrics.write(step, fmt::format("{}_estimate", to_string(split)), report);
   }
   return report;
 }
 
 Json Evaluator::evaluate_whole(std::int64_t step, MetricsLog& metrics) {
-  auto report = evaluate_split(predictor_, task_, Split::validation, config_.train.precision, device_);
+  auto report = evaluate_split(predictor_, task_, Split::validation, config_.train.precision, device_, group_);
   metrics.write(step, "validation", report);
   return report;
 }
@@ -65,7 +71,7 @@ Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& m
     const auto best = load_checkpoint(run, step_name(step), WithOptimizer::no);
     copy_by_name(best.model, named_state(model_), (best.folder / "model.safetensors").string());
   }
-  auto report = report_test(predictor_, task_, config_.train, run, device_);
+  auto report = report_test(predictor_, task_, config_.train, run, device_, group_);
   metrics.write(step, "test", report);
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;

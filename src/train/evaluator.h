@@ -2,6 +2,7 @@
 // Evaluations of a run in training, and which of them was the best.
 
 #include "config/experiment_config.h"
+#include "distributed/process_group.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
 #include "tasks/network_predictor.h"
@@ -14,7 +15,7 @@ class Evaluator {
  public:
   // Keeps references.
   Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
-            const Divergence& divergence);
+            const Divergence& divergence, ProcessGroup& group = one_process());
 
   // Evaluates the weights at the step of `now` and writes the metrics. Returns `now` with them, and with the best so
   // far. Throws Error (exit code 4) when the validation loss is not finite, Interrupted when a signal asks to stop.
@@ -40,6 +41,7 @@ class Evaluator {
   NetworkPredictor predictor_;
   torch::Device device_;
   const Divergence& divergence_;
+  ProcessGroup& group_;  // that takes turns in the batches
   std::int64_t adapted_step_ = -1;
 };
 

@@ -1,6 +1,7 @@
 #include "train/run.h"
 
 #include "attention/kernel_choice.h"
+#include "base/build_info.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_text.h"
@@ -11,9 +12,11 @@
 #include "baselines/linear_training.h"
 #include "config/seeded_paths.h"
 #include "config/writer.h"
+#include "distributed/agreement.h"
 #include "ops/device.h"
 #include "run/best_checkpoint.h"
 #include "run/environment.h"
+#include "step/pieces.h"
 #include "tasks/evaluation.h"
 #include "tasks/make_task.h"
 #include "train/milestones.h"
@@ -54,9 +57,10 @@ void describe(const Experiment& experiment, const Task& task, torch::Device devi
 
 // A run that goes on: what a checkpoint promises is mended, and the log says where it goes on.
 void continue_from(Checkpoint& checkpoint, const RunDirectory& run, const Task& task, const ExperimentConfig& before,
-                   const ExperimentConfig& now) {
+                   const ExperimentConfig& now, bool writes) {
   require_best_checkpoint(
       run, [&](const auto& report) { return task.metrics->selection_error(report); }, checkpoint.progress);
+  if (!writes) return;
   mend_links(run.checkpoints(), checkpoint.progress, now.train.keep_checkpoints);
   log::info("going on from {}", checkpoint.folder.string());
   describe_schedule(before, now, checkpoint.progress);
@@ -76,10 +80,12 @@ void report(const InitialWeights& initial, const TakenWeights& taken, const RunD
 RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
                          const Beginning& beginning) {
   const auto& experiment = request.experiment;
-  Trainer trainer(experiment, run, task, device, beginning.checkpoint, beginning.initial);
-  if (const auto& taken = trainer.taken()) report(*beginning.initial, *taken, run, experiment.config);
-  if (request.profile) trainer.profile();
+  const bool writes = request.group->is_first();
+  Trainer trainer(experiment, run, task, device, *request.group, beginning.checkpoint, beginning.initial);
+  if (const auto& taken = trainer.taken(); taken && writes) report(*beginning.initial, *taken, run, experiment.config);
+  if (request.profile && writes) trainer.profile();
   auto summary = trainer.run();
+  if (!writes) return summary;
   const auto& times = *summary.stepwise;
   log::info("validation {}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
             headline_of(task, summary.validation), summary.best_val_loss, summary.best_step, times.ms_per_step,
@@ -94,20 +100,26 @@ RunSummary train_network(const TrainRequest& request, const RunDirectory& run, c
   return summary;
 }
 
-RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-                    Beginning beginning, const ExperimentConfig& before) {
+void begin(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
+           std::int64_t step) {
   const auto& experiment = request.experiment;
-  auto& checkpoint = beginning.checkpoint;
   run.remove_left_overs();
   log::add_file(run.log_file());
   write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
-  write_environment(run, {request.command_line, device, checkpoint ? checkpoint->progress.step : 0},
-                    task.data->description());
+  write_environment(run, {request.command_line, device, step}, task.data->description());
   link_latest(run.path());
   describe(experiment, task, device);
-  if (checkpoint) continue_from(*checkpoint, run, task, before, experiment.config);
+}
+
+RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
+                    Beginning beginning, const ExperimentConfig& before) {
+  const auto& experiment = request.experiment;
+  const bool writes = request.group->is_first();
+  auto& checkpoint = beginning.checkpoint;
+  if (checkpoint) continue_from(*checkpoint, run, task, before, experiment.config, writes);
   auto summary = is_linear(experiment.config) ? train_linear(experiment, run, task, device)
                                               : train_network(request, run, task, device, beginning);
+  if (!writes) return summary;
   // Written once, when all of it is there: what stops before is made up for by --resume.
   write_summary(run, summary);
   log::info("{}", run.path().string());
@@ -149,27 +161,89 @@ std::optional<InitialWeights> find_initial_weights(Experiment& experiment) {
   return initial;
 }
 
-}  // namespace
+// One process after the first: it may download and prepare what the others then find.
+Task make_task_in_turn(const ExperimentConfig& config, bool offline, Codec codec, ProcessGroup& group) {
+  if (!group.is_first()) wait_for_all(group);
+  auto task = make_task(config, offline, std::move(codec));
+  if (group.is_first()) wait_for_all(group);
+  return task;
+}
 
-RunSummary train(TrainRequest request) {
+void require_same_start(const TrainRequest& request) {
+  const auto& build = build_info();
+  require_same(*request.group, {{"version", fmt::format("{} {}", build.version, build.commit)},
+                                {"config", config_to_json(request.experiment.config)},
+                                {"resume", request.resume},
+                                {"out", request.out.string()}});
+}
+
+void require_divisible(const ExperimentConfig& config, const ProcessGroup& group) {
+  if (is_linear(config) && group.size() > 1)
+    throw Error(ExitCode::usage, fmt::format("model.kind linear is fitted by one process, not by {}", group.size()));
+  require_equal_pieces(config.train, group.size());
+}
+
+// The folder that the first process has made or found.
+RunDirectory open_run(const std::string& folder, const ProcessGroup& group) {
+  try {
+    return RunDirectory::open(folder, "--out");
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("rank {} does not see the run of rank 0: {}; all processes need the same "
+                                          "file system",
+                                          group.rank(), error.what()));
+  }
+}
+
+RunSummary train_with_all(TrainRequest& request) {
+  auto& group = *request.group;
+  require_same_start(request);
   take_tokenizer_of_run(request);
   const auto& config = request.experiment.config;
-  auto earlier = find_earlier_run(config, request.out, request.resume);
-  if (earlier)
-    if (auto summary = finished_summary(*earlier, config)) return *summary;
+  require_divisible(config, group);
+  auto earlier = group.is_first() ? find_earlier_run(config, request.out, request.resume) : std::nullopt;
+  const auto finished = earlier ? finished_summary(*earlier, config) : std::nullopt;
+  if (of_first(group, finished ? "finished" : "") == "finished") return finished.value_or(RunSummary());
   Beginning beginning{.checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt, .initial = {}};
+  const auto checkpoint = of_first(group, beginning.checkpoint ? beginning.checkpoint->folder.string() : "");
+  if (!group.is_first() && !checkpoint.empty())
+    beginning.checkpoint = load_checkpoint(open_run(request.out.string(), group), checkpoint, WithOptimizer::yes);
   if (!beginning.checkpoint) beginning.initial = find_initial_weights(request.experiment);
   const auto device = prepare_device(config, request.device, request.force);
   // Data problems must not leave an empty run behind.
-  const auto task = make_task(config, request.offline, beginning.take_codec());
-  task.data->check();
+  const auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
+  require_same(group, {{"data", without_paths(task.data->description())}});
+  if (group.is_first()) task.data->check();
   check_memory(config, task.data->codec(), device, request.force);
   if (earlier) require_same_data(earlier->run, task);
-  if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
-  throw_if_stopped();  // before there is anything to save
-  const auto run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
-  const auto lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run.lock_file());
-  return train_in(run, request, task, device, std::move(beginning), earlier ? earlier->config : config);
+  throw_if_any_stopped(group);  // before there is anything to save
+  std::optional<RunDirectory> run;
+  std::unique_ptr<FileLock> lock;
+  if (group.is_first()) {
+    if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
+    run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
+    lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run->lock_file());
+    begin(*run, request, task, device, beginning.checkpoint ? beginning.checkpoint->progress.step : 0);
+  }
+  const auto folder = of_first(group, run ? run->path().string() : "");
+  if (!run) {
+    run = open_run(folder, group);
+    log::add_error_file(run->log_file(group.rank()));
+  }
+  return train_in(*run, request, task, device, std::move(beginning), earlier ? earlier->config : config);
+}
+
+}  // namespace
+
+RunSummary train(TrainRequest request) {
+  try {
+    return train_with_all(request);
+  } catch (const Interrupted& interrupted) {
+    request.group->announce_failure(fmt::format("signal {}", interrupted.signal()));
+    throw;
+  } catch (const std::exception& error) {
+    request.group->announce_failure(error.what());
+    throw;
+  }
 }
 
 }  // namespace metaformer

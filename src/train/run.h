@@ -2,6 +2,7 @@
 // Starts, continues and finishes runs.
 
 #include "config_reader/loader.h"
+#include "distributed/process_group.h"
 #include "run/run_summary.h"
 
 namespace metaformer {
@@ -15,10 +16,12 @@ struct TrainRequest {
   bool force = false;    // train even where the memory will clearly not suffice
   std::string device = "auto";
   std::vector<std::string> command_line;
+  ProcessGroup* group = &one_process();
 };
 
-// Trains, or continues. Returns the summary. A finished run is not trained again. Errors: see the exit
-// codes in docs/commands.md.
+// Trains, or continues. Returns the summary. A finished run is not trained again. To be called by all processes of a
+// group, which all see the run's folder; the first of them writes there. Errors: see the exit codes in
+// docs/commands.md.
 RunSummary train(TrainRequest request);
 
 }  // namespace metaformer

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/process_time.h"
 #include "base/signals.h"
+#include "distributed/agreement.h"
 #include "infer/training_sample.h"
 #include "ops/device.h"
 #include "train/diagnostics.h"
@@ -60,15 +61,17 @@ Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std
 }  // namespace
 
 Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
-                 const std::optional<Checkpoint>& checkpoint, const std::optional<InitialWeights>& initial)
+                 ProcessGroup& group, const std::optional<Checkpoint>& checkpoint,
+                 const std::optional<InitialWeights>& initial)
     : config_(experiment.config),
       run_(run),
       task_(task),
       device_(device),
-      setup_(config_, task, device, initial ? &*initial : nullptr),
+      group_(group),
+      setup_(config_, task, device, initial ? &*initial : nullptr, group),
       divergence_(*setup_.parameters, progress_, learning_rate_),
-      evaluator_(config_, task, *setup_.model, device, divergence_),
-      saver_(run, task, setup_, evaluator_, divergence_, config_.train.keep_checkpoints),
+      evaluator_(config_, task, *setup_.model, device, divergence_, group),
+      saver_(run, task, setup_, evaluator_, divergence_, config_.train.keep_checkpoints, group),
       rollback_(config_.train, run, *task.metrics, setup_),
       line_(config_.train, task.batches->tokens_per_step()) {
   if (checkpoint) {
@@ -79,15 +82,22 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   }
   progress_.startup_seconds += seconds_since_process_start();
   clock_.emplace(progress_);
-  metrics_ = std::make_unique<MetricsLog>(run, log_position(config_.train, progress_));
+  metrics_ = open_metrics(log_position(config_.train, progress_));
   metrics_->write_config(config_);
+}
+
+std::unique_ptr<MetricsLog> Trainer::open_metrics(const LogPosition& position) const {
+  return group_.is_first() ? std::make_unique<MetricsLog>(run_, position) : std::make_unique<MetricsLog>();
 }
 
 void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), device_); }
 
 RunSummary Trainer::run() {
   const auto& train = config_.train;
-  set_stop_notice("stopping after this step; again to quit");
+  if (group_.is_first()) set_stop_notice("stopping after this step; again to quit");
+  // Of several processes none stops alone.
+  std::optional<StopDeferral> until_all_stop;
+  if (group_.size() > 1) until_all_stop.emplace();
   write_sample();  // one that the stop of an earlier process cut short
   while (lacks_evaluation(train, progress_) || !is_finished(train, progress_)) {
     try {
@@ -108,7 +118,7 @@ void Trainer::advance() {
   train_step();
   if (profiler_) profiler_->after_step();
   if (line_.is_due()) {
-    read_losses();
+    if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
     line_.show(progress_.step, learning_rate_, clock_->seconds_per_step(progress_.step));
   }
   if (is_at(config_.train, progress_, config_.train.log_interval)) write_training_line();
@@ -173,6 +183,7 @@ void Trainer::write_training_line() {
 
 void Trainer::write_diagnostics(const torch::Tensor& before) {
   read_losses();  // what is not finite has no spectrum
+  if (!group_.is_first()) return;
   metrics_->write(progress_.step, "diagnostics",
                   diagnose_step(*setup_.model, *setup_.parameters, before, losses_.last_norm()));
 }
@@ -181,8 +192,9 @@ void Trainer::write_diagnostics(const torch::Tensor& before) {
 void Trainer::write_sample() {
   const auto* task = std::get_if<LanguageModelConfig>(&config_.task);
   const auto interval = task == nullptr ? 0 : task->sample_interval, step = progress_.step;
-  if (interval == 0 || step == 0 || step % interval != 0 || metrics_->last_sampled_step() == step) return;
+  if (interval == 0 || step == 0 || step % interval != 0) return;
   read_losses();  // weights that are not finite have nothing to write
+  if (!group_.is_first() || metrics_->last_sampled_step() == step) return;
   const WeightAverage::Use average(*setup_.average);
   const auto sample = metaformer::write_sample(*setup_.model, *task_.data->codec().tokenizer, device_,
                                                static_cast<std::uint64_t>(config_.train.seed), step);
@@ -203,13 +215,13 @@ void Trainer::evaluate() {
 void Trainer::evaluate_and_save() {
   try {
     if (lacks_evaluation(config_.train, progress_)) evaluate();
-    throw_if_stopped();
+    throw_if_any_stopped(group_);
   } catch (const Interrupted&) {
     save();
     log::info("stopped at step {}; go on with --resume", progress_.step);
     throw;
   }
-  const bool asked = take_save_request();
+  const bool asked = take_save_request_of_any(group_);
   if (asked || is_checkpoint_due(config_.train, progress_)) save();
   if (asked) log::info("saved at step {}, as SIGUSR1 asked", progress_.step);
 }
@@ -236,7 +248,7 @@ bool Trainer::roll_back(const Error& error) {
   evaluator_.forget();
   auto position = log_position(config_.train, progress_);
   position.rollbacks = earlier_rollbacks;
-  metrics_ = std::make_unique<MetricsLog>(run_, position);
+  metrics_ = open_metrics(position);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});
   return true;
 }

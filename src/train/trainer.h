@@ -15,9 +15,11 @@ namespace metaformer {
 class Trainer {
  public:
   // Builds model and optimiser; the run directory must exist. With a checkpoint, training goes on from it; else it
-  // starts with the weights of train.init_from, if there are any.
+  // starts with the weights of train.init_from, if there are any. All processes of a group make the same steps
+  // together; the first of them writes.
   Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
-          const std::optional<Checkpoint>& checkpoint, const std::optional<InitialWeights>& initial);
+          ProcessGroup& group, const std::optional<Checkpoint>& checkpoint,
+          const std::optional<InitialWeights>& initial);
 
   // What became of those weights.
   const std::optional<TakenWeights>& taken() const { return setup_.taken; }
@@ -33,6 +35,7 @@ class Trainer {
   void advance();  // one step and what is due after it
   void train_step();
   StepResult run_step();
+  std::unique_ptr<MetricsLog> open_metrics(const LogPosition& position) const;
   void read_losses();                                   // takes them from the device; throws when they are not finite
   void write_training_line();                           // unless no step has come since the last one
   void write_diagnostics(const torch::Tensor& before);  // of the last step; `before`: the parameters before it
@@ -48,6 +51,7 @@ class Trainer {
   const RunDirectory& run_;
   const Task& task_;
   torch::Device device_;
+  ProcessGroup& group_;
   Progress progress_;
   double learning_rate_ = 0;  // of the last step
   TrainingSetup setup_;

@@ -8,7 +8,7 @@
 namespace metaformer {
 
 TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
-                             const InitialWeights* initial)
+                             const InitialWeights* initial, ProcessGroup& group)
     : model(make_model(config, sizes_of(task.data->codec()))),
       schedule(make_schedule(config.train, width_of(config.model))) {
   initialise(*model, static_cast<std::uint64_t>(config.train.seed));
@@ -17,16 +17,24 @@ TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, t
   parameters = std::make_unique<ParameterBuffer>(*model);
   set_layer_rates(*parameters, config.train);
   if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
-  optimizer = make_optimizer(*parameters, config.train, loss_scale ? loss_scale->of_gradients() : GradientScale{});
+  const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
+  auto sharded = config.train.shard_optimizer && group.size() > 1
+                     ? std::make_unique<ShardedOptimizer>(*parameters, config.train, scale, group)
+                     : nullptr;
+  const auto* shards = sharded ? &sharded->shards() : nullptr;
+  optimizer = sharded ? std::move(sharded) : make_optimizer(*parameters, config.train, scale);
   average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
   StepParts parts{config, task, *model, *parameters, *optimizer, device, loss_scale.get()};
-  memory = std::make_unique<StepMemory>(*model, passes_of_step(parts));
+  parts.group = &group;
+  parts.shards = shards;
+  memory = std::make_unique<StepMemory>(*model, batches_of_step(parts), slices_of_batch(parts), group);
   parts.memory = memory.get();
   step = make_training_step(parts);
 }
 
-NamedTensors TrainingSetup::state() const {
-  auto all = optimizer->state();
+NamedTensors TrainingSetup::state() const { return state_with(optimizer->state()); }
+
+NamedTensors TrainingSetup::state_with(NamedTensors all) const {
   const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
   if (loss_scale) add(loss_scale->state());
   add(average->state());
@@ -40,9 +48,11 @@ void TrainingSetup::restore(const Checkpoint& checkpoint) {
   const auto file = (checkpoint.folder / "state.safetensors").string();
   auto saved = checkpoint.optimizer;
   memory->reset();
-  auto targets = state();
+  const auto of_optimizer = optimizer->state();
+  const auto targets = state_with(of_optimizer);
   memory->take(saved, file);
   copy_by_name(saved, targets, file);
+  optimizer->load(of_optimizer);
 }
 
 void TrainingSetup::restart(const torch::Tensor& values) {

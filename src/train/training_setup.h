@@ -11,14 +11,16 @@
 namespace metaformer {
 
 struct TrainingSetup {
-  // With random weights, or those of train.init_from where they are given. `config` and `task` must outlive it.
+  // With random weights, or those of train.init_from where they are given. `config`, `task` and `group`, which shares
+  // the steps, must outlive it. Errors (exit code 2): a step's rows cannot be divided over the processes.
   TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
-                const InitialWeights* initial = nullptr);
+                const InitialWeights* initial = nullptr, ProcessGroup& group = one_process());
   TrainingSetup(const TrainingSetup&) = delete;
   TrainingSetup& operator=(const TrainingSetup&) = delete;
 
   // What a checkpoint keeps beside the model, while the average is in use: of the optimiser, the loss scale and the
-  // weights in training where they are averaged, and what the model remembers. Aliases it.
+  // weights in training where they are averaged, and what the model remembers. Aliases it. To be called by all
+  // processes.
   NamedTensors state() const;
 
   // Goes on from a checkpoint. Errors: as copy_by_name.
@@ -27,6 +29,10 @@ struct TrainingSetup {
   // Back to the state before the first step, with these values of the parameter buffer.
   void restart(const torch::Tensor& values);
 
+ private:
+  NamedTensors state_with(NamedTensors of_optimizer) const;
+
+ public:
   std::shared_ptr<SequenceModel> model;
   std::optional<TakenWeights> taken;  // given initial weights
   std::unique_ptr<ParameterBuffer> parameters;

@@ -317,7 +317,8 @@ TEST_CASE("bench step tells a step's time by phase, and saves nothing", "[cli]")
                                              "--warmup", "0", "--device", "cpu", "--json"}));
   const double ms = json.at("ms_per_step").get<double>();
   CHECK(ms > 0);
-  for (const auto* phase : {"batch", "forward", "backward", "clip", "update"}) CHECK(json.at("phases").at(phase) >= 0);
+  for (const auto* phase : {"batch", "forward", "backward", "reduce", "clip", "update"})
+    CHECK(json.at("phases").at(phase) >= 0);
   CHECK(json.at("tokens_per_second").get<double>() > 0);
   CHECK(json.at("share_of_peak").get<double>() == Approx(json.at("operations_per_step").get<double>() / ms * 1e-6 /
                                                          json.at("product_peak_gflops").get<double>()));

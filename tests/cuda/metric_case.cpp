@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/random.h"
+#include "cuda/dropout_places.h"
 #include "cuda/kernel_memory.h"
 #include "gpu.h"
 #include "ops/dropout_kernel.h"
@@ -122,6 +123,7 @@ Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count
 }
 
 constexpr std::uint64_t dropout_key = 0x0123456789abcdef, dropout_number = 3;
+constexpr std::int64_t first_row = 5;
 
 // What is drawn for a case, as it is stored.
 struct Inputs {
@@ -179,7 +181,13 @@ struct Inputs {
   void draw_dropout(const MetricCase& c) {
     kept.assign(static_cast<std::size_t>(c.batch * c.heads * c.tokens * c.key_count()), 1);
     const DropoutMask mask(c.dropout, Rng::with_key(dropout_key).bits(dropout_number));
-    mask.apply(kept.data(), kept.data(), static_cast<std::int64_t>(kept.size()), 0);
+    const auto keys = static_cast<std::int64_t>(c.key_count());
+    auto* weight = kept.data();
+    for (std::int64_t b = 0; b < c.batch; ++b)
+      for (std::int64_t n = 0; n < c.heads; ++n)
+        for (std::int64_t i = 0; i < c.tokens; ++i, weight += keys)
+          mask.apply(weight, weight, keys,
+                     ((first_row + b) << cuda::row_shift) + (n << cuda::head_shift) + (i << cuda::query_shift));
   }
 
   // Of the queries or of the keys, of which there are `count`.
@@ -346,7 +354,7 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
                      : queries,
       .to_themselves = !others,
       .dropout = {c.dropout, c.dropout > 0 ? reinterpret_cast<const std::int64_t*>(key.data()) : nullptr,
-                  dropout_number}};
+                  dropout_number, first_row}};
   const bool plain = c.form == MetricForm::identity;
   const auto key_rows = static_cast<std::size_t>(c.batch * c.heads * c.key_count());
   KernelMemory log2_sum(4 * rows), half_bias(4 * key_rows), delta(4 * rows), row_sum(4 * rows),

@@ -2,6 +2,7 @@
 // device memory.
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
@@ -27,7 +28,8 @@ std::vector<float> numbers(std::size_t count) {
 }
 
 template <class Element>
-std::vector<Element> by_kernel(cuda::DropoutElement element, const std::vector<Element>& x, const Draw& draw) {
+std::vector<Element> by_kernel(cuda::DropoutElement element, const std::vector<Element>& x, const Draw& draw,
+                               std::optional<cuda::DropoutPlaces> places = {}) {
   const auto bytes = x.size() * sizeof(Element);
   KernelMemory from(bytes), to(bytes), key(sizeof(draw.key));
   std::memcpy(from.data(), x.data(), bytes);
@@ -38,7 +40,8 @@ std::vector<Element> by_kernel(cuda::DropoutElement element, const std::vector<E
                  .count = static_cast<std::int64_t>(x.size()),
                  .probability = probability,
                  .key = reinterpret_cast<const std::int64_t*>(key.data()),
-                 .number = draw.number},
+                 .number = draw.number,
+                 .places = places.value_or(cuda::DropoutPlaces{.run = static_cast<std::int64_t>(x.size())})},
                 nullptr);
   finish_kernels();
   std::vector<Element> y(x.size());
@@ -87,6 +90,33 @@ TEST_CASE("the kernel draws by the key that lies in memory, and by the number of
   CHECK(first == draw({}));
   CHECK(first != draw({.number = 1}));
   CHECK(first != draw({.key = 5}));
+}
+
+TEST_CASE("the kernel finds the places of rows, of weights and of what has its own", "[dropout]") {
+  const std::vector<float> ones(120, 1);
+  const std::vector<std::int64_t> starts = {5, 1000, std::int64_t{7} << 41};
+  KernelMemory memory(sizeof(starts[0]) * starts.size());
+  std::memcpy(memory.data(), starts.data(), sizeof(starts[0]) * starts.size());
+  const auto rows = GENERATE(cuda::DropoutPlaces{.run = 40, .first_row = 9},
+                             cuda::DropoutPlaces{.run = 5, .first_row = 9, .heads = 2, .queries = 4},
+                             cuda::DropoutPlaces{.run = 40, .starts = nullptr});
+  auto places = rows;
+  const bool has_starts = places.first_row == 0;
+  if (has_starts) places.starts = reinterpret_cast<const std::int64_t*>(memory.data());
+  const auto given = by_kernel(cuda::DropoutElement::fp32, ones, {}, places);
+  const DropoutMask mask(probability, Rng::with_key(Draw{}.key).bits(0));
+  std::vector<float> expected(ones.size());
+  for (std::int64_t entry = 0; entry < std::ssize(ones); ++entry) {
+    const auto run = entry / places.run;
+    const auto row = places.heads == 0 ? run : run / 8, head = run / 4 % 2, query = run % 4;
+    const auto start = has_starts ? starts[static_cast<std::size_t>(run)]
+                       : places.heads == 0
+                           ? (9 + row) << cuda::row_shift
+                           : ((9 + row) << cuda::row_shift) + (head << cuda::head_shift) + (query << cuda::query_shift);
+    mask.apply(&ones[static_cast<std::size_t>(entry)], &expected[static_cast<std::size_t>(entry)], 1,
+               start + entry % places.run);
+  }
+  CHECK(given == expected);
 }
 
 TEST_CASE("dropout of nothing starts no kernel", "[dropout]") {

@@ -86,7 +86,7 @@ TEST_CASE("dropout of embeddings leaves the same features out at every token of 
     const bool is_token = item.key() == "token_embedding.weight";
     item.value().fill_(is_token ? 1 : 0);  // norms of 0: the branches add nothing
   }
-  StepPasses passes(2, 1, torch::kCPU);
+  StepPasses passes(2, torch::kCPU);
   auto training = passes.pass(0);
   const auto x_bcd = transformer->forward({.ids_bc = torch::zeros({40, 5}, torch::kLong)}, nullptr, training);
   CHECK(torch::equal(x_bcd, x_bcd.narrow(1, 0, 1).expand_as(x_bcd)));

@@ -210,7 +210,7 @@ TEST_CASE("dropout of a feed-forward model is on its inputs and its hidden layer
   const auto generator = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const Batch given{.ids_bc = random_ids(9)};
   const auto before = generator();
-  StepPasses passes(1, 1, torch::kCPU);
+  StepPasses passes(1, torch::kCPU);
   const auto hidden = [&](std::int64_t of_step) {
     passes.set_step(of_step);
     auto pass = passes.pass(0);

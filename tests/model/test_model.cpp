@@ -267,7 +267,7 @@ TEST_CASE("dropout acts in training only, and draws the same from the same place
   initialise(model, 1);
   const auto batch = random_batch(2, 12);
   CHECK(torch::equal(model.evaluate(batch), model.evaluate(batch)));
-  StepPasses passes(1, 1, torch::kCPU);
+  StepPasses passes(1, torch::kCPU);
   passes.set_step(0);
   auto pass = passes.pass(0);
   const auto place = pass.random.place();

@@ -101,7 +101,7 @@ TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
   config.embedding.dropout = 0.3;
   Gpt model(config, 11);
   initialise(model, 3);
-  StepPasses passes(1, 1, torch::kCPU);
+  StepPasses passes(1, torch::kCPU);
   auto pass = passes.pass(0);
   const Batch batch{.ids_bc = torch::zeros({2, 9}, torch::kLong)};
   model.forward(batch, nullptr, pass).sum().backward();

@@ -141,7 +141,7 @@ TEST_CASE("dropout of a recurrent model is on embeddings and behind every layer,
   const auto generator = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const Batch given{.ids_bc = torch::arange(24).remainder(vocabulary).view({4, 6})};
   const auto before = generator();
-  StepPasses passes(1, 1, torch::kCPU);
+  StepPasses passes(1, torch::kCPU);
   const auto hidden = [&](std::int64_t of_step) {
     passes.set_step(of_step);
     auto pass = passes.pass(0);

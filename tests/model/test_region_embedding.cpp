@@ -200,7 +200,7 @@ TEST_CASE("dropout of the head leaves features out in training only", "[regions]
   model->named_parameters()["head.bias"].zero_();
   for (auto& item : model->named_parameters())
     if (item.key().starts_with("transformer")) item.value().fill_(item.key().ends_with("bias") ? 1 : 0);
-  StepPasses passes(2, 1, torch::kCPU);
+  StepPasses passes(2, torch::kCPU);
   auto training = passes.pass(0);
   const auto ids_bc = torch::zeros({400, 3}, torch::kLong);
   const auto kept_b = model->forward({.ids_bc = ids_bc}, nullptr, training).select(1, 0) / 2;
@@ -214,7 +214,7 @@ TEST_CASE("dropout of embeddings counts where they are pooled, too", "[regions]"
   (GENERATE(true, false) ? config.dropout : config.embedding.dropout) = 0.5;
   const auto model = made(config, pooled_head());
   const Batch batch{.ids_bc = some_ids()};
-  StepPasses passes(2, 1, torch::kCPU);
+  StepPasses passes(2, torch::kCPU);
   auto training = passes.pass(0);
   CHECK_FALSE(torch::allclose(model->forward(batch, nullptr, training), model->evaluate(batch)));
 }

@@ -10,7 +10,7 @@ namespace {
 
 // The first training pass of a step.
 Pass training_pass(std::int64_t step) {
-  StepPasses passes(7, 1, torch::kCPU);
+  StepPasses passes(7, torch::kCPU);
   passes.set_step(step);
   return passes.pass(0);
 }
@@ -87,6 +87,49 @@ TEST_CASE("the gradient of dropout goes where the value went", "[dropout]") {
   const auto gradient = torch::autograd::grad({y}, {whole}, {direction})[0].transpose(0, 1);
   const auto expected = (direction.to(torch::kFloat) / 0.75F).to(type).masked_fill(y == 0, 0);
   CHECK(torch::allclose(gradient, expected, type == torch::kFloat ? 1e-6 : 1e-2, 0));
+}
+
+TEST_CASE("a row has the mask of its place in the step, wherever it is computed and however long it is", "[dropout]") {
+  StepPasses passes(7, torch::kCPU);
+  const auto type = GENERATE(torch::kFloat, torch::kBFloat16, torch::kDouble);
+  const auto row_kept = [&](const auto& drop, const torch::Tensor& ones, std::int64_t first_row) {
+    auto pass = passes.pass(first_row);
+    return drop(ones.to(type), 0.4, pass) != 0;
+  };
+  SECTION("of tokens, which padding follows") {
+    const auto drop = [](auto&&... arguments) { return dropout(arguments...); };
+    const auto whole = row_kept(drop, torch::ones({6, 5, 7}), 3);
+    CHECK(torch::equal(row_kept(drop, torch::ones({2, 5, 7}), 7), whole.narrow(0, 4, 2)));
+    CHECK(torch::equal(row_kept(drop, torch::ones({2, 3, 7}), 7), whole.narrow(0, 4, 2).narrow(1, 0, 3)));
+    CHECK_FALSE(torch::equal(row_kept(drop, torch::ones({2, 5, 7}), 8), whole.narrow(0, 4, 2)));
+    CHECK_FALSE(torch::equal(whole[0], whole[1]));
+  }
+  SECTION("of weights") {
+    const auto drop = [](auto&&... arguments) { return dropout_of_weights(arguments...); };
+    const auto whole = row_kept(drop, torch::ones({6, 2, 5, 9}), 3);
+    const auto part = whole.narrow(0, 4, 2).narrow(2, 0, 4).narrow(3, 0, 6);
+    CHECK(torch::equal(row_kept(drop, torch::ones({2, 2, 4, 6}), 7), part));
+    CHECK_FALSE(torch::equal(whole.select(1, 0), whole.select(1, 1)));
+    CHECK_FALSE(torch::equal(whole.select(2, 0), whole.select(2, 1)));
+  }
+  SECTION("of segments") {
+    const auto rows_l2 = torch::tensor({{0, 0}, {0, 1}, {1, 0}, {3, 0}, {3, 1}}, torch::kLong);
+    const auto of = [](const torch::Tensor& rows) {
+      return
+          [=](const torch::Tensor& x, double share, Pass& pass) { return dropout_of_segments(x, rows, share, pass); };
+    };
+    const auto whole = row_kept(of(rows_l2), torch::ones({5, 40}), 3);
+    const auto last_l2 = torch::tensor({{1, 0}, {1, 1}}, torch::kLong);
+    CHECK(torch::equal(row_kept(of(last_l2), torch::ones({2, 40}), 5), whole.narrow(0, 3, 2)));
+    CHECK_FALSE(torch::equal(whole[3], whole[4]));
+    const auto rows_alone = row_kept(of(torch::Tensor()), torch::ones({2, 40}), 3);
+    CHECK(torch::equal(rows_alone[0], whole[0]));
+    CHECK(torch::equal(rows_alone[1], whole[2]));
+  }
+  SECTION("what rows share has one mask") {
+    const auto drop = [](auto&&... arguments) { return dropout_of_shared(arguments...); };
+    CHECK(torch::equal(row_kept(drop, torch::ones({6, 40}), 0), row_kept(drop, torch::ones({6, 40}), 4)));
+  }
 }
 
 TEST_CASE("dropout does nothing with a probability of 0, with nothing, and in evaluation", "[dropout]") {

@@ -352,7 +352,7 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   problem.options.causal = GENERATE(true, false);
   auto dropping = problem.options;
   dropping.dropout = dropout;
-  StepPasses passes(5, 1, torch::kCPU);
+  StepPasses passes(5, torch::kCPU);
   passes.set_step(1);
   const auto attend = [&](const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
     auto pass = passes.pass(0);
@@ -387,7 +387,7 @@ TEST_CASE("attention of a projection has the bytes of attention of its thirds", 
   if (GENERATE(false, true)) options.query_segment_bc = options.key_segment_be = segments_for(tokens);
   torch::manual_seed(8);
   const auto x_bcd = torch::randn({2, tokens, 3 * heads * 20}).to(type), dt_bcd = torch::randn({2, tokens, heads * 20});
-  StepPasses passes(5, 1, torch::kCPU);
+  StepPasses passes(5, torch::kCPU);
   passes.set_step(1);
   const auto answer = [&](auto attend) {
     auto pass = passes.pass(0);

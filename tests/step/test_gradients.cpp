@@ -64,8 +64,7 @@ TEST_CASE("batches with different numbers of targets weigh as their targets do",
   parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
   const auto batches = training_batches(parts.of_step(), 4);
   PhaseTimer untimed(nullptr, torch::kCPU);
-  const auto loss =
-      accumulate_gradients(parts.of_step(), batches, StepPasses(0, std::ssize(batches), torch::kCPU), untimed);
+  const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, torch::kCPU), untimed);
   const auto given = parts.parameters->gradients().clone();
   parts.parameters->gradients().zero_();
   Batch whole;
@@ -92,7 +91,7 @@ TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[g
     parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
     const auto batches = training_batches(parts.of_step(), 4);
     PhaseTimer untimed(nullptr, torch::kCPU);
-    const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, 1, torch::kCPU), untimed);
+    const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, torch::kCPU), untimed);
     return std::pair(loss.item<double>(), parts.parameters->gradients().clone());
   };
   const auto [loss, gradient] = of_chunks("1");
@@ -111,8 +110,7 @@ TEST_CASE("the norm of gradients is that of all of them where tables list their 
   PhaseTimer untimed(nullptr, torch::kCPU);
   const auto& views = parts.parameters->views();
   for (const std::int64_t step : {0, 1}) {
-    accumulate_gradients(parts.of_step(), training_batches(parts.of_step(), step), StepPasses(0, 1, torch::kCPU),
-                         untimed);
+    accumulate_gradients(parts.of_step(), training_batches(parts.of_step(), step), StepPasses(0, torch::kCPU), untimed);
     CHECK(std::count_if(views.begin(), views.end(), [](const auto& view) { return view.has_listed_rows(); }) == 3);
     const auto given = parts.parameters->gradients().clone();
     const auto norm = clip_gradients(parts.of_step());

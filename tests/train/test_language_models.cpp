@@ -59,7 +59,7 @@ TEST_CASE("language models of every kind resume to the byte, wherever the run st
         read_text(place / "cut/checkpoints/last/state.safetensors"));
   const bool carries = model.front().find("carry_state: true") != std::string::npos;
   const auto state = read_text(place / "cut/checkpoints/last/state.safetensors");
-  CHECK((state.find("memory.1.hidden") != std::string::npos) == carries);
+  CHECK((state.find("memory.hidden") != std::string::npos) == carries);
 }
 
 TEST_CASE("slices of language models of every kind have the batch's gradients", "[language_models][slices]") {
@@ -68,7 +68,7 @@ TEST_CASE("slices of language models of every kind have the batch's gradients", 
   const auto gradients_of = [&](const std::string& slices) {
     Parts parts(place.experiment(joined(model, {"train.accumulate=2", "train.cpu_slices=" + slices})));
     const auto batches = training_batches(parts.of_step(), 3);
-    StepPasses passes(7, passes_of_step(parts.of_step()), torch::kCPU);
+    StepPasses passes(7, torch::kCPU);
     PhaseTimer untimed(nullptr, torch::kCPU);
     accumulate_gradients(parts.of_step(), batches, passes, untimed);
     return parts.parameters->gradients().clone();
@@ -117,8 +117,8 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
   std::vector<torch::Tensor> remembered;
   for (const auto& [name, tensor] : setup.memory->tensors())
     if (name.ends_with("hidden")) remembered.push_back(tensor);
-  CHECK(std::ssize(remembered) == 2 * std::stoi(slices));
-  CHECK(torch::allclose(torch::cat(remembered, 1), expected_lbd, 1e-5, 1e-6));
+  REQUIRE(remembered.size() == 1);
+  CHECK(torch::allclose(remembered.front(), expected_lbd, 1e-5, 1e-6));
 
   // The rows of the evaluation, each read at once.
   const NetworkPredictor predictor(*setup.model);

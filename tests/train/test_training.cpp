@@ -25,12 +25,12 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
   const Workplace place;
   Parts parts(place.experiment({"train.accumulate=2", "train.clip=0", "model.dropout=0.3"}));
   constexpr std::int64_t step = 3;
-  StepPasses passes(static_cast<std::uint64_t>(parts.experiment.config.train.seed), 2, torch::kCPU);
+  StepPasses passes(static_cast<std::uint64_t>(parts.experiment.config.train.seed), torch::kCPU);
   passes.set_step(step);
   const auto batches = training_batches(parts.of_step(), step);
   const auto weight = (batches[0].weight + batches[1].weight).to(torch::kFloat);
   for (const std::int64_t micro : {0, 1}) {
-    auto pass = passes.pass(micro);
+    auto pass = passes.pass(micro * parts.experiment.config.train.batch_size);
     const auto& batch = batches[static_cast<std::size_t>(micro)];
     const auto sum = parts.task.objective->loss(parts.model->forward(batch, nullptr, pass), batch);
     (sum / weight).backward();

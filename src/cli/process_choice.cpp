@@ -1,0 +1,85 @@
+#include "cli/process_choice.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/command_line.h"
+#include "distributed/c10d_group.h"
+#include "distributed/local_processes.h"
+
+namespace metaformer {
+
+namespace {
+
+// The processors of a machine are shared out, unless the user says how many threads a process has.
+void set_threads(const Launch& launch) {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  at::set_num_threads(std::max(1, processors / launch.local_size));
+}
+
+// The first process speaks for all; the others say why they fail.
+void be_silent() {
+  log::set_errors_only();
+  set_stop_notice(nullptr);
+}
+
+}  // namespace
+
+std::vector<std::string> process_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+void ProcessChoice::add_to(CLI::App& command) {
+  command
+      .add_option("--processes", processes,
+                  "so many processes on this machine share the work; not under torchrun, srun or mpirun, which say so "
+                  "themselves")
+      ->transform(whole_number(1, 1024));
+  command
+      .add_option("--process-timeout", timeout_seconds,
+                  "seconds after which a process that does not answer counts as lost")
+      ->transform(whole_number(1, 1 << 20))
+      ->capture_default_str();
+}
+
+std::string device_for(const ProcessGroup& group, const std::string& name) {
+  if (group.size() == 1 || (name != "auto" && name != "cuda") || !torch::cuda::is_available()) return name;
+  const auto devices = static_cast<int>(torch::cuda::device_count());
+  if (group.local_rank() >= devices)
+    throw Error(ExitCode::usage,
+                fmt::format("--device {}: this machine has {} CUDA device{} for more processes; start as many, or give "
+                            "--device cpu",
+                            name, devices, devices == 1 ? "" : "s"));
+  return fmt::format("cuda:{}", group.local_rank());
+}
+
+std::shared_ptr<ProcessGroup> ProcessChoice::join() const {
+  const std::chrono::seconds timeout(timeout_seconds);
+  const auto launch = find_launch();
+  if (launch) {
+    if (launch->launcher == "--processes")
+      end_with_parent();
+    else if (processes > 1)
+      throw Error(ExitCode::usage, fmt::format("--processes {}: {} has already started {} processes", processes,
+                                               launch->launcher, launch->size));
+    set_threads(*launch);
+    if (launch->rank > 0) be_silent();
+    return make_c10d_group(*launch, timeout);
+  }
+  if (processes == 1) return {std::shared_ptr<ProcessGroup>(), &one_process()};
+  set_stop_notice(nullptr);
+  if (const int code = run_local_processes(processes, process_arguments(), timeout); code != 0)
+    throw ProcessesFailed(code);
+  return nullptr;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,201 @@
+#include "distributed/c10d_group.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+// The headers are empty without it.
+#define USE_C10D_GLOO
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/error.h"
+#include "ops/own_library.h"
+
+namespace metaformer {
+
+namespace {
+
+using torch::Tensor;
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+constexpr auto failure_key = "failure";
+
+StorePointer make_store(const Launch& launch, std::chrono::seconds timeout) {
+  StorePointer store;
+  if (!launch.store_file.empty()) {
+    store = c10::make_intrusive<c10d::FileStore>(launch.store_file, launch.size);
+  } else {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<std::uint16_t>(launch.port);
+    options.isServer = launch.rank == 0 && !launch.store_is_there;
+    options.waitWorkers = false;
+    options.timeout = timeout;
+    store = c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+  }
+  store->setTimeout(timeout);
+  return c10::make_intrusive<c10d::PrefixStore>("metaformer/" + launch.attempt, store);
+}
+
+std::shared_ptr<::gloo::transport::Device> make_device(const Launch& launch) {
+  using Group = c10d::ProcessGroupGloo;
+  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) return Group::createDeviceForInterface(interface);
+  return launch.local_size == launch.size ? Group::createDeviceForHostname("127.0.0.1") : Group::createDefaultDevice();
+}
+
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+
+// Errors (exit code 2): this build has no NCCL, or it cannot be loaded.
+Backend make_nccl(const StorePointer& store, const Launch& launch, std::chrono::milliseconds timeout) {
+  void* library = open_own_library("libmetaformer_nccl.so");
+  const char* problem = library == nullptr ? dlerror() : nullptr;
+  if (library == nullptr)
+    throw Error(ExitCode::usage,
+                fmt::format("several processes with CUDA need NCCL: {}", problem ? problem : "absent"));
+  using Make = void (*)(const StorePointer&, int, int, std::chrono::milliseconds, Backend&);
+  Backend backend;
+  reinterpret_cast<Make>(dlsym(library, "metaformer_make_nccl"))(c10::make_intrusive<c10d::PrefixStore>("nccl", store),
+                                                                 launch.rank, launch.size, timeout, backend);
+  return backend;
+}
+
+class C10dGroup : public ProcessGroup {
+ public:
+  C10dGroup(const Launch& launch, std::chrono::seconds timeout) : launch_(launch), timeout_(timeout) {
+    guarded([&] {
+      store_ = make_store(launch, timeout);
+      auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+      options->devices.push_back(make_device(launch));
+      gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, launch.rank, launch.size, options);
+    });
+  }
+
+  int rank() const override { return launch_.rank; }
+  int local_rank() const override { return launch_.local_rank; }
+  int size() const override { return launch_.size; }
+
+  std::unique_ptr<PendingSum> start_sum(const Tensor& x) override {
+    std::vector<Tensor> list = {x};
+    return std::make_unique<Pending>(*this, guarded([&] { return backend_of(x).allreduce(list); }));
+  }
+
+  std::unique_ptr<PendingSum> start_sum_on(const Tensor& x, int root) override {
+    std::vector<Tensor> list = {x};
+    c10d::ReduceOptions options;
+    options.rootRank = root;
+    return std::make_unique<Pending>(*this, guarded([&] { return backend_of(x).reduce(list, options); }));
+  }
+
+  void broadcast(const Tensor& x, int root) override {
+    std::vector<Tensor> list = {x};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    guarded([&] { backend_of(x).broadcast(list, options)->wait(); });
+  }
+
+  std::vector<std::string> gather(const std::string& bytes) override {
+    const auto sizes_r = gathered(torch::tensor({static_cast<std::int64_t>(bytes.size())}));
+    const auto longest = torch::cat(sizes_r).max().item<std::int64_t>();
+    auto padded = torch::zeros({longest}, torch::kByte);
+    std::copy(bytes.begin(), bytes.end(), padded.data_ptr<std::uint8_t>());
+    const auto all = gathered(padded);
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      texts.emplace_back(reinterpret_cast<const char*>(all[i].const_data_ptr<std::uint8_t>()),
+                         static_cast<std::size_t>(sizes_r[i].item<std::int64_t>()));
+    return texts;
+  }
+
+  void announce_failure(const std::string& why) override {
+    try {
+      store_->set(failure_key, fmt::format("rank {}: {}", rank(), why));
+      if (rank() == 0 && !launch_.store_is_there && launch_.store_file.empty()) let_others_read();
+    } catch (const std::exception&) {
+      // The store has gone with its process: the others know that something is wrong.
+    }
+  }
+
+ private:
+  class Pending : public PendingSum {
+   public:
+    Pending(C10dGroup& group, c10::intrusive_ptr<c10d::Work> work) : group_(group), work_(std::move(work)) {}
+    void wait() override {
+      group_.guarded([&] { work_->wait(); });
+    }
+
+   private:
+    C10dGroup& group_;
+    c10::intrusive_ptr<c10d::Work> work_;
+  };
+
+  c10d::Backend& backend_of(const Tensor& x) {
+    if (!x.is_cuda()) return *gloo_;
+    if (!nccl_) nccl_ = make_nccl(store_, launch_, timeout_);
+    return *nccl_;
+  }
+
+  // The store ends with this process.
+  static void let_others_read() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
+
+  std::vector<Tensor> gathered(const Tensor& x) {
+    std::vector<std::vector<Tensor>> out(1);
+    for (int i = 0; i < size(); ++i) out[0].push_back(torch::empty_like(x));
+    std::vector<Tensor> in = {x};
+    guarded([&] { gloo_->allgather(out, in)->wait(); });
+    return out[0];
+  }
+
+  // What c10d throws, as an error of this program.
+  template <class Work>
+  auto guarded(const Work& work) -> decltype(work()) {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      return work();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const bool timed_out = std::chrono::steady_clock::now() - start >= timeout_;
+      throw Error(ExitCode::process_lost, lost(timed_out, error.what()));
+    }
+  }
+
+  std::string lost(bool timed_out, std::string_view why) const {
+    const auto who = fmt::format("rank {} of {}", rank(), size());
+    if (const auto reason = announced()) return fmt::format("{}: stops because of {}", who, *reason);
+    if (timed_out) return fmt::format("{}: another process has not answered for {} s", who, timeout_.count());
+    return fmt::format("{}: another process has ended ({})", who, reason_of(why));
+  }
+
+  // Without the place in Gloo's source that stands before it.
+  static std::string_view reason_of(std::string_view why) {
+    why = why.substr(0, why.find('\n'));
+    const auto place_end = why.starts_with('[') ? why.find("] ") : std::string_view::npos;
+    return place_end == std::string_view::npos ? why : why.substr(place_end + 2);
+  }
+
+  // Why another process has ended, if it could still say so.
+  std::optional<std::string> announced() const {
+    try {
+      if (!store_ || !store_->check({failure_key})) return std::nullopt;
+      return store_->get_to_str(failure_key);
+    } catch (const std::exception&) {
+      return std::nullopt;
+    }
+  }
+
+  Launch launch_;
+  std::chrono::seconds timeout_;
+  StorePointer store_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+  Backend nccl_;  // once a tensor on a CUDA device is given
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_c10d_group(const Launch& launch, std::chrono::seconds timeout) {
+  return std::make_shared<C10dGroup>(launch, timeout);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,14 @@
+// The part of distributed/c10d_group.h that needs LibTorch's CUDA library and NCCL. It is a separate library, which the
+// program loads only for tensors on a CUDA device.
+
+// The header is empty without it.
+#define USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+extern "C" __attribute__((visibility("default"))) void metaformer_make_nccl(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
+    c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+}

@@ -1,0 +1,50 @@
+#pragma once
+// The processes that share the work of one training or evaluation. All of them call the same functions in the same
+// order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace metaformer {
+
+// What has been started and goes on by itself.
+class PendingSum {
+ public:
+  virtual ~PendingSum() = default;
+  virtual void wait() = 0;  // the tensor then holds the sum
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual int local_rank() const { return 0; }  // among the processes on this machine
+  bool is_first() const { return rank() == 0; }
+
+  // x becomes the sum of what all ranks have in it, of the same bytes on each. Contiguous, on the CPU or on this
+  // process's device. Until wait() x must neither be read nor written.
+  virtual std::unique_ptr<PendingSum> start_sum(const torch::Tensor& x) = 0;
+  void sum(const torch::Tensor& x) { start_sum(x)->wait(); }
+
+  // The same on rank `root` only; on the others x is then of no use.
+  virtual std::unique_ptr<PendingSum> start_sum_on(const torch::Tensor& x, int root) = 0;
+
+  // x becomes that of rank `root`.
+  virtual void broadcast(const torch::Tensor& x, int root = 0) = 0;
+
+  // The bytes of every rank, in their order.
+  virtual std::vector<std::string> gather(const std::string& bytes) = 0;
+
+  // Says to the others why this process is about to end, which they will repeat.
+  virtual void announce_failure(const std::string& why) = 0;
+};
+
+// The group of a process that works alone.
+ProcessGroup& one_process();
+
+}  // namespace metaformer

@@ -1,0 +1,74 @@
+// What a model carries from step to step, saved and taken up.
+
+#include "step/step_memory.h"
+#include "support/together.h"
+#include "support/workplace.h"
+
+namespace metaformer {
+
+namespace {
+
+const std::vector<std::string> carrying = {"model={kind: lstm, width: 16, layers: 2, carry_state: true}"};
+
+// As if the passes of a step, of 6 rows each, had been computed: row r of the step holds r.
+void fill(const StepMemory& memory, int passes, int first_pass = 0) {
+  for (int pass = 0; pass < passes; ++pass) {
+    const auto rows = torch::arange(6, torch::kFloat) + 6 * (first_pass + pass);
+    const auto state_lbd = rows.view({1, 6, 1}).expand({2, 6, 16}).contiguous();
+    memory.of_pass(pass)->load({{"length", torch::tensor(32)}, {"hidden", state_lbd}, {"cell", -state_lbd}}, "a test");
+  }
+}
+
+std::map<std::string, torch::Tensor> tensors_of(const StepMemory& memory) {
+  const auto tensors = memory.tensors();
+  return {tensors.begin(), tensors.end()};
+}
+
+}  // namespace
+
+TEST_CASE("memory is saved by rows, and taken up by passes and processes of other sizes", "[memory]") {
+  const Workplace place;
+  Parts parts(place.experiment(carrying));
+  const StepMemory whole(*parts.model, 4, 1, one_process());
+  fill(whole, 4);
+  const auto saved = whole.tensors();
+  CHECK(torch::equal(tensors_of(whole).at("memory.hidden").select(0, 1).select(1, 3),
+                     torch::arange(24).to(torch::kFloat)));
+  StepMemory other(*parts.model, 2, 3, one_process());
+  auto again = saved;
+  other.take(again, "a test");
+  CHECK(again.empty());
+  CHECK(torch::equal(tensors_of(other).at("memory.cell"), tensors_of(whole).at("memory.cell")));
+  CHECK(other.of_pass(4)->tensors()[1].second.size(1) == 4);
+  together(2, [&](ProcessGroup& group) {
+    StepMemory half(*parts.model, 2, 1, group);
+    auto all = saved;
+    half.take(all, "a test");
+    CHECK(half.of_pass(0)->tensors()[1].second[0][0][0].item<int>() == 12 * group.rank());
+    CHECK(torch::equal(tensors_of(half).at("memory.hidden"), tensors_of(whole).at("memory.hidden")));
+  });
+}
+
+TEST_CASE("memory that an earlier version saved by passes is taken up", "[memory]") {
+  const Workplace place;
+  Parts parts(place.experiment(carrying));
+  const StepMemory before(*parts.model, 2, 1, one_process());
+  fill(before, 2);
+  NamedTensors saved;
+  for (int pass = 0; pass < 2; ++pass)
+    for (const auto& [name, tensor] : before.of_pass(pass)->tensors())
+      saved.emplace_back("memory." + std::to_string(pass) + "." + name, tensor);
+  StepMemory after(*parts.model, 2, 1, one_process());
+  after.take(saved, "a test");
+  CHECK(torch::equal(tensors_of(after).at("memory.hidden"), tensors_of(before).at("memory.hidden")));
+}
+
+TEST_CASE("a model without memory has none to save", "[memory]") {
+  const Workplace place;
+  Parts parts(place.experiment({}));
+  StepMemory none(*parts.model, 2, 1, one_process());
+  CHECK(none.tensors().empty());
+  CHECK(none.of_pass(1) == nullptr);
+}
+
+}  // namespace metaformer

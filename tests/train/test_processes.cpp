@@ -1,0 +1,215 @@
+// Trainings that several processes share. Each is a thread here; tests/cli starts real ones.
+
+#include "support/any_mixer.h"
+#include "support/together.h"
+#include "support/workplace.h"
+#include "tasks/task_examples.h"
+
+namespace metaformer {
+
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+void train_together(const Workplace& place, int processes, const std::string& out, const Overrides& overrides,
+                    bool resume = false) {
+  together(processes, [&](ProcessGroup& group) {
+    metaformer::train({.experiment = place.experiment(overrides),
+                       .out = place / out,
+                       .resume = resume,
+                       .offline = true,
+                       .device = "cpu",
+                       .command_line = {"test"},
+                       .group = &group});
+  });
+}
+
+std::string state_bytes(const std::filesystem::path& run) {
+  return read_text(run / "checkpoints/last/state.safetensors");
+}
+
+Overrides with(Overrides base, const Overrides& more) {
+  base.insert(base.end(), more.begin(), more.end());
+  return base;
+}
+
+const Overrides noisy = {"model.dropout=0.1",     "train.batch_size=4",          "train.accumulate=2",  "train.steps=6",
+                         "train.eval_interval=3", "train.checkpoint_interval=3", "train.log_interval=1"};
+
+void require_same_bytes(const Workplace& place, const Overrides& overrides) {
+  place.train("one", overrides);
+  train_together(place, 2, "two", overrides);
+  CHECK((model_bytes(place / "one") == model_bytes(place / "two")));
+  CHECK((state_bytes(place / "one") == state_bytes(place / "two")));
+  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "two"));
+}
+
+}  // namespace
+
+TEST_CASE("two processes train what one does in two micro-batches, to the byte, with every mixer", "[processes]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "metric", "quadratic", "lsh", "average_pooling", "identity");
+  require_same_bytes(place, with(noisy, {"model.mixer.kind=" + mixer, "train.cpu_slices=1"}));
+}
+
+TEST_CASE("two processes train what one does in two micro-batches, to the byte, however a step is computed",
+          "[processes]") {
+  const Workplace place;
+  const auto more = GENERATE(values<Overrides>({{"train.cpu_slices=2"},
+                                                {"train.loss_chunks=3"},
+                                                {"model.blocks=reversible"},
+                                                {"train.optimizer=muon"},
+                                                {"train.optimizer=adagrad"},
+                                                {"train.precision=bf16"},
+                                                {"train.precision=fp16"},
+                                                {"train.weight_average.decay=0.9"},
+                                                {"train.clip=0.01"},
+                                                {"train.evaluation=random"},
+                                                {"model.memory=8", "model.positions=transformer_xl"},
+                                                {"model={kind: lstm, width: 16, carry_state: true}"},
+                                                {"model={kind: gru, width: 16}"},
+                                                {"model={kind: feed_forward, window: 4, width: 8, hidden: 16}"}}));
+  INFO(more.front());
+  require_same_bytes(place, with(noisy, more));
+}
+
+TEST_CASE("two processes train every task as one does, to the byte", "[processes]") {
+  const Workplace place;
+  SECTION("sorting") { require_same_bytes(place, sorter(with(noisy, {"model.context=7"}))); }
+  SECTION("ragged classification") { require_same_bytes(place, classifier(place, noisy)); }
+  SECTION("texts of similar length") {
+    require_same_bytes(place, classifier(place, with(noisy, {"task.bucketing=5"})));
+  }
+  SECTION("packed classification") {
+    require_same_bytes(place, classifier(place, with(noisy, {"data.packing=spfhp", "model.context=24"})));
+  }
+  SECTION("masked") { require_same_bytes(place, with(noisy, {"task=masked_language_model"})); }
+}
+
+TEST_CASE("more processes than micro-batches train the same but for rounding", "[processes]") {
+  const Workplace place;
+  const int processes = GENERATE(2, 4);
+  const std::string accumulate = GENERATE("1", "3");
+  const Overrides overrides = {"model.dropout=0.2", "train.batch_size=4",    "train.accumulate=" + accumulate,
+                               "train.steps=3",     "train.eval_interval=3", "train.checkpoint_interval=3"};
+  place.train("one", overrides);
+  train_together(place, processes, "many", overrides);
+  const auto weights = [&](const std::string& run) {
+    return load_checkpoint(RunDirectory::open(place / run), "last", WithOptimizer::no).model;
+  };
+  const auto one = weights("one"), many = weights("many");
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    INFO(one[i].first);
+    CHECK(torch::allclose(one[i].second, many[i].second, 1e-5, 3e-6));
+  }
+}
+
+TEST_CASE("processes that share the optimiser's state train the same but for rounding", "[processes][shards]") {
+  const Workplace place;
+  const std::string optimizer =
+      GENERATE("adamw", "adam", "{kind: sgd, momentum: 0.9}", "adagrad", "muon", "{kind: adamw, weight_decay: 0.1}");
+  const int processes = GENERATE(2, 3);
+  const Overrides overrides = {"model.dropout=0.1",     "train.batch_size=6",          "train.steps=6",
+                               "train.eval_interval=6", "train.checkpoint_interval=6", "train.optimizer=" + optimizer};
+  INFO(optimizer << " of " << processes);
+  train_together(place, processes, "plain", overrides);
+  train_together(place, processes, "shards", with(overrides, {"train.shard_optimizer=true"}));
+  const auto load = [&](const std::string& run) {
+    return load_checkpoint(RunDirectory::open(place / run), "last", WithOptimizer::yes);
+  };
+  const auto plain = load("plain"), shards = load("shards");
+  for (std::size_t i = 0; i < plain.model.size(); ++i) {
+    INFO(plain.model[i].first);
+    CHECK(torch::allclose(plain.model[i].second, shards.model[i].second, 1e-6, 1e-6));
+  }
+  const std::map<std::string, torch::Tensor> state(shards.optimizer.begin(), shards.optimizer.end());
+  CHECK(state.size() == plain.optimizer.size());
+  for (const auto& [name, tensor] : plain.optimizer) {
+    INFO(name);
+    CHECK(torch::allclose(tensor, state.at(name), 1e-5, 1e-7));
+  }
+}
+
+TEST_CASE("a run that shares the optimiser's state goes on to the byte, also with one process", "[processes][shards]") {
+  const Workplace place;
+  const auto steps = [&](int count) {
+    return with(noisy,
+                {"train.shard_optimizer=true", "train.clip=0", "train.schedule={kind: constant, warmup_steps: 0}",
+                 "train.eval_interval=100", "train.checkpoint_interval=100", "train.steps=" + std::to_string(count)});
+  };
+  train_together(place, 2, "whole", steps(8));
+  train_together(place, 2, "cut", steps(3));
+  train_together(place, 2, "cut", steps(8), /*resume=*/true);
+  CHECK((model_bytes(place / "whole") == model_bytes(place / "cut")));
+  train_together(place, 2, "alone", steps(3));
+  place.train("alone", steps(8), /*resume=*/true);
+  CHECK((model_bytes(place / "whole") == model_bytes(place / "alone")));
+}
+
+TEST_CASE("shards are equal parts of the optimiser's state", "[shards]") {
+  const Workplace place;
+  const std::string optimizer = GENERATE("adamw", "muon");
+  Parts parts(place.experiment({"model.layers=4", "train.optimizer=" + optimizer}));
+  const auto total = parts.parameters->values().numel();
+  for (const int size : {1, 2, 3, 4}) {
+    std::int64_t next = 0;
+    for (const auto& shard : shards_of(*parts.parameters, parts.experiment.config.train, size)) {
+      CHECK(shard.first == next);
+      next += shard.count;
+      CHECK(static_cast<double>(shard.count) < 1.35 * static_cast<double>(total) / size);
+    }
+    CHECK(next == total);
+  }
+}
+
+TEST_CASE("a run goes on with another number of processes, and what it remembers too", "[processes]") {
+  const Workplace place;
+  const std::string model = GENERATE("model={kind: lstm, width: 16, carry_state: true}", "model.width=16");
+  const auto steps = [&](int count) {
+    return with(noisy, {model, "train.schedule={kind: constant, warmup_steps: 0}", "train.eval_interval=100",
+                        "train.checkpoint_interval=100", "train.steps=" + std::to_string(count)});
+  };
+  place.train("one", steps(8));
+  train_together(place, 2, "changing", steps(3));
+  place.train("changing", steps(5), /*resume=*/true);
+  train_together(place, 2, "changing", steps(8), /*resume=*/true);
+  CHECK((model_bytes(place / "one") == model_bytes(place / "changing")));
+  CHECK((state_bytes(place / "one") == state_bytes(place / "changing")));
+}
+
+TEST_CASE("processes roll back together, and skip spikes together", "[processes][divergence]") {
+  const Workplace place;
+  const std::string more = GENERATE("train.divergence.action={kind: rollback, limit: 3}",
+                                    "train.divergence.spikes={threshold: 0.1, action: skip}");
+  require_same_bytes(place, with(noisy, {more, "train.steps=40", "train.learning_rate=0.05"}));
+}
+
+TEST_CASE("processes that do not train the same are refused before there is a run", "[processes]") {
+  const Workplace place;
+  const auto attempt = [&] {
+    together(2, [&](ProcessGroup& group) {
+      const auto seed = "train.seed=" + std::to_string(group.rank());
+      metaformer::train({.experiment = place.experiment({seed}),
+                         .out = place / "run",
+                         .offline = true,
+                         .device = "cpu",
+                         .command_line = {"test"},
+                         .group = &group});
+    });
+  };
+  CHECK_THROWS_WITH(attempt(), ContainsSubstring("config.train.seed is 1 on rank 1 and 0 on rank 0"));
+  CHECK_FALSE(std::filesystem::exists(place / "run"));
+}
+
+TEST_CASE("rows that cannot be divided, and a linear model, are refused before there is a run", "[processes]") {
+  const Workplace place;
+  CHECK_THROWS_WITH(train_together(place, 4, "run", {}), ContainsSubstring("train.batch_size must be a multiple of 4"));
+  place.folder().write("table.tsv", marked_table(100));
+  const Overrides linear = {"task=classification", "data.path='" + (place / "table.tsv").string() + "'",
+                            "data.tokenizer=word", "data.validation_fraction=0.3",
+                            "model={kind: linear, buckets: 4096}"};
+  CHECK_THROWS_WITH(train_together(place, 2, "run", linear), ContainsSubstring("fitted by one process"));
+  CHECK_FALSE(std::filesystem::exists(place / "run"));
+}
+
+}  // namespace metaformer
