@@ -4,7 +4,7 @@
 #   2. three classifiers have its vectors (imdb_neighbours.yaml) and label the reviews without labels by their mean;
 #   3. one network is trained on these labels and the given ones (imdb_self_training.yaml).
 # The linear model and the network without the unlabelled reviews stand beside it. Texts are written into DATA (default
-# runs/imdb_unlabelled/data) from the archive that IMDB names, which must have the unlabelled ones.
+# /tmp/metaformer_texts) from the archive that IMDB names, which must have the unlabelled ones.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/imdb_unlabelled.sh
 # shellcheck source=experiments/lib/sweep.sh

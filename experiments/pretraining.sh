@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A classifier of 1,000 labelled reviews: from random weights, and from those of masked and of causal language models of reviews
 # without labels, each as a whole and with blocks that stay as they are. Both learning rates were chosen by the validation split.
-# Reviews are written into DATA (default runs/pretraining/data) from the archive that IMDB names, which must have the
+# Reviews are written into DATA (default /tmp/metaformer_texts) from the archive that IMDB names, which must have the
 # unlabelled reviews.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/pretraining.sh

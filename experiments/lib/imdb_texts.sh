@@ -2,10 +2,10 @@
 #
 #   write_texts NAME...   writes $DATA/NAME by experiments/write_NAME.py, where it is missing, from the archive that IMDB names
 #
-#   DATA=FOLDER   where they lie; default $RUNS/data
+#   DATA=FOLDER   where they lie; default /tmp/metaformer_texts: paths are a part of configs, whose rows are found again so
 #   IMDB=ARCHIVE  of IMDb's reviews, with the unlabelled ones
 # shellcheck shell=bash disable=SC2154
-DATA=$(realpath -m -- "${DATA:-$RUNS/data}")
+DATA=$(realpath -m -- "${DATA:-/tmp/metaformer_texts}")
 
 write_texts() {
   local name
