@@ -52,25 +52,22 @@ void print_table(const StepBenchResult& result) {
                     human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
 }
 
-void run_step(const StepArguments& arguments) {
-  const auto experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
-  const auto group = arguments.processes.join();
-  if (group == nullptr) return;  // other processes have measured
-  const auto device = prepare_device(experiment.config, device_for(*group, arguments.device));
+void run_step(const StepArguments& arguments, const Experiment& experiment, ProcessGroup& group) {
+  const auto device = prepare_device(experiment.config, device_for(group, arguments.device));
   const auto task = make_task(experiment.config, arguments.offline);
   const auto& request = arguments.request;
   const auto& train = experiment.config.train;
   log::info("{}: {}, {}{} thread{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
-            device_description(device), group->size() == 1 ? "" : fmt::format("{} processes of ", group->size()),
+            device_description(device), group.size() == 1 ? "" : fmt::format("{} processes of ", group.size()),
             at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", to_string(train.precision),
             device.is_cpu() && train.cpu_slices > 1 ? fmt::format(", {} slices", train.cpu_slices) : "", request.rounds,
             request.steps, request.warmup);
-  const auto result = bench_step(experiment.config, task, device, request, *group);
-  if (!group->is_first()) return;
+  const auto result = bench_step(experiment.config, task, device, request, group);
+  if (!group.is_first()) return;
   if (!arguments.json) return print_table(result);
   nlohmann::ordered_json json = {{"config", experiment.name},
                                  {"device", device_description(device)},
-                                 {"processes", group->size()},
+                                 {"processes", group.size()},
                                  {"threads", at::get_num_threads()},
                                  {"precision", to_string(train.precision)},
                                  {"slices", device.is_cpu() ? train.cpu_slices : 1}};
@@ -102,7 +99,10 @@ void add_bench_step_command(CLI::App& bench) {
       "  metaformer bench step --config shakespeare_metric.yaml\n"
       "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json\n"
       "  metaformer bench step --config shakespeare_metric.yaml --processes 2");
-  command.callback([arguments] { run_step(*arguments); });
+  command.callback([arguments] {
+    const auto experiment = load_experiment(arguments->choice.config, arguments->choice.overrides);
+    arguments->processes.run([&](ProcessGroup& group) { run_step(*arguments, experiment, group); });
+  });
 }
 
 }  // namespace metaformer

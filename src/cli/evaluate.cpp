@@ -76,11 +76,6 @@ struct EnsembleEvaluation {
   BaselineComparison comparison;
 };
 
-// Of a model that goes on from batch to batch every process evaluates all.
-ProcessGroup& sharing(ProcessGroup& group, const LoadedRun& run) {
-  return run.model != nullptr && run.model->remembers() ? one_process() : group;
-}
-
 EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
   auto names = arguments.others;
   names.insert(names.begin(), arguments.choice.run);
@@ -93,7 +88,7 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
     require_split(task, split, config);
-    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device, sharing(group, run));
+    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device, group);
     ensemble.add(name, metrics, sums, split);
     evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
                                   {"step", run.progress.step},
@@ -125,25 +120,20 @@ void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessG
   print_table(comparison);
 }
 
-void run_evaluate(const EvaluateArguments& arguments) {
-  const auto split = parse_split(arguments.split);
-  const auto group = arguments.processes.join();
-  if (group == nullptr) return;  // other processes have evaluated
-  if (!arguments.others.empty()) return evaluate_together(arguments, split, *group);
-  auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, device_for(*group, arguments.choice.device),
+void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
+  if (!arguments.others.empty()) return evaluate_together(arguments, split, group);
+  auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, device_for(group, arguments.choice.device),
                       arguments.choice.changes);
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   require_split(task, split, config);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
-  auto& sharing_group = sharing(*group, run);
-  const auto metrics =
-      arguments.random_batches > 0
-          ? estimate_split(*run.predictor, task, split, arguments.random_batches, config.train.precision, run.device,
-                           sharing_group)
-          : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, sharing_group);
-  if (!group->is_first()) return;
+  const auto metrics = arguments.random_batches > 0
+                           ? estimate_split(*run.predictor, task, split, arguments.random_batches,
+                                            config.train.precision, run.device, group)
+                           : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, group);
+  if (!group.is_first()) return;
   const auto comparison =
       compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);
   if (arguments.json) {
@@ -184,7 +174,10 @@ void add_evaluate_command(CLI::App& app) {
   command.footer(
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"
       "  metaformer evaluate --run runs/a --with runs/b runs/c --split test");
-  command.callback([arguments] { run_evaluate(*arguments); });
+  command.callback([arguments] {
+    const auto split = parse_split(arguments->split);
+    arguments->processes.run([&](ProcessGroup& group) { run_evaluate(*arguments, split, group); });
+  });
 }
 
 }  // namespace metaformer

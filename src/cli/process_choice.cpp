@@ -29,6 +29,18 @@ void be_silent() {
   set_stop_notice(nullptr);
 }
 
+void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work) {
+  try {
+    work(group);
+  } catch (const Interrupted& interrupted) {
+    group.announce_failure(fmt::format("signal {}", interrupted.signal()));
+    throw;
+  } catch (const std::exception& error) {
+    group.announce_failure(error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> process_arguments() {
@@ -62,24 +74,24 @@ std::string device_for(const ProcessGroup& group, const std::string& name) {
   return fmt::format("cuda:{}", group.local_rank());
 }
 
-std::shared_ptr<ProcessGroup> ProcessChoice::join() const {
+void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
   const std::chrono::seconds timeout(timeout_seconds);
   const auto launch = find_launch();
-  if (launch) {
-    if (launch->launcher == "--processes")
-      end_with_parent();
-    else if (processes > 1)
-      throw Error(ExitCode::usage, fmt::format("--processes {}: {} has already started {} processes", processes,
-                                               launch->launcher, launch->size));
-    set_threads(*launch);
-    if (launch->rank > 0) be_silent();
-    return make_c10d_group(*launch, timeout);
+  if (!launch && processes == 1) return work(one_process());
+  if (!launch) {
+    set_stop_notice(nullptr);
+    const int code = run_local_processes(processes, process_arguments(), timeout);
+    if (code != 0) throw ProcessesFailed(code);
+    return;
   }
-  if (processes == 1) return {std::shared_ptr<ProcessGroup>(), &one_process()};
-  set_stop_notice(nullptr);
-  if (const int code = run_local_processes(processes, process_arguments(), timeout); code != 0)
-    throw ProcessesFailed(code);
-  return nullptr;
+  if (launch->launcher == "--processes")
+    end_with_parent();
+  else if (processes > 1)
+    throw Error(ExitCode::usage, fmt::format("--processes {}: {} has already started {} processes", processes,
+                                             launch->launcher, launch->size));
+  set_threads(*launch);
+  if (launch->rank > 0) be_silent();
+  do_with(*make_c10d_group(*launch, timeout), work);
 }
 
 }  // namespace metaformer

@@ -2,6 +2,7 @@
 // Options of commands whose work several processes may share.
 
 #include <CLI/CLI.hpp>
+#include <functional>
 
 #include "distributed/process_group.h"
 
@@ -15,10 +16,10 @@ struct ProcessChoice {
 
   void add_to(CLI::App& command);
 
-  // With --processes, starts them and throws ProcessesFailed if one fails; nothing: they have done the work. Otherwise
-  // the group that a launcher has made this process a part of, or that of a process alone. Errors (exit code 2): both;
-  // (exit code 6): the others are not there within the time.
-  std::shared_ptr<ProcessGroup> join() const;
+  // With --processes starts them, which do the work; throws ProcessesFailed if one fails. Otherwise does it in this
+  // process: with the group that a launcher has started, to whose other processes it says why it fails, or alone.
+  // Errors (exit code 2): --processes under a launcher; (exit code 6): the others are not there within the time.
+  void run(const std::function<void(ProcessGroup&)>& work) const;
 };
 
 // The device of that name, "auto" or "cuda" of several processes being one for each: "cuda:1" of the second on a

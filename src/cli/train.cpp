@@ -25,14 +25,14 @@ void run_train(TrainArguments& arguments, const std::vector<std::string>& comman
   if (arguments.overfit_batch) arguments.choice.overrides.emplace_back("train.overfit_batch=true");
   arguments.request.experiment = load_experiment(arguments.choice.config, arguments.choice.overrides);
   const auto& experiment = arguments.request.experiment;
-  const auto group = arguments.processes.join();
-  if (group == nullptr) return;  // other processes have trained
-  for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
   arguments.request.command_line = command_line;
-  arguments.request.group = group.get();
-  arguments.request.device = device_for(*group, arguments.request.device);
-  const auto summary = train(arguments.request);
-  if (arguments.json && group->is_first()) print_json(to_json(summary));
+  arguments.processes.run([&](ProcessGroup& group) {
+    for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
+    arguments.request.group = &group;
+    arguments.request.device = device_for(group, arguments.request.device);
+    const auto summary = train(arguments.request);
+    if (arguments.json && group.is_first()) print_json(to_json(summary));
+  });
 }
 
 }  // namespace

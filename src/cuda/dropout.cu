@@ -15,15 +15,6 @@ struct DropoutRule {
   float factor;
 };
 
-GPU_DEVICE std::int64_t place_of(const DropoutPlaces& places, std::int64_t entry) {
-  const auto run = entry / places.run, i = entry % places.run;
-  if (places.starts != nullptr) return places.starts[run] + i;
-  if (places.heads == 0) return ((places.first_row + run) << row_shift) + i;
-  const auto query = run % places.queries, head = run / places.queries % places.heads,
-             row = run / places.queries / places.heads;
-  return place_of_weight(places.first_row + row, head, query, i);
-}
-
 // One thread per element.
 template <class Format>
 GPU_KERNEL(threads)
@@ -32,7 +23,8 @@ dropout_kernel(const DropoutRule rule) {
   const auto entry = gpu::block_index() * threads + gpu::thread_index();
   if (!gpu::within(entry < in.count)) return;
   const auto x = Format::to_float(static_cast<const typename Format::Element*>(in.x)[entry]);
-  const auto bits = PlaceBits(in.key, in.number).at(place_of(in.places, entry));
+  const auto place = first_place(in.places, entry / in.places.run) + entry % in.places.run;
+  const auto bits = PlaceBits(in.key, in.number).at(place);
   static_cast<typename Format::Element*>(in.y)[entry] = Format::from_float(bits < rule.limit ? 0.0f : x * rule.factor);
 }
 

@@ -25,10 +25,6 @@ GPU_DEVICE std::uint32_t scrambled(std::uint32_t x) {
   return x ^ x >> 16;
 }
 
-GPU_DEVICE std::int64_t place_of_weight(std::int64_t row, std::int64_t head, std::int64_t query, std::int64_t key) {
-  return (row << row_shift) + (head << head_shift) + (query << query_shift) + key;
-}
-
 // 32 bits for every place, of the draw `number` of the key in device memory.
 class PlaceBits {
  public:

@@ -44,7 +44,7 @@ class ProcessGroup {
   virtual void announce_failure(const std::string& why) = 0;
 };
 
-// The group of a process that works alone.
+// A group of one.
 ProcessGroup& one_process();
 
 }  // namespace metaformer

@@ -37,20 +37,12 @@ DropoutPlaces places_of(const Tensor& x, const Layout& layout) {
   return places;
 }
 
-std::int64_t first_place(const DropoutPlaces& places, std::int64_t run) {
-  if (places.starts != nullptr) return places.starts[run];
-  if (places.heads == 0) return (places.first_row + run) << cuda::row_shift;
-  const auto query = run % places.queries, head = run / places.queries % places.heads,
-             row = run / places.queries / places.heads;
-  return ((places.first_row + row) << cuda::row_shift) + (head << cuda::head_shift) + (query << cuda::query_shift);
-}
-
 // Some entries of a tensor at its data, of one run.
 template <class Element>
 void apply(const DropoutMask& mask, const DropoutPlaces& places, const Element* x, Element* y, std::int64_t run,
            std::int64_t first, std::int64_t count) {
   const auto offset = run * places.run + first;
-  mask.apply(x + offset, y + offset, count, first_place(places, run) + first);
+  mask.apply(x + offset, y + offset, count, cuda::first_place(places, run) + first);
 }
 
 template <class Element>

@@ -27,7 +27,8 @@ class Optimizer {
   virtual void reset() = 0;
 
   // What a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the state: what is
-  // copied into them is loaded, but of an optimiser that shares its state with others, which load() then takes it from.
+  // copied into them is loaded; only an optimiser that shares its state with others has to load() it then, out of
+  // tensors among which those of state() are.
   virtual NamedTensors state() const = 0;
   virtual void load(const NamedTensors&) {}
 

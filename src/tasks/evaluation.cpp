@@ -18,7 +18,8 @@ namespace {
 // Every process has the same number of turns, so that all of them stop in the same one.
 template <class MakeBatch>
 ScoreSums score_batches(const Predictor& predictor, const Task& task, std::string_view what, std::int64_t batches,
-                        Precision precision, torch::Device device, ProcessGroup& group, MakeBatch make_batch) {
+                        Precision precision, torch::Device device, ProcessGroup& of_all, MakeBatch make_batch) {
+  auto& group = predictor.remembers() ? one_process() : of_all;
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(precision, device);
   std::vector<ScoreSums> own;

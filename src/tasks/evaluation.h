@@ -11,8 +11,8 @@
 namespace metaformer {
 
 // Over the whole split, each target once. Deterministic. Throws Interrupted when a stop signal arrives. Processes of a
-// group take turns in the batches and all get what one process gets, to the last bit; for a predictor whose batches do
-// not go on where others ended.
+// group take turns in the batches, and all get what one process gets, to the last bit. A predictor that remembers
+// computes all batches in each of them.
 nlohmann::ordered_json evaluate_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
                                       torch::Device device, ProcessGroup& group = one_process());
 

@@ -18,6 +18,7 @@ class NetworkPredictor : public Predictor {
   // logits, do not depend on the number of threads. A model that remembers goes on where the batch before ended,
   // unless this one begins.
   torch::Tensor logits(const Batch& batch) const override;
+  bool remembers() const override { return model_.remembers(); }
 
  private:
   torch::Tensor logits_of_slice(const Batch& slice, std::size_t number) const;

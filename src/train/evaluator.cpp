@@ -22,7 +22,7 @@ Evaluator::Evaluator(const ExperimentConfig& config, const Task& task, SequenceM
       predictor_(model),
       device_(device),
       divergence_(divergence),
-      group_(model.remembers() ? one_process() : group) {}
+      group_(group) {}
 
 void Evaluator::adapt(std::int64_t step) {
   if (adapted_step_ == step) return;

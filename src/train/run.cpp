@@ -194,7 +194,9 @@ RunDirectory open_run(const std::string& folder, const ProcessGroup& group) {
   }
 }
 
-RunSummary train_with_all(TrainRequest& request) {
+}  // namespace
+
+RunSummary train(TrainRequest request) {
   auto& group = *request.group;
   require_same_start(request);
   take_tokenizer_of_run(request);
@@ -230,20 +232,6 @@ RunSummary train_with_all(TrainRequest& request) {
     log::add_error_file(run->log_file(group.rank()));
   }
   return train_in(*run, request, task, device, std::move(beginning), earlier ? earlier->config : config);
-}
-
-}  // namespace
-
-RunSummary train(TrainRequest request) {
-  try {
-    return train_with_all(request);
-  } catch (const Interrupted& interrupted) {
-    request.group->announce_failure(fmt::format("signal {}", interrupted.signal()));
-    throw;
-  } catch (const std::exception& error) {
-    request.group->announce_failure(error.what());
-    throw;
-  }
 }
 
 }  // namespace metaformer

@@ -95,7 +95,7 @@ void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profil
 RunSummary Trainer::run() {
   const auto& train = config_.train;
   if (group_.is_first()) set_stop_notice("stopping after this step; again to quit");
-  // Of several processes none stops alone.
+  // Several processes stop together.
   std::optional<StopDeferral> until_all_stop;
   if (group_.size() > 1) until_all_stop.emplace();
   write_sample();  // one that the stop of an earlier process cut short

@@ -32,9 +32,8 @@ TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, t
   step = make_training_step(parts);
 }
 
-NamedTensors TrainingSetup::state() const { return state_with(optimizer->state()); }
-
-NamedTensors TrainingSetup::state_with(NamedTensors all) const {
+NamedTensors TrainingSetup::state() const {
+  auto all = optimizer->state();
   const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
   if (loss_scale) add(loss_scale->state());
   add(average->state());
@@ -48,11 +47,10 @@ void TrainingSetup::restore(const Checkpoint& checkpoint) {
   const auto file = (checkpoint.folder / "state.safetensors").string();
   auto saved = checkpoint.optimizer;
   memory->reset();
-  const auto of_optimizer = optimizer->state();
-  const auto targets = state_with(of_optimizer);
+  const auto targets = state();
   memory->take(saved, file);
   copy_by_name(saved, targets, file);
-  optimizer->load(of_optimizer);
+  optimizer->load(targets);
 }
 
 void TrainingSetup::restart(const torch::Tensor& values) {

@@ -12,7 +12,7 @@ namespace metaformer {
 
 struct TrainingSetup {
   // With random weights, or those of train.init_from where they are given. `config`, `task` and `group`, which shares
-  // the steps, must outlive it. Errors (exit code 2): a step's rows cannot be divided over the processes.
+  // the steps evenly (require_equal_pieces), must outlive it.
   TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
                 const InitialWeights* initial = nullptr, ProcessGroup& group = one_process());
   TrainingSetup(const TrainingSetup&) = delete;
@@ -29,10 +29,6 @@ struct TrainingSetup {
   // Back to the state before the first step, with these values of the parameter buffer.
   void restart(const torch::Tensor& values);
 
- private:
-  NamedTensors state_with(NamedTensors of_optimizer) const;
-
- public:
   std::shared_ptr<SequenceModel> model;
   std::optional<TakenWeights> taken;  // given initial weights
   std::unique_ptr<ParameterBuffer> parameters;
