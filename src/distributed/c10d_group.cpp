@@ -1,5 +1,6 @@
 #include "distributed/c10d_group.h"
 
+#include <c10/util/Logging.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -64,6 +65,9 @@ Backend make_nccl(const StorePointer& store, const Launch& launch, std::chrono::
 class C10dGroup : public ProcessGroup {
  public:
   C10dGroup(const Launch& launch, std::chrono::seconds timeout) : launch_(launch), timeout_(timeout) {
+    // LibTorch's own messages, with their stack traces, would stand beside the one line of the error.
+    constexpr int fatal_only = 3;
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = fatal_only;
     guarded([&] {
       store_ = make_store(launch, timeout);
       auto options = c10d::ProcessGroupGloo::Options::create(timeout);

@@ -188,3 +188,12 @@ TEST_CASE("a launcher's environment makes processes a group", "[cli][processes]"
   CHECK(program.wait(second).code == 0);
   CHECK((model_of(program, "one") == model_of(program, names.at("run"))));
 }
+
+TEST_CASE("a process whose others never come says so in one line", "[cli][processes]") {
+  const Program program;
+  const Variables torchrun(
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(free_port())}});
+  const auto result = program.run(training("run", {"--process-timeout", "1"}));
+  CHECK(result.code == 6);
+  CHECK(result.err == "error: rank 1 of 2: another process has not answered for 1 s\n");
+}
