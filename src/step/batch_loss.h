@@ -8,7 +8,7 @@
 #include "ops/autocast.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
-#include "optim/sharded_optimizer.h"
+#include "step/gradient_sum.h"
 #include "step/step_memory.h"
 #include "tasks/task.h"
 
@@ -25,6 +25,7 @@ struct StepParts {
   LossScale* loss_scale = nullptr;       // whose gradients the optimiser takes; none: those of the loss itself
   const StepMemory* memory = nullptr;    // of a model with memory; none: nothing is remembered
   ProcessGroup* group = &one_process();  // that shares the step
+  GradientSum* gradient_sum = nullptr;   // of several processes
   const std::vector<Shard>* shards =
       nullptr;  // of every rank, whose gradients only that rank needs; none: all need all
 };

@@ -1,15 +1,62 @@
 #pragma once
 // Gradients of a step that several processes share.
 
+#include <torch/csrc/autograd/function.h>
+
 #include "optim/sharded_optimizer.h"
 
 namespace metaformer {
 
-// Adds up the gradients of all processes, on all of them. Of tables of which few rows have a gradient, only these rows
-// are sent.
-void add_gradients_of_all(ProcessGroup& group, ParameterBuffer& parameters);
+// Adds up the gradients of all processes, neighbours in the buffer at once, as DistributedDataParallel does (Li et al.
+// 2020).
+class GradientSum {
+ public:
+  // Large enough to be worth a message, small enough for several to be under way.
+  static constexpr std::int64_t usual_bucket_bytes = 25 << 20;
 
-// The same, but each process gets those of its shard only.
-void add_gradients_of_shards(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>& shards);
+  // Keeps references. With shards each process gets the sum of its own shard only; without them (nullptr) of all.
+  GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
+              std::int64_t bucket_bytes = usual_bucket_bytes);
+  ~GradientSum();
+  GradientSum(const GradientSum&) = delete;
+  GradientSum& operator=(const GradientSum&) = delete;
+
+  // Before the last backward pass of a step: what it has completed is sent while it goes on. A gradient must then be
+  // complete when the pass first adds to it, so no part of the loss may be computed again.
+  void start_with_backward();
+
+  // After the last backward pass: sends the rest, and waits for all of it. To be called by all processes.
+  void finish();
+
+ private:
+  struct Bucket {
+    std::int64_t offset = 0, count = 0;
+    std::vector<std::size_t> views;  // that have elements in it
+    std::optional<int> root = {};    // the only process that needs the sum
+  };
+
+  std::vector<Bucket> buckets_of_views(Decay decay, std::int64_t most) const;
+  std::vector<Bucket> cut_by_shards(const Bucket& bucket) const;
+  void watch_backward();
+  void complete(std::size_t view);
+  bool is_complete(const Bucket& bucket) const;
+  void start_next();
+
+  ProcessGroup& group_;
+  ParameterBuffer& parameters_;
+  const std::vector<Shard>* shards_;
+  std::vector<Bucket> buckets_;  // in the order in which all processes send them
+  std::vector<const ParameterBuffer::View*> tables_;
+
+  // Of autograd, which tells when a gradient is complete.
+  struct Watch {
+    std::shared_ptr<torch::autograd::Node> node;
+    std::uintptr_t hook;
+  };
+  std::vector<Watch> watches_;
+  bool is_watching_ = false;
+  std::vector<bool> completed_;  // by view
+  std::vector<std::unique_ptr<PendingSum>> started_;
+};
 
 }  // namespace metaformer

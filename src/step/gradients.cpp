@@ -1,7 +1,6 @@
 #include "step/gradients.h"
 
 #include "ops/parallel.h"
-#include "step/gradient_sum.h"
 #include "step/pieces.h"
 #include "step/sliced_gradients.h"
 
@@ -60,13 +59,21 @@ std::int64_t slices_of_batch(const StepParts& parts) {
 
 std::int64_t batches_of_step(const StepParts& parts) { return std::ssize(own_pieces(parts)); }
 
+bool computes_again(const ExperimentConfig& config) {
+  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  return config.train.loss_chunks > 1 ||
+         (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
+}
+
 torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Batch>& batches, const StepPasses& passes,
                                    PhaseTimer& timer) {
   const auto weight = weight_of(parts, batches);
   const auto count = slices_of_batch(parts);
   if (count == 1) parts.parameters.clear_gradients();
+  const bool is_sent_early = parts.gradient_sum != nullptr && count == 1 && !computes_again(parts.config);
   torch::Tensor total;
   for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
+    if (is_sent_early && micro + 1 == std::ssize(batches)) parts.gradient_sum->start_with_backward();
     const auto& batch = batches[static_cast<std::size_t>(micro)];
     const auto loss =
         count == 1 ? add_gradients_of_batch(parts, batch, weight, passes.pass(batch.first_row), micro, timer)
@@ -74,10 +81,7 @@ torch::Tensor accumulate_gradients(const StepParts& parts, const std::vector<Bat
                                              {.passes = passes, .count = count, .first_number = micro * count}, timer);
     total = total.defined() ? total + loss : loss;
   }
-  if (parts.shards != nullptr)
-    add_gradients_of_shards(*parts.group, parts.parameters, *parts.shards);
-  else
-    add_gradients_of_all(*parts.group, parts.parameters);
+  if (parts.gradient_sum != nullptr) parts.gradient_sum->finish();
   parts.group->sum(total);
   timer.end(StepPhase::reduce);
   return total;

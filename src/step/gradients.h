@@ -18,6 +18,9 @@ std::int64_t slices_of_batch(const StepParts& parts);
 // Batches of a step that this process computes.
 std::int64_t batches_of_step(const StepParts& parts);
 
+// Whether backward computes parts of a step again, which then add to the gradients by themselves.
+bool computes_again(const ExperimentConfig& config);
+
 // Sets the gradients to those of the mean loss over all targets of the batches, which it returns: each batch's loss is
 // a sum, divided by the weight of all batches. With a loss scale the gradients are multiplied by it, the loss that is
 // returned is not. With more slices than one, the result does not depend on

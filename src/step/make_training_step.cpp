@@ -3,15 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "step/gradients.h"
 #include "step/graph_training_step.h"
 
 namespace metaformer {
-
-static bool computes_again(const ExperimentConfig& config) {
-  const auto* model = std::get_if<TransformerConfig>(&config.model);
-  return config.train.loss_chunks > 1 ||
-         (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
-}
 
 std::unique_ptr<TrainingStep> make_training_step(const StepParts& parts) {
   const auto& train = parts.config.train;

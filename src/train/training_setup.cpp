@@ -27,6 +27,8 @@ TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, t
   StepParts parts{config, task, *model, *parameters, *optimizer, device, loss_scale.get()};
   parts.group = &group;
   parts.shards = shards;
+  if (group.size() > 1) gradient_sum = std::make_unique<GradientSum>(group, *parameters, shards);
+  parts.gradient_sum = gradient_sum.get();
   memory = std::make_unique<StepMemory>(*model, batches_of_step(parts), slices_of_batch(parts), group);
   parts.memory = memory.get();
   step = make_training_step(parts);

@@ -37,6 +37,7 @@ struct TrainingSetup {
   std::unique_ptr<WeightAverage> average;
   std::unique_ptr<const Schedule> schedule;
   std::unique_ptr<StepMemory> memory;
+  std::unique_ptr<GradientSum> gradient_sum;  // of several processes
   std::unique_ptr<TrainingStep> step;
 };
 
