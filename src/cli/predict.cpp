@@ -12,10 +12,11 @@
 #include "base/text.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
+#include "cli/process_choice.h"
 #include "data/sources/file_format.h"
 #include "data/sources/labelled_table.h"
 #include "data/token_rows.h"
-#include "infer/prediction.h"
+#include "infer/shared_prediction.h"
 
 namespace metaformer {
 
@@ -23,6 +24,7 @@ namespace {
 
 struct PredictArguments {
   RunChoice choice;
+  ProcessChoice processes;
   std::string file = "-";
   std::string format = "auto";
   std::int64_t batch_size = 32;
@@ -40,11 +42,11 @@ TableFormat parse_format(const std::string& name) {
 
 constexpr std::size_t longest_line = 1 << 20;
 
-// Answers texts in their order, a batch at a time.
+// Answers texts in their order: a batch at a time, or one for each process.
 class TextPredictor {
  public:
-  TextPredictor(const PredictArguments& arguments, const LoadedRun& run, std::string source)
-      : arguments_(arguments), run_(run), source_(std::move(source)) {}
+  TextPredictor(const PredictArguments& arguments, const LoadedRun& run, std::string source, ProcessGroup& group)
+      : arguments_(arguments), run_(run), source_(std::move(source)), group_(group) {}
 
   void add(const Line& line) {
     if (line.too_long) return refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
@@ -60,34 +62,34 @@ class TextPredictor {
       return refuse(line, error.what());
     }
     longest_ = std::max(longest_, texts_.back().size());
-    answers_.push_back({.line = line, .problem = {}, .text = texts_.size() - 1, .cut = cut});
+    answers_.push_back({.line = line, .problem = {}, .batch = batches_.size(), .text = texts_.size() - 1, .cut = cut});
+    ++lines_;
+    if (is_full()) end_batch();
   }
 
   void refuse(std::int64_t line, const std::string& problem) {
-    answers_.push_back({.line = line, .problem = problem, .text = 0, .cut = false});
+    constexpr std::size_t most_answers = 1 << 16;
+    answers_.push_back({.line = line, .problem = problem, .batch = 0, .text = 0, .cut = false});
+    ++lines_;
+    if (answers_.size() >= most_answers) flush();
   }
 
-  // Long texts must not fill the memory, whatever the batch size.
-  bool is_full() const {
-    constexpr std::size_t most_padded_tokens = 1 << 17;
-    return answers_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
-           texts_.size() * longest_ >= most_padded_tokens;
-  }
-
+  // Answers all that it has been given.
   void flush() {
-    const auto predictions = texts_.empty() ? std::vector<Prediction>{} : predict(run_, texts_);
+    if (!texts_.empty()) batches_.push_back(std::exchange(texts_, {}));
+    const auto predictions =
+        batches_.empty() ? std::vector<std::vector<Prediction>>{} : predict_together(group_, run_, batches_);
     std::string shown;
     for (const auto& answer : answers_) {
       if (!answer.problem.empty()) {
         ++malformed_;
         log::warning("{}:{}: no prediction: {}", source_, answer.line, answer.problem);
       }
-      shown += describe(answer, answer.problem.empty() ? &predictions[answer.text] : nullptr) + "\n";
+      shown += describe(answer, answer.problem.empty() ? &predictions[answer.batch][answer.text] : nullptr) + "\n";
     }
     cut_ += std::count_if(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.cut; });
-    lines_ += static_cast<std::int64_t>(answers_.size());
     answers_.clear();
-    texts_.clear();
+    batches_.clear();
     longest_ = 0;
     if (!shown.empty()) print(shown);
   }
@@ -104,10 +106,23 @@ class TextPredictor {
  private:
   struct Answer {
     std::int64_t line;
-    std::string problem;  // why there is no prediction
-    std::size_t text;     // which of texts_
+    std::string problem;      // why there is no prediction
+    std::size_t batch, text;  // which text of which batch
     bool cut;
   };
+
+  // Long texts must not fill the memory, whatever the batch size.
+  bool is_full() const {
+    constexpr std::size_t most_padded_tokens = 1 << 17;
+    return texts_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
+           texts_.size() * longest_ >= most_padded_tokens;
+  }
+
+  void end_batch() {
+    batches_.push_back(std::exchange(texts_, {}));
+    longest_ = 0;
+    if (std::ssize(batches_) == group_.size()) flush();
+  }
 
   std::vector<std::int32_t> encode(const std::string& text, bool& cut) const {
     auto ids = run_.codec.tokenizer->encode(text);
@@ -142,9 +157,11 @@ class TextPredictor {
   const PredictArguments& arguments_;
   const LoadedRun& run_;
   std::string source_;
+  ProcessGroup& group_;
   std::vector<Answer> answers_;
-  std::vector<std::vector<std::int32_t>> texts_;
-  std::size_t longest_ = 0;  // of texts_, in tokens
+  std::vector<TextBatch> batches_;  // full ones, fewer than processes
+  TextBatch texts_;                 // of the one that is begun
+  std::size_t longest_ = 0;         // of texts_, in tokens
   std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0;
 };
 
@@ -153,7 +170,7 @@ void predict_lines(int file, const std::string& name, TextPredictor& predictor) 
   while (const auto line = reader.next()) {
     predictor.add(*line);
     // A slow writer gets answers line by line, a fast one in batches.
-    if (predictor.is_full() || !reader.is_ready()) predictor.flush();
+    if (!reader.is_ready()) predictor.flush();
   }
 }
 
@@ -187,20 +204,13 @@ void predict_table(const InputFile& input, LabelledDataConfig config, TextPredic
   for (const auto& row : table.rows) {
     refuse_before(row.line);
     predictor.add(row.text, row.line);
-    if (predictor.is_full()) predictor.flush();
   }
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
 
-void run_predict(const PredictArguments& arguments) {
-  auto format = parse_format(arguments.format);
-  const InputFile input(arguments.file);
-  const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device);
-  if (!is<ClassificationConfig>(run.experiment.config.task))
-    throw Error(ExitCode::usage, fmt::format("--run {}: its task is {}; predict needs a classifier",
-                                             run.directory.path().string(), kind_of(run.experiment.config.task)));
-  if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
-  TextPredictor predictor(arguments, run, input.name());
+void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
+                  ProcessGroup& group) {
+  TextPredictor predictor(arguments, run, input.name(), group);
   if (format == TableFormat::text) {
     predict_lines(input, predictor);
   } else {
@@ -209,7 +219,20 @@ void run_predict(const PredictArguments& arguments) {
     predict_table(input, std::move(config), predictor);
   }
   predictor.flush();
+  end_predictions(group);
   predictor.finish();
+}
+
+void run_predict(const PredictArguments& arguments, TableFormat format, ProcessGroup& group) {
+  const auto& choice = arguments.choice;
+  const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
+  const auto run = load_run(choice.run, choice.checkpoint, device_for(group, choice.device));
+  if (!is<ClassificationConfig>(run.experiment.config.task))
+    throw Error(ExitCode::usage, fmt::format("--run {}: its task is {}; predict needs a classifier",
+                                             run.directory.path().string(), kind_of(run.experiment.config.task)));
+  if (!input) return help_predict(group, run);
+  if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
+  predict_file(arguments, format, *input, run, group);
 }
 
 }  // namespace
@@ -229,16 +252,21 @@ void add_predict_command(CLI::App& app) {
   command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
+  arguments->processes.add_to(command);
   command.add_flag("--json", arguments->json, "one line of JSON per text, with the probability of every class");
   command.footer(
       "Prints label, tab, probability for every line or row, in order; plain lines are answered as soon as they come.\n"
       "A text that cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets\n"
       "empty fields; the exit code is then 3. Texts longer than the model's context are cut off.\n"
+      "With several processes the first reads, and gives each a batch at a time.\n"
       "Examples:\n"
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
-      "  metaformer predict --run runs/reviews new.csv --json\n"
+      "  metaformer predict --run runs/reviews new.csv --json --processes 2\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
-  command.callback([arguments] { run_predict(*arguments); });
+  command.callback([arguments] {
+    const auto format = parse_format(arguments->format);
+    arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, group); });
+  });
 }
 
 }  // namespace metaformer

@@ -35,6 +35,9 @@ void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work
   } catch (const Interrupted& interrupted) {
     group.announce_failure(fmt::format("signal {}", interrupted.signal()));
     throw;
+  } catch (const Error& error) {
+    if (!group.announce_failure(error.what())) throw ProcessesFailed(static_cast<int>(error.code()));
+    throw;
   } catch (const std::exception& error) {
     group.announce_failure(error.what());
     throw;

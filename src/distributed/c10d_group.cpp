@@ -22,7 +22,10 @@ namespace {
 using torch::Tensor;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-constexpr auto failure_key = "failure";
+// In the store: the number of processes that have failed, why the first of them has, and why rank 0 has.
+constexpr auto failures_key = "failures", failure_key = "failure", failure_of_first_rank_key = "failure of rank 0";
+
+constexpr std::chrono::seconds time_to_read(2);
 
 StorePointer make_store(const Launch& launch, std::chrono::seconds timeout) {
   StorePointer store;
@@ -112,13 +115,17 @@ class C10dGroup : public ProcessGroup {
     return texts;
   }
 
-  void announce_failure(const std::string& why) override {
+  bool announce_failure(const std::string& why) override {
     try {
-      store_->set(failure_key, fmt::format("rank {}: {}", rank(), why));
-      if (rank() == 0 && !launch_.store_is_there && launch_.store_file.empty()) let_others_read();
+      if (rank() == 0) store_->set(failure_of_first_rank_key, why);
+      if (store_->add(failures_key, 1) == 1) store_->set(failure_key, fmt::format("rank {}: {}", rank(), why));
+      if (rank() > 0) return failure_of_first_rank() != why;
+      // The store ends with this process.
+      if (!launch_.store_is_there && launch_.store_file.empty()) std::this_thread::sleep_for(time_to_read);
     } catch (const std::exception&) {
       // The store has gone with its process: the others know that something is wrong.
     }
+    return true;
   }
 
  private:
@@ -140,8 +147,11 @@ class C10dGroup : public ProcessGroup {
     return *nccl_;
   }
 
-  // The store ends with this process.
-  static void let_others_read() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
+  // It may come a little later to the same end. Throws if it does not.
+  std::string failure_of_first_rank() const {
+    store_->wait({failure_of_first_rank_key}, time_to_read);
+    return store_->get_to_str(failure_of_first_rank_key);
+  }
 
   std::vector<Tensor> gathered(const Tensor& x) {
     std::vector<std::vector<Tensor>> out(1);

@@ -17,7 +17,7 @@ class OneProcess : public ProcessGroup {
   std::unique_ptr<PendingSum> start_sum_on(const torch::Tensor&, int) override { return std::make_unique<Done>(); }
   void broadcast(const torch::Tensor&, int) override {}
   std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
-  void announce_failure(const std::string&) override {}
+  bool announce_failure(const std::string&) override { return true; }
 };
 
 }  // namespace

@@ -40,8 +40,9 @@ class ProcessGroup {
   // The bytes of every rank, in their order.
   virtual std::vector<std::string> gather(const std::string& bytes) = 0;
 
-  // Says to the others why this process is about to end, which they will repeat.
-  virtual void announce_failure(const std::string& why) = 0;
+  // Says to the others why this process is about to end, which they will repeat. False: rank 0 says the same, so this
+  // process need not.
+  virtual bool announce_failure(const std::string& why) = 0;
 };
 
 // A group of one.

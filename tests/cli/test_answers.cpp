@@ -228,6 +228,34 @@ TEST_CASE("what a run labels trains another, which is compared with it", "[cli]"
   CHECK_THAT(missing.err, ContainsSubstring("labels-2.jsonl: no such file"));
 }
 
+TEST_CASE("processes share predictions, which are those of one, and only the first reads", "[cli][processes]") {
+  const Program program;
+  train_classifier(program);
+  std::string lines;
+  for (int i = 0; i < 300; ++i)
+    lines += i % 50 == 7 ? "\n" : "w" + std::to_string(i % 9) + (i % 3 ? " marker\n" : " w1\n");
+  program.folder().write("texts.txt", lines);
+  const Arguments from_file = {"predict", "--run", "run", "texts.txt", "--json", "--batch-size", "7"};
+  const Arguments from_input = {"predict", "--run", "run", "--json", "--batch-size", "7"};
+  const auto alone = program.run(from_file);
+  CHECK(alone.code == 3);  // blank lines
+  REQUIRE(std::count(alone.out.begin(), alone.out.end(), '\n') == 300);
+  for (const std::string processes : {"2", "3"}) {
+    auto words = from_file;
+    words.insert(words.end(), {"--processes", processes});
+    const auto shared = program.run(words);
+    CHECK(shared.out == alone.out);
+    CHECK(shared.err == alone.err);
+    CHECK(shared.code == 3);
+    words = from_input;
+    words.insert(words.end(), {"--processes", processes});
+    CHECK(program.run_with_input(words, lines).out == alone.out);
+  }
+  const auto none = program.run({"predict", "--run", "run", "absent.txt", "--processes", "3"});
+  CHECK(none.code == 3);
+  CHECK_THAT(none.err, ContainsSubstring("error: 'absent.txt': No such file"));
+}
+
 TEST_CASE("predict and evaluate compute in the run's precision: the same loss and accuracy", "[cli]") {
   const Program program;
   std::string table = "text,label\n";

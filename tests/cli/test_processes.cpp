@@ -111,6 +111,7 @@ TEST_CASE("a config that is not valid is one error, however many processes are a
   const auto uneven = program.run(training("run", {"--processes", "3"}));
   CHECK(uneven.code == 2);
   CHECK_THAT(uneven.err, ContainsSubstring("train.batch_size must be a multiple of 3"));
+  CHECK(std::count(uneven.err.begin(), uneven.err.end(), '\n') == 1);
   CHECK_FALSE(fs::exists(program.folder() / "run"));
 }
 

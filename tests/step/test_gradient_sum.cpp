@@ -27,7 +27,7 @@ class Twin : public ProcessGroup {
   }
   void broadcast(const torch::Tensor&, int) override {}
   std::vector<std::string> gather(const std::string& bytes) override { return {bytes, bytes}; }
-  void announce_failure(const std::string&) override {}
+  bool announce_failure(const std::string&) override { return true; }
 
   std::int64_t sent = 0, sums = 0;  // elements, messages
   std::vector<int> roots;
