@@ -27,12 +27,13 @@ BELOW = {
     "tasks": ["model", "data/datasets", "distributed"],
     "run": ["ops", "text"],
     "baselines": ["tasks", "run", "config_reader"],
-    "infer": ["baselines"],
+    "infer": ["baselines", "overlap"],
     "huggingface": ["model", "run"],
     "train": ["infer", "step", "huggingface"],
     "step": ["tasks", "optim"],
     "optim": ["model", "run", "distributed"],
     "figures": ["base"],
+    "overlap": ["base"],
     "compare": ["infer"],
     "inspect": ["infer", "figures"],
     "report": ["compare", "inspect"],
@@ -40,7 +41,7 @@ BELOW = {
     "cli": ["report", "bench", "data/statistics"],
 }
 WITHOUT_TORCH = {"base", "yaml", "config", "config_reader", "cuda", "text", "data", "data/sources", "data/datasets",
-                 "data/statistics", "figures"}
+                 "data/statistics", "figures", "overlap"}
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")

@@ -58,9 +58,7 @@ class Metric : public Mixer {
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
-    auto seen = projection_.project(context_bed);
-    const auto newest = is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1)) : projection_.project(x_bcd);
-    if (state != nullptr) seen = projection_.remember(seen, *state);
+    const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
                           .right_bnej = seen.p_bnck,
@@ -101,7 +99,7 @@ class Metric : public Mixer {
     const auto projection_nkd = projection_.rows_nkd();
     const auto image_nkd = torch::matmul(metric_.dense_nkk().to(projection_nkd.options()), projection_nkd);
     const double twice = options_.score == MetricScore::distance ? 2 : 1;
-    return ScoreForm{.left_nrd = projection_nkd, .right_nrd = twice * image_nkd};
+    return ScoreForm{.left_nrd = projection_.query_rows_nkd(), .right_nrd = twice * image_nkd};
   }
 
   void scale_initial_scores(double projection_variance) override {

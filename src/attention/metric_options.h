@@ -34,6 +34,9 @@ struct MetricOptions {
     return {Backend::composed, Backend::reference, Backend::fused};
   }
 
+  // The published formula mirrors a form at the diagonal of tokens that attend to themselves.
+  bool can_cross() const { return score != MetricScore::as_published; }
+
   std::optional<MixerProblem> problem(const MixerShape& shape) const {
     const std::string score_key = "model.mixer.score", constraint_key = "model.mixer.constraint";
     const bool symmetric = constraint == MetricConstraint::symmetric, published = score == MetricScore::as_published;
@@ -57,8 +60,7 @@ struct MetricOptions {
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
     const auto k = shape.head_width();
     const auto width = static_cast<double>(shape.width);
-    AttentionCost cost{
-        .projections = values == MixerValues::own ? 3 : 2, .score_width = k, .qk_norms = qk_norm ? 1 : 0};
+    AttentionCost cost{.projections = shared_projections(shape, values), .score_width = k, .qk_norms = qk_norm ? 1 : 0};
     switch (constraint) {
       case MetricConstraint::symmetric:
       case MetricConstraint::psd:

@@ -51,6 +51,16 @@ std::int64_t MixerState::append(std::size_t slot) {
   return length++;
 }
 
+torch::Tensor MixerState::held(std::size_t slot) const {
+  const auto& [storage, length] = buffers_.at(slot);
+  return storage.narrow(token_dim, 0, length);
+}
+
+void MixerState::select(const torch::Tensor& rows_b) {
+  for (auto& [storage, length] : buffers_)
+    if (storage.defined()) storage = storage.index_select(0, rows_b);
+}
+
 void MixerState::reset() {
   for (auto& buffer : buffers_) buffer.length = 0;
 }

@@ -28,6 +28,13 @@ class MixerState {
   // The place of one more token, which holds nothing yet. Throws Error when the state is full.
   std::int64_t append(std::size_t slot);
 
+  // Of what is not extended: whether there is something, and all of it.
+  bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
+  torch::Tensor held(std::size_t slot) const;
+
+  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  void select(const torch::Tensor& rows_b);
+
   // Forgets the tokens, keeps the buffers.
   void reset();
 

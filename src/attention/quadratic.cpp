@@ -37,9 +37,7 @@ class Quadratic : public Mixer {
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
-    auto seen = projection_.project(context_bed);
-    const auto newest = is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1)) : projection_.project(x_bcd);
-    if (state != nullptr) seen = projection_.remember(seen, *state);
+    const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
       return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass));
     auto left = newest.p_bnck, right = seen.p_bnck;
@@ -80,8 +78,8 @@ class Quadratic : public Mixer {
     if (options_.qk_norm) return std::nullopt;
     if (full())
       return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
-    const auto rows_nkd = projection_.rows_nkd();
-    return ScoreForm{.left_nrd = rows_nkd, .right_nrd = torch::matmul(form_, rows_nkd)};
+    return ScoreForm{.left_nrd = projection_.query_rows_nkd(),
+                     .right_nrd = torch::matmul(form_, projection_.rows_nkd())};
   }
 
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).

@@ -26,6 +26,9 @@ struct QuadraticOptions {
     return {Backend::composed, Backend::reference, Backend::fused};
   }
 
+  // The full form compares inputs, not what each side makes of them.
+  bool can_cross() const { return form == QuadraticForm::projected; }
+
   std::optional<MixerProblem> problem(const MixerShape& shape) const {
     if (form == QuadraticForm::full && values == MixerValues::own)
       return MixerProblem{
@@ -46,7 +49,7 @@ struct QuadraticOptions {
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
     const auto side = key_width(shape);
     const auto square = static_cast<double>(side) * static_cast<double>(side);
-    return AttentionCost{.projections = values == MixerValues::own ? 3 : 2,
+    return AttentionCost{.projections = shared_projections(shape, values),
                          .form_parameters = side * side,
                          .form_operations = 2 * load.tokens * static_cast<double>(shape.heads) * square,
                          .score_width = side,

@@ -39,15 +39,7 @@ class ScaledDotProduct : public Mixer {
         !options_.qk_norm && !positions_.rotates() && !mixing.distances && !pass.wants_scores();
     if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
       return attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass);
-    auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed);
-    if (options_.qk_norm) {
-      q_bnck = query_norm_(q_bnck);
-      k_bnek = key_norm_(k_bnek);
-    }
-    if (state != nullptr) {
-      k_bnek = state->extend(0, k_bnek);
-      v_bnek = state->extend(1, v_bnek);
-    }
+    auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed, state);
     if (pass.wants_scores()) pass.probe->scored({.left_bnci = q_bnck, .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
     q_bnck = positions_.with_content_bias(q_bnck, visibility);
@@ -89,18 +81,35 @@ class ScaledDotProduct : public Mixer {
   }
 
  private:
+  // Queries of x; keys and values of all that it sees, with what comes from the state. Those of another sequence are
+  // computed once for a state, and then held.
+  std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                       MixerState* state) {
+    const bool is_held = shape_.crosses && state != nullptr && state->holds(0);
+    auto [q_bnck, k_bnek, v_bnek] =
+        is_held ? std::array{queries(x_bcd), state->held(0), state->held(1)} : project(x_bcd, context_bed);
+    if (options_.qk_norm) q_bnck = query_norm_(q_bnck);
+    if (is_held) return {q_bnck, k_bnek, v_bnek};
+    if (options_.qk_norm) k_bnek = key_norm_(k_bnek);
+    if (state == nullptr) return {q_bnck, k_bnek, v_bnek};
+    return {q_bnck, state->extend(0, k_bnek), state->extend(1, v_bnek)};
+  }
+
   std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed) {
-    const auto d = shape_.width;
     if (context_bed.is_same(x_bcd)) return thirds_bnck(query_key_value_(x_bcd), shape_.heads);
-    const auto& weight = query_key_value_->weight();
+    const auto key_value = part(context_bed, shape_.width, 2 * shape_.width).split(shape_.width, 2);
+    return {queries(x_bcd), split_heads(key_value[0], shape_.heads), split_heads(key_value[1], shape_.heads)};
+  }
+
+  torch::Tensor queries(const torch::Tensor& x_bcd) const {
+    return split_heads(part(x_bcd, 0, shape_.width), shape_.heads);
+  }
+
+  // Rows first ... first + rows - 1 of the projection.
+  torch::Tensor part(const torch::Tensor& x_bcd, std::int64_t first, std::int64_t rows) const {
     const auto& bias = query_key_value_->bias();
-    const auto part = [&](const torch::Tensor& from, std::int64_t first, std::int64_t rows) {
-      return torch::linear(from, weight.narrow(0, first, rows),
-                           bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
-    };
-    const auto key_value = part(context_bed, d, 2 * d).split(d, 2);
-    return {split_heads(part(x_bcd, 0, d), shape_.heads), split_heads(key_value[0], shape_.heads),
-            split_heads(key_value[1], shape_.heads)};
+    return torch::linear(x_bcd, query_key_value_->weight().narrow(0, first, rows),
+                         bias.defined() ? std::optional(bias.narrow(0, first, rows)) : std::nullopt);
   }
 
   ScaledDotProductOptions options_;

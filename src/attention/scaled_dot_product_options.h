@@ -14,6 +14,7 @@ struct ScaledDotProductOptions {
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
+  bool can_cross() const { return true; }
 
   // Projections to queries, keys, values and the output.
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {

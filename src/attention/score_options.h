@@ -22,9 +22,17 @@ struct EnumNames<MixerValues> {
 
 constexpr const char* values_help = "shared: the projection that scores are made of; own: another projection";
 
+// Matrices of metric and quadratic attention: p, the output, own values, and the queries' p where the context is
+// another sequence.
+inline std::int64_t shared_projections(const MixerShape& shape, MixerValues values) {
+  return 2 + (values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0);
+}
+
 // Why the kernels of cuda/ cannot compute heads of this shape.
 inline std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values) {
   const std::string backend = "model.mixer.backend";
+  if (shape.crosses)
+    return MixerProblem{{backend}, "'fused' mixes a sequence with itself only: set backend to auto or composed"};
   if (values == MixerValues::own)
     return MixerProblem{{backend, "model.mixer.values"},
                         "'fused' shares the values with the scores: set values to shared, or backend to composed"};

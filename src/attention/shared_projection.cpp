@@ -12,32 +12,52 @@ SharedProjection::SharedProjection(torch::nn::Module& owner, const MixerShape& s
       values_(values),
       layer_(owner.register_module("projection", Linear(shape.width, projections(values) * shape.width, shape.bias,
                                                         Init::normal(), projections(values)))) {
+  if (shape.crosses)
+    query_layer_ = owner.register_module(
+        "query_projection", Linear(shape.width, shape.width, shape.bias, Init::normal(), /*hidden_matrices=*/1));
   if (qk_norm) norm_ = owner.register_module("norm", HeadNorm(shape.head_width()));
 }
 
-SharedProjection::Vectors SharedProjection::project(const torch::Tensor& x_bcd) {
-  const auto projected = layer_(x_bcd);
+SharedProjection::Vectors SharedProjection::vectors_of(const torch::Tensor& context_bed) {
+  const auto projected = layer_(context_bed);
   const auto part = [&](std::int64_t first) {
     return split_heads(projected.narrow(2, first, shape_.width), shape_.heads);
   };
-  const auto p_bnck = is_normalised() ? norm_(part(0)) : part(0);
-  return {p_bnck, has_own_values() ? part(value_begin()) : p_bnck};
+  const auto p_bnek = normalised(part(0));
+  return {p_bnek, has_own_values() ? part(value_begin()) : p_bnek};
 }
 
-SharedProjection::Vectors SharedProjection::remember(const Vectors& newest, MixerState& state) const {
+SharedProjection::Sides SharedProjection::project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                                  MixerState* state) {
+  if (!shape_.crosses) {
+    auto seen = vectors_of(context_bed);
+    const auto newest = is_end_of(x_bcd, context_bed) ? seen.newest(x_bcd.size(1)) : vectors_of(x_bcd);
+    if (state != nullptr) seen = extended(seen, *state);
+    return {newest, seen};
+  }
+  const auto p_bnck = normalised(split_heads(query_layer_(x_bcd), shape_.heads));
+  const auto seen = state == nullptr  ? vectors_of(context_bed)
+                    : state->holds(0) ? Vectors{state->held(0), state->held(has_own_values() ? 1 : 0)}
+                                      : extended(vectors_of(context_bed), *state);
+  return {{p_bnck, p_bnck}, seen};
+}
+
+SharedProjection::Vectors SharedProjection::extended(const Vectors& newest, MixerState& state) const {
   const auto p_bnek = state.extend(0, newest.p_bnck);
   return {p_bnek, has_own_values() ? state.extend(1, newest.value_bnck) : p_bnek};
 }
 
-torch::Tensor SharedProjection::rows_nkd() const {
-  return layer_->weight().narrow(0, 0, shape_.width).view({shape_.heads, shape_.head_width(), shape_.width});
+torch::Tensor SharedProjection::rows_of(const Linear& layer) const {
+  return layer->weight().narrow(0, 0, shape_.width).view({shape_.heads, shape_.head_width(), shape_.width});
 }
 
 void SharedProjection::scale_scored(double factor) {
-  if (is_normalised())
+  if (is_normalised()) {
     norm_->gain().mul_(factor);
-  else
-    layer_->weight().narrow(0, 0, shape_.width).mul_(factor);
+    return;
+  }
+  layer_->weight().narrow(0, 0, shape_.width).mul_(factor);
+  if (shape_.crosses) query_layer_->weight().mul_(factor);
 }
 
 }  // namespace metaformer

@@ -1,8 +1,10 @@
 #pragma once
 // The projection p of metric and quadratic attention, from which scores are made and which is mixed, unless values have
-// a projection of their own.
+// a projection of their own. Where the context is another sequence, each side has its own projection, and scores
+// compare the two: p_c of the queries, p_e of the context, which is mixed.
 
 #include "attention/head_norm.h"
+#include "attention/mixer.h"
 #include "attention/mixer_state.h"
 #include "attention/score_options.h"
 #include "ops/linear.h"
@@ -25,13 +27,16 @@ class SharedProjection {
       return {p_bnck.narrow(2, first, tokens), value_bnck.narrow(2, first, tokens)};
     }
   };
-  Vectors project(const torch::Tensor& x_bcd);
+  // Of x, and of all that it sees, with what comes from the state: p in slot 0, own values in slot 1. The vectors of
+  // another sequence are computed once for a state, and then held.
+  struct Sides {
+    Vectors newest, seen;
+  };
+  Sides project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, MixerState* state);
 
-  // All vectors so far, with those of earlier tokens from the state: p in slot 0, own values in slot 1.
-  Vectors remember(const Vectors& newest, MixerState& state) const;
-
-  // What is linear in x: rows of p, [n, k, d].
-  torch::Tensor rows_nkd() const;
+  // What is linear in x: rows of p, [n, k, d], of the context and of the queries.
+  torch::Tensor rows_nkd() const { return rows_of(layer_); }
+  torch::Tensor query_rows_nkd() const { return rows_of(query_layer_.is_empty() ? layer_ : query_layer_); }
 
   // Standard deviation of initial p becomes `factor` times what it was.
   void scale_scored(double factor);
@@ -46,10 +51,16 @@ class SharedProjection {
   std::int64_t value_begin() const { return has_own_values() ? shape_.width : 0; }  // among the outputs of layer()
 
  private:
+  Vectors extended(const Vectors& newest, MixerState& state) const;
+  Vectors vectors_of(const torch::Tensor& context_bed);
+  torch::Tensor normalised(const torch::Tensor& p_bnck) { return is_normalised() ? norm_(p_bnck) : p_bnck; }
+  torch::Tensor rows_of(const Linear& layer) const;
+
   MixerShape shape_;
   MixerValues values_;
-  Linear layer_;            // rows: p, then own values
-  HeadNorm norm_{nullptr};  // qk_norm only
+  Linear layer_;                 // rows: p, then own values
+  Linear query_layer_{nullptr};  // of p_c, where the context is another sequence
+  HeadNorm norm_{nullptr};       // qk_norm only
 };
 
 }  // namespace metaformer

@@ -47,7 +47,7 @@ FastPath recurrence(const RecurrentConfig& config, torch::Device device) {
 
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device) {
   if (const auto* options = recurrent(config.model)) return {recurrence(*options, device)};
-  const auto* transformer = std::get_if<TransformerConfig>(&config.model);
+  const auto* transformer = blocks_of(config.model);
   if (transformer == nullptr) return {};
   const auto& model = *transformer;
   const auto of_run = obstacle_of_run(config, device);

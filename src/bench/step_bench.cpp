@@ -38,6 +38,7 @@ class Rig {
       : steps_(config.train.steps), device_(device), group_(group), setup_(config, task, device, nullptr, group) {}
 
   TrainingStep& step() { return *setup_.step; }
+  std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(setup_.parameters->gradients().nbytes()); }
   double loss() const { return loss_.item<double>(); }
 
   void run(std::int64_t steps) {
@@ -51,6 +52,12 @@ class Rig {
   // Of one step.
   double timed_ms(std::int64_t steps) {
     return milliseconds_of(device_, [&] { run(steps); }) / static_cast<double>(steps);
+  }
+
+  double timed_all_reduce_ms() {
+    const auto gradients = torch::zeros_like(setup_.parameters->gradients());
+    wait_for_all(group_);
+    return milliseconds_of(device_, [&] { group_.sum(gradients); });
   }
 
  private:
@@ -82,6 +89,18 @@ double operations_of(const TransformerConfig& config, std::int64_t vocabulary, d
   return static_cast<double>(config.layers) * layer + head;
 }
 
+// Of as many tokens of sources as of targets. The target has the head.
+double operations_of(const EncoderDecoderConfig& config, std::int64_t vocabulary, double tokens, bool) {
+  const double half = tokens / 2;
+  const AttentionShape row{
+      .batch = 1, .heads = config.heads, .context = config.context, .head_width = config.head_width()};
+  const double cross =
+      half / static_cast<double>(config.context) * forward_operations(config.cross_mixer, row, /*causal=*/false);
+  return operations_of(config.encoder_blocks(), 0, half, /*causal=*/false) +
+         operations_of(static_cast<const TransformerConfig&>(config), vocabulary, half, /*causal=*/true) +
+         static_cast<double>(config.layers) * cross;
+}
+
 double operations_of(const RecurrentConfig& config, std::int64_t vocabulary, double tokens, bool) {
   const auto of_layer = 2 * config.gates() * config.width * config.width;  // of the input and of the state
   const auto products = config.layers * of_layer + config.width * vocabulary;
@@ -103,6 +122,14 @@ double training_operations(const ModelConfig& model, std::int64_t vocabulary, do
          std::visit([&](const auto& config) { return operations_of(config, vocabulary, tokens, causal); }, model);
 }
 
+static double all_reduce_ms(Rig& rig, std::int64_t rounds, ProcessGroup& group) {
+  if (group.size() == 1) return 0;
+  rig.timed_all_reduce_ms();  // connects
+  std::vector<double> times;
+  for (std::int64_t round = 0; round < rounds; ++round) times.push_back(rig.timed_all_reduce_ms());
+  return median(times);
+}
+
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
                            const StepBenchRequest& request, ProcessGroup& group) {
   require_equal_pieces(config.train, group.size());
@@ -115,6 +142,8 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
   result.ms_per_step = median(times);
   result.loss = rig.loss();
   result.peak_memory_bytes = peak_memory_bytes(device);
+  result.gradient_bytes = rig.gradient_bytes();
+  result.all_reduce_ms = all_reduce_ms(rig, request.rounds, group);
   StepTimes phases;
   rig.step().time_phases(&phases);
   rig.run(request.steps);

@@ -26,6 +26,8 @@ struct StepBenchResult {
   double peak_gflops = 0;              // of one large product in the same type
   std::int64_t peak_memory_bytes = 0;  // of the process, or of the device
   double loss = 0;                     // of the last step
+  std::int64_t gradient_bytes = 0;
+  double all_reduce_ms = 0;  // of all gradients of several processes, with nothing else to do: median over rounds
   std::vector<FastPath> fast_paths;
 };
 

@@ -29,6 +29,8 @@ nlohmann::ordered_json to_json(const StepBenchResult& result) {
   json["gflops"] = result.gflops;
   json["product_peak_gflops"] = result.peak_gflops;
   json["share_of_peak"] = result.gflops / result.peak_gflops;
+  json["gradient_bytes"] = result.gradient_bytes;
+  if (result.all_reduce_ms > 0) json["all_reduce_ms"] = result.all_reduce_ms;
   json["peak_memory_bytes"] = result.peak_memory_bytes;
   json["loss"] = result.loss;
   for (const auto& [part, why_not] : result.fast_paths) {
@@ -45,6 +47,9 @@ void print_table(const StepBenchResult& result) {
     print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
   print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
                     result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
+  if (result.all_reduce_ms > 0)
+    print(fmt::format("sum of {} of gradients over all processes, by itself: {:.2f} ms\n",
+                      human_bytes(static_cast<std::uint64_t>(result.gradient_bytes)), result.all_reduce_ms));
   for (const auto& [part, why_not] : result.fast_paths)
     print(fmt::format("fast path of {}: {}\n", part,
                       why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not)));

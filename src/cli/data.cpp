@@ -31,7 +31,7 @@ void run_fetch(const DataArguments& arguments) {
 void run_list() {
   for (const auto& corpus : public_corpora()) {
     const auto found = locate_corpus(corpus);
-    print_lines(fmt::format("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes),
+    print_lines(fmt::format("{:<20} {:<12} {}\n", corpus.name, human_bytes(corpus.bytes()),
                             found ? found->string() : "not fetched: " + corpus.url));
   }
 }

@@ -3,13 +3,16 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "baselines/comparison.h"
+#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
 #include "infer/ensemble.h"
 #include "infer/load_run.h"
+#include "infer/written_targets.h"
 #include "run/environment.h"
 #include "tasks/evaluation.h"
 #include "tasks/make_task.h"
+#include "tasks/pair_data.h"
 
 namespace metaformer {
 
@@ -21,6 +24,8 @@ struct EvaluateArguments {
   std::string split = "validation";
   std::vector<std::string> others;
   std::int64_t random_batches = 0;
+  BeamOptions beam;
+  std::vector<std::string> beam_flags;  // that are given
   bool json = false;
   bool offline = false;
 };
@@ -35,6 +40,8 @@ void print_metrics(const nlohmann::ordered_json& metrics, const std::string& ind
     if (value.is_object()) {
       print_lines(fmt::format("{}{}\n", indent, name));
       print_metrics(value, indent + "  ");
+    } else if (value.is_string()) {
+      print_lines(fmt::format("{}{:<20} {}\n", indent, name, value.get<std::string>()));
     } else {
       print_lines(value.is_number_integer() ? fmt::format("{}{:<20} {}\n", indent, name, value.get<std::int64_t>())
                                             : fmt::format("{}{:<20} {:.5f}\n", indent, name, value.get<double>()));
@@ -127,12 +134,16 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   require_split(task, split, config);
+  if (!is<SequenceToSequenceConfig>(config.task)) require_no_flags(arguments.beam_flags, run);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
-  const auto metrics = arguments.random_batches > 0
-                           ? estimate_split(*run.predictor, task, split, arguments.random_batches,
-                                            config.train.precision, run.device, group)
-                           : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, group);
+  auto metrics = arguments.random_batches > 0
+                     ? estimate_split(*run.predictor, task, split, arguments.random_batches, config.train.precision,
+                                      run.device, group)
+                     : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, group);
+  const auto* pairs = dynamic_cast<const PairData*>(task.data.get());
+  if (pairs != nullptr && arguments.random_batches == 0 && !config.train.overfit_batch)
+    metrics["written"] = score_written_targets(run, pairs->pairs(), split, arguments.beam, group);
   if (!group.is_first()) return;
   const auto comparison =
       compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);
@@ -168,13 +179,16 @@ void add_evaluate_command(CLI::App& app) {
                   "estimate on this many random batches, as nanoGPT does, instead of the whole split")
       ->transform(whole_number(1, std::int64_t{1} << 20))
       ->excludes(with);
+  add_beam_to(command, arguments->beam);
   arguments->processes.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
+      "Of a sequence_to_sequence run also scores the targets that it writes: BLEU, chrF, ROUGE, exact match.\n"
       "Examples:\n  metaformer evaluate\n  metaformer evaluate --run runs/x --checkpoint last --split train --json\n"
       "  metaformer evaluate --run runs/a --with runs/b runs/c --split test");
-  command.callback([arguments] {
+  command.callback([arguments, &command] {
+    arguments->beam_flags = given_beam_flags(command);
     const auto split = parse_split(arguments->split);
     arguments->processes.run([&](ProcessGroup& group) { run_evaluate(*arguments, split, group); });
   });

@@ -10,13 +10,14 @@
 #include "base/line_reader.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "cli/process_choice.h"
 #include "data/sources/file_format.h"
 #include "data/sources/labelled_table.h"
 #include "data/token_rows.h"
-#include "infer/shared_prediction.h"
+#include "infer/text_answers.h"
 
 namespace metaformer {
 
@@ -28,6 +29,7 @@ struct PredictArguments {
   std::string file = "-";
   std::string format = "auto";
   std::int64_t batch_size = 32;
+  BeamOptions beam;
   bool json = false;
 };
 
@@ -45,8 +47,8 @@ constexpr std::size_t longest_line = 1 << 20;
 // Answers texts in their order: a batch at a time, or one for each process.
 class TextPredictor {
  public:
-  TextPredictor(const PredictArguments& arguments, const LoadedRun& run, std::string source, ProcessGroup& group)
-      : arguments_(arguments), run_(run), source_(std::move(source)), group_(group) {}
+  TextPredictor(const PredictArguments& arguments, const TextAnswers& answers, std::string source, ProcessGroup& group)
+      : arguments_(arguments), text_answers_(answers), source_(std::move(source)), group_(group) {}
 
   void add(const Line& line) {
     if (line.too_long) return refuse(line.number, fmt::format("the line is longer than {} bytes", longest_line));
@@ -57,7 +59,7 @@ class TextPredictor {
   void add(const std::string& text, std::int64_t line) {
     bool cut = false;
     try {
-      texts_.push_back(encode(text, cut));
+      texts_.push_back(text_answers_.encode(text, cut));
     } catch (const Error& error) {
       return refuse(line, error.what());
     }
@@ -77,15 +79,15 @@ class TextPredictor {
   // Answers all that it has been given.
   void flush() {
     if (!texts_.empty()) batches_.push_back(std::exchange(texts_, {}));
-    const auto predictions =
-        batches_.empty() ? std::vector<std::vector<Prediction>>{} : predict_together(group_, run_, batches_);
+    const auto answer = [&](const TextBatch& texts) { return text_answers_.answer(texts); };
+    const auto given = batches_.empty() ? std::vector<Answers>{} : answer_together(group_, answer, batches_);
     std::string shown;
     for (const auto& answer : answers_) {
       if (!answer.problem.empty()) {
         ++malformed_;
         log::warning("{}:{}: no prediction: {}", source_, answer.line, answer.problem);
       }
-      shown += describe(answer, answer.problem.empty() ? &predictions[answer.batch][answer.text] : nullptr) + "\n";
+      shown += describe(answer, answer.problem.empty() ? &given[answer.batch][answer.text] : nullptr) + "\n";
     }
     cut_ += std::count_if(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.cut; });
     answers_.clear();
@@ -94,10 +96,9 @@ class TextPredictor {
     if (!shown.empty()) print(shown);
   }
 
-  void finish() const {
+  void finish(std::int64_t context) const {
     if (cut_ > 0)
-      log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_,
-                   context_of(run_.experiment.config.model));
+      log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_, context);
     if (malformed_ > 0)
       throw Error(ExitCode::data,
                   fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));
@@ -124,38 +125,20 @@ class TextPredictor {
     if (std::ssize(batches_) == group_.size()) flush();
   }
 
-  std::vector<std::int32_t> encode(const std::string& text, bool& cut) const {
-    auto ids = run_.codec.tokenizer->encode(text);
-    if (ids.empty()) throw Error(ExitCode::data, "the line is blank");
-    cut = truncate(ids, context_of(run_.experiment.config.model), classification(run_.experiment.config).truncation);
-    return ids;
-  }
-
-  std::string describe(const Answer& answer, const Prediction* prediction) const {
+  std::string describe(const Answer& answer, const nlohmann::ordered_json* given) const {
+    if (!arguments_.json) return given == nullptr ? text_answers_.line_without_answer() : text_answers_.line(*given);
     nlohmann::ordered_json json = {{"line", answer.line}};
-    if (prediction == nullptr) {
+    if (given == nullptr) {
       json["error"] = answer.problem;
-      return arguments_.json ? to_line(json) : "\t";
+      return to_line(json);
     }
-    const auto& labels = run_.codec.labels;
-    const double probability = prediction->probabilities[prediction->label];
-    if (!arguments_.json) return fmt::format("{}\t{:.4f}", on_one_line(labels[prediction->label]), probability);
-    json["label"] = labels[prediction->label];
-    json["probability"] = probability;
-    for (std::size_t i = 0; i < labels.size(); ++i) json["probabilities"][labels[i]] = prediction->probabilities[i];
+    json.update(*given);
     json["cut"] = answer.cut;
     return to_line(json);
   }
 
-  // A label from a quoted field may contain the characters that separate fields of the output.
-  static std::string on_one_line(std::string label) {
-    std::replace_if(
-        label.begin(), label.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
-    return label;
-  }
-
   const PredictArguments& arguments_;
-  const LoadedRun& run_;
+  const TextAnswers& text_answers_;
   std::string source_;
   ProcessGroup& group_;
   std::vector<Answer> answers_;
@@ -208,37 +191,68 @@ void predict_table(const InputFile& input, LabelledDataConfig config, TextPredic
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
 
-void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
-                  ProcessGroup& group) {
-  TextPredictor predictor(arguments, run, input.name(), group);
-  if (format == TableFormat::text) {
-    predict_lines(input, predictor);
+// The columns of a table that hold what the run reads.
+LabelledDataConfig table_config(const ExperimentConfig& config, TableFormat format) {
+  LabelledDataConfig table;
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    table.header = task->data.header;
+    table.text_field = task->data.source_field;
   } else {
-    auto config = classification(run.experiment.config).data;
-    config.format = format;
-    predict_table(input, std::move(config), predictor);
+    table = classification(config).data;
   }
-  predictor.flush();
-  end_predictions(group);
-  predictor.finish();
+  table.format = format;
+  return table;
 }
 
-void run_predict(const PredictArguments& arguments, TableFormat format, ProcessGroup& group) {
+void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
+                  const TextAnswers& answers, ProcessGroup& group) {
+  TextPredictor predictor(arguments, answers, input.name(), group);
+  if (format == TableFormat::text)
+    predict_lines(input, predictor);
+  else
+    predict_table(input, table_config(run.experiment.config, format), predictor);
+  predictor.flush();
+  end_answers(group);
+  predictor.finish(context_of(run.experiment.config.model));
+}
+
+std::unique_ptr<TextAnswers> answers_of(const PredictArguments& arguments, const LoadedRun& run,
+                                        const std::vector<std::string>& given_flags) {
+  const auto& task = run.experiment.config.task;
+  if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
+  if (!is<ClassificationConfig>(task))
+    throw Error(ExitCode::usage,
+                fmt::format("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
+                            run.directory.path().string(), kind_of(task)));
+  require_no_flags(given_flags, run);
+  return class_answers(run);
+}
+
+void run_predict(const PredictArguments& arguments, TableFormat format, const std::vector<std::string>& given_flags,
+                 ProcessGroup& group) {
   const auto& choice = arguments.choice;
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
   const auto run = load_run(choice.run, choice.checkpoint, device_for(group, choice.device));
-  if (!is<ClassificationConfig>(run.experiment.config.task))
-    throw Error(ExitCode::usage, fmt::format("--run {}: its task is {}; predict needs a classifier",
-                                             run.directory.path().string(), kind_of(run.experiment.config.task)));
-  if (!input) return help_predict(group, run);
+  const auto answers = answers_of(arguments, run, given_flags);
+  if (!input) return help_answer(group, [&](const TextBatch& texts) { return answers->answer(texts); });
   if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
-  predict_file(arguments, format, *input, run, group);
+  predict_file(arguments, format, *input, run, *answers, group);
+}
+
+void require_possible(const PredictArguments& arguments) {
+  const auto& beam = arguments.beam;
+  if (beam.n_best > beam.beam)
+    throw Error(ExitCode::usage,
+                fmt::format("--n-best {}: a beam of {} has no more hypotheses; raise --beam", beam.n_best, beam.beam));
+  if (beam.n_best > 1 && !arguments.json)
+    throw Error(ExitCode::usage, fmt::format("--n-best {}: a line has one text; add --json", beam.n_best));
 }
 
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("predict", "predict the classes of texts in plain lines or in a table");
+  auto& command =
+      *app.add_subcommand("predict", "predict classes of texts, or translate them, in plain lines or in a table");
   auto arguments = std::make_shared<PredictArguments>();
   arguments->choice.add_to(command);
   command.add_option("file", arguments->file, "lines of text, or a table (csv, tsv, jsonl); default: standard input")
@@ -246,26 +260,37 @@ void add_predict_command(CLI::App& app) {
   command
       .add_option("--format", arguments->format,
                   "format of the file; text: plain lines; auto: by the file's name, else text. In a table the run's "
-                  "data.text_field names the column or member to read")
+                  "data.text_field (data.source_field) names the column or member to read")
       ->type_name("auto|text|csv|tsv|jsonl")
       ->capture_default_str();
   command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
+  add_beam_to(command, arguments->beam);
+  command.add_option("--n-best", arguments->beam.n_best, "hypotheses in the answer, with --json")
+      ->transform(whole_number(1, std::int64_t{1} << 20))
+      ->capture_default_str();
   arguments->processes.add_to(command);
-  command.add_flag("--json", arguments->json, "one line of JSON per text, with the probability of every class");
+  command.add_flag("--json", arguments->json,
+                   "one line of JSON per text, with the probability of every class, or of every hypothesis");
   command.footer(
-      "Prints label, tab, probability for every line or row, in order; plain lines are answered as soon as they come.\n"
+      "Prints label, tab, probability for every line or row, in order, or the text that is written from it; plain "
+      "lines\n"
+      "are answered as soon as they come.\n"
       "A text that cannot be read (not UTF-8, blank, a line over 1 MiB, a malformed row) is named on stderr and gets\n"
       "empty fields; the exit code is then 3. Texts longer than the model's context are cut off.\n"
       "With several processes the first reads, and gives each a batch at a time.\n"
       "Examples:\n"
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
       "  metaformer predict --run runs/reviews new.csv --json --processes 2\n"
+      "  metaformer predict --run runs/multi30k --beam 4 german.txt > english.txt\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
-  command.callback([arguments] {
+  command.callback([arguments, &command] {
     const auto format = parse_format(arguments->format);
-    arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, group); });
+    require_possible(*arguments);
+    auto given = given_beam_flags(command);
+    if (command.count("--n-best") > 0) given.emplace_back("--n-best");
+    arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, given, group); });
   });
 }
 

@@ -113,12 +113,21 @@ void check_rating(const RatingConfig& rating, const Provenance& provenance) {
          fmt::format("{} is not below data.rating.positive_from {}", *rating.negative_to, *rating.positive_from));
 }
 
-void check_corpus(const std::string& corpus, const Provenance& provenance) {
+std::string_view task_of_corpus(std::string_view corpus) {
+  return corpus == "imdb"       ? ClassificationConfig::kind
+         : corpus == "multi30k" ? SequenceToSequenceConfig::kind
+                                : LanguageModelConfig::kind;
+}
+
+// The default corpus is that of language models; to other tasks it means that there is none.
+void check_corpus(const std::string& corpus, std::string_view task, const Provenance& provenance) {
   const std::vector<std::string> names(corpus_names.begin(), corpus_names.end());
   if (std::find(names.begin(), names.end(), corpus) == names.end())
     fail(provenance, {"data.corpus"},
          fmt::format("unknown corpus {}; expected {}{}", in_quotes(corpus), join_alternatives(names),
                      did_you_mean(corpus, names)));
+  if (corpus != DataConfig().corpus && task_of_corpus(corpus) != task)
+    fail(provenance, {"data.corpus", "task.kind"}, fmt::format("'{}' is for task {}", corpus, task_of_corpus(corpus)));
 }
 
 // Of a classifier's texts.
@@ -150,9 +159,7 @@ void check_text(const TextDataConfig& data, const Provenance& provenance) {
     fail(provenance, {"data.tokenizer.sampling", "task.kind"},
          fmt::format("{} has no effect on a language model, whose text is tokenized once: set it to 0",
                      unigram->sampling));
-  check_corpus(data.corpus, provenance);
-  if (data.corpus != DataConfig().corpus)
-    fail(provenance, {"data.corpus"}, fmt::format("'{}' is labelled: it is for task classification", data.corpus));
+  check_corpus(data.corpus, LanguageModelConfig::kind, provenance);
 }
 
 void check_task(const LanguageModelConfig& task, const ExperimentConfig&, const Provenance& provenance) {
@@ -195,11 +202,28 @@ void check_task(const NeighbouringWordsConfig& task, const ExperimentConfig& con
   check_slices(task, config, provenance);
 }
 
+void check_task(const SequenceToSequenceConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
+  const auto& data = task.data;
+  if (const auto* pairs = synthetic_options(data.synthetic)) {
+    if (context_of(config.model) <= pairs->length)
+      fail(provenance, {"model.context", "data.synthetic.length"},
+           fmt::format("{} does not hold {} symbols and a mark: set it to {} or more", context_of(config.model),
+                       pairs->length, pairs->length + 1));
+    return;
+  }
+  check_tokenizer(data.tokenizer, provenance);
+  if (const auto* unigram = std::get_if<UnigramTokenizerOptions>(&data.tokenizer);
+      unigram != nullptr && unigram->sampling > 0)
+    fail(provenance, {"data.tokenizer.sampling", "task.kind"},
+         fmt::format("{} has no effect on pairs of texts, which are tokenized once: set it to 0", unigram->sampling));
+  check_corpus(data.corpus, SequenceToSequenceConfig::kind, provenance);
+}
+
 void check_task(const ClassificationConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
   if (task.data.format == TableFormat::text)
     fail(provenance, {"data.format", "task.kind"}, "'text' has no labels: classification reads csv, tsv or jsonl");
   check_tokenizer(task.data.tokenizer, provenance);
-  check_corpus(task.data.corpus, provenance);
+  check_corpus(task.data.corpus, ClassificationConfig::kind, provenance);
   check_rating(task.data.rating, provenance);
   check_packing(task, provenance);
   check_slices(task, config, provenance);

@@ -8,10 +8,11 @@ namespace metaformer {
 
 namespace {
 
-void check_positions(const TransformerConfig& model, const Provenance& provenance) {
+void check_positions(const TransformerConfig& model, const Provenance& provenance,
+                     const std::string& mixer_key = "model.mixer") {
   const auto kind = kind_of(model.positions);
   if (act_on_scores(model.positions) && !model.mixer->has_scores())
-    fail(provenance, {"model.positions", "model.positions.kind", "model.mixer", "model.mixer.kind"},
+    fail(provenance, {"model.positions", "model.positions.kind", mixer_key, mixer_key + ".kind"},
          fmt::format("'{}' changes scores, and the mixer {} has none that it could change: set it to learned, "
                      "sinusoidal or none",
                      kind, model.mixer->kind()));
@@ -117,6 +118,17 @@ void check_without_blocks(const TransformerConfig& model, const ExperimentConfig
                      kind_of(model.positions)));
 }
 
+// What is at odds among the options of a mixer, which speak of model.mixer.
+void check_mixer(const MixerConfig& mixer, const MixerShape& shape, const std::string& key,
+                 const Provenance& provenance) {
+  const std::string usual = "model.mixer";
+  auto problem = mixer->problem(shape);
+  if (!problem) return;
+  for (auto& named : problem->keys)
+    if (named.starts_with(usual)) named.replace(0, usual.size(), key);
+  fail(provenance, problem->keys, problem->what);
+}
+
 void check_blocks(const TransformerConfig& model, const Provenance& provenance) {
   if (model.width % model.heads != 0)
     fail(provenance, {"model.heads", "model.width"},
@@ -128,7 +140,7 @@ void check_blocks(const TransformerConfig& model, const Provenance& provenance) 
   check_positions(model, provenance);
   check_memory(model, provenance);
   check_reversible_blocks(model, provenance);
-  if (const auto problem = model.mixer->problem(model.mixer_shape())) fail(provenance, problem->keys, problem->what);
+  check_mixer(model.mixer, model.mixer_shape(), "model.mixer", provenance);
 }
 
 void check(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
@@ -138,6 +150,23 @@ void check(const TransformerConfig& model, const ExperimentConfig& config, const
     check_without_blocks(model, config, provenance);
   else
     check_blocks(model, provenance);
+}
+
+void check(const EncoderDecoderConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
+  if (!is<SequenceToSequenceConfig>(config.task))
+    fail(provenance, {"model.kind", "task.kind"},
+         fmt::format("encoder_decoder has no meaning for task {}: it is for sequence_to_sequence",
+                     kind_of(config.task)));
+  check_blocks(model, provenance);
+  const auto encoder = model.encoder_blocks();
+  check_positions(encoder, provenance, "model.encoder.mixer");
+  check_mixer(encoder.mixer, encoder.mixer_shape(), "model.encoder.mixer", provenance);
+  if (!model.cross_mixer->can_cross())
+    fail(provenance, {"model.cross_mixer", "model.cross_mixer.kind"},
+         fmt::format("{} with these options mixes a sequence with itself only: set it to scaled_dot_product, quadratic "
+                     "(projected) or metric",
+                     kind_of(model.cross_mixer)));
+  check_mixer(model.cross_mixer, model.cross_shape(), "model.cross_mixer", provenance);
 }
 
 // Of models that predict a token from those before it, and nothing else.
@@ -184,6 +213,10 @@ void check_embedding(const Model& model, const ExperimentConfig& config, const P
 }  // namespace
 
 void check_model(const ExperimentConfig& config, const Provenance& provenance) {
+  if (is<SequenceToSequenceConfig>(config.task) && !is<EncoderDecoderConfig>(config.model))
+    fail(provenance, {"model.kind", "task.kind"},
+         fmt::format("{} sees one sequence, and task sequence_to_sequence has two: set it to encoder_decoder",
+                     kind_of(config.model)));
   std::visit(
       [&](const auto& model) {
         check(model, config, provenance);

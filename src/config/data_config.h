@@ -26,7 +26,7 @@ struct EnumNames<TableHeader> {
 };
 
 // The public corpora by name; data/sources/corpus.cpp says where each is found.
-constexpr std::array<std::string_view, 2> corpus_names = {"tinyshakespeare", "imdb"};
+constexpr std::array<std::string_view, 3> corpus_names = {"tinyshakespeare", "imdb", "multi30k"};
 
 // What both tasks say of their texts.
 struct DataConfig {

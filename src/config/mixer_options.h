@@ -39,6 +39,7 @@ struct MixerShape {
   bool bias = false;         // in projections
   double output_std = 0.02;  // standard deviation of the initial weights of its output projection
   PositionsConfig positions = NoPositionsConfig{};  // of which those that act on scores concern a mixer
+  bool crosses = false;  // its context is another sequence: what a decoder sees of an encoder
   std::int64_t head_width() const { return width / heads; }
 };
 
@@ -79,6 +80,9 @@ class MixerOptions {
   // Whether it mixes by scores, so that positions may act on them.
   virtual bool has_scores() const = 0;
 
+  // Whether its context can be another sequence.
+  virtual bool can_cross() const = 0;
+
   // Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a
   // change of the future may change what is made of the past, though no token sees one behind it, and text that is
   // generated token by token is not what a pass over the whole text gives.
@@ -100,8 +104,8 @@ inline MixerProblem no_such_backend(const MixerOptions& options) {
 }
 
 // `Options` is plain data with `kind`, `summary`, a `visit` (config/schema.h) and `cost(shape, load)`; and, where they
-// apply, `backend`, `backends()`, `problem(shape)`, `key_width(shape)` where that is not a head's, `static constexpr
-// bool has_scores` and `chooses_by_whole_sequence`.
+// apply, `backend`, `backends()`, `problem(shape)`, `can_cross()`, `key_width(shape)` where that is not a head's,
+// `static constexpr bool has_scores` and `chooses_by_whole_sequence`.
 template <class Options>
 class MixerOptionsOf final : public MixerOptions {
  public:
@@ -129,6 +133,10 @@ class MixerOptionsOf final : public MixerOptions {
 
   bool has_scores() const override {
     if constexpr (requires { Options::has_scores; }) return Options::has_scores;
+    return false;
+  }
+  bool can_cross() const override {
+    if constexpr (requires { options.can_cross(); }) return options.can_cross();
     return false;
   }
   bool chooses_by_whole_sequence() const override {

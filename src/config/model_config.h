@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -57,6 +58,36 @@ struct TransformerConfig {
   }
 };
 
+struct EncoderConfig {
+  std::optional<std::int64_t> layers;
+  MixerConfig mixer;
+};
+
+// The transformer of 2017 (Vaswani et al., section 3.1). What is the base's is the decoder's or of both.
+struct EncoderDecoderConfig : TransformerConfig {
+  static constexpr std::string_view kind = "encoder_decoder";
+  static constexpr std::string_view summary =
+      "sequence_to_sequence: blocks that see the source, and blocks that write the target and see both (2017)";
+  MixerConfig cross_mixer;
+  EncoderConfig encoder;
+  bool shared_embedding = true;
+
+  // The blocks that see the source, as a transformer.
+  TransformerConfig encoder_blocks() const {
+    TransformerConfig blocks = *this;
+    blocks.layers = encoder.layers.value_or(layers);
+    blocks.mixer = encoder.mixer;
+    return blocks;
+  }
+  // Of the mixer that shows a target the source. Positions say where a token stands in its own sequence.
+  MixerShape cross_shape() const {
+    auto shape = mixer_shape();
+    shape.positions = NoPositionsConfig{};
+    shape.crosses = true;
+    return shape;
+  }
+};
+
 // Logistic regression over the n-grams that a text has, scaled by naive Bayes' log-count ratios (Wang and Manning
 // 2012).
 struct LinearConfig {
@@ -69,7 +100,8 @@ struct LinearConfig {
   std::int64_t context = 64;
 };
 
-using ModelConfig = std::variant<TransformerConfig, LstmConfig, GruConfig, FeedForwardModelConfig, LinearConfig>;
+using ModelConfig =
+    std::variant<TransformerConfig, EncoderDecoderConfig, LstmConfig, GruConfig, FeedForwardModelConfig, LinearConfig>;
 
 inline std::int64_t context_of(const ModelConfig& model) {
   return std::visit([](const auto& options) { return options.context; }, model);
@@ -83,6 +115,12 @@ inline std::int64_t width_of(const ModelConfig& model) {
         return 0;
       },
       model);
+}
+
+// The options of a transformer's blocks, or of a decoder's; nullptr for a model without blocks.
+inline const TransformerConfig* blocks_of(const ModelConfig& model) {
+  if (const auto* both = std::get_if<EncoderDecoderConfig>(&model)) return both;
+  return std::get_if<TransformerConfig>(&model);
 }
 
 // A recurrent model's options; nullptr for another kind.
@@ -104,27 +142,58 @@ inline std::string_view order_key(const ModelConfig& model) {
   return recurrent(model) != nullptr ? "model.carry_state" : "model.memory";
 }
 
+// What blocks are made of.
 template <class Visitor>
-void visit(Visitor& field, TransformerConfig& c) {
-  field("layers", c.layers, between(0, 1024), "blocks; 0: classification: the head reads the embeddings");
+void visit_sizes(Visitor& field, TransformerConfig& c) {
   field("heads", c.heads, between(1, 1024), "heads of the mixer; divides width");
   field("width", c.width, between(1, 65536), "model width d");
   visit_context(field, c.context);
-  field("memory", c.memory, between(0, 1 << 20),
-        "tokens before the context of which every block keeps the vectors; batches then read the text in order, as in "
-        "Transformer-XL; 0: none");
-  field("same_length", c.same_length, "every token sees as many tokens as `memory` says, itself included, and no more");
+}
+template <class Visitor>
+void visit_stream(Visitor& field, TransformerConfig& c) {
   field("dropout", c.dropout, from_to_below(0, 1), "on embeddings, attention scores and both branches");
   field("embedding", c.embedding, "embeddings of tokens");
   field("positions", c.positions, "how the model knows where a token stands");
   field("norm", c.norm, "normalisation of the branches");
   field("residual", c.residual, "the input of a branch is added to its output");
-  field("blocks", c.blocks,
-        "plain: one residual stream; reversible: two, from whose end backward computes them again, so that depth costs "
-        "no memory (Reformer)");
+}
+template <class Visitor>
+void visit_branches(Visitor& field, TransformerConfig& c) {
   field("feed_forward", c.feed_forward, "the second branch of a block");
   field("bias", c.bias, "bias terms in linear layers and norms");
   field("mixer", c.mixer, "the first branch of a block");
+}
+
+template <class Visitor>
+void visit(Visitor& field, TransformerConfig& c) {
+  field("layers", c.layers, between(0, 1024), "blocks; 0: classification: the head reads the embeddings");
+  visit_sizes(field, c);
+  field("memory", c.memory, between(0, 1 << 20),
+        "tokens before the context of which every block keeps the vectors; batches then read the text in order, as in "
+        "Transformer-XL; 0: none");
+  field("same_length", c.same_length, "every token sees as many tokens as `memory` says, itself included, and no more");
+  visit_stream(field, c);
+  field("blocks", c.blocks,
+        "plain: one residual stream; reversible: two, from whose end backward computes them again, so that depth costs "
+        "no memory (Reformer)");
+  visit_branches(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, EncoderConfig& c) {
+  field("layers", c.layers, between(1, 1024), "blocks that see the source; null: as many as model.layers");
+  field("mixer", c.mixer, "the first branch of these blocks");
+}
+
+template <class Visitor>
+void visit(Visitor& field, EncoderDecoderConfig& c) {
+  field("layers", c.layers, between(1, 1024), "blocks that write the target");
+  visit_sizes(field, c);
+  visit_stream(field, c);
+  visit_branches(field, c);
+  field("cross_mixer", c.cross_mixer, "the branch by which these blocks see the source, between the other two");
+  field("encoder", c.encoder, "the blocks that see the source");
+  field("shared_embedding", c.shared_embedding, "both sides have one table of embeddings; else each has its own");
 }
 
 template <class Visitor>

@@ -10,6 +10,7 @@
 
 #include "config/classification_config.h"
 #include "config/data_config.h"
+#include "config/parallel_data_config.h"
 #include "config/schema.h"
 
 namespace metaformer {
@@ -70,12 +71,22 @@ struct CopyConfig {
   std::int64_t digits = 127;
 };
 
+// The task of the first transformer (Vaswani et al. 2017).
+struct SequenceToSequenceConfig {
+  static constexpr std::string_view kind = "sequence_to_sequence";
+  static constexpr std::string_view summary = "a text from another one: a translation, a summary";
+  double label_smoothing = 0;
+  std::int64_t bucketing = 1;
+  ParallelDataConfig data;  // the top-level section `data`
+};
+
 using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, NeighbouringWordsConfig,
-                                ClassificationConfig, SortConfig, CopyConfig>;
+                                ClassificationConfig, SequenceToSequenceConfig, SortConfig, CopyConfig>;
 
 // Whether a token is predicted from those before it only.
 inline bool is_causal(const TaskConfig& task) {
   return !std::holds_alternative<MaskedLanguageModelConfig>(task) &&
+         !std::holds_alternative<SequenceToSequenceConfig>(task) &&
          !std::holds_alternative<NeighbouringWordsConfig>(task) && !std::holds_alternative<ClassificationConfig>(task);
 }
 
@@ -136,6 +147,15 @@ void visit(Visitor& field, NeighbouringWordsConfig& c) {
         "of a word of the vocabulary that is not there, in the squared error; of one that is: 1");
   field("frequent_share", c.frequent_share, Range{.low = 0, .high = 1, .low_open = true},
         "a word with a larger share of the text than this counts less: by the root of this over its share");
+}
+
+template <class Visitor>
+void visit(Visitor& field, SequenceToSequenceConfig& c) {
+  field("label_smoothing", c.label_smoothing, from_to_below(0, 1),
+        "of training: probability mass spread evenly over the vocabulary, the target included (torch's convention); "
+        "reported losses have none");
+  field("bucketing", c.bucketing, between(1, 1 << 20),
+        "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
 }
 
 template <class Visitor>

@@ -77,6 +77,18 @@ std::vector<Rule> rules_of(const NeighbouringWordsConfig& task) {
           rule_of_packing(task.data)};
 }
 
+std::vector<Rule> rules_of(const SequenceToSequenceConfig& task) {
+  auto rules = rules_without_classes(task.kind);
+  rules.push_back({synthetic_options(task.data.synthetic) != nullptr,
+                   [](std::string_view key) { return is_in(key, "data") && !is_in(key, "data.synthetic"); },
+                   "has no effect with data.synthetic: the program makes the pairs"});
+  rules.push_back({task.data.path.has_value(), one_of({"data.corpus", "data.source_language", "data.target_language"}),
+                   "has no effect with data.path: it is of the corpus"});
+  rules.push_back({task.data.validation_path || !task.data.path, one_of({"data.validation_fraction"}),
+                   "has no effect on these data, which bring a validation split"});
+  return rules;
+}
+
 std::vector<Rule> rules_of(const SortConfig& task) { return rules_without_classes(task.kind); }
 
 std::vector<Rule> rules_of(const CopyConfig& task) { return rules_without_classes(task.kind); }

@@ -19,7 +19,7 @@ std::vector<std::string> config_warnings(const ExperimentConfig& config, const P
   const auto tokens = train.batch_size * context_of(config.model);
   if (train.loss_chunks > tokens)
     warn("train.loss_chunks", fmt::format("{} is above the {} tokens of a batch", train.loss_chunks, tokens));
-  const auto* transformer = std::get_if<TransformerConfig>(&config.model);
+  const auto* transformer = blocks_of(config.model);
   if (const auto chunks = transformer == nullptr ? 1 : chunks_of(transformer->feed_forward); chunks > tokens)
     warn("model.feed_forward.chunks", fmt::format("{} is above the {} tokens of a batch", chunks, tokens));
   return warnings;

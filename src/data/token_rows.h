@@ -46,6 +46,12 @@ struct LabelledRows {
   std::vector<std::int64_t> label_rows;  // of packs: row and segment of every text
 };
 
+// The same rows of two sequences each: what is read, and what is written.
+struct PairRows {
+  LabelledRows source;
+  TokenRows target;
+};
+
 // Cuts a text to its first, its last, or its first and last (half each) `context` tokens. Whether it was longer.
 bool truncate(std::vector<std::int32_t>& ids, std::int64_t context, Truncation truncation);
 

@@ -33,7 +33,7 @@ void require_finite(const Checkpoint& checkpoint) {
 }
 
 void set_context(ExperimentConfig& config, std::int64_t context) {
-  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  const auto* model = blocks_of(config.model);
   const auto trained = context_of(config.model);
   if (model != nullptr && is<LearnedPositionsConfig>(model->positions) && context != trained)
     throw Error(ExitCode::usage,

@@ -23,14 +23,10 @@ std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vec
                 fmt::format("the probabilities of {} of {} texts are not finite: this model diverged, or its weights "
                             "are damaged; take another checkpoint",
                             unanswered, texts.size()));
-  return to_predictions(probability_bv);
-}
-
-std::vector<Prediction> to_predictions(const torch::Tensor& probability_bv) {
   const auto classes = probability_bv.size(1);
   std::vector<Prediction> predictions;
   for (std::int64_t row = 0; row < probability_bv.size(0); ++row) {
-    const auto* first = probability_bv.const_data_ptr<double>() + row * classes;
+    const auto* first = probability_bv.data_ptr<double>() + row * classes;
     const auto likeliest = std::max_element(first, first + classes) - first;
     predictions.push_back({static_cast<std::size_t>(likeliest), {first, first + classes}});
   }

@@ -15,7 +15,4 @@ struct Prediction {
 // finite.
 std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts);
 
-// Of the probabilities of each text, on the CPU, contiguous.
-std::vector<Prediction> to_predictions(const torch::Tensor& probability_bv);
-
 }  // namespace metaformer

@@ -13,6 +13,9 @@ void DepthNorms::add(StreamPoint point, double norm) {
     case StreamPoint::after_mixer:
       after_mixer.push_back(norm);
       break;
+    case StreamPoint::cross_branch:
+    case StreamPoint::after_cross:  // of models that inspect does not take
+      break;
     case StreamPoint::feed_forward_branch:
       feed_forward_branch.push_back(norm);
       break;

@@ -8,26 +8,30 @@
 namespace metaformer {
 
 struct Batch {
-  torch::Tensor ids_bc;             // long
-  torch::Tensor targets_bc;         // long; -1: no target; undefined for classification
-  torch::Tensor segments_bc;        // long; -1: padding; undefined: one segment
-  torch::Tensor places_t;           // long, row c + column of the tokens to predict, -1: none; undefined: all are
-  torch::Tensor labels_l;           // long, classification: the class of each labelled text
-  torch::Tensor label_rows_l2;      // long, the row and the segment of each label; undefined: label i is that of row i
-  torch::Tensor target_weights_bc;  // float, of every target in the loss; undefined: 1 each
-  bool restarts = false;            // positions and n-grams start again in every segment, as those of packed labels do
-  bool begins = false;              // what a state or memory holds is of other sequences, and is to be forgotten
-  std::int64_t first_row = 0;       // in the step that the batch is a part of
-  torch::Tensor weight;             // float64 scalar on the device: number of targets, which losses are divided by
+  torch::Tensor ids_bc;              // long
+  torch::Tensor targets_bc;          // long; -1: no target; undefined for classification
+  torch::Tensor segments_bc;         // long; -1: padding; undefined: one segment
+  torch::Tensor places_t;            // long, row c + column of the tokens to predict, -1: none; undefined: all are
+  torch::Tensor source_ids_bs;       // long, the sequence that an encoder reads; undefined: there is none
+  torch::Tensor source_segments_bs;  // long, 0, or -1: padding; undefined: none is
+  torch::Tensor labels_l;            // long, classification: the class of each labelled text
+  torch::Tensor label_rows_l2;       // long, the row and the segment of each label; undefined: label i is that of row i
+  torch::Tensor target_weights_bc;   // float, of every target in the loss; undefined: 1 each
+  bool restarts = false;             // positions and n-grams start again in every segment, as those of packed labels do
+  bool begins = false;               // what a state or memory holds is of other sequences, and is to be forgotten
+  std::int64_t first_row = 0;        // in the step that the batch is a part of
+  torch::Tensor weight;              // float64 scalar on the device: number of targets, which losses are divided by
 
   bool is_packed() const { return label_rows_l2.defined(); }
   bool has_own_positions() const { return restarts || is_packed(); }
 };
 
 // All of them, for what copies or compares batches.
-inline std::array<const torch::Tensor*, 8> tensors_of(const Batch& batch) {
-  return {&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,       &batch.places_t,
-          &batch.labels_l, &batch.label_rows_l2, &batch.target_weights_bc, &batch.weight};
+inline std::array<const torch::Tensor*, 10> tensors_of(const Batch& batch) {
+  return {&batch.ids_bc,   &batch.targets_bc,    &batch.segments_bc,
+          &batch.places_t, &batch.source_ids_bs, &batch.source_segments_bs,
+          &batch.labels_l, &batch.label_rows_l2, &batch.target_weights_bc,
+          &batch.weight};
 }
 
 // Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.

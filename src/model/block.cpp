@@ -37,6 +37,13 @@ BlockImpl::BlockImpl(const TransformerConfig& config)
       feed_forward_norms_(register_norms("feed_forward", config)),
       feed_forward_(register_module("feed_forward", FeedForward(config))) {}
 
+BlockImpl::BlockImpl(const EncoderDecoderConfig& config) : BlockImpl(static_cast<const TransformerConfig&>(config)) {
+  auto shape = config.cross_shape();
+  shape.output_std = branch_output_std(config.layers);
+  cross_norms_ = register_norms("cross", config);
+  cross_mixer_ = register_module("cross_mixer", make_mixer(config.cross_mixer, shape));
+}
+
 BranchNorms BlockImpl::register_norms(const std::string& branch, const TransformerConfig& config) {
   const auto make = [&](const char* name) {
     return register_module(branch + name, Norm(config.norm, config.width, config.bias));
@@ -74,7 +81,9 @@ BlockImpl::MixerInput BlockImpl::mixer_input(const torch::Tensor& x_bcd, const t
 
 torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd,
                                    const Surroundings& surroundings, Pass& pass) {
-  const auto& [visibility, state, memory_bmd] = surroundings;
+  const auto& visibility = surroundings.visibility;
+  const auto& memory_bmd = surroundings.memory_bmd;
+  auto* state = surroundings.state;
   auto* output = mixer_->output();
   if (output != nullptr && has_plain_branches_ && pass.probe == nullptr) {
     const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
@@ -87,6 +96,15 @@ torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Ten
   return apply(to_bcd, mixer_norms_, pass, points, [&] {
     const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
     return mixer_->forward(y_bcd, context_bed, visibility, state, pass);
+  });
+}
+
+torch::Tensor BlockImpl::add_source(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass) {
+  constexpr ObservedBranch points{.branch = StreamPoint::cross_branch, .after = StreamPoint::after_cross};
+  const auto& source = *surroundings.source;
+  return apply(x_bcd, cross_norms_, pass, points, [&] {
+    return cross_mixer_->forward(read(x_bcd, cross_norms_), source.context_bsd, source.visibility,
+                                 surroundings.source_state, pass);
   });
 }
 
@@ -109,7 +127,8 @@ torch::Tensor BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const tor
 }
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass) {
-  const auto y_bcd = add_mixer(x_bcd, x_bcd, surroundings, pass);
+  auto y_bcd = add_mixer(x_bcd, x_bcd, surroundings, pass);
+  if (cross_mixer_ != nullptr) y_bcd = add_source(y_bcd, surroundings, pass);
   return add_feed_forward(y_bcd, y_bcd, pass);
 }
 

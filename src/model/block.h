@@ -12,8 +12,14 @@ namespace metaformer {
 
 // The norms of a branch.
 struct BranchNorms {
-  Norm norm;
+  Norm norm{nullptr};
   Norm output_norm{nullptr};  // norm position both only; `norm` is then that of the input
+};
+
+// What a decoder sees of an encoder: its vectors, and who sees which of them.
+struct Source {
+  torch::Tensor context_bsd;
+  Visibility visibility;
 };
 
 // Where a probe observes a branch, and the stream behind it.
@@ -33,11 +39,16 @@ class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);
 
+  // With a branch between the other two that shows the tokens a source.
+  explicit BlockImpl(const EncoderDecoderConfig& config);
+
   // What a mixer needs besides the newest tokens.
   struct Surroundings {
     const Visibility& visibility;
     MixerState* state = nullptr;
-    torch::Tensor memory_bmd = {};  // what entered the block for tokens before x; undefined: nothing
+    torch::Tensor memory_bmd = {};   // what entered the block for tokens before x; undefined: nothing
+    const Source* source = nullptr;  // of a block that sees one
+    MixerState* source_state = nullptr;
   };
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
@@ -45,6 +56,7 @@ class BlockImpl : public torch::nn::Module {
   // `to_bcd` with what a branch makes of x added to it; for reversible blocks, where the two are not the same.
   torch::Tensor add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, const Surroundings& surroundings,
                           Pass& pass);
+  torch::Tensor add_source(const torch::Tensor& x_bcd, const Surroundings& surroundings, Pass& pass);
   torch::Tensor add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass);
 
   NormPosition norm_position() const { return norm_position_; }
@@ -75,6 +87,8 @@ class BlockImpl : public torch::nn::Module {
   double dropout_;
   BranchNorms mixer_norms_;
   std::shared_ptr<Mixer> mixer_;
+  BranchNorms cross_norms_;
+  std::shared_ptr<Mixer> cross_mixer_;  // nullptr: sees no source
   BranchNorms feed_forward_norms_;
   FeedForward feed_forward_;
 };

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/classifier.h"
+#include "model/encoder_decoder.h"
 #include "model/feed_forward_model.h"
 #include "model/gpt.h"
 #include "model/masked_language_model.h"
@@ -23,6 +24,11 @@ std::shared_ptr<SequenceModel> make(const TransformerConfig& model, const Experi
   if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))
     return std::make_shared<NeighbourModel>(model, *neighbours, sizes.vocabulary);
   return std::make_shared<Classifier>(model, classification(config).head, sizes.vocabulary, sizes.classes);
+}
+
+std::shared_ptr<SequenceModel> make(const EncoderDecoderConfig& model, const ExperimentConfig&,
+                                    const ModelSizes& sizes) {
+  return std::make_shared<EncoderDecoder>(model, sizes.vocabulary);
 }
 
 std::shared_ptr<SequenceModel> make(const RecurrentConfig& model, const ExperimentConfig&, const ModelSizes& sizes) {

@@ -25,6 +25,8 @@ MixerCost mixer_cost(const TransformerConfig& model) {
 
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
   if (const auto lists = list_task(config.task)) return lists->vocabulary();
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task))
+    if (const auto* pairs = synthetic_options(task->data.synthetic)) return pairs->symbols;
   return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
                                [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
                                [](const PretrainedTokenizerOptions&) { return std::int64_t{50257}; },  // GPT-2's
@@ -104,6 +106,17 @@ Activations activations_of(const RecurrentConfig& model) {
   const auto d = static_cast<double>(model.width), layers = static_cast<double>(model.layers);
   const double of_layer = static_cast<double>(model.gates() + 3 + (model.dropout > 0 ? 1 : 0)) * d;
   return {.of_token = (layers + 2) * of_layer, .of_row = 2 * layers * d, .evaluated = 2 * of_layer};
+}
+
+// Sources are taken to be as long as targets.
+Activations activations_of(const EncoderDecoderConfig& model) {
+  const auto decoder = activations_of(static_cast<const TransformerConfig&>(model)),
+             encoder = activations_of(model.encoder_blocks());
+  const auto cross =
+      model.cross_mixer->cost(model.cross_shape(), {.context = model.context}).activations + 2 * model.width;
+  return {.of_token = decoder.of_token + encoder.of_token + static_cast<double>(model.layers * cross),
+          .evaluated = decoder.evaluated + encoder.evaluated,
+          .are_half = true};
 }
 
 Activations activations_of(const FeedForwardModelConfig& model) {
@@ -220,6 +233,19 @@ std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& tas
     total += vocabulary * d;
   }
   return total;
+}
+
+std::int64_t parameters_of(const EncoderDecoderConfig& model, const TaskConfig& task, std::int64_t vocabulary,
+                           std::int64_t classes) {
+  const auto tokens = vocabulary + 1;  // with the mark
+  const auto decoder = parameters_of(static_cast<const TransformerConfig&>(model), task, tokens, classes);
+  auto blocks = model.encoder_blocks();
+  blocks.embedding.tie = true;  // it has no head
+  const auto encoder = parameters_of(blocks, task, model.shared_embedding ? 0 : tokens, classes);
+  const auto norm = model.width * (1 + (has_bias(model.norm) && model.bias ? 1 : 0));
+  const auto cross = model.cross_mixer->cost(model.cross_shape(), {.context = model.context}).parameters +
+                     (position_of(model.norm) == NormPosition::both ? 2 : 1) * norm;
+  return decoder + encoder + model.layers * cross;
 }
 
 std::int64_t parameters_of(const RecurrentConfig& model, const TaskConfig&, std::int64_t vocabulary, std::int64_t) {

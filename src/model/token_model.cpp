@@ -3,9 +3,10 @@
 namespace metaformer {
 
 TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal)
-    : config_(config),
-      vocabulary_(vocabulary),
-      transformer_(register_module("transformer", Transformer(config, vocabulary + marks, causal))) {
+    : TokenModel(config, vocabulary, Transformer(config, vocabulary + marks, causal)) {}
+
+TokenModel::TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer)
+    : config_(config), vocabulary_(vocabulary), transformer_(register_module("transformer", std::move(transformer))) {
   if (!config.embedding.tie)
     head_ = register_module("head",
                             Linear(config.width, vocabulary, /*bias=*/false, Init::normal(), /*hidden_matrices=*/0));

@@ -31,8 +31,20 @@ torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torc
 }  // namespace
 
 TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal)
+    : TransformerImpl(config, vocabulary, causal, Embedding(nullptr), nullptr) {}
+
+TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table)
+    : TransformerImpl(config, vocabulary, causal, std::move(table), nullptr) {}
+
+TransformerImpl::TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary)
+    : TransformerImpl(config, vocabulary, /*causal=*/true, Embedding(nullptr), &config) {}
+
+TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
+                                 const EncoderDecoderConfig* decoder)
     : config_(config), causal_(causal), embedding_factor_(factor_of(config.embedding, config.width)) {
-  if (has_regions(config.embedding))
+  if (!table.is_empty())
+    token_embedding_ = std::move(table);
+  else if (has_regions(config.embedding))
     region_embedding_ = register_module(
         "region_embedding", RegionEmbedding(config.embedding.region, vocabulary, config.width, config.embedding.std));
   else
@@ -59,7 +71,7 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
   }
   auto blocks = register_module("blocks", torch::nn::ModuleList());
   for (std::int64_t i = 0; i < config.layers; ++i) {
-    blocks_.emplace_back(config);
+    blocks_.push_back(decoder != nullptr ? Block(*decoder) : Block(config));
     blocks->push_back(blocks_.back());
   }
   if (config.layers > 0 && has_final_norm(config.norm))
@@ -159,7 +171,7 @@ TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* g
   return {.state = &state, .place = state.place(), .tokens = state.remembered() + state.place()};
 }
 
-torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pass& pass) {
+torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pass& pass, const SourceView* source) {
   const auto past = past_of(batch, given);
   const auto visibility = visibility_of(batch, past, pass);
   auto x_bcd = embed(batch, past.place, pass);
@@ -171,6 +183,8 @@ torch::Tensor TransformerImpl::forward(const Batch& batch, ModelState* given, Pa
       surroundings.memory_bmd = past.memory->of_block(block);
       past.memory->remember(block, read_bcd);
     }
+    if (source != nullptr) surroundings.source = &source->source;
+    if (source != nullptr && source->states != nullptr) surroundings.source_state = &source->states->at(block);
     return surroundings;
   };
   if (config_.blocks == BlockKind::reversible) {

@@ -20,8 +20,21 @@ class TransformerImpl : public torch::nn::Module {
  public:
   TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal);
 
-  // Hidden vectors [b, c, d]. Throws Error when the sequence is longer than the model's context.
-  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass);
+  // An encoder that reads another module's table of tokens.
+  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table);
+
+  // A decoder.
+  TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary);
+
+  // What a decoder sees besides its own tokens, and what its blocks hold of that (nullptr: nothing is held).
+  struct SourceView {
+    Source source;
+    std::vector<MixerState>* states = nullptr;  // by block
+  };
+
+  // Hidden vectors [b, c, d]. Throws Error when the sequence is longer than the model's context. `source` is for
+  // decoders, which need one.
+  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass, const SourceView* source = nullptr);
 
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
   std::unique_ptr<ModelState> new_memory() const;
@@ -32,6 +45,7 @@ class TransformerImpl : public torch::nn::Module {
 
   const TransformerConfig& config() const { return config_; }
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }  // not of region embeddings
+  const Embedding& token_embedding() const { return token_embedding_; }               // the same
   RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
   // What is added to the embeddings of tokens at positions 0 ... tokens - 1, or more; undefined: nothing.
   const torch::Tensor& position_table_cd(std::int64_t tokens) const;
@@ -40,6 +54,9 @@ class TransformerImpl : public torch::nn::Module {
   const Norm& final_norm() const { return final_norm_; }  // may be empty
 
  private:
+  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
+                  const EncoderDecoderConfig* decoder);
+
   // What comes before the tokens of a pass: caches of mixers where a sequence goes on, or the memory of training.
   struct Past {
     TransformerState* state = nullptr;
@@ -55,7 +72,7 @@ class TransformerImpl : public torch::nn::Module {
 
   TransformerConfig config_;
   bool causal_;
-  Embedding token_embedding_{nullptr};             // this one
+  Embedding token_embedding_{nullptr};             // this one, which may be another module's
   RegionEmbedding region_embedding_{nullptr};      // or this one
   double embedding_factor_;                        // of tokens and n-grams
   Embedding position_embedding_{nullptr};          // learned positions only

@@ -61,6 +61,12 @@ void TransformerState::advance(std::int64_t tokens) {
   place_ += tokens;
 }
 
+void TransformerState::select(const torch::Tensor& rows_b) {
+  batch_ = rows_b.size(0);
+  if (segments_be_.defined()) segments_be_ = segments_be_.index_select(0, rows_b);
+  for (auto& mixer : mixers_) mixer.select(rows_b);
+}
+
 torch::Tensor TransformerState::extend_segments(const torch::Tensor& segments_bc) {
   segments_be_ = segments_be_.defined() ? torch::cat({segments_be_, segments_bc}, 1) : segments_bc;
   return segments_be_;

@@ -35,6 +35,9 @@ class TransformerState : public ModelState {
   bool prepare(std::int64_t tokens, std::int64_t context);
   void advance(std::int64_t tokens);
 
+  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  void select(const torch::Tensor& rows_b);
+
   // Those of all tokens that mixers hold, with those that follow now, [b, e].
   torch::Tensor extend_segments(const torch::Tensor& segments_bc);
 

@@ -6,12 +6,14 @@
 
 namespace metaformer {
 
-// Where the residual stream is observed, in the order of a pass: the embeddings, then four values of every block, then
-// what the head reads.
+// Where the residual stream is observed, in the order of a pass: the embeddings, then four values of every block (six
+// of one that sees a source), then what the head reads.
 enum class StreamPoint {
   embedding,
   mixer_branch,  // what the mixer adds to the stream
   after_mixer,
+  cross_branch,  // what the mixer adds by which it sees a source
+  after_cross,
   feed_forward_branch,  // what the feed-forward branch adds
   after_feed_forward,
   output  // behind the final norm

@@ -60,7 +60,7 @@ std::int64_t slices_of_batch(const StepParts& parts) {
 std::int64_t batches_of_step(const StepParts& parts) { return std::ssize(own_pieces(parts)); }
 
 bool computes_again(const ExperimentConfig& config) {
-  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  const auto* model = blocks_of(config.model);
   return config.train.loss_chunks > 1 ||
          (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
 }

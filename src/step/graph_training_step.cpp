@@ -24,6 +24,8 @@ Batch copy_of(const Batch& batch) {
           .targets_bc = copy(batch.targets_bc),
           .segments_bc = copy(batch.segments_bc),
           .places_t = copy(batch.places_t),
+          .source_ids_bs = copy(batch.source_ids_bs),
+          .source_segments_bs = copy(batch.source_segments_bs),
           .labels_l = copy(batch.labels_l),
           .label_rows_l2 = copy(batch.label_rows_l2),
           .target_weights_bc = copy(batch.target_weights_bc),

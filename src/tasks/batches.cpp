@@ -45,6 +45,14 @@ Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t cont
   return batch;
 }
 
+Batch to_batch(const PairRows& rows, torch::Device device, std::int64_t context) {
+  auto batch = to_batch(rows.target, device);
+  const auto source = to_batch(rows.source, device, context);
+  batch.source_ids_bs = source.ids_bc;
+  batch.source_segments_bs = source.segments_bc;
+  return batch;
+}
+
 Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length,
                   const torch::Tensor& segments_t) {
   const auto rows = static_cast<std::int64_t>(starts.size());

@@ -13,6 +13,9 @@ Batch to_batch(const TokenRows& rows, torch::Device device);
 // libraries that compile a kernel for a shape find it again.
 Batch to_batch(const LabelledRows& rows, torch::Device device, std::int64_t context);
 
+// The source is padded as labelled texts are.
+Batch to_batch(const PairRows& rows, torch::Device device, std::int64_t context);
+
 // The `length` tokens from each start on, and the token after each of them, cut from tokens_t (int) on its device: a
 // batch costs a copy of its starts. Every window must lie within tokens_t. `segments_t`: of every token; undefined:
 // one.

@@ -6,6 +6,7 @@
 #include "tasks/masked_language_model_task.h"
 #include "tasks/neighbouring_words_task.h"
 #include "tasks/one_batch_stream.h"
+#include "tasks/sequence_to_sequence_task.h"
 
 namespace metaformer {
 
@@ -17,6 +18,8 @@ Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) 
   if (is<MaskedLanguageModelConfig>(config.task))
     return make_masked_language_model_task(config, offline, std::move(codec));
   if (is<NeighbouringWordsConfig>(config.task)) return make_neighbouring_words_task(config, offline, std::move(codec));
+  if (is<SequenceToSequenceConfig>(config.task))
+    return make_sequence_to_sequence_task(config, offline, std::move(codec));
   return make_language_model_task(config, offline, std::move(codec));
 }
 

@@ -33,7 +33,7 @@ void refuse_what_cannot_fit(const MemoryEstimate& estimate) {
 }
 
 void require_backend(const ExperimentConfig& config, torch::Device device) {
-  const auto* model = std::get_if<TransformerConfig>(&config.model);
+  const auto* model = blocks_of(config.model);
   if (model != nullptr && model->mixer->backend() == Backend::fused && device.is_cpu())
     throw Error(ExitCode::usage,
                 "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
@@ -62,6 +62,14 @@ std::string describe(const TransformerConfig& model) {
   if (model.layers == 0) return "no blocks, " + sizes;
   return fmt::format("mixer {}, {}, {}, {}", kind_of(model.mixer), counted(model.layers, "layer"),
                      counted(model.heads, "head"), sizes);
+}
+
+std::string describe(const EncoderDecoderConfig& model) {
+  const auto blocks = model.encoder_blocks();
+  return fmt::format("encoder of mixer {} and {}, decoder of {} and {} that sees it by {}, {}, width {}, context {}",
+                     kind_of(blocks.mixer), counted(blocks.layers, "layer"), kind_of(model.mixer),
+                     counted(model.layers, "layer"), kind_of(model.cross_mixer), counted(model.heads, "head"),
+                     model.width, model.context);
 }
 
 }  // namespace

@@ -47,12 +47,13 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt"}, 3, "text.txt:1: "},
       {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"},
        2,
-       "data: unknown key; only task: language_model, masked_language_model, neighbouring_words or classification have "
-       "it"},
+       "data: unknown key; only task: language_model, masked_language_model, neighbouring_words, "
+       "classification or sequence_to_sequence have it"},
       {{"train", "--config", "sorter_metric.yaml", "--set", "task.length=9"}, 2, "model.context: 11 is too short"},
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
-       "data.test_path: unknown key for task 'language_model'; only task: classification has it"},
+       "data.test_path: unknown key for task 'language_model'; only task: classification or sequence_to_sequence have "
+       "it"},
       {{"train", "--config", "small.yaml", "--set", "data.format=csv"},
        2,
        "a language model reads text or jsonl, not csv"},

@@ -101,6 +101,8 @@ TEST_CASE("processes share an evaluation, whose metrics are those of one, and a 
                                              "2", "--rounds", "2", "--warmup", "1", "--json"}));
   CHECK(bench.at("processes") == 2);
   CHECK(bench.at("phases").at("reduce") > 0);
+  CHECK(bench.at("all_reduce_ms") > 0);
+  CHECK(bench.at("gradient_bytes") > 0);
 }
 
 TEST_CASE("a config that is not valid is one error, however many processes are asked for", "[cli][processes]") {

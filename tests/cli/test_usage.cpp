@@ -1,5 +1,7 @@
 // Help, and command lines that cannot be understood.
 
+#include <map>
+
 #include "cli/program.h"
 
 TEST_CASE("an unknown word on the command line is named, with what was probably meant", "[cli]") {
@@ -100,8 +102,10 @@ TEST_CASE("config explain shows the kinds of a section, and which one a key belo
   const Program program;
   const auto schedule = program.succeed({"config", "explain", "schedule"});
   CHECK_THAT(schedule, ContainsSubstring("linear: a straight line from train.learning_rate to floor"));
-  CHECK_THAT(schedule, ContainsSubstring("train.schedule.floor  (with model: transformer, lstm, gru or feed_forward, "
-                                         "train.schedule: cosine, linear or trapezoid)"));
+  CHECK_THAT(schedule,
+             ContainsSubstring("train.schedule.floor  (with model: transformer, encoder_decoder, lstm, gru or "
+                               "feed_forward, "
+                               "train.schedule: cosine, linear or trapezoid)"));
   const auto fields = nlohmann::json::parse(program.succeed({"config", "explain", "task.head", "--json"}));
   CHECK(fields.at(0).at("kinds").at("first_token") == "the logits of a class token in front of the text");
   CHECK(fields.at(0).at("applies") == "task: classification");
@@ -171,8 +175,16 @@ TEST_CASE("every corpus that can be fetched is one that configs may name", "[cli
   int count = 0;
   for (std::string line; std::getline(corpora, line); ++count) {
     const auto name = line.substr(0, line.find(' '));
-    const auto task = name == "tinyshakespeare" ? "language_model" : "classification";
-    program.succeed({"config", "check", "--set", std::string("task=") + task, "data.corpus=" + name});
+    const std::map<std::string, Arguments> tasks = {
+        {"tinyshakespeare", {"task=language_model"}},
+        {"imdb", {"task=classification"}},
+        {"multi30k", {"task=sequence_to_sequence", "model.kind=encoder_decoder"}}};
+    Arguments words = {"config", "check", "--set", "data.corpus=" + name};
+    words.insert(words.end(), tasks.at(name).begin(), tasks.at(name).end());
+    program.succeed(words);
+    if (name != "imdb")
+      CHECK_THAT(program.run({"config", "check", "--set", "task=classification", "data.corpus=" + name}).err,
+                 ContainsSubstring(name == "multi30k" ? "is for task sequence_to_sequence" : ""));
   }
-  CHECK(count == 2);
+  CHECK(count == 3);
 }

@@ -35,11 +35,13 @@ TEST_CASE("recurrent and feed-forward models that do not fit say what does", "[c
       {{"model=lstm", "model.embedding.ngrams.order=2"},
        "model.embedding.ngrams.order",
        "has no meaning for task language_model"},
-      {{"model=lstm", "model.heads=2"}, "model.heads", "unknown key for model 'lstm'; only model: transformer has it"},
+      {{"model=lstm", "model.heads=2"},
+       "model.heads",
+       "unknown key for model 'lstm'; only model: transformer or encoder_decoder have it"},
       {{"model.carry_state=true"}, "model.carry_state", "only model: lstm or gru"},
       {{"model=feed_forward", "model.layers=2"},
        "model.layers",
-       "unknown key for model 'feed_forward'; only model: transformer, lstm or gru"},
+       "unknown key for model 'feed_forward'; only model: transformer, encoder_decoder, lstm or gru"},
       {{"model=feed_forward", "model.embedding.tie=true"},
        "model.embedding.tie",
        "only where model.hidden, 256, is model.width, 64"},
@@ -47,7 +49,9 @@ TEST_CASE("recurrent and feed-forward models that do not fit say what does", "[c
        "model.embedding.tie",
        "true leaves the output layer no weights for the embeddings that it reads"},
       {{"model=feed_forward", "model.window=0"}, "model.window", "0 is out of range; must be at least 1"},
-      {{"model=lstmm"}, "model", "expected transformer, lstm, gru, feed_forward or linear; did you mean 'lstm'?"},
+      {{"model=lstmm"},
+       "model",
+       "expected transformer, encoder_decoder, lstm, gru, feed_forward or linear; did you mean 'lstm'?"},
   }));
   INFO(key);
   const auto [code, message] = failure([&, given = overrides] { default_experiment(given); });

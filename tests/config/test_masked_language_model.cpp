@@ -38,7 +38,7 @@ TEST_CASE("what a masked language model cannot have is an error that says so", "
       {{"model=feed_forward"},
        "model.kind",
        "feed_forward predicts tokens from those before them, and task masked_language_model"},
-      {{"data.corpus=imdb"}, "data.corpus", "'imdb' is labelled: it is for task classification"},
+      {{"data.corpus=imdb"}, "data.corpus", "'imdb' is for task classification"},
       {{"data.format=csv"}, "data.format", "a language model reads text or jsonl, not csv"},
       {{"data.tokenizer={kind: unigram, sampling: 0.1}"},
        "data.tokenizer.sampling",

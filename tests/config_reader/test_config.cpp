@@ -42,7 +42,8 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
        "a.yaml:1:21: train.divergence: expected a section of 'key: value' lines, got 'rollback', which is a kind of "
        "train.divergence.action (keys here: action, spikes)"},
       {"model: metric\n",
-       "a.yaml:1:8: model: unknown value 'metric', which is a kind of model.mixer; expected transformer, lstm, gru, "
+       "a.yaml:1:8: model: unknown value 'metric', which is a kind of model.mixer; expected transformer, "
+       "encoder_decoder, lstm, gru, "
        "feed_forward or linear"},
       {"model: {bias: yes}\n", "a.yaml:1:15: model.bias: expected true or false, got 'yes'"},
       {"model: {heads: 3}\n", "a.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},

@@ -133,11 +133,11 @@ TEST_CASE("an old key on the command line names the arguments that set the new o
        "--set model.head=first_token: moved; write --set task.head=first_token"},
       {{"task=classification", "model=linear", "train.spike_threshold=6"},
        "--set train.spike_threshold=6: moved; write --set train.divergence.spikes.threshold=6; only model: "
-       "transformer, "
+       "transformer, encoder_decoder, "
        "lstm, gru or feed_forward have it"},
       {{"task=classification", "model=linear", "train.eval_batches=6"},
        "--set train.eval_batches=6: moved; write --set train.evaluation=random --set train.evaluation.batches=6; only "
-       "model: transformer, lstm, gru or feed_forward have it"},
+       "model: transformer, encoder_decoder, lstm, gru or feed_forward have it"},
       {{"data.sort=6"},
        "--set data.sort=6: moved; write --set task=sort --set task.length=... or --set task.digits=..."},
   }));
@@ -147,7 +147,7 @@ TEST_CASE("an old key on the command line names the arguments that set the new o
 TEST_CASE("an old key in a file says which kind has the new one, where the file has another", "[config][moved]") {
   CHECK(complaint("task: classification\nmodel: linear\ntrain: {spike_threshold: 6}\n") ==
         "a.yaml:3:9: train.spike_threshold: moved; write train.divergence.spikes.threshold (train: {divergence: "
-        "{spikes: {threshold: ...}}}); only model: transformer, lstm, gru or feed_forward have it");
+        "{spikes: {threshold: ...}}}); only model: transformer, encoder_decoder, lstm, gru or feed_forward have it");
   CHECK_THAT(complaint("train: {schedule: constant, min_learning_rate: 0}\n"),
              ContainsSubstring("(train: {schedule: {floor: ...}}); only train.schedule: cosine, linear or ") &&
                  ContainsSubstring(" have it"));
@@ -165,21 +165,24 @@ TEST_CASE("a key in the wrong section, or of another kind, is one line that name
       {"train: {optimizer: {learning_rate: 1e-3}}\n",
        "a.yaml:1:21: train.optimizer.learning_rate: unknown key; did you mean 'train.learning_rate'?"},
       {"train: {head: mean_pooled}\n", "a.yaml:1:9: train.head: unknown key; did you mean 'task.head'?"},
-      {"data: {length: 6}\n", "a.yaml:1:8: data.length: unknown key; did you mean 'task.length'?"},
+      {"data: {length: 6}\n",
+       "a.yaml:1:8: data.length: unknown key; did you mean 'task.length' or 'data.synthetic.length'?"},
       {"task: {tokenizer: byte}\n", "a.yaml:1:8: task.tokenizer: unknown key; did you mean 'data.tokenizer'?"},
       {"min_learning_rate: 0\n", "a.yaml:1:1: min_learning_rate: unknown key; did you mean 'train.schedule.floor'?"},
       {"task: {label_smoothing: 0.1}\n",
-       "a.yaml:1:8: task.label_smoothing: unknown key for task 'language_model'; only task: classification has it"},
+       "a.yaml:1:8: task.label_smoothing: unknown key for task 'language_model'; only task: classification or "
+       "sequence_to_sequence have it"},
       {"data: {label_field: stars}\n",
        "a.yaml:1:8: data.label_field: unknown key for task 'language_model'; only task: classification has it"},
       {"task: sort\ndata: {path: a.txt}\n",
-       "a.yaml:2:1: data: unknown key; only task: language_model, masked_language_model, neighbouring_words or "
-       "classification have it"},
+       "a.yaml:2:1: data: unknown key; only task: language_model, masked_language_model, neighbouring_words, "
+       "classification or sequence_to_sequence have it"},
       {"task: classification\nmodel: linear\ntrain: {steps: 3}\n",
-       "a.yaml:3:9: train.steps: unknown key for model 'linear'; only model: transformer, lstm, gru or feed_forward "
+       "a.yaml:3:9: train.steps: unknown key for model 'linear'; only model: transformer, encoder_decoder, lstm, gru "
+       "or feed_forward "
        "have it"},
       {"task: classification\nmodel: {kind: linear, mixer: metric}\n",
-       "a.yaml:2:23: model.mixer: unknown key for model 'linear'; only model: transformer has it"},
+       "a.yaml:2:23: model.mixer: unknown key for model 'linear'; only model: transformer or encoder_decoder have it"},
       {"model: {cost: 0.1}\n",
        "a.yaml:1:9: model.cost: unknown key for model 'transformer'; only model: linear has it"},
       {"train: {schedule: {kind: constant, floor: 0}}\n",

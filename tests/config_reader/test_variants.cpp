@@ -136,7 +136,7 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
                  [&](const auto& field) { return field.path == path; });
     return found;
   };
-  const std::string networks = "model: transformer, lstm, gru or feed_forward";
+  const std::string networks = "model: transformer, encoder_decoder, lstm, gru or feed_forward";
   const auto schedule = of("train.schedule");
   REQUIRE(schedule.size() == 1);
   REQUIRE(schedule[0].kinds.size() == 6);
@@ -150,12 +150,12 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
         networks + ", train.schedule: inverse_sqrt or noam");  // which need one
   CHECK(applies_to(of("train.steps").at(0)) == networks);
   CHECK(applies_to(of("train.batch_size").at(0)).empty());
-  CHECK(applies_to(of("model.context").at(0)) == "model: transformer, feed_forward or linear");
+  CHECK(applies_to(of("model.context").at(0)) == "model: transformer, encoder_decoder, feed_forward or linear");
   CHECK(applies_to(of("model.context").at(1)) == "model: lstm or gru");
   CHECK(applies_to(of("task.head.recalibrate").at(0)) == "task: classification");
   CHECK(applies_to(of("data.cache").at(0)) ==
         "task: language_model, masked_language_model, neighbouring_words or classification");
-  CHECK(of("data.path").size() == 2);  // a text, or a table
+  CHECK(of("data.path").size() == 3);  // a text, a table, or pairs
   CHECK(of("task.head.recalibrate").size() == 1);
 }
 

@@ -3,7 +3,8 @@
 //   dump_model FOLDER [KEY=VALUE ...] [-- FOLDER [KEY=VALUE ...]] ...     overrides of the default config
 //
 // Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
-// segments, with padding; of a masked language model also their places), logits, loss, grad.NAME.
+// segments, with padding; of a masked language model also their places; of an encoder and decoder also source and its
+// segments), logits, loss, grad.NAME.
 
 #include <algorithm>
 #include <iostream>
@@ -41,9 +42,25 @@ static Batch ragged_batch(std::int64_t vocabulary, std::int64_t classes, std::in
           .labels_l = torch::randint(classes, {4}, torch::kLong)};
 }
 
+// Padding on both sides. The vocabulary has a mark more.
+static Batch pair_batch(std::int64_t vocabulary, std::int64_t context) {
+  const auto targets = torch::tensor({context, context - 2, std::int64_t{1}}).unsqueeze(1),
+             sources = torch::tensor({std::int64_t{2}, context, context - 1}).unsqueeze(1);
+  const auto segments = [&](const torch::Tensor& length_b1) {
+    return -(torch::arange(context).unsqueeze(0) >= length_b1).to(torch::kLong);
+  };
+  const auto draw = [&] { return torch::randint(vocabulary + 1, {3, context}, torch::kLong); };
+  Batch batch{.ids_bc = draw(), .targets_bc = draw(), .segments_bc = segments(targets)};
+  batch.targets_bc = batch.targets_bc.masked_fill(batch.segments_bc < 0, -1);
+  batch.source_ids_bs = draw();
+  batch.source_segments_bs = segments(sources);
+  return batch;
+}
+
 static Batch batch_for(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   const auto context = context_of(config.model);
   if (is<ClassificationConfig>(config.task)) return ragged_batch(vocabulary, classes, context);
+  if (is<SequenceToSequenceConfig>(config.task)) return pair_batch(vocabulary, context);
   return is_causal(config.task) ? token_batch(vocabulary, context) : masked_batch(vocabulary, context);
 }
 
@@ -70,11 +87,16 @@ static void dump(const std::filesystem::path& folder, const std::vector<std::str
   const auto batch = batch_for(config, vocabulary, classes);
   const auto logits = model->evaluate(batch);
   const auto targets = is<ClassificationConfig>(config.task) ? batch.labels_l : wanted_targets_t(batch);
-  const auto loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), targets);
+  const auto loss = torch::nn::functional::cross_entropy(
+      logits.flatten(0, -2), targets, torch::nn::functional::CrossEntropyFuncOptions().ignore_index(-1));
   loss.backward();
   NamedTensors expected = {{"ids", batch.ids_bc}, {"targets", targets}, {"logits", logits}, {"loss", loss}};
   if (batch.places_t.defined()) expected.emplace_back("places", batch.places_t);
   if (batch.segments_bc.defined()) expected.emplace_back("segments", batch.segments_bc);
+  if (batch.source_ids_bs.defined()) {
+    expected.emplace_back("source", batch.source_ids_bs);
+    expected.emplace_back("source_segments", batch.source_segments_bs);
+  }
   for (const auto& parameter : model->named_parameters())
     expected.emplace_back("grad." + parameter.key(), parameter.value().grad().defined()
                                                          ? parameter.value().grad().to_dense()

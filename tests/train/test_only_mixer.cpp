@@ -144,11 +144,11 @@ TEST_CASE("a mixer of one's own is described and written like any other", "[own_
     return std::find_if(fields.begin(), fields.end(),
                         [&](const auto& field) { return field.path == path && applies_to(field) == applies; });
   };
-  const auto start = find("model.mixer.start", "model: transformer, model.mixer: shift");
+  const auto start = find("model.mixer.start", "model: transformer or encoder_decoder, model.mixer: shift");
   REQUIRE(start != fields.end());
   CHECK(start->expected == "number, at least -1 and at most 1");
   CHECK(start->fallback == "0.5");
-  const auto mixer = find("model.mixer", "model: transformer");
+  const auto mixer = find("model.mixer", "model: transformer or encoder_decoder");
   REQUIRE(mixer != fields.end());
   CHECK_THAT(mixer->expected, ContainsSubstring("shift"));
   CHECK(mixer->kinds.back().name == "shift");

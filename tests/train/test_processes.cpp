@@ -36,6 +36,19 @@ Overrides with(Overrides base, const Overrides& more) {
 const Overrides noisy = {"model.dropout=0.1",     "train.batch_size=4",          "train.accumulate=2",  "train.steps=6",
                          "train.eval_interval=3", "train.checkpoint_interval=3", "train.log_interval=1"};
 
+const Overrides without_blocks = with(noisy, {"model.layers=0", "model.heads=4", "model.positions=none",
+                                              "model.dropout=0", "train.optimizer=adagrad", "train.clip=0"});
+
+// Lists of words, whose targets are theirs with others.
+std::string marked_pairs(int rows) {
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < rows; ++i) {
+    const auto words = std::to_string(i * 7 % 31) + " w" + std::to_string(i * 11 % 23);
+    table += "w" + words + (i % 3 ? " and" : "") + "\tv" + words + (i % 2 ? " too" : "") + "\n";
+  }
+  return table;
+}
+
 void require_same_bytes(const Workplace& place, const Overrides& overrides) {
   place.train("one", overrides);
   train_together(place, 2, "two", overrides);
@@ -82,6 +95,21 @@ TEST_CASE("two processes train every task as one does, to the byte", "[processes
   }
   SECTION("packed classification") {
     require_same_bytes(place, classifier(place, with(noisy, {"data.packing=spfhp", "model.context=24"})));
+  }
+  SECTION("pairs") {
+    place.folder().write("pairs.tsv", marked_pairs(300));
+    require_same_bytes(
+        place, with({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'",
+                     "data.tokenizer=word", "model.kind=encoder_decoder", "model.layers=1", "model.cross_mixer=metric"},
+                    noisy));
+  }
+  SECTION("neighbouring words") {
+    require_same_bytes(
+        place, with(without_blocks, {"task=neighbouring_words", "data.tokenizer=word", "model.embedding.region=bag"}));
+  }
+  SECTION("regions, of whose tables few rows have a gradient") {
+    require_same_bytes(place, classifier(place, with(without_blocks, {"model.layers=0", "task.head=max_pooled",
+                                                                      "model.embedding.region=sequence"})));
   }
   SECTION("masked") { require_same_bytes(place, with(noisy, {"task=masked_language_model"})); }
 }

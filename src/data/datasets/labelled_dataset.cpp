@@ -10,8 +10,8 @@ namespace metaformer {
 
 namespace {
 
-// Random streams for a purpose, separate from those of epochs and places.
-constexpr auto beyond_epochs = std::uint64_t{1} << 63;
+// Random streams for a purpose, separate from those of places.
+constexpr auto beyond_places = std::uint64_t{1} << 63;
 
 void sort_by_falling_length(std::vector<EncodedText>& texts, std::vector<std::size_t>& order) {
   std::stable_sort(order.begin(), order.end(),
@@ -48,6 +48,9 @@ LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& optio
     std::iota(order.begin(), order.end(), std::size_t{0});
     if (split != Split::train) sort_by_falling_length(texts, order);
   }
+  std::vector<double> expected;
+  for (const auto& text : texts(Split::train)) expected.push_back(expected_length(text));
+  order_.emplace(std::move(expected), options.bucketing);
   if (packing_options(options.packing) != nullptr) packs_.emplace(lengths(), options.context, options.packing);
 }
 
@@ -70,52 +73,13 @@ double LabelledDataset::mean_length() const {
   return tokens / static_cast<double>(training.size());
 }
 
-const std::vector<std::size_t>& LabelledDataset::epoch_order(std::uint64_t seed, std::int64_t epoch) const {
-  if (const auto key = std::pair(seed, epoch); order_key_ != key) {
-    order_key_ = key;
-    order_.resize(texts(Split::train).size());
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    shuffle(order_, Rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(epoch)));
-  }
-  return order_;
-}
-
-// The training text at a place in the endless sequence of epochs.
-std::size_t LabelledDataset::text_at(std::uint64_t seed, std::int64_t place) const {
-  const auto size = count(Split::train);
-  return epoch_order(seed, place / size)[static_cast<std::size_t>(place % size)];
-}
-
-// The places of the steps of a group, in the order of the steps.
-const std::vector<std::int64_t>& LabelledDataset::group_order(std::uint64_t seed, std::int64_t group,
-                                                              std::int64_t rows_per_step) const {
-  if (const auto key = std::tuple(seed, group, rows_per_step); group_key_ != key) {
-    group_key_ = key;
-    std::vector<std::int64_t> places(static_cast<std::size_t>(options_.bucketing * rows_per_step));
-    std::iota(places.begin(), places.end(), group * options_.bucketing * rows_per_step);
-    std::vector<std::pair<double, std::int64_t>> by_length;
-    for (const auto place : places)
-      by_length.emplace_back(expected_length(texts(Split::train)[text_at(seed, place)]), place);
-    std::stable_sort(by_length.begin(), by_length.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::vector<std::int64_t> steps(static_cast<std::size_t>(options_.bucketing));
-    std::iota(steps.begin(), steps.end(), std::int64_t{0});
-    shuffle(steps, Rng(seed, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(group)));
-    group_.clear();
-    for (const auto step : steps)
-      for (auto row = step * rows_per_step; row < (step + 1) * rows_per_step; ++row)
-        group_.push_back(by_length[static_cast<std::size_t>(row)].second);
-  }
-  return group_;
-}
-
 std::vector<std::int32_t> LabelledDataset::noisy_ids(const EncodedText& text, std::uint64_t seed,
                                                      std::int64_t place) const {
   const auto stream = static_cast<std::uint64_t>(place);
   auto ids = options_.sampling == 0
                  ? text.ids
                  : codec().tokenizer->encode_sampled(text.text, options_.sampling,
-                                                     Rng(seed, RandomPurpose::noise, beyond_epochs + stream));
+                                                     Rng(seed, RandomPurpose::noise, beyond_places + stream));
   const double removal = options_.token_removal, either = removal + options_.token_unknown;
   if (either == 0) return ids;
   const Rng rng(seed, RandomPurpose::noise, stream);
@@ -137,12 +101,8 @@ LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t ste
   std::vector<std::vector<std::int32_t>> ids;
   std::vector<std::int64_t> labels;
   for (auto row = first; row < first + rows; ++row) {
-    auto place = step * rows_per_step + row;
-    if (options_.bucketing > 1) {
-      const auto within = step % options_.bucketing * rows_per_step + row;
-      place = group_order(seed, step / options_.bucketing, rows_per_step)[static_cast<std::size_t>(within)];
-    }
-    const auto& text = texts(Split::train)[text_at(seed, place)];
+    const auto place = order_->place(seed, step, rows_per_step, row);
+    const auto& text = texts(Split::train)[order_->item_at(seed, place)];
     ids.push_back(noisy_ids(text, seed, place));
     truncate(ids.back(), options_.context, options_.truncation);
     labels.push_back(text.label);

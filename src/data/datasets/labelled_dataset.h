@@ -2,11 +2,11 @@
 // Padded batches of labelled texts for a classifier.
 
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "config/experiment_config.h"
 #include "data/datasets/encoded_splits.h"
+#include "data/datasets/epoch_order.h"
 #include "data/packing/packed_order.h"
 #include "data/token_rows.h"
 
@@ -37,10 +37,8 @@ class LabelledDataset {
   std::int64_t cut_count() const { return cut_count_; }  // texts that are longer than the context
   double mean_length() const;                            // mean number of tokens of a training text in a batch
 
-  // Rows first ... first + rows of step's global order; a step has `rows_per_step`. Every epoch is a permutation of the
-  // training texts, a function of (seed, epoch). With bucketing the rows of that many steps are sorted by
-  // length, and these steps are then shuffled. Noise and resampling of a text are functions
-  // of (seed, its place in the sequence of epochs).
+  // Rows first ... first + rows of step's global order, EpochOrder; a step has `rows_per_step`. Noise and resampling of
+  // a text are functions of (seed, its place in the sequence of epochs).
   LabelledRows training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t first,
                              std::int64_t rows) const;
 
@@ -62,10 +60,6 @@ class LabelledDataset {
   LabelledRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
  private:
-  const std::vector<std::size_t>& epoch_order(std::uint64_t seed, std::int64_t epoch) const;
-  std::size_t text_at(std::uint64_t seed, std::int64_t place) const;
-  const std::vector<std::int64_t>& group_order(std::uint64_t seed, std::int64_t group,
-                                               std::int64_t rows_per_step) const;
   std::vector<std::int32_t> noisy_ids(const EncodedText& text, std::uint64_t seed, std::int64_t place) const;
   double expected_length(const EncodedText& text) const;
   std::vector<std::int64_t> lengths() const;
@@ -75,13 +69,8 @@ class LabelledDataset {
   std::array<std::vector<std::size_t>, 3> source_order_;
   BatchOptions options_;
   std::int64_t cut_count_ = 0;
-  std::optional<PackedOrder> packs_;  // of training texts
-
-  // The result of the last request.
-  mutable std::vector<std::size_t> order_;
-  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> order_key_;
-  mutable std::vector<std::int64_t> group_;
-  mutable std::optional<std::tuple<std::uint64_t, std::int64_t, std::int64_t>> group_key_;
+  std::optional<EpochOrder> order_;   // of training texts
+  std::optional<PackedOrder> packs_;  // the same
 };
 
 }  // namespace metaformer

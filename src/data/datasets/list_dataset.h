@@ -31,17 +31,18 @@ class ListDataset {
   // Lists of a split drawn at random: a function of (seed, index).
   TokenRows random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
+  // The lists themselves: one to train on, and those to evaluate on.
+  using List = std::vector<std::int32_t>;
+  List random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const;
+  const std::vector<List>& lists(Split split) const { return split == Split::train ? train_ : held_out_; }
+
   bool is_exhaustive() const { return exhaustive_; }
 
   static bool is_held_out(const std::vector<std::int32_t>& list);
 
  private:
-  using List = std::vector<std::int32_t>;
-
   void enumerate(std::int64_t count);
   void draw_evaluation_lists();
-  List random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const;
-  const std::vector<List>& lists(Split split) const { return split == Split::train ? train_ : held_out_; }
   void append(TokenRows& batch, const List& list) const;
 
   ListTask task_;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "base/cache_folder.h"
 #include "base/digest.h"
@@ -19,19 +21,34 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_digest(const PublicCorpus& corpus, const std::string& where, std::string_view content) {
-  const bool by_md5 = corpus.sha256.empty();
+constexpr std::uintmax_t largest_corpus_file = std::uintmax_t{16} << 30;
+
+void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
+                  std::string_view content) {
+  const bool by_md5 = file.sha256.empty();
   const auto digest = by_md5 ? md5(content) : sha256(content);
-  const auto& expected = by_md5 ? corpus.md5 : corpus.sha256;
+  const auto& expected = by_md5 ? file.md5 : file.sha256;
   if (digest != expected)
-    throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where, corpus.name,
+    throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where,
+                                            corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name,
                                             by_md5 ? "MD5" : "SHA-256", digest, expected));
+}
+
+bool has_all_files(const fs::path& folder, const PublicCorpus& corpus) {
+  std::error_code ignored;
+  return std::all_of(corpus.files.begin(), corpus.files.end(),
+                     [&](const auto& file) { return fs::exists(folder / file.name, ignored); });
 }
 
 // The corpus in a folder, under its name or another accepted one.
 std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corpus) {
+  if (corpus.is_folder()) {
+    for (const auto& place : {folder, folder / corpus.name})
+      if (has_all_files(place, corpus)) return place;
+    return std::nullopt;
+  }
   std::error_code ignored;
-  if (auto path = folder / corpus.file; fs::exists(path, ignored)) return path;
+  if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
   if (corpus.stem.empty()) return std::nullopt;
   std::optional<fs::path> first;  // the first by name, whatever the order in the folder
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -61,30 +78,65 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
             "which is one document; JSON lines and folders have several");
 }
 
-std::string help_without_network(const PublicCorpus& corpus) {
-  return fmt::format("without a network, put {} into a folder and name that folder in METAFORMER_DATA", corpus.file);
+// How to do without the cache.
+std::string help(const PublicCorpus& corpus) {
+  std::vector<std::string_view> names;
+  for (const auto& file : corpus.files) names.push_back(file.name);
+  return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
+}
+
+std::string download_file(const PublicCorpus& corpus, const CorpusFile& file) {
+  const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
+  log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
+  std::string content;
+  try {
+    content = download(url, file.bytes + (1 << 20));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
+  }
+  check_digest(corpus, file, url, content);
+  return content;
+}
+
+std::vector<CorpusFile> multi30k_files() {
+  return {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
+          {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
+          {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
+          {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
+          {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "", 22'890},
+          {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "", 21'077}};
 }
 
 }  // namespace
+
+std::uint64_t PublicCorpus::bytes() const {
+  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const CorpusFile& file) { return sum + file.bytes; });
+}
 
 const std::vector<PublicCorpus>& public_corpora() {
   static const std::vector<PublicCorpus> corpora = {
       {.name = "tinyshakespeare",
        .task = LanguageModelConfig::kind,
-       .file = "tinyshakespeare.txt",
        .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-       .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-       .md5 = "",
-       .bytes = 1'115'394,
+       .files = {{.name = "tinyshakespeare.txt",
+                  .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+                  .md5 = "",
+                  .bytes = 1'115'394}},
        .stem = ""},
       {.name = "imdb",
        .task = ClassificationConfig::kind,
-       .file = "aclImdb_v1.tar.gz",
        .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-       .sha256 = "",
-       .md5 = "7c2ac02c03563afcf9b574c7e56c153a",
-       .bytes = 84'125'825,
+       .files = {{.name = "aclImdb_v1.tar.gz",
+                  .sha256 = "",
+                  .md5 = "7c2ac02c03563afcf9b574c7e56c153a",
+                  .bytes = 84'125'825}},
        .stem = "aclImdb_v1"},
+      {.name = "multi30k",
+       .task = SequenceToSequenceConfig::kind,
+       .url = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
+       .files = multi30k_files(),
+       .stem = ""},
   };
   return corpora;
 }
@@ -116,31 +168,35 @@ fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
   if (!cache)
     throw Error(ExitCode::data,
                 fmt::format("corpus {} is not in METAFORMER_DATA, and there is no cache to fetch it into; "
-                            "set HOME, or put {} into a folder and name that folder in METAFORMER_DATA",
-                            corpus.name, corpus.file));
+                            "set HOME, or {}",
+                            corpus.name, help(corpus)));
   if (offline)
     throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
-                                            "fetching it; {}",
-                                            corpus.name, cache->string(), help_without_network(corpus)));
+                                            "fetching it; without a network, {}",
+                                            corpus.name, cache->string(), help(corpus)));
   return fetch_corpus(corpus, *cache);
 }
 
 fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
-  const auto target = folder / corpus.file;
-  log::info("fetching {} ({}) from {}", corpus.name, human_bytes(corpus.bytes), corpus.url);
-  std::string content;
-  try {
-    content = download(corpus.url, corpus.bytes + (1 << 20));
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}; {}", error.what(), help_without_network(corpus)));
+  const auto target = folder / (corpus.is_folder() ? corpus.name : corpus.files.front().name);
+  for (const auto& file : corpus.files) {
+    const auto content = download_file(corpus, file);
+    const auto path = corpus.is_folder() ? target / file.name : target;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      throw Error(ExitCode::failure, fmt::format("cannot make {}: {}", path.parent_path().string(), error.message()));
+    write_file_atomically(path, content);
   }
-  check_digest(corpus, corpus.url, content);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(ExitCode::failure, fmt::format("cannot make {}: {}", folder.string(), error.message()));
-  write_file_atomically(target, content);
   log::info("saved {}", target.string());
   return target;
+}
+
+void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
+  for (const auto& file : corpus.files) {
+    const auto path = folder / file.name;
+    check_digest(corpus, file, path.string(), read_file(path, largest_corpus_file, ExitCode::data));
+  }
 }
 
 Corpus load_corpus(const TextDataConfig& config, bool offline) {
@@ -154,7 +210,7 @@ Corpus load_corpus(const TextDataConfig& config, bool offline) {
   corpus.document_starts = std::move(training.document_starts);
   corpus.description = std::move(training.description);
   corpus.sha256 = corpus.description.at("sha256");
-  if (known) check_digest(*known, corpus.path.string(), corpus.text);
+  if (known) check_digest(*known, known->files.front(), corpus.path.string(), corpus.text);
   bool has_json_lines = training.has_json_lines, is_one_text = training.is_one_text;
   if (config.validation_path) {
     auto held_out = read_text_files(*config.validation_path, config);

@@ -12,15 +12,22 @@
 
 namespace metaformer {
 
+struct CorpusFile {
+  std::string name;    // in METAFORMER_DATA and in the cache
+  std::string sha256;  // "" if its publisher uses another digest
+  std::string md5;     // "" if the publisher uses another digest
+  std::uint64_t bytes;
+};
+
 struct PublicCorpus {
   std::string name;
   std::string_view task;  // the kind of task that it is for
-  std::string file;       // its name in METAFORMER_DATA and in the cache
-  std::string url;
-  std::string sha256;  // of the file; "" if its publisher uses another digest
-  std::string md5;     // "" if the publisher uses another digest
-  std::uint64_t bytes;
+  std::string url;        // of its file; of several files that of their folder, which ends with a slash
+  std::vector<CorpusFile> files;
   std::string stem;  // any STEM*.tar.gz is accepted as the file; "" if none is
+
+  bool is_folder() const { return files.size() > 1; }
+  std::uint64_t bytes() const;  // of all files
 };
 
 const std::vector<PublicCorpus>& public_corpora();
@@ -28,14 +35,20 @@ const std::vector<PublicCorpus>& public_corpora();
 // Errors (exit code 2) list the known names.
 const PublicCorpus& find_public_corpus(const std::string& name);
 
-// Searches the file in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer).
+// Searches the file in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer). Of a
+// corpus of several files it is the folder that has all of them: one of these two, or the one in it with the name of
+// the corpus.
 std::optional<std::filesystem::path> locate_corpus(const PublicCorpus& corpus);
 
-// The same; downloads a missing file into the cache. Errors (exit code 3): missing and `offline`.
+// The same; downloads a missing corpus into the cache. Errors (exit code 3): missing and `offline`.
 std::filesystem::path obtain_corpus(const PublicCorpus& corpus, bool offline);
 
-// Downloads into `folder`, checks the publisher's digest, and returns the file. Errors: exit code 3.
+// Downloads into `folder`, several files into its subfolder with the name of the corpus; checks the publisher's
+// digests, and returns what locate_corpus would. Errors: exit code 3.
 std::filesystem::path fetch_corpus(const PublicCorpus& corpus, const std::filesystem::path& folder);
+
+// Errors (exit code 3): a file in `folder` cannot be read, or its digest is not the publisher's.
+void check_corpus_files(const PublicCorpus& corpus, const std::filesystem::path& folder);
 
 struct Corpus {
   std::filesystem::path path;

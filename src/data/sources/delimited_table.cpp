@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
 #include <optional>
 #include <utility>
 
+#include "base/delimited_rows.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -16,25 +16,20 @@ namespace metaformer {
 
 namespace {
 
-struct Columns {
-  std::size_t text;
-  std::size_t label;
+struct Places {
+  std::size_t first, second;
   std::size_t width;  // of the first row
   bool in_header;
 };
 
-// The index of a column number; nothing if `field` is a name.
-std::optional<std::size_t> numbered_column(const std::string& field) {
+// The index of a column number; nothing if the field is a name.
+std::optional<std::size_t> numbered_place(const TableColumn& column) {
   std::size_t number = 0;
-  const auto* end = field.data() + field.size();
-  if (const auto [at, error] = std::from_chars(field.data(), end, number); error != std::errc{} || at != end) return {};
-  if (number == 0) throw Error(ExitCode::usage, "data.text_field and data.label_field count columns from 1, not 0");
+  const auto* start = column.field.data();
+  const auto* end = start + column.field.size();
+  if (const auto [at, error] = std::from_chars(start, end, number); error != std::errc{} || at != end) return {};
+  if (number == 0) throw Error(ExitCode::usage, fmt::format("{} counts columns from 1, not 0", column.key));
   return number - 1;
-}
-
-bool has_default_columns(const LabelledDataConfig& config) {
-  const LabelledDataConfig defaults;
-  return config.text_field == defaults.text_field && config.label_field == defaults.label_field;
 }
 
 constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
@@ -65,37 +60,42 @@ std::string delimiter_hint(std::string_view row) {
 
 class TableReader {
  public:
-  TableReader(LabelledTable& table, const LabelledDataConfig& config, TableBuilder& builder)
-      : table_(table), config_(config), builder_(builder) {}
+  TableReader(const TableColumns& columns, TableFile& table, const UseColumns& use)
+      : columns_(columns), table_(table), use_(use) {}
 
   void add(DelimitedRow&& row) {
     if (row.fields.size() == 1 && trim(row.fields[0]).empty()) return;  // a blank line
-    if (!columns_) {
-      columns_ = find_columns(row);
-      table_.has_header = columns_->in_header;
-      if (builder_.needs_labels() && columns_->text == columns_->label)
-        throw Error(ExitCode::usage, fmt::format("data.text_field and data.label_field both mean column {} of {}",
-                                                 columns_->text + 1, table_.path.string()));
-      table_.has_guessed_columns = !columns_->in_header && has_default_columns(config_);
-      if (columns_->in_header) return;
+    if (!places_) {
+      set_places(row);
+      if (places_->in_header) return;
     }
-    if (auto why = defect(row); !why.empty()) return builder_.refuse(row.line, std::move(why));
-    const auto label = builder_.needs_labels() ? row.fields[columns_->label] : "";
-    builder_.add(std::move(row.fields[columns_->text]), label, row.line);
+    if (auto why = defect(row); !why.empty()) return table_.malformed.push_back({row.line, std::move(why)});
+    auto second = columns_.needs_second ? std::move(row.fields[places_->second]) : "";
+    use_(std::move(row.fields[places_->first]), std::move(second), row.line);
   }
 
  private:
-  Columns find_columns(const DelimitedRow& first) const;
+  void set_places(const DelimitedRow& first);
+  Places find_places(const DelimitedRow& first) const;
   void check_first_row(const DelimitedRow& first) const;
-  std::optional<std::size_t> find_column(const std::string& field, const DelimitedRow& header) const;
+  std::optional<std::size_t> find_place(const TableColumn& column, const DelimitedRow& header) const;
   [[noreturn]] void refuse_header(const std::string& missing, const DelimitedRow& first) const;
   std::string defect(const DelimitedRow& row) const;
 
-  LabelledTable& table_;
-  const LabelledDataConfig& config_;
-  TableBuilder& builder_;
-  std::optional<Columns> columns_;
+  const TableColumns& columns_;
+  TableFile& table_;
+  const UseColumns& use_;
+  std::optional<Places> places_;
 };
+
+void TableReader::set_places(const DelimitedRow& first) {
+  places_ = find_places(first);
+  if (columns_.needs_second && places_->first == places_->second)
+    throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.first.key,
+                                             columns_.second.key, places_->first + 1, table_.path.string()));
+  table_.has_header = places_->in_header;
+  table_.has_guessed_columns = !places_->in_header && columns_.are_usual;
+}
 
 void TableReader::check_first_row(const DelimitedRow& first) const {
   const auto fail = [&](const std::string& why) {
@@ -106,45 +106,47 @@ void TableReader::check_first_row(const DelimitedRow& first) const {
     if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
   if (first.fields.size() > 1) return;
   const auto& row = first.fields[0];
-  if (builder_.needs_labels()) fail("one column only, where text and label need two" + delimiter_hint(row));
-  if (has_name(row, config_.text_field)) fail("one column only" + delimiter_hint(row));
+  if (columns_.needs_second)
+    fail(fmt::format("one column only, where {} and {} need two{}{}", columns_.first.role, columns_.second.role,
+                     columns_.advice, delimiter_hint(row)));
+  if (has_name(row, columns_.first.field)) fail("one column only" + delimiter_hint(row));
 }
 
 // The index of a column's name or number; nothing if the header has no such name.
-std::optional<std::size_t> TableReader::find_column(const std::string& field, const DelimitedRow& header) const {
-  if (const auto index = numbered_column(field)) return index;
+std::optional<std::size_t> TableReader::find_place(const TableColumn& column, const DelimitedRow& header) const {
+  if (const auto index = numbered_place(column)) return index;
   std::optional<std::size_t> found;
-  for (std::size_t column = 0; column < header.fields.size(); ++column) {
-    if (trim(header.fields[column]) != field) continue;
+  for (std::size_t place = 0; place < header.fields.size(); ++place) {
+    if (trim(header.fields[place]) != column.field) continue;
     if (found)
       throw Error(ExitCode::data,
                   fmt::format("{}:{}: columns {} and {} are both called {}; name the one that is meant by "
                               "its number",
-                              table_.path.string(), header.line, *found + 1, column + 1, in_quotes(field)));
-    found = column;
+                              table_.path.string(), header.line, *found + 1, place + 1, in_quotes(column.field)));
+    found = place;
   }
   return found;
 }
 
-Columns TableReader::find_columns(const DelimitedRow& first) const {
-  check_first_row(first);
-  const auto width = first.fields.size();
-  const auto &text_field = config_.text_field,
-             &label_field = builder_.needs_labels() ? config_.label_field : text_field;
-  const auto text_number = numbered_column(text_field), label_number = numbered_column(label_field);
-  const bool may_have = config_.header != TableHeader::absent, must_have = config_.header == TableHeader::present;
-  // Even if labels are not needed, a label's name shows that the first row is a header.
-  const bool is_header = !builder_.needs_labels() && may_have && !numbered_column(config_.label_field) &&
-                         find_column(config_.label_field, first).has_value();
-  if (text_number && label_number) return {*text_number, *label_number, width, must_have || is_header};
-  const auto find = [&](const std::string& field) {
-    return may_have ? find_column(field, first) : numbered_column(field);
+Places TableReader::find_places(const DelimitedRow& row) const {
+  check_first_row(row);
+  const auto width = row.fields.size();
+  const auto& first_column = columns_.first;
+  const auto& second_column = columns_.needs_second ? columns_.second : first_column;
+  const auto first_number = numbered_place(first_column), second_number = numbered_place(second_column);
+  const bool may_have = columns_.header != TableHeader::absent, must_have = columns_.header == TableHeader::present;
+  // Even if the second column is not needed, its name shows that the first row is a header.
+  const bool is_header = !columns_.needs_second && may_have && !numbered_place(columns_.second) &&
+                         find_place(columns_.second, row).has_value();
+  if (first_number && second_number) return {*first_number, *second_number, width, must_have || is_header};
+  const auto find = [&](const TableColumn& column) {
+    return may_have ? find_place(column, row) : numbered_place(column);
   };
-  const auto text = find(text_field), label = find(label_field);
-  if (text && label) return {*text, *label, width, true};
-  if (!text && !label && !must_have && !is_header && has_default_columns(config_))
-    return {0, builder_.needs_labels() ? std::size_t{1} : 0, width, false};
-  refuse_header(text ? label_field : text_field, first);
+  const auto first = find(first_column), second = find(second_column);
+  if (first && second) return {*first, *second, width, true};
+  if (!first && !second && !must_have && !is_header && columns_.are_usual)
+    return {0, columns_.needs_second ? std::size_t{1} : 0, width, false};
+  refuse_header(first ? second_column.field : first_column.field, row);
 }
 
 void TableReader::refuse_header(const std::string& missing, const DelimitedRow& first) const {
@@ -157,35 +159,19 @@ void TableReader::refuse_header(const std::string& missing, const DelimitedRow& 
 // Why its columns cannot be found, or "".
 std::string TableReader::defect(const DelimitedRow& row) const {
   if (!row.defect.empty()) return row.defect;
-  const auto width = row.fields.size(), needed = 1 + std::max(columns_->text, columns_->label);
+  const auto width = row.fields.size(), needed = 1 + std::max(places_->first, places_->second);
   if (width < needed) return fmt::format("the row ends before column {}", needed);
-  if (width > columns_->width) return fmt::format("{} columns, but the first row has {}", width, columns_->width);
+  if (width > places_->width) return fmt::format("{} columns, but the first row has {}", width, places_->width);
   return "";
 }
 
 }  // namespace
 
-void add_delimited_rows(std::string_view content, const LabelledDataConfig& config,
-                        void (*for_each_row)(std::string_view, const UseRow&), LabelledTable& table,
-                        TableBuilder& builder) {
-  TableReader reader(table, config, builder);
+void for_each_table_row(std::string_view content, TableFormat format, const TableColumns& columns, TableFile& table,
+                        const UseColumns& use) {
+  TableReader reader(columns, table, use);
+  const auto for_each_row = format == TableFormat::csv ? for_each_csv_row : for_each_tsv_row;
   for_each_row(content, [&](DelimitedRow&& row) { reader.add(std::move(row)); });
-}
-
-void refuse_header_as_row(const LabelledTable& table, const LabelledDataConfig& config) {
-  constexpr std::size_t fewest = 5;
-  if (table.has_header || config.header != TableHeader::automatic || config.rating.positive_from) return;
-  if (table.rows.size() < fewest) return;
-  std::map<std::string_view, int> counts;
-  for (const auto& row : table.rows) ++counts[row.label];
-  // Its label occurs only once, while every other label is repeated.
-  const auto& first = table.rows.front();
-  const auto singles = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second == 1; });
-  if (singles != 1 || counts[first.label] != 1) return;
-  throw Error(ExitCode::data,
-              fmt::format("{}:{}: looks like a header: no other row has the label {}. Name its columns by "
-                          "data.text_field and data.label_field, or set data.header to present or absent",
-                          table.path.string(), first.line, in_quotes(first.label)));
 }
 
 }  // namespace metaformer

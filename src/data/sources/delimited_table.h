@@ -1,21 +1,21 @@
 #pragma once
-// Finds the columns of text and label in a CSV or TSV file.
+// Finds the two columns that are asked for in a CSV or TSV file.
 
+#include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
 
-#include "base/delimited_rows.h"
-#include "data/sources/table_builder.h"
+#include "data/sources/table_file.h"
 
 namespace metaformer {
 
-// Adds the rows of `content`, which `for_each_row` separates, to `table` through `builder`. Errors: see
-// read_labelled_table.
-void add_delimited_rows(std::string_view content, const LabelledDataConfig& config,
-                        void (*for_each_row)(std::string_view, const UseRow&), LabelledTable& table,
-                        TableBuilder& builder);
+// `second` is empty if the columns need no second.
+using UseColumns = std::function<void(std::string&& first, std::string&& second, std::int64_t line)>;
 
-// A header that is read as a row would add a class: Error (exit code 3) if the first row looks like a header. Not
-// checked if data.header or data.rating is set.
-void refuse_header_as_row(const LabelledTable& table, const LabelledDataConfig& config);
+// Calls `use` with the two columns of every row of `content`, csv if `format` is that, else tsv. Adds rows without them
+// to the malformed ones of `table`, and sets has_header and has_guessed_columns. Errors: see read_labelled_table.
+void for_each_table_row(std::string_view content, TableFormat format, const TableColumns& columns, TableFile& table,
+                        const UseColumns& use);
 
 }  // namespace metaformer

@@ -24,12 +24,7 @@ void report(const LabelledTable& table) {
   if (table.left_out > 0)
     log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
               table.path.string(), table.left_out, table.all_rows());
-  if (table.malformed.empty()) return;
-  const auto& first = table.malformed.front();
-  log::warning("{}: {} of {} rows ({:.2g}%) are malformed and left out; the first is line {}: {}", table.path.string(),
-               table.malformed.size(), table.all_rows(),
-               100 * static_cast<double>(table.malformed.size()) / static_cast<double>(table.all_rows()), first.line,
-               first.why);
+  report_malformed(table, table.all_rows());
 }
 
 std::vector<LabelledText> read_table(const std::string& path, const LabelledDataConfig& config, const std::string& name,

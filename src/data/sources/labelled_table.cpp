@@ -2,46 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/files.h"
-#include "base/gzip.h"
 #include "base/json_lines.h"
 #include "base/text.h"
 #include "data/sources/delimited_table.h"
-#include "data/sources/file_format.h"
 
 namespace metaformer {
 
 namespace {
 
-constexpr std::uintmax_t largest_table = std::uintmax_t{16} << 30;
-
 void require_rows(const LabelledTable& table, double malformed_limit) {
-  const auto malformed = table.malformed.size(), all = table.all_rows();
-  // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
-  if (malformed > 0 && static_cast<double>(malformed) / static_cast<double>(all) > malformed_limit) {
-    const auto& first = table.malformed.front();
-    throw Error(ExitCode::data,
-                fmt::format("{}:{}: {} ({} of {} rows are malformed; data.malformed_limit allows {})",
-                            table.path.string(), first.line, first.why, malformed, all, malformed_limit));
-  }
+  refuse_malformed_table(table, table.all_rows(), malformed_limit);
   if (!table.rows.empty()) return;
   throw Error(ExitCode::data,
               table.left_out == 0
                   ? table.path.string() + ": the table has no rows"
                   : fmt::format("{}: all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
                                 table.path.string(), table.left_out));
-}
-
-TableFormat table_format(const std::filesystem::path& path, TableFormat format) {
-  if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
-  return format == TableFormat::text ? TableFormat::tsv : format;
 }
 
 // A number as a label: whole ones without a fraction, others as short as they can be read back from.
@@ -59,16 +44,38 @@ std::optional<std::string> as_label(const nlohmann::json& value) {
   return {};
 }
 
+TableColumns columns_of(const LabelledDataConfig& config, bool needs_labels) {
+  const LabelledDataConfig usual;
+  return {.first = {config.text_field, "data.text_field", "text"},
+          .second = {config.label_field, "data.label_field", "label"},
+          .are_usual = config.text_field == usual.text_field && config.label_field == usual.label_field,
+          .header = config.header,
+          .needs_second = needs_labels};
+}
+
+// A header that is read as a row would add a class. Not checked if data.header or data.rating is set.
+void refuse_header_as_row(const LabelledTable& table, const LabelledDataConfig& config) {
+  constexpr std::size_t fewest = 5;
+  if (table.has_header || config.header != TableHeader::automatic || config.rating.positive_from) return;
+  if (table.rows.size() < fewest) return;
+  std::map<std::string_view, int> counts;
+  for (const auto& row : table.rows) ++counts[row.label];
+  // Its label occurs only once, while every other label is repeated.
+  const auto& first = table.rows.front();
+  const auto singles = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second == 1; });
+  if (singles != 1 || counts[first.label] != 1) return;
+  throw Error(ExitCode::data,
+              fmt::format("{}:{}: looks like a header: no other row has the label {}. Name its columns by "
+                          "data.text_field and data.label_field, or set data.header to present or absent",
+                          table.path.string(), first.line, in_quotes(first.label)));
+}
+
 }  // namespace
 
 void add_json_lines(std::string_view content, const LabelledDataConfig& config, const std::string& source,
                     TableBuilder& builder) {
   const auto &text_field = config.text_field, &label_field = config.label_field;
-  if (builder.needs_labels() && text_field == label_field)
-    throw Error(ExitCode::usage, fmt::format("data.text_field and data.label_field both mean the member {} of {}",
-                                             in_quotes(text_field), source));
-  if (config.header != TableHeader::automatic)
-    throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", source));
+  check_json_columns(columns_of(config, builder.needs_labels()), source);
   const auto refuse = [&](std::int64_t line, std::string why) { builder.refuse(line, std::move(why)); };
   const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
     auto& text = *members[0];
@@ -86,36 +93,33 @@ void add_json_lines(std::string_view content, const LabelledDataConfig& config, 
 
 namespace {
 
-void read_rows(std::string content, const LabelledDataConfig& config, Labels labels, LabelledTable& table) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (is_gzip(content)) content = unpack_gzip(content, largest_table, table.path.string());
-  std::string_view text = content;
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+void read_rows(std::string_view content, const LabelledDataConfig& config, Labels labels, LabelledTable& table) {
   TableBuilder builder(table, config, labels);
   const auto format = table_format(table.path, config.format);
-  if (format == TableFormat::jsonl) {
-    add_json_lines(text, config, table.path.string(), builder);
-  } else {
-    add_delimited_rows(text, config, format == TableFormat::csv ? for_each_csv_row : for_each_tsv_row, table, builder);
-  }
+  if (format == TableFormat::jsonl) return add_json_lines(content, config, table.path.string(), builder);
+  const auto use = [&](std::string&& text, std::string&& label, std::int64_t line) {
+    builder.add(std::move(text), label, line);
+  };
+  for_each_table_row(content, format, columns_of(config, builder.needs_labels()), table, use);
 }
 
 }  // namespace
 
 LabelledTable read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config) {
-  auto content = read_file(path, largest_table, ExitCode::data);
-  LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
-  const auto format = table_format(path, config.format);
-  read_rows(std::move(content), config, Labels::needed, table);
+  LabelledTable table;
+  table.path = path;
+  read_rows(read_packed_text(path, table.sha256), config, Labels::needed, table);
   require_rows(table, config.malformed_limit);
-  if (format != TableFormat::jsonl) refuse_header_as_row(table, config);
+  if (table_format(path, config.format) != TableFormat::jsonl) refuse_header_as_row(table, config);
   return table;
 }
 
 LabelledTable read_text_table(std::string content, const std::filesystem::path& path,
                               const LabelledDataConfig& config) {
-  LabelledTable table{.path = path, .sha256 = sha256(content), .rows = {}, .malformed = {}};
-  read_rows(std::move(content), config, Labels::none, table);
+  LabelledTable table;
+  table.path = path;
+  table.sha256 = sha256(content);
+  read_rows(unpacked_text(std::move(content), path), config, Labels::none, table);
   return table;
 }
 

@@ -9,20 +9,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "base/utf8.h"
 
 namespace metaformer {
 
 namespace {
-
-// Why `field` cannot be used, or "".
-std::string defect_of(const char* name, std::string_view field) {
-  if (trim(field).empty()) return fmt::format("the {} is empty", name);
-  if (!utf8::is_valid(field.begin(), field.end())) return fmt::format("the {} is not valid UTF-8", name);
-  if (field.find('\0') != std::string_view::npos) return fmt::format("the {} has NUL bytes", name);
-  if (is_blank(field)) return fmt::format("the {} is empty", name);
-  return "";
-}
 
 std::optional<double> as_rating(std::string_view label) {
   double rating = 0;
@@ -36,8 +26,8 @@ std::optional<double> as_rating(std::string_view label) {
 
 void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t line) {
   label = trim(label);
-  auto why = defect_of("text", text);
-  if (why.empty() && needs_labels()) why = defect_of("label", label);
+  auto why = defect_of_field("text", text);
+  if (why.empty() && needs_labels()) why = defect_of_field("label", label);
   if (!why.empty()) return refuse(line, std::move(why));
   if (needs_labels() && config_.rating.positive_from) {
     const auto rating = as_rating(label);

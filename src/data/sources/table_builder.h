@@ -2,12 +2,12 @@
 // Checks the rows that the readers of formats find, and adds them to a LabelledTable.
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/data_config.h"
+#include "data/sources/table_file.h"
 
 namespace metaformer {
 
@@ -17,19 +17,9 @@ struct LabelledRow {
   std::int64_t line;  // where the row starts, counted from 1
 };
 
-struct MalformedRow {
-  std::int64_t line;
-  std::string why;
-};
-
-struct LabelledTable {
-  std::filesystem::path path;
-  std::string sha256;  // of the whole file, before unpacking
+struct LabelledTable : TableFile {
   std::vector<LabelledRow> rows;
-  std::vector<MalformedRow> malformed;
   std::size_t left_out = 0;  // rows whose rating lies between data.rating.negative_to and positive_from
-  bool has_header = false;
-  bool has_guessed_columns = false;  // neither named nor numbered by the config
 
   std::size_t all_rows() const { return rows.size() + malformed.size() + left_out; }
 };

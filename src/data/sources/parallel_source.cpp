@@ -1,0 +1,215 @@
+#include "data/sources/parallel_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/task_config.h"
+#include "data/sources/corpus.h"
+#include "data/sources/labelled_source.h"
+#include "data/sources/parallel_lines.h"
+#include "data/sources/parallel_table.h"
+
+namespace metaformer {
+
+namespace {
+
+struct SplitPaths {
+  Split split;
+  std::string_view key, target_key;
+  const std::optional<std::string>& path;
+  const std::optional<std::string>& target_path;
+
+  bool is_table() const { return path && !target_path; }
+};
+
+std::array<SplitPaths, 3> paths_of(const ParallelDataConfig& config) {
+  return {{{Split::train, "data.path", "data.target_path", config.path, config.target_path},
+           {Split::validation, "data.validation_path", "data.validation_target_path", config.validation_path,
+            config.validation_target_path},
+           {Split::test, "data.test_path", "data.test_target_path", config.test_path, config.test_target_path}}};
+}
+
+const PublicCorpus& find_parallel_corpus(const ParallelDataConfig& config) {
+  if (config.corpus == ParallelDataConfig().corpus)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
+                    "data.path=train.de --set data.target_path=train.en, a table of sources and targets (without "
+                    "data.target_path), or a corpus: --set data.corpus=multi30k",
+                    SequenceToSequenceConfig::kind));
+  const auto& corpus = find_public_corpus(config.corpus);
+  if (corpus.task != SequenceToSequenceConfig::kind)
+    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
+                                             "that data.path names",
+                                             corpus.name, SequenceToSequenceConfig::kind));
+  return corpus;
+}
+
+void refuse_lone_targets(const ParallelDataConfig& config) {
+  for (const auto& paths : paths_of(config))
+    if (paths.target_path && !paths.path)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
+                              paths.target_key, in_quotes(*paths.target_path), paths.key));
+}
+
+void refuse_other_splits(const ParallelDataConfig& config) {
+  for (const auto& paths : paths_of(config))
+    if (paths.path)
+      throw Error(
+          ExitCode::usage,
+          fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or "
+                      "set data.path in the place of data.corpus",
+                      paths.key, in_quotes(*paths.path), config.corpus));
+}
+
+// Keys of the corpus, beside texts that data.path names.
+void refuse_corpus_keys(const ParallelDataConfig& config) {
+  const ParallelDataConfig usual;
+  for (const auto& [key, value, usual_value] :
+       {std::tuple("data.corpus", config.corpus, usual.corpus),
+        std::tuple("data.source_language", config.source_language, usual.source_language),
+        std::tuple("data.target_language", config.target_language, usual.target_language)})
+    if (value != usual_value)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} means nothing with data.path {}, in whose place it would say what to read; leave "
+                              "one of the two out",
+                              key, in_quotes(value), in_quotes(*config.path)));
+}
+
+// Keys of tables, if no split is one.
+void refuse_table_keys(const ParallelDataConfig& config) {
+  const auto all = paths_of(config);
+  if (std::any_of(all.begin(), all.end(), [](const auto& paths) { return paths.is_table(); })) return;
+  const auto data = config.path ? std::string("lines of two files") : config.corpus;
+  const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& value) {
+    if (is_set)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} means nothing for {}: it is for tables, which have no target path", key,
+                              in_quotes(value), data));
+  };
+  const ParallelDataConfig usual;
+  refuse_if(config.format != usual.format, "data.format", std::string(to_string(config.format)));
+  refuse_if(config.header != usual.header, "data.header", std::string(to_string(config.header)));
+  refuse_if(config.source_field != usual.source_field, "data.source_field", config.source_field);
+  refuse_if(config.target_field != usual.target_field, "data.target_field", config.target_field);
+  refuse_if(config.malformed_limit != usual.malformed_limit, "data.malformed_limit",
+            fmt::format("{}", config.malformed_limit));
+}
+
+void report(const PairTable& table) {
+  const ParallelDataConfig usual;
+  if (table.has_guessed_columns)
+    log::warning("{}: no header with '{}' and '{}'; taking column 1 as the source and column 2 as the target",
+                 table.path.string(), usual.source_field, usual.target_field);
+  report_malformed(table, table.all_rows());
+}
+
+void add_lines(const std::string& source, const std::string& target, Split split, PairSplits& splits) {
+  auto read = read_line_pairs(source, target);
+  splits.description[to_string(split)] = {{"path", source},
+                                          {"sha256", read.source_sha256},
+                                          {"target_path", target},
+                                          {"target_sha256", read.target_sha256},
+                                          {"pairs", read.pairs.size()}};
+  splits[split] = std::move(read.pairs);
+}
+
+void add_table(const SplitPaths& paths, const ParallelDataConfig& config, PairSplits& splits) {
+  auto table = read_pair_table(*paths.path, config, paths.target_key);
+  report(table);
+  splits.description[to_string(paths.split)] = {{"path", *paths.path},
+                                                {"sha256", table.sha256},
+                                                {"pairs", table.pairs.size()},
+                                                {"malformed", table.malformed.size()}};
+  splits[paths.split] = std::move(table.pairs);
+}
+
+[[noreturn]] void refuse_one_sided_split(const PairSplits& splits, const ParallelDataConfig& config) {
+  std::set<std::string_view> distinct;
+  for (const auto& pairs : splits.pairs)
+    for (const auto& pair : pairs) distinct.insert(pair.source);
+  throw Error(ExitCode::data,
+              fmt::format("{}: {} distinct sources are too few for data.validation_fraction {} to leave some on either "
+                          "side; set data.validation_path",
+                          *config.path, distinct.size(), config.validation_fraction));
+}
+
+// Moves a part of the training pairs to the validation split.
+void hold_out(const ParallelDataConfig& config, PairSplits& splits) {
+  auto all = std::exchange(splits[Split::train], {});
+  for (auto& pair : all) {
+    const bool held_out = is_held_out(pair.source, config.validation_fraction);
+    splits[held_out ? Split::validation : Split::train].push_back(std::move(pair));
+  }
+  if (splits[Split::train].empty() || splits[Split::validation].empty()) refuse_one_sided_split(splits, config);
+  splits.description["train"]["pairs"] = splits[Split::train].size();
+  auto description = splits.description["train"];
+  description["pairs"] = splits[Split::validation].size();
+  description.erase("malformed");
+  splits.description["validation"] = std::move(description);
+}
+
+PairSplits load_files(const ParallelDataConfig& config) {
+  refuse_corpus_keys(config);
+  refuse_table_keys(config);
+  PairSplits splits;
+  for (const auto& paths : paths_of(config)) {
+    if (paths.is_table()) add_table(paths, config, splits);
+    if (paths.target_path) add_lines(*paths.path, *paths.target_path, paths.split, splits);
+    if (paths.split == Split::train && !config.validation_path) hold_out(config, splits);
+  }
+  return splits;
+}
+
+void check_languages(const ParallelDataConfig& config) {
+  const auto &source = config.source_language, &target = config.target_language;
+  const auto is_known = [](const std::string& language) { return language == "de" || language == "en"; };
+  const auto fail = [&](std::string_view key, const std::string& value) {
+    throw Error(ExitCode::usage, fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for "
+                                             "data.source_language and the other for data.target_language",
+                                             key, in_quotes(value), config.corpus));
+  };
+  if (!is_known(source)) fail("data.source_language", source);
+  if (!is_known(target) || source == target) fail("data.target_language", target);
+}
+
+PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
+  const auto& corpus = find_parallel_corpus(config);
+  refuse_other_splits(config);
+  refuse_table_keys(config);
+  check_languages(config);
+  const auto folder = obtain_corpus(corpus, offline);
+  check_corpus_files(corpus, folder);
+  PairSplits splits;
+  splits.description = {{"corpus", corpus.name},
+                        {"source_language", config.source_language},
+                        {"target_language", config.target_language}};
+  const auto file = [&](const char* name, const std::string& language) {
+    return (folder / fmt::format("{}.{}.gz", name, language)).string();
+  };
+  for (const auto& [split, name] : {std::pair(Split::train, "train"), std::pair(Split::validation, "val"),
+                                    std::pair(Split::test, "test_2016_flickr")})
+    add_lines(file(name, config.source_language), file(name, config.target_language), split, splits);
+  return splits;
+}
+
+}  // namespace
+
+PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
+  refuse_lone_targets(config);
+  return config.path ? load_files(config) : load_multi30k(config, offline);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,168 @@
+#include "infer/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/signals.h"
+#include "model/encoder_decoder.h"
+#include "tasks/batches.h"
+
+namespace metaformer {
+
+double length_penalty(std::int64_t tokens, double alpha) {
+  return std::pow((5 + static_cast<double>(tokens)) / 6, alpha);
+}
+
+namespace {
+
+struct Live {
+  std::vector<std::int32_t> ids;
+  double log_probability = 0;
+  std::int64_t row = 0;  // of the state, from which it goes on
+};
+
+// The search of one target.
+class Beam {
+ public:
+  Beam(const BeamOptions& options, std::int32_t mark, std::int64_t most_tokens, std::int64_t row)
+      : options_(options), mark_(mark), most_tokens_(most_tokens), live_{{.row = row}} {}
+
+  bool is_done() const { return live_.empty(); }
+  const std::vector<Live>& live() const { return live_; }
+
+  // Takes the next token of every live hypothesis: the log-probabilities of their rows, [rows, v] on the CPU.
+  void advance(const torch::Tensor& log_probability_rv) {
+    const auto length = std::ssize(live_.front().ids) + 1;
+    const auto [value_k, place_k] = candidates(log_probability_rv, length);
+    const auto vocabulary = log_probability_rv.size(1);
+    std::vector<Live> next;
+    for (std::int64_t rank = 0; rank < value_k.size(0) && std::ssize(next) < options_.beam; ++rank) {
+      const auto log_probability = value_k[rank].item<double>();
+      const auto place = place_k[rank].item<std::int64_t>();
+      if (!std::isfinite(log_probability)) break;
+      const auto& from = live_[static_cast<std::size_t>(place / vocabulary)];
+      const auto token = static_cast<std::int32_t>(place % vocabulary);
+      if (token != mark_) {
+        next.push_back({.ids = from.ids, .log_probability = log_probability, .row = from.row});
+        next.back().ids.push_back(token);
+      } else if (rank < options_.beam) {
+        finished_.push_back({.ids = from.ids,
+                             .log_probability = log_probability,
+                             .score = log_probability / length_penalty(length, options_.alpha)});
+      }
+    }
+    live_ = std::move(next);
+    if (is_decided()) live_.clear();
+  }
+
+  // From now on live hypotheses have the rows from `first` on; returns the row behind them.
+  std::int64_t number_rows(std::int64_t first) {
+    for (auto& hypothesis : live_) hypothesis.row = first++;
+    return first;
+  }
+
+  std::vector<Hypothesis> best() {
+    sort_finished();
+    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
+    return std::move(finished_);
+  }
+
+ private:
+  // The best continuations of all live hypotheses: twice the beam holds that many besides those that end.
+  std::tuple<torch::Tensor, torch::Tensor> candidates(const torch::Tensor& log_probability_rv, std::int64_t length) {
+    std::vector<torch::Tensor> rows;
+    for (const auto& hypothesis : live_) {
+      auto row_v = log_probability_rv[hypothesis.row].to(torch::kDouble) + hypothesis.log_probability;
+      if (length == most_tokens_) {
+        const auto end = row_v[mark_].clone();
+        row_v.fill_(-std::numeric_limits<double>::infinity());
+        row_v[mark_] = end;
+      }
+      rows.push_back(row_v);
+    }
+    const auto all = torch::cat(rows);
+    return torch::topk(all, std::min(2 * options_.beam, all.size(0)));
+  }
+
+  void sort_finished() {
+    std::stable_sort(finished_.begin(), finished_.end(),
+                     [](const auto& a, const auto& b) { return a.score > b.score; });
+  }
+
+  // A live one can at best keep its probability until it is as long as it may be.
+  bool is_decided() {
+    if (live_.empty() || std::ssize(finished_) >= options_.beam) return true;
+    if (std::ssize(finished_) < options_.n_best) return false;
+    sort_finished();
+    const auto bound = live_.front().log_probability / length_penalty(most_tokens_, options_.alpha);
+    return finished_[static_cast<std::size_t>(options_.n_best - 1)].score >= bound;
+  }
+
+  const BeamOptions& options_;
+  std::int32_t mark_;
+  std::int64_t most_tokens_;
+  std::vector<Live> live_;  // by falling probability
+  std::vector<Hypothesis> finished_;
+};
+
+Batch first_batch(const std::vector<std::vector<std::int32_t>>& sources, std::int32_t mark, std::int64_t context,
+                  torch::Device device) {
+  auto marked = sources;
+  for (auto& source : marked) source.push_back(mark);
+  const auto source = to_batch(pad_rows({marked.begin(), marked.end()}), device, context);
+  Batch batch;
+  batch.source_ids_bs = source.ids_bc;
+  batch.source_segments_bs = source.segments_bc;
+  return batch;
+}
+
+torch::Tensor last_log_probabilities(SequenceModel& model, const Batch& batch, ModelState& state) {
+  const auto logits_bv = widened(model.evaluate(batch, &state)).select(1, 0);
+  return torch::log_softmax(logits_bv, 1).to(torch::kCPU);
+}
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
+                                                 const std::vector<std::vector<std::int32_t>>& sources,
+                                                 std::int32_t mark, const BeamOptions& options, torch::Device device) {
+  const torch::NoGradGuard no_grad;
+  const auto count = std::ssize(sources);
+  const auto most_tokens = [&](std::int64_t i) {
+    const auto tokens = std::ssize(sources[static_cast<std::size_t>(i)]) + 1 + options.further_tokens;
+    return std::min(tokens, model.context());
+  };
+  std::vector<Beam> beams;
+  std::int64_t capacity = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    beams.emplace_back(options, mark, most_tokens(i), i);
+    capacity = std::max(capacity, most_tokens(i));
+  }
+  const auto state = model.new_state(count, capacity);
+  auto batch = first_batch(sources, mark, model.context(), device);
+  std::vector<std::int64_t> next(static_cast<std::size_t>(count), mark), rows;
+  while (!next.empty()) {
+    throw_if_stopped();
+    if (!rows.empty()) EncoderDecoderState::of(*state).select(torch::tensor(rows).to(device));
+    batch.ids_bc = torch::tensor(next).unsqueeze(1).to(device);
+    const auto log_probability_rv = last_log_probabilities(model, batch, *state);
+    next.clear();
+    rows.clear();
+    for (auto& beam : beams) {
+      if (beam.is_done()) continue;
+      beam.advance(log_probability_rv);
+      for (const auto& hypothesis : beam.live()) {
+        next.push_back(hypothesis.ids.back());
+        rows.push_back(hypothesis.row);
+      }
+    }
+    std::int64_t row = 0;
+    for (auto& beam : beams) row = beam.number_rows(row);
+  }
+  std::vector<std::vector<Hypothesis>> best;
+  for (auto& beam : beams) best.push_back(beam.best());
+  return best;
+}
+
+}  // namespace metaformer

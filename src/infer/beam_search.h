@@ -1,0 +1,35 @@
+#pragma once
+// Writes targets with an encoder and decoder, by beam search; with a beam of 1 greedily.
+
+#include <vector>
+
+#include "model/sequence_model.h"
+
+namespace metaformer {
+
+struct BeamOptions {
+  std::int64_t beam = 1;             // hypotheses that are kept of every target
+  std::int64_t n_best = 1;           // that are wanted, at most the beam
+  double alpha = 0.6;                // of the length penalty
+  std::int64_t further_tokens = 50;  // that a target may have more than its source (Vaswani et al. 2017, section 6.1)
+};
+
+struct Hypothesis {
+  std::vector<std::int32_t> ids;  // without the mark at its end
+  double log_probability = 0;     // with that of the mark
+  double score = 0;               // log_probability / length_penalty
+};
+
+// ((5 + |Y|) / 6)^alpha, where |Y| counts the mark (GNMT, Wu et al. 2016, equation 14).
+double length_penalty(std::int64_t tokens, double alpha);
+
+// Of every source (token ids without a mark, none empty) the best hypotheses by falling score, at most n_best. All of
+// them end with the mark, which is the only token in the last place that a target may have: one for each token of the
+// source with its mark and `further_tokens`, but at most the model's context. A hypothesis that ends among the best
+// `beam` of a step is finished; the search ends with as many finished ones as the beam, or when no other can become
+// better. `mark`: the id that begins and ends targets.
+std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
+                                                 const std::vector<std::vector<std::int32_t>>& sources,
+                                                 std::int32_t mark, const BeamOptions& options, torch::Device device);
+
+}  // namespace metaformer

@@ -1,0 +1,122 @@
+#include "infer/written_targets.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/log.h"
+#include "ops/autocast.h"
+#include "overlap/bleu.h"
+#include "overlap/chrf.h"
+#include "overlap/rouge.h"
+
+namespace metaformer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Ids = std::vector<std::int32_t>;
+using Clock = std::chrono::steady_clock;
+
+// Adds up over the lines of a split.
+class TextScores {
+ public:
+  void add(const std::string& hypothesis, const std::string& reference) {
+    bleu_ += bleu_statistics(hypothesis, reference, {});
+    lowercase_bleu_ += bleu_statistics(hypothesis, reference, lowercase);
+    chrf_ += chrf_statistics(hypothesis, reference);
+    rouge_ += rouge_statistics(hypothesis, reference);
+  }
+
+  Json report() const {
+    const auto rouge_scores = rouge(rouge_);
+    return {{"bleu", bleu(bleu_).bleu},
+            {"bleu_lowercase", bleu(lowercase_bleu_).bleu},
+            {"chrf", chrf(chrf_)},
+            {"rouge_1", rouge_scores.rouge_1.f1},
+            {"rouge_2", rouge_scores.rouge_2.f1},
+            {"rouge_l", rouge_scores.rouge_l.f1}};
+  }
+
+  static Json signatures() {
+    return {{"bleu", bleu_signature({})}, {"bleu_lowercase", bleu_signature(lowercase)}, {"chrf", chrf_signature()}};
+  }
+
+ private:
+  static constexpr BleuOptions lowercase{.lowercase = true};
+  BleuStatistics bleu_, lowercase_bleu_;
+  ChrfStatistics chrf_;
+  RougeStatistics rouge_;
+};
+
+// Token ids by place in the split; of other processes' turns none.
+std::vector<Ids> write_own(const LoadedRun& run, const PairDataset& pairs, Split split, const BeamOptions& options,
+                           ProcessGroup& group) {
+  constexpr std::int64_t rows = 32;
+  const AutocastScope autocast(run.experiment.config.train.precision, run.device);
+  const auto mark = static_cast<std::int32_t>(pairs.codec().tokenizer->vocabulary_size());
+  const auto most = static_cast<std::size_t>(context_of(run.experiment.config.model) - 1);
+  std::vector<Ids> written(static_cast<std::size_t>(pairs.count(split)));
+  for (auto first = group.rank() * rows; first < pairs.count(split); first += group.size() * rows) {
+    std::vector<Ids> sources;
+    for (auto i = first; i < std::min(first + rows, pairs.count(split)); ++i) {
+      auto& source = sources.emplace_back(pairs.pair(split, i).source);
+      source.resize(std::min(source.size(), most));
+    }
+    const auto best = beam_search(*run.model, sources, mark, options, run.device);
+    for (std::size_t i = 0; i < best.size(); ++i)
+      if (!best[i].empty()) written[static_cast<std::size_t>(first) + i] = best[i].front().ids;
+  }
+  return written;
+}
+
+std::vector<Ids> write_all(const LoadedRun& run, const PairDataset& pairs, Split split, const BeamOptions& options,
+                           ProcessGroup& group) {
+  auto written = write_own(run, pairs, split, options, group);
+  if (group.size() == 1) return written;
+  for (const auto& of_rank : group.gather(Json(written).dump())) {
+    const auto theirs = Json::parse(of_rank).get<std::vector<Ids>>();
+    for (std::size_t i = 0; i < written.size(); ++i)
+      if (written[i].empty()) written[i] = theirs[i];
+  }
+  return written;
+}
+
+}  // namespace
+
+std::string first_sentence(const std::string& text) {
+  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
+    const bool ends = text[i] == '.' || text[i] == '?' || text[i] == '!';
+    if (ends && (text[i + 1] == ' ' || text[i + 1] == '\n')) return text.substr(0, i + 1);
+  }
+  return text;
+}
+
+Json score_written_targets(const LoadedRun& run, const PairDataset& pairs, Split split, const BeamOptions& options,
+                           ProcessGroup& group) {
+  const auto start = Clock::now();
+  const auto written = write_all(run, pairs, split, options, group);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  TextScores scores, copied, first;
+  std::int64_t exact = 0, tokens = 0;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    const auto texts = pairs.texts(split, index);
+    scores.add(pairs.codec().tokenizer->decode(written[i]), texts.target);
+    copied.add(texts.source, texts.target);
+    first.add(first_sentence(texts.source), texts.target);
+    exact += written[i] == pairs.pair(split, index).target ? 1 : 0;
+    tokens += std::ssize(written[i]) + 1;
+  }
+  log::info("{} targets written with a beam of {}: {:.0f} tokens/s", written.size(), options.beam,
+            static_cast<double>(tokens) / seconds);
+  Json report = {{"beam", options.beam},
+                 {"alpha", options.alpha},
+                 {"exact_match", static_cast<double>(exact) / static_cast<double>(written.size())}};
+  report.update(scores.report());
+  report["baselines"] = {{"source", copied.report()}, {"first_sentence", first.report()}};
+  report["signatures"] = TextScores::signatures();
+  return report;
+}
+
+}  // namespace metaformer

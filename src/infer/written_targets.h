@@ -1,0 +1,20 @@
+#pragma once
+// How the targets that a run writes agree with those of a split.
+
+#include "data/datasets/pair_dataset.h"
+#include "distributed/process_group.h"
+#include "infer/beam_search.h"
+#include "infer/load_run.h"
+
+namespace metaformer {
+
+// BLEU and chrF in percent with their signatures (BLEU also of lower-cased texts), ROUGE's F1 as fractions, the
+// fraction of targets that are written without a mistake; the same of two texts that need no model: the source, and its
+// first sentence. Processes take turns in batches; all of them get the scores.
+nlohmann::ordered_json score_written_targets(const LoadedRun& run, const PairDataset& pairs, Split split,
+                                             const BeamOptions& options, ProcessGroup& group);
+
+// Up to the first full stop, question or exclamation mark before white space; all of it if there is none.
+std::string first_sentence(const std::string& text);
+
+}  // namespace metaformer

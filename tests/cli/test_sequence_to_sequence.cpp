@@ -1,0 +1,155 @@
+// An encoder and decoder from its config to the texts that it writes.
+
+#include "base/random.h"
+#include "cli/program.h"
+
+namespace {
+
+// Sentences of known words, whose targets are theirs in another language, from the end.
+std::string pairs(int count) {
+  const metaformer::Rng rng(3, metaformer::RandomPurpose::batches);
+  std::uint64_t drawn = 0;
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < count; ++i) {
+    std::string source, target;
+    for (int word = 0; word < 2 + i % 3; ++word) {
+      const auto number = std::to_string(rng.below(drawn++, 8));
+      source += (word ? " w" : "w") + number;
+      target = "v" + number + (word ? " " : "") + target;
+    }
+    table += source + "\t" + target + "\n";
+  }
+  return table;
+}
+
+Arguments training(const std::string& out, const Arguments& more = {}) {
+  Arguments words = {"train", "--config", "pairs.yaml", "--out", out};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void write_config(const Program& program) {
+  program.folder().write("pairs.tsv", pairs(800));
+  program.folder().write(
+      "pairs.yaml",
+      "task: {kind: sequence_to_sequence, bucketing: 4}\n"
+      "data: {path: pairs.tsv, validation_fraction: 0.2, tokenizer: {kind: word}}\n"
+      "model: {kind: encoder_decoder, layers: 1, heads: 2, width: 32, context: 12, positions: learned,\n"
+      "  mixer: scaled_dot_product, cross_mixer: scaled_dot_product, encoder: {mixer: scaled_dot_product}}\n"
+      "train: {steps: 600, batch_size: 32, learning_rate: 3e-3, eval_interval: 300,\n"
+      "  checkpoint_interval: 50, schedule: {warmup_steps: 10}}\n");
+}
+
+std::string model_of(const Program& program, const std::string& run) {
+  return read_text(program.folder() / run / "checkpoints/last/model.safetensors");
+}
+
+}  // namespace
+
+TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
+  const Program program;
+  write_config(program);
+  const auto trained = program.run(training("run", {"--json"}));
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const auto metrics = nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--json"}));
+  CHECK(metrics.at("exact_match") > 0.9);
+  for (const auto* name : {"loss", "perplexity", "accuracy", "pairs", "targets"}) CHECK(metrics.contains(name));
+
+  const auto& written = metrics.at("written");
+  CHECK(written.at("exact_match") == metrics.at("exact_match"));  // greedy search writes what is likeliest
+  CHECK(written.at("rouge_1") > 0.9);
+  CHECK(written.at("chrf") > 90);
+  CHECK(written.at("baselines").at("source").at("rouge_1") == 0);
+  CHECK(written.at("signatures").at("bleu").get<std::string>().starts_with("nrefs:1|case:mixed|eff:no|tok:13a|"));
+  CHECK(program.succeed({"evaluate", "--run", "run", "--json", "--processes", "2"}) ==
+        program.succeed({"evaluate", "--run", "run", "--json"}));
+  CHECK(program.run({"evaluate", "--run", "run", "--beam", "3"}).out.find("rouge_l") != std::string::npos);
+
+  const auto lines = program.run_with_input({"predict", "--run", "run"}, "w1 w4\n\nw0 w3 w6\n");
+  CHECK(lines.code == 3);
+  CHECK(lines.out == "v4 v1\n\nv6 v3 v0\n");
+  CHECK_THAT(lines.err, ContainsSubstring("standard input:2: no prediction: the line is blank"));
+  const auto json = nlohmann::json::parse(
+      program.run_with_input({"predict", "--run", "run", "--json", "--beam", "4", "--n-best", "3"}, "w1 w4\n").out);
+  CHECK(json.at("text") == "v4 v1");
+  REQUIRE(json.at("hypotheses").size() == 3);
+  CHECK(json.at("hypotheses")[0].at("text") == "v4 v1");
+  CHECK(json.at("hypotheses")[0].at("score") >= json.at("hypotheses")[1].at("score"));
+  CHECK(json.at("tokens") == 2);
+
+  program.folder().write("asked.tsv", "source\ttarget\nw1 w4\t?\nw0 w3 w6\t?\n");
+  CHECK(program.succeed({"predict", "--run", "run", "asked.tsv"}) == "v4 v1\nv6 v3 v0\n");
+  CHECK(program.succeed({"predict", "--run", "run", "asked.tsv", "--processes", "2", "--batch-size", "1"}) ==
+        "v4 v1\nv6 v3 v0\n");
+}
+
+TEST_CASE("a translator goes on to the byte, and two processes train what one does", "[cli][pairs]") {
+  const Program program;
+  write_config(program);
+  const Arguments noisy = {"--set", "train.steps=100",    "--set", "model.dropout=0.1",
+                           "--set", "train.accumulate=2", "--set", "train.log_interval=100"};
+  program.succeed(training("whole", noisy));
+  auto half = noisy;
+  half.insert(half.end(), {"--set", "train.steps=50", "--set", "train.schedule=constant"});
+  auto rest = noisy;
+  rest.insert(rest.end(), {"--set", "train.schedule=constant"});
+  program.succeed(training("constant", rest));
+  program.succeed(training("parts", half));
+  rest.push_back("--resume");
+  program.succeed(training("parts", rest));
+  CHECK((model_of(program, "parts") == model_of(program, "constant")));
+  setenv("OMP_NUM_THREADS", "1", 1);
+  auto shared = noisy;
+  program.succeed(training("one", shared));
+  shared.insert(shared.end(), {"--processes", "2"});
+  program.succeed(training("two", shared));
+  CHECK((model_of(program, "one") == model_of(program, "two")));
+}
+
+TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") {
+  const Program program;
+  write_config(program);
+  const auto refused = [&](const Arguments& overrides) {
+    Arguments words = training("run");
+    for (const auto& override : overrides) words.insert(words.end(), {"--set", override});
+    const auto result = program.run(words);
+    CHECK(result.code == 2);
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    return result.err;
+  };
+  CHECK_THAT(refused({"model.cross_mixer=average_pooling"}),
+             ContainsSubstring("model.cross_mixer: average_pooling with these options mixes a sequence with itself"));
+  CHECK_THAT(refused({"model.cross_mixer={kind: quadratic, form: full}"}),
+             ContainsSubstring("model.cross_mixer: quadratic with these options"));
+  CHECK_THAT(refused({"model.cross_mixer={kind: metric, backend: fused}"}),
+             ContainsSubstring("model.cross_mixer.backend: 'fused' mixes a sequence with itself only"));
+  CHECK_THAT(refused({"model.encoder.mixer={kind: metric, score: distance}"}),
+             ContainsSubstring("model.encoder.mixer.score: 'distance' needs a metric that is never negative"));
+  CHECK_THAT(refused({"model.positions=rotary", "model.encoder.mixer=identity"}),
+             ContainsSubstring("'rotary' changes scores, and the mixer identity has none"));
+  CHECK_THAT(refused({"model.kind=transformer"}), ContainsSubstring("set it to encoder_decoder"));
+  CHECK_THAT(refused({"task=language_model"}), ContainsSubstring("it is for sequence_to_sequence"));
+  CHECK_THAT(refused({"model.memory=8"}), ContainsSubstring("model.memory"));
+  CHECK_THAT(refused({"data.synthetic=copy"}), ContainsSubstring("data.path: has no effect with data.synthetic"));
+  CHECK_THAT(refused({"data.corpus=multi30k"}), ContainsSubstring("data.corpus: has no effect with data.path"));
+
+  program.succeed(training("run", {"--set", "train.steps=2"}));
+  CHECK_THAT(program.run({"sample", "--run", "run"}).err, ContainsSubstring("sequence_to_sequence"));
+  CHECK_THAT(program.run({"inspect", "--run", "run", "--text", "w1"}).err, ContainsSubstring("encoder_decoder"));
+  CHECK_THAT(program.run({"predict", "--run", "run", "--n-best", "2"}).err, ContainsSubstring("raise --beam"));
+  CHECK_THAT(program.run({"predict", "--run", "run", "--n-best", "2", "--beam", "2"}).err,
+             ContainsSubstring("add --json"));
+}
+
+TEST_CASE("symbols are reversed without a mistake, with metric attention in all places", "[cli][pairs]") {
+  const Program program;
+  program.folder().write("symbols.yaml", "base: seq2seq_reversal.yaml\ntrain: {eval_interval: 400}\n");
+  const auto trained =
+      program.run({"train", "--config", "symbols.yaml", "--out", "run", "--json", "--set", "model.mixer=metric",
+                   "--set", "model.cross_mixer=metric", "--set", "model.encoder.mixer=metric"});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(nlohmann::json::parse(trained.out).at("test").at("exact_match") == 1.0);
+  CHECK(program.run_with_input({"predict", "--run", "run"}, "1 2 3 0 5 7 9 9 4 6\n").out == "6 4 9 9 7 5 0 3 2 1\n");
+}

@@ -1,0 +1,157 @@
+// Targets that a beam search writes, against searches of everything and by hand.
+
+#include <cmath>
+
+#include "config_reader/loader.h"
+#include "infer/beam_search.h"
+#include "model/initialise.h"
+#include "model/make_model.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t vocabulary = 3;
+constexpr std::int32_t mark = vocabulary;
+using Ids = std::vector<std::int32_t>;
+
+// With weights so large that its probabilities are far from even.
+std::shared_ptr<SequenceModel> some_model(std::uint64_t seed, std::int64_t context = 6) {
+  const auto config =
+      default_experiment({"task=sequence_to_sequence", "model.kind=encoder_decoder", "model.layers=2", "model.heads=2",
+                          "model.width=16", "model.context=" + std::to_string(context), "model.positions=sinusoidal",
+                          "model.embedding.std=1", "model.encoder.mixer=metric", "model.cross_mixer=quadratic"})
+          .config;
+  auto model = make_model(config, {.vocabulary = vocabulary});
+  initialise(*model, seed);
+  return model;
+}
+
+// Log-probability of a target with its mark, by one pass over all of it.
+double log_probability(SequenceModel& model, const Ids& source, const Ids& target) {
+  const auto tensor = [](const Ids& ids) { return torch::tensor(ids, torch::kInt).to(torch::kLong).unsqueeze(0); };
+  auto read = target, marked = source, written = target;
+  read.insert(read.begin(), mark);
+  marked.push_back(mark);
+  written.push_back(mark);
+  Batch batch{.ids_bc = tensor(read)};
+  batch.source_ids_bs = tensor(marked);
+  const auto all_cv = torch::log_softmax(model.evaluate(batch)[0].to(torch::kDouble), 1);
+  return all_cv.gather(1, tensor(written).t()).sum().item<double>();
+}
+
+// Every target of up to `longest` tokens without its mark.
+std::vector<Ids> all_targets(std::int64_t longest) {
+  std::vector<Ids> all = {{}};
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (std::ssize(all[i]) < longest)
+      for (std::int32_t token = 0; token < vocabulary; ++token) {
+        all.push_back(all[i]);
+        all.back().push_back(token);
+      }
+  return all;
+}
+
+const std::vector<Ids> sources = {{0, 1}, {2}, {1, 1, 2, 0}, {2, 0, 1}};
+
+std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vector<Ids>& given,
+                                            const BeamOptions& options) {
+  return beam_search(model, given, mark, options, torch::kCPU);
+}
+
+}  // namespace
+
+TEST_CASE("a beam as wide as the tree finds what a search of all targets finds", "[beam]") {
+  const auto model = some_model(GENERATE(1, 2, 3));
+  const auto alpha = GENERATE(0.0, 0.6, 2.0);
+  const std::int64_t longest = 3;  // tokens beside the mark
+  const Ids source = {0, 2, 1};
+  std::vector<std::pair<double, Ids>> scored;
+  for (const auto& target : all_targets(longest)) {
+    const auto penalty = std::pow((5 + static_cast<double>(target.size()) + 1) / 6, alpha);
+    scored.emplace_back(log_probability(*model, source, target) / penalty, target);
+  }
+  std::sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  const auto found =
+      search(*model, {source}, {.beam = 200, .n_best = std::ssize(scored), .alpha = alpha, .further_tokens = 0})[0];
+  REQUIRE(found.size() == scored.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].ids == scored[i].second);
+    CHECK(std::abs(found[i].score - scored[i].first) < 1e-5);
+  }
+}
+
+TEST_CASE("a beam of one takes the likeliest token each time", "[beam]") {
+  const auto model = some_model(GENERATE(1, 2, 3, 4));
+  for (const auto& source : sources) {
+    Ids target;
+    while (std::ssize(target) + 1 < model->context()) {
+      std::vector<double> of_next;
+      for (std::int32_t token = 0; token <= vocabulary; ++token) {
+        auto next = target;
+        if (token == mark) {
+          of_next.push_back(log_probability(*model, source, next));
+          continue;
+        }
+        next.push_back(token);
+        // What follows adds up to 1: the sum over all continuations by one token more.
+        auto read = next, marked = source;
+        read.insert(read.begin(), mark);
+        marked.push_back(mark);
+        Batch batch{.ids_bc = torch::tensor(read, torch::kInt).to(torch::kLong).unsqueeze(0)};
+        batch.source_ids_bs = torch::tensor(marked, torch::kInt).to(torch::kLong).unsqueeze(0);
+        const auto all_cv = torch::log_softmax(model->evaluate(batch)[0].to(torch::kDouble), 1);
+        double sum = 0;
+        for (std::size_t i = 0; i < next.size(); ++i)
+          sum += all_cv[static_cast<std::int64_t>(i)][next[i]].item<double>();
+        of_next.push_back(sum);
+      }
+      const auto best = std::max_element(of_next.begin(), of_next.end()) - of_next.begin();
+      if (best == mark) break;
+      target.push_back(static_cast<std::int32_t>(best));
+    }
+    const auto found = search(*model, {source}, {.beam = 1})[0];
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].ids == target);
+    CHECK(std::abs(found[0].log_probability - log_probability(*model, source, target)) < 1e-5);
+  }
+}
+
+TEST_CASE("sources of a batch get what each gets alone", "[beam]") {
+  const auto model = some_model(GENERATE(5, 6), 12);
+  const BeamOptions options{.beam = GENERATE(1, 2, 4), .further_tokens = 6};
+  const auto together = search(*model, sources, options);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto alone = search(*model, {sources[i]}, options)[0];
+    REQUIRE(alone.size() == 1);
+    CHECK(together[i][0].ids == alone[0].ids);
+    CHECK(std::abs(together[i][0].score - alone[0].score) < 1e-5);
+  }
+}
+
+TEST_CASE("hypotheses end once, are not longer than they may be, and come by falling score", "[beam]") {
+  const auto model = some_model(GENERATE(7, 8), 8);
+  const BeamOptions options{.beam = 5, .n_best = 4, .alpha = 0.6, .further_tokens = 2};
+  const auto found = search(*model, sources, options);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    CHECK(found[i].size() == 4);
+    for (std::size_t j = 0; j < found[i].size(); ++j) {
+      const auto& hypothesis = found[i][j];
+      CHECK(std::count(hypothesis.ids.begin(), hypothesis.ids.end(), mark) == 0);
+      CHECK(hypothesis.ids.size() <= sources[i].size() + 2);
+      CHECK(std::abs(hypothesis.log_probability - log_probability(*model, sources[i], hypothesis.ids)) < 1e-5);
+      if (j > 0) CHECK(found[i][j - 1].score >= hypothesis.score);
+      for (std::size_t k = 0; k < j; ++k) CHECK(found[i][k].ids != hypothesis.ids);
+    }
+  }
+}
+
+TEST_CASE("the length penalty is that of GNMT", "[beam]") {
+  CHECK(length_penalty(1, 0.6) == 1);
+  CHECK(length_penalty(7, 1) == 2);
+  CHECK(std::abs(length_penalty(13, 0.5) - std::sqrt(3.0)) < 1e-12);
+  CHECK(length_penalty(9, 0) == 1);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,187 @@
+"""BLEU and chrF against the package sacrebleu, and ROUGE against rouge-score: of every line and of the corpus, for lines of
+words, numbers, marks, entities and several scripts, for text that a tokenizer hardly meets, and for bytes that are not UTF-8.
+
+usage: compare_overlap.py SCORE_OVERLAP
+"""
+import functools
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+from rouge_score.rouge_scorer import RougeScorer
+from sacrebleu.metrics import BLEU, CHRF
+
+from cases import run_cases
+from mixed_text import mixed_text
+
+TOLERANCE = 1e-6
+WORDS = ["the", "The", "a", "of", "house", "HOUSE", "cat", "don't", "it's", "well-known", "x", "U.S.", "e.g.", "Dr.", "A-4",
+         "Größe", "ÄRGER", "Straße", "naïve", "café", "Ångström", "ЁЖИК", "ёжик", "ΣΟΦΟΣ", "σοφος", "Ο.Σ.", "İstanbul", "5\u212a",
+         "東京", "こんにちは。", "北京，中国", "서울", "हिन्दी", "\U0001f600", "<skipped>", "soft-\nhyphen", "two\nlines", "\u00a0", "a\u3000b",
+         "http://a.b/c?d=e&f", "#tag", "@name", "50%", "a_b", "[1]", "~"]
+NUMBERS = ["1", "42", "1,000", "1,234,567.89", "3.14", ".5", "5.", "2-3", "1990-2000", "-7", "10:30", "1/2", "4,", "$9.99", "3,a"]
+MARKS = list(".,;:!?-()\"'`/") + ["...", "--", "–", "„", "“", "”", "’", "«", "»", " .", ",,", "-\n"]
+ENTITIES = ["&quot;", "&amp;", "&lt;", "&gt;", "&amp;quot;", "&amp;lt;", "&apos;", "&", "&QUOT;"]
+METRICS = {"13a": BLEU(force=True), "13a_lowercase": BLEU(lowercase=True, force=True), "none": BLEU(tokenize="none", force=True),
+           "none_lowercase": BLEU(tokenize="none", lowercase=True, force=True)}
+
+
+def word(draw):
+    return draw.choice(draw.choices([WORDS, NUMBERS, MARKS, ENTITIES], [10, 3, 3, 1])[0])
+
+
+def line(draw, longest):
+    words = [word(draw) for _ in range(draw.randint(0, longest))]
+    return "".join(part + draw.choices([" ", "", "  "], [8, 2, 1])[0] for part in words)
+
+
+def changed(draw, text):
+    """The text with words dropped, swapped and replaced, more in some lines than in others."""
+    words, rate = text.split(" "), draw.choice([0, 0.1, 0.3, 0.9])
+    words = [word(draw) if draw.random() < rate / 2 else old for old in words if draw.random() >= rate / 2]
+    for place in range(len(words) - 1):
+        if draw.random() < rate / 4:
+            words[place], words[place + 1] = words[place + 1], words[place]
+    return " ".join(words)
+
+
+def usual_lines(count=1000, longest=40):
+    draw = random.Random(1)
+    references = [line(draw, longest) for _ in range(count)]
+    return [changed(draw, text) for text in references], references
+
+
+def odd_lines(count=300):
+    draw = random.Random(2)
+    text = mixed_text(count * 100, 3, ["The cat, which sat on 1,000 mats, said: \"No.\""]).replace("\0", "")
+    references = [text[start:start + 80] for start in range(0, count * 80, 80)]
+    return [changed(draw, text) for text in references], references
+
+
+def broken(draw, text):
+    content = bytearray(text.encode(errors="surrogateescape"))
+    for place in range(len(content)):
+        if draw.random() < 0.03:
+            content[place] = draw.randrange(1, 256)
+    return content.decode(errors="surrogateescape")
+
+
+def broken_lines():
+    draw = random.Random(4)
+    hypotheses, references = usual_lines(300)
+    references = [broken(draw, text) for text in references]
+    return [broken(draw, changed(draw, text)) for text in references], references
+
+
+def every_letter():
+    """Each assigned character within a word, beside marks, and by itself; capital sigmas beside letters that have cases."""
+    points = [chr(point) for point in range(1, 0x110000) if unicodedata.category(chr(point)) not in ("Cn", "Co", "Cs")]
+    places = [f"a{c}b {c}. {c},{c}-1{c} {c}" for c in points]
+    lines = ["|".join(places[start:start + 100]) for start in range(0, len(places), 100)]
+    neighbours = ["", *"aZéÉßαΩάϊΣςЖжԱա京1_-,.:'’· ", "\u0301", "\u00ad", ".a", "'Ω", ". "]
+    lines += [f"{a}Σ{b}" for a in neighbours for b in neighbours]
+    return lines, lines
+
+
+def as_bleu_values(score):
+    return [score.score, score.bp, score.sys_len, score.ref_len, *score.precisions, *score.counts, *score.totals]
+
+
+def require_close(ours, theirs, what):
+    assert len(ours) == len(theirs), f"{what}: {len(ours)} and {len(theirs)} values"
+    error = np.max(np.abs(np.subtract(ours, theirs)))
+    assert error <= TOLERANCE, f"{what}: {ours} and {theirs}"
+    return error
+
+
+def compare_all(ours, theirs_of, hypotheses, references):
+    """theirs_of: values of a list of hypotheses and a list of references."""
+    errors = [require_close(ours["corpus"], theirs_of(hypotheses, references), "the corpus")]
+    for values, hypothesis, reference in zip(ours["lines"], hypotheses, references, strict=True):
+        errors.append(require_close(values, theirs_of([hypothesis], [reference]), f"{hypothesis!r}, {reference!r}"))
+    return max(errors)
+
+
+def bleu_values(metric, hypotheses, references):
+    return as_bleu_values(metric.corpus_score(hypotheses, [references]))
+
+
+def chrf_values(hypotheses, references):
+    return [CHRF().corpus_score(hypotheses, [references]).score]
+
+
+def rouge_values(hypotheses, references):
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=False)
+    scores = [scorer.score(reference, hypothesis) for hypothesis, reference in zip(hypotheses, references)]
+    return np.mean([np.ravel([line[kind] for kind in scorer.rouge_types]) for line in scores], axis=0)
+
+
+def require_same_tokens(ours, metric, text):
+    theirs = metric.tokenizer((text.lower() if metric.lowercase else text).rstrip()).split()
+    assert ours == theirs, f"{text!r}: {[pair for pair in zip(ours, theirs) if pair[0] != pair[1]][:3]}"
+    return len(theirs)
+
+
+def write_lines(path, lines):
+    path.write_bytes(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in lines))
+
+
+def read_tokens(path):
+    return [line.split(" ")[:-1] for line in path.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]]
+
+
+def our_scores(hypotheses, references):
+    """What the program prints, and the tokens of the references by metric."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_lines(folder / "hypotheses", hypotheses)
+        write_lines(folder / "references", references)
+        printed = subprocess.run([sys.argv[1], name], check=True, capture_output=True).stdout
+        return json.loads(printed), {metric: read_tokens(folder / f"tokens_{metric}") for metric in METRICS}
+
+
+def compare_tokens(make_lines):
+    hypotheses, references = make_lines()
+    _, tokens = our_scores(hypotheses, references)
+    count = 0
+    for name, metric in METRICS.items():
+        for ours, text in zip(tokens[name], references, strict=True):
+            count += require_same_tokens(ours, metric, text)
+    return f"{count} tokens equal"
+
+
+def compare_scores(make_lines):
+    hypotheses, references = make_lines()
+    ours, _ = our_scores(hypotheses, references)
+    theirs = {name: functools.partial(bleu_values, metric) for name, metric in METRICS.items()}
+    theirs |= {"chrf": chrf_values, "rouge": rouge_values}
+    errors = {name: compare_all(ours[name], values, hypotheses, references) for name, values in theirs.items()}
+    bleu, chrf, rouge_l = ours["13a"]["corpus"][0], ours["chrf"]["corpus"][0], ours["rouge"]["corpus"][8]
+    return (f"{len(references)} lines, BLEU {bleu:.2f}, chrF2 {chrf:.2f}, ROUGE-L {rouge_l:.4f}; "
+            f"largest difference {max(errors.values()):.1e}")
+
+
+def compare_signatures():
+    ours, _ = our_scores(["a"], ["a"])
+    for name, metric in {**METRICS, "chrf": CHRF()}.items():
+        metric.corpus_score(["a"], [["a"]])
+        assert ours[name]["signature"] == str(metric.get_signature()), (ours[name]["signature"], metric.get_signature())
+    return ours["13a"]["signature"]
+
+
+def main():
+    corpora = {"usual text": usual_lines, "short lines": functools.partial(usual_lines, 300, 4), "odd text": odd_lines,
+               "bytes that are not UTF-8": broken_lines}
+    cases = {f"scores of {name}": functools.partial(compare_scores, lines) for name, lines in corpora.items()}
+    cases |= {f"tokens of {name}": functools.partial(compare_tokens, lines)
+              for name, lines in {**corpora, "every letter": every_letter}.items()}
+    run_cases({**cases, "signatures": compare_signatures})
+
+
+if __name__ == "__main__":
+    main()

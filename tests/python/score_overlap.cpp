@@ -1,0 +1,115 @@
+// BLEU, chrF and ROUGE of lines, for comparison with the Python packages sacrebleu and rouge-score.
+//
+//   score_overlap FOLDER
+//
+// Reads FOLDER/hypotheses and FOLDER/references, whose lines end with a zero byte. Prints a JSON object of the scores
+// of every line and of the corpus. Writes the tokens of the references, separated by spaces, to FOLDER/tokens_NAME.
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "overlap/bleu.h"
+#include "overlap/chrf.h"
+#include "overlap/rouge.h"
+
+namespace metaformer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Lines = std::vector<std::string>;
+
+Lines read_lines(const std::string& path) {
+  const auto content = read_file(path, std::uintmax_t{1} << 30, ExitCode::data);
+  Lines lines;
+  for (std::size_t start = 0; start < content.size();) {
+    const auto end = content.find('\0', start);
+    lines.push_back(content.substr(start, end - start));
+    start = end + 1;
+  }
+  return lines;
+}
+
+// The score of every line, and of all.
+template <class CountsOf, class ScoreOf>
+Json scores(const Lines& hypotheses, const Lines& references, CountsOf counts_of, ScoreOf score_of) {
+  Json lines = Json::array();
+  decltype(counts_of("", "")) corpus{};
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    const auto counts = counts_of(hypotheses[i], references.at(i));
+    lines.push_back(score_of(counts));
+    corpus += counts;
+  }
+  return {{"lines", lines}, {"corpus", score_of(corpus)}};
+}
+
+Json bleu_values(const BleuStatistics& counts) {
+  const auto score = bleu(counts);
+  Json values = {score.bleu, score.brevity_penalty, counts.hypothesis_length, counts.reference_length};
+  for (const auto precision : score.precisions) values.push_back(precision);
+  for (const auto number : counts.matches) values.push_back(number);
+  for (const auto number : counts.ngrams) values.push_back(number);
+  return values;
+}
+
+Json chrf_values(const ChrfStatistics& counts) { return Json::array({chrf(counts)}); }
+
+Json rouge_values(const RougeStatistics& statistics) {
+  const auto found = rouge(statistics);
+  Json values = Json::array();
+  for (const auto& score : {found.rouge_1, found.rouge_2, found.rouge_l}) {
+    values.push_back(score.precision);
+    values.push_back(score.recall);
+    values.push_back(score.f1);
+  }
+  return values;
+}
+
+void write_tokens(const std::string& path, const Lines& lines, const BleuOptions& options) {
+  std::string content;
+  for (const auto& line : lines) {
+    for (const auto& token : bleu_tokens(line, options)) content += token + " ";
+    content += '\0';
+  }
+  write_file_synced(path, content);
+}
+
+void score(const std::string& folder) {
+  const auto hypotheses = read_lines(folder + "/hypotheses"), references = read_lines(folder + "/references");
+  Json json;
+  for (const auto& [name, options] : {std::pair<std::string, BleuOptions>{"13a", {}},
+                                      {"13a_lowercase", {.lowercase = true}},
+                                      {"none", {.is_tokenized = true}},
+                                      {"none_lowercase", {.lowercase = true, .is_tokenized = true}}}) {
+    const auto counts_of = [&options = options](const std::string& hypothesis, const std::string& reference) {
+      return bleu_statistics(hypothesis, reference, options);
+    };
+    json[name] = scores(hypotheses, references, counts_of, bleu_values);
+    json[name]["signature"] = bleu_signature(options);
+    write_tokens(folder + "/tokens_" + name, references, options);
+  }
+  json["chrf"] = scores(hypotheses, references, chrf_statistics, chrf_values);
+  json["chrf"]["signature"] = chrf_signature();
+  json["rouge"] = scores(hypotheses, references, rouge_statistics, rouge_values);
+  std::cout << json << "\n";
+}
+
+}  // namespace
+
+}  // namespace metaformer
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: score_overlap FOLDER\n";
+    return 2;
+  }
+  try {
+    metaformer::score(argv[1]);
+    return 0;
+  } catch (const metaformer::Error& error) {
+    std::cerr << error.what() << "\n";
+    return static_cast<int>(error.code());
+  }
+}
