@@ -50,7 +50,7 @@ def main():
         compute = 6 * millions * 1e6 * a.tokens / (a.teraflops * 1e12)
         for gigabytes in a.gigabytes:
             shares = [efficiency(compute, 4e6 * millions, n, gigabytes * 1e9, a.microseconds * 1e-6) for n in a.processes]
-            print(f"| {millions:g} M | {1e3 * compute:.3g} ms | {gigabytes:g} GB/s | " +
+            print(f"| {millions:g} M | {1e3 * compute:,.0f} ms | {gigabytes:g} GB/s | " +
                   " | ".join(f"{share:.0%}" for share in shares) + " |")
 
 

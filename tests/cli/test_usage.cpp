@@ -93,7 +93,8 @@ TEST_CASE("help has no example of another command, no option twice and no unboun
 
 TEST_CASE("config explain takes the end of a key", "[cli]") {
   const Program program;
-  CHECK(program.succeed({"config", "explain", "mixer"}) == program.succeed({"config", "explain", "model.mixer"}));
+  CHECK(program.succeed({"config", "explain", "positions"}) ==
+        program.succeed({"config", "explain", "model.positions"}));
   CHECK(program.succeed({"config", "explain", "steps"}) == program.succeed({"config", "explain", "train.steps"}));
   CHECK_THAT(program.succeed({"config", "explain", "mixer.constraint"}), ContainsSubstring("psd"));
 }

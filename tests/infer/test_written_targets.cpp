@@ -1,7 +1,6 @@
 // What is compared with what a model writes.
 
 #include "infer/written_targets.h"
-
 #include "support/torch_catch.h"
 
 namespace metaformer {
