@@ -66,13 +66,9 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
     const auto level = message.level;
     const char* word = level >= spdlog::level::err ? "error: " : level == spdlog::level::warn ? "warning: " : "";
     const char* colour = level >= spdlog::level::err ? "\033[31m" : "\033[33m";
-    if (*word && use_colour()) {
-      std::fprintf(stderr, "%s%s\033[0m", colour, word);
-    } else {
-      std::fputs(word, stderr);
-    }
-    std::fwrite(message.payload.data(), 1, message.payload.size(), stderr);
-    std::fputc('\n', stderr);
+    std::string line = *word && use_colour() ? std::string(colour) + word + "\033[0m" : word;
+    line.append(message.payload.data(), message.payload.size()).push_back('\n');
+    std::fwrite(line.data(), 1, line.size(), stderr);  // at once: other processes may write there, too
   }
   void flush_() override { std::fflush(stderr); }
 

@@ -95,7 +95,10 @@ class Copies {
       reap();
       if (const int signal = stop_signal(); signal != passed_on) end_all(passed_on = signal);
       if (take_save_request()) end_all(SIGUSR1);
-      if (first_failure_ && Clock::now() - *first_failure_ > patience) end_all(SIGKILL);
+      if (first_failure_ && Clock::now() - *first_failure_ > patience) {
+        gives_up_ = true;
+        end_all(SIGKILL);
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return code_;
@@ -115,16 +118,23 @@ class Copies {
       --running_;
       const bool killed = WIFSIGNALED(status);
       const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code == 0 || first_failure_) continue;
-      first_failure_ = Clock::now();
+      if (code == 0 || !is_cause(code)) continue;
+      if (!first_failure_) first_failure_ = Clock::now();
       code_ = code;
       if (killed && stop_signal() == 0)
         log::write_error(fmt::format("rank {} was killed by signal {}", rank, WTERMSIG(status)));
     }
   }
 
+  // The first failure, but not what is only its consequence, though that process may end earlier.
+  bool is_cause(int code) const {
+    constexpr int lost = static_cast<int>(ExitCode::process_lost);
+    return !first_failure_ || (code_ == lost && code != lost && !gives_up_);
+  }
+
   std::vector<pid_t> children_;  // by rank; 0: has ended
   int running_ = 0, code_ = 0;
+  bool gives_up_ = false;
   std::optional<Clock::time_point> first_failure_;
 };
 
