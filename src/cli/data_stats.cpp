@@ -7,6 +7,7 @@
 #include "config/seeded_paths.h"
 #include "config_reader/loader.h"
 #include "data/statistics/labelled_stats.h"
+#include "data/statistics/pair_stats.h"
 #include "data/statistics/text_stats.h"
 
 namespace metaformer {
@@ -121,6 +122,18 @@ std::string describe(const TextStats& stats) {
   return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
+std::string describe_pairs(const nlohmann::ordered_json& stats) {
+  std::string text;
+  for (const auto& [name, split] : stats.at("splits").items()) {
+    text += fmt::format("{:<10} {:>6} pairs", name, split.at("pairs").get<std::int64_t>());
+    for (const auto* side : {"source", "target"})
+      text += fmt::format("; tokens of a {}: {:.1f}, at most {}", side, split.at(side).at("mean_tokens").get<double>(),
+                          split.at(side).at("most_tokens").get<std::int64_t>());
+    text += "\n";
+  }
+  return text + fmt::format("vocabulary: {}\n", stats.at("vocabulary").get<std::int64_t>());
+}
+
 void run_stats(const StatsArguments& arguments) {
   const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
   if (list_task(config.task))
@@ -129,6 +142,10 @@ void run_stats(const StatsArguments& arguments) {
   if (const auto* data = text_data_of(config.task)) {
     const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
+  }
+  if (is<SequenceToSequenceConfig>(config.task)) {
+    const auto stats = pair_stats(*load_pairs(config, arguments.offline, {}));
+    return arguments.json ? print_json(stats) : print_lines(describe_pairs(stats));
   }
   const auto stats = measure_labelled_texts(load_labelled_splits(labelled_data(config), arguments.offline), config);
   arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));

@@ -84,6 +84,19 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
         "v4 v1\nv6 v3 v0\n");
 }
 
+TEST_CASE("pairs and their tokenizer are described", "[cli][pairs]") {
+  const Program program;
+  write_config(program);
+  const auto stats = nlohmann::json::parse(program.succeed({"data", "stats", "--config", "pairs.yaml", "--json"}));
+  const auto& splits = stats.at("splits");
+  CHECK(splits.at("train").at("pairs").get<int>() + splits.at("validation").at("pairs").get<int>() == 800);
+  CHECK(splits.at("train").at("source").at("most_tokens") == 4);
+  CHECK(splits.at("train").at("target").at("mean_tokens") == splits.at("train").at("source").at("mean_tokens"));
+  CHECK_THAT(program.succeed({"data", "stats", "--config", "pairs.yaml"}),
+             ContainsSubstring(", at most 4; tokens of a target: "));
+  CHECK_THAT(program.succeed({"data", "tokenizer", "--config", "pairs.yaml"}), ContainsSubstring("vocabulary 17"));
+}
+
 TEST_CASE("a translator goes on to the byte, and two processes train what one does", "[cli][pairs]") {
   const Program program;
   write_config(program);

@@ -80,12 +80,6 @@ double sorting_length(const ReadPair& pair) {
   return static_cast<double>(pair.ids.target.size()) + static_cast<double>(pair.ids.source.size()) / longest;
 }
 
-std::string joined_texts(const std::vector<TextPair>& pairs) {
-  std::string all;
-  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
-  return all;
-}
-
 EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
   throw_if_stopped();
   EncodedPair encoded{.source = tokenizer.encode(pair.source), .target = tokenizer.encode(pair.target)};

@@ -212,4 +212,10 @@ PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
   return config.path ? load_files(config) : load_multi30k(config, offline);
 }
 
+std::string joined_texts(const std::vector<TextPair>& pairs) {
+  std::string all;
+  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
+  return all;
+}
+
 }  // namespace metaformer

@@ -21,4 +21,7 @@ namespace metaformer {
 // sources for a validation split (exit code 3).
 PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline);
 
+// The texts for a tokenizer to learn from: those of both sides, each followed by a line break.
+std::string joined_texts(const std::vector<TextPair>& pairs);
+
 }  // namespace metaformer

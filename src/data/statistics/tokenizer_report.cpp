@@ -9,6 +9,7 @@
 #include "config/seeded_paths.h"
 #include "data/datasets/text_dataset.h"
 #include "data/sources/labelled_source.h"
+#include "data/sources/parallel_source.h"
 #include "text/tokenizer_cache.h"
 
 namespace metaformer {
@@ -78,12 +79,27 @@ TokenizerReport report_labelled(const ExperimentConfig& config, bool offline) {
   return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
 }
 
+// Of both sides.
+TokenizerReport report_pairs(const ParallelDataConfig& data, bool offline) {
+  const auto splits = load_pair_splits(data, offline);
+  std::array<Texts, 2> texts;
+  for (const auto split : {Split::train, Split::validation})
+    for (const auto& pair : splits[split])
+      for (const auto* text : {&pair.source, &pair.target}) texts[static_cast<std::size_t>(split)].push_back(*text);
+  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
+}
+
 }  // namespace
 
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
   if (list_task(config.task))
     throw Error(ExitCode::usage,
                 fmt::format("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task)));
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    if (synthetic_options(task->data.synthetic) != nullptr)
+      throw Error(ExitCode::usage, "data.synthetic has no texts: its tokens are the numbers of its symbols");
+    return report_pairs(task->data, offline);
+  }
   return text_data_of(config.task) != nullptr ? report_text(config, offline) : report_labelled(config, offline);
 }
 
