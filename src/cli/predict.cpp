@@ -16,7 +16,6 @@
 #include "cli/process_choice.h"
 #include "data/sources/file_format.h"
 #include "data/sources/labelled_table.h"
-#include "data/token_rows.h"
 #include "infer/text_answers.h"
 
 namespace metaformer {

@@ -36,8 +36,9 @@ void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work
     group.announce_failure(fmt::format("signal {}", interrupted.signal()));
     throw;
   } catch (const Error& error) {
-    if (!group.announce_failure(error.what())) throw ProcessesFailed(static_cast<int>(error.code()));
-    throw;
+    if (group.announce_failure(error.what())) throw;
+    log::record(error.what());  // in the log of this rank, while the first one says it to people
+    throw ProcessesFailed(static_cast<int>(error.code()));
   } catch (const std::exception& error) {
     group.announce_failure(error.what());
     throw;

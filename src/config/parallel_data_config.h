@@ -64,7 +64,7 @@ void visit(Visitor& field, ParallelDataConfig& c) {
   field("target_language", c.target_language, "of the corpus: what is written");
   field("target_path", c.target_path,
         "the lines that belong to those of path, in the same order; null: path is a table");
-  field("validation_target_path", c.validation_target_path, "the same of validation_path");
+  field("validation_target_path", c.validation_target_path, "the lines that belong to those of validation_path");
   field("test_path", c.test_path, "sources, or a table, for --split test");
   field("test_target_path", c.test_target_path, "the lines that belong to those of test_path");
   field("validation_fraction", c.validation_fraction, Range{.low = 0, .high = 0.9, .low_open = true},

@@ -8,9 +8,9 @@
 
 namespace metaformer {
 
-// BLEU and chrF in percent with their signatures (BLEU also of lower-cased texts), ROUGE's F1 as fractions, the
-// fraction of targets that are written without a mistake; the same of two texts that need no model: the source, and its
-// first sentence. Processes take turns in batches; all of them get the scores.
+// BLEU, also of lower-cased texts, and chrF in percent, with their signatures; ROUGE's F1 as fractions; and the
+// fraction of targets that are written without a mistake. Beside them the scores of two texts that need no model: the
+// source, and its first sentence. Processes take turns in batches; all of them get the scores.
 nlohmann::ordered_json score_written_targets(const LoadedRun& run, const PairDataset& pairs, Split split,
                                              const BeamOptions& options, ProcessGroup& group);
 

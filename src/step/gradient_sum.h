@@ -14,7 +14,7 @@ class GradientSum {
   // Large enough to be worth a message, small enough for several to be under way.
   static constexpr std::int64_t usual_bucket_bytes = 25 << 20;
 
-  // Keeps references. With shards each process gets the sum of its own shard only; without them (nullptr) of all.
+  // Keeps references. With shards a process gets the sum of its own shard; without (nullptr), that of all gradients.
   GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
               std::int64_t bucket_bytes = usual_bucket_bytes);
   ~GradientSum();
