@@ -10,6 +10,7 @@
 #include "bench/timing.h"
 #include "ops/activation.h"
 #include "ops/autocast.h"
+#include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/feed_forward_branch.h"
 #include "ops/host_attention.h"
@@ -36,6 +37,7 @@ class KernelBench {
     add_attention();
     add_activations();
     add_norm_and_rotation();
+    add_loss();
     add_branches();
   }
 
@@ -148,6 +150,18 @@ class KernelBench {
           const auto halves = q.chunk(2, 3);
           return torch::cat({halves[0] * cos_cr - halves[1] * sin_cr, halves[1] * cos_cr + halves[0] * sin_cr}, 3);
         });
+  }
+
+  // Of a vocabulary of subwords.
+  void add_loss() {
+    const auto& s = request_.shape;
+    constexpr std::int64_t vocabulary = 8000;
+    constexpr double smoothing = 0.1;
+    const auto logits_tv = random({s.batch * s.context, vocabulary}, torch::kFloat);
+    const auto targets_t = torch::arange(s.batch * s.context).remainder(vocabulary);
+    add(
+        "cross_entropy", [=] { return cross_entropy_sum(logits_tv, targets_t, smoothing); },
+        [=] { return at::cross_entropy_loss(logits_tv, targets_t, {}, at::Reduction::Sum, -1, smoothing); });
   }
 
   void add_branches() {

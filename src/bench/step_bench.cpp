@@ -132,7 +132,7 @@ static double all_reduce_ms(Rig& rig, std::int64_t rounds, ProcessGroup& group) 
 
 StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, torch::Device device,
                            const StepBenchRequest& request, ProcessGroup& group) {
-  require_equal_pieces(config.train, group.size());
+  require_equal_pieces(config, group.size());
   Rig rig(config, task, device, group);
   rig.run(request.warmup);
   std::vector<double> times;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "base/error.h"
 #include "cli/command_line.h"
 
@@ -22,9 +20,13 @@ void add_beam_to(CLI::App& command, BeamOptions& beam) {
 }
 
 std::vector<std::string> given_beam_flags(const CLI::App& command) {
+  return given_flags(command, {"--beam", "--alpha", "--further-tokens"});
+}
+
+std::vector<std::string> given_flags(const CLI::App& command, const std::vector<std::string>& names) {
   std::vector<std::string> given;
-  for (const auto* flag : {"--beam", "--alpha", "--further-tokens"})
-    if (command.count(flag) > 0) given.emplace_back(flag);
+  for (const auto& name : names)
+    if (command.count(name) > 0) given.push_back(name);
   return given;
 }
 

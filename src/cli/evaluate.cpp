@@ -143,7 +143,8 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
                      : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, group);
   const auto* pairs = dynamic_cast<const PairData*>(task.data.get());
   if (pairs != nullptr && arguments.random_batches == 0 && !config.train.overfit_batch)
-    metrics["written"] = score_written_targets(run, pairs->pairs(), split, arguments.beam, group);
+    metrics["written"] =
+        score_written_targets(*run.model, config, run.device, pairs->pairs(), split, arguments.beam, group);
   if (!group.is_first()) return;
   const auto comparison =
       compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);

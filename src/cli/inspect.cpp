@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
+#include "data/datasets/pair_dataset.h"
+#include "infer/text_answers.h"
 #include "inspect/pictures.h"
 #include "run/environment.h"
 #include "run/safetensors.h"
@@ -56,16 +58,35 @@ std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const Lo
   return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
 
-double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
-  double sum = 0;
-  for (const auto& axioms : layer.axioms) sum += axioms.*value;
-  return sum / static_cast<double>(layer.axioms.size());
+// The run keeps its codec.
+Codec codec_of(const LoadedRun& run) {
+  return {.tokenizer = load_tokenizer(run.codec.tokenizer->to_json().dump(), "the run's tokenizer"),
+          .labels = run.codec.labels};
+}
+
+// The first pair of the validation split, with its own target; or a text with the target that the run writes for it.
+EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
+  const auto written = [&](const std::string& text) {
+    EncodedPair pair{.source = given_ids(arguments, run, text), .target = {}};
+    pair.target = write_targets(run, {pair.source}, {}).front().front().ids;
+    return pair;
+  };
+  if (!arguments.file.empty()) return written(InputFile(arguments.file).read_to_end());
+  if (arguments.text) return written(*arguments.text);
+  if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
+  return load_pairs(run.experiment.config, arguments.offline, codec_of(run))->pair(Split::validation, 0);
 }
 
 double mean_of(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
+}
+
+double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
+  std::vector<double> values;
+  for (const auto& axioms : layer.axioms) values.push_back(axioms.*value);
+  return mean_of(values);
 }
 
 std::string verdicts_of(const LayerInspection& layer) {
@@ -77,14 +98,29 @@ std::string verdicts_of(const LayerInspection& layer) {
   return text;
 }
 
+void print_ranks(const TextInspection& inspection) {
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
+    const auto& ranks = inspection.layers[i].distance_rank_correlation;
+    if (ranks.empty()) continue;
+    print_lines(fmt::format("layer {}: rank correlation of distances between digits with |i - j|, by head:", i));
+    for (const double value : ranks) print_lines(fmt::format(" {:.2f}", value));
+    print_lines("\n");
+  }
+}
+
 void print_layers(const TextInspection& inspection) {
   if (inspection.layers.empty()) return print_lines("the model has no blocks\n");
-  if (inspection.vocabulary.empty()) {
+  if (!inspection.layers.front().has_scores()) {
     print_lines(fmt::format("mixer {}: it has no scores\n", inspection.mixer));
     return;
   }
-  const bool ranks = !inspection.layers.front().distance_rank_correlation.empty();
   print_lines(fmt::format("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer));
+  if (inspection.part == InspectedPart::cross) {
+    print_lines(fmt::format("{:<7}{:>14}\n", "layer", "scores < 0"));
+    for (std::size_t i = 0; i < inspection.layers.size(); ++i)
+      print_lines(fmt::format("{:<7}{:>14.1f}\n", i, 100 * mean_of(inspection.layers[i].negative_scores)));
+    return;
+  }
   print_lines(fmt::format("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0",
                           "eigenvalues<0", "pairs, square < 0", "triangles violated", "form"));
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
@@ -95,13 +131,7 @@ void print_layers(const TextInspection& inspection) {
                             100 * mean_of(layer, &MetricAxioms::negative_pairs),
                             100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer)));
   }
-  if (!ranks) return;
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    print_lines(fmt::format("layer {}: rank correlation of distances between digits with |i - j|, by head:", i));
-    for (const double value : inspection.layers[i].distance_rank_correlation)
-      print_lines(fmt::format(" {:.2f}", value));
-    print_lines("\n");
-  }
+  print_ranks(inspection);
 }
 
 void print_norms(const DepthNorms& norms, const char* title) {
@@ -123,16 +153,21 @@ void print_split(const SplitInspection& inspection) {
                             inspection.loss_by_context.back().tokens));
 }
 
-// What one inspection gathers.
+// What one inspection gathers: of a text one entry, of a pair one for each part.
 struct Findings {
-  TextInspection text;
+  std::vector<TextInspection> texts;
   std::optional<SplitInspection> split;
-  std::optional<TextInspection> beside;
+  std::vector<TextInspection> beside;  // empty, or of the same parts
 };
 
 nlohmann::ordered_json to_json(const Findings& findings, const LoadedRun& run) {
   nlohmann::ordered_json json = {{"checkpoint", run.checkpoint.string()}, {"step", run.progress.step}};
-  json.update(to_json(findings.text));
+  for (const auto& text : findings.texts) {
+    if (text.part == InspectedPart::whole)
+      json.update(to_json(text));
+    else
+      json[to_string(text.part)] = to_json(text);
+  }
   if (findings.split) json["validation"] = to_json(*findings.split);
   return json;
 }
@@ -149,11 +184,17 @@ void write_files(const std::filesystem::path& folder, const Findings& findings, 
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Error(ExitCode::failure, fmt::format("{}: {}", folder.string(), error.message()));
-  write_file_atomically(folder / "inspection.safetensors", to_safetensors(to_tensors(findings.text)));
+  NamedTensors tensors;
+  for (const auto& text : findings.texts)
+    for (auto& tensor : to_tensors(text)) tensors.push_back(std::move(tensor));
+  write_file_atomically(folder / "inspection.safetensors", to_safetensors(tensors));
   write_file_atomically(folder / "inspection.json", json_text(json, 2) + "\n");
   remove_pictures(folder);
   if (!with_pictures) return;
-  auto pictures = figures_of(findings.text, name, findings.beside ? &*findings.beside : nullptr);
+  std::vector<NamedFigure> pictures;
+  for (std::size_t i = 0; i < findings.texts.size(); ++i)
+    for (auto& picture : figures_of(findings.texts[i], name, findings.beside.empty() ? nullptr : &findings.beside[i]))
+      pictures.push_back(std::move(picture));
   if (findings.split)
     for (auto& picture : figures_of(*findings.split, name)) pictures.push_back(std::move(picture));
   for (const auto& [file, figure] : pictures) write_file_atomically(folder / (file + ".svg"), figures::to_svg(figure));
@@ -163,27 +204,26 @@ std::filesystem::path folder_of(const InspectArguments& arguments, const LoadedR
   return arguments.out.empty() ? run.directory.path() / "inspect" : std::filesystem::path(arguments.out);
 }
 
-// The same text in another run, by its own tokenizer where it differs.
-std::optional<TextInspection> inspect_other(const InspectArguments& arguments, const LoadedRun& run,
-                                            const std::vector<std::int32_t>& ids) {
-  if (arguments.beside.empty()) return std::nullopt;
+LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
   if (!std::filesystem::exists(arguments.beside))
     throw Error(ExitCode::usage, fmt::format("--beside {}: no such run", arguments.beside));
-  const auto other = load_run(arguments.beside, arguments.choice.checkpoint, arguments.choice.device);
+  auto other = load_run(arguments.beside, arguments.choice.checkpoint, arguments.choice.device);
   if (run.experiment.config.task.index() != other.experiment.config.task.index())
     throw Error(ExitCode::usage,
                 fmt::format("--beside {}: its task is {}, and that of the run is {}", arguments.beside,
                             kind_of(other.experiment.config.task), kind_of(run.experiment.config.task)));
-  if (list_task(run.experiment.config.task)) return inspect_text(other, ids, arguments.limits);
-  const auto text = run.codec.tokenizer->decode(ids);
-  return inspect_text(other, ids_of_text(other, text, arguments.limits.tokens), arguments.limits);
+  return other;
 }
 
-// With the numbering of the checkpoint, as evaluation has it. The run keeps its codec.
+// The same tokens in another run, by its own tokenizer where it differs.
+std::vector<std::int32_t> ids_in_other(const InspectArguments& arguments, const LoadedRun& run, const LoadedRun& other,
+                                       const std::vector<std::int32_t>& ids) {
+  return ids_of_text(other, run.codec.tokenizer->decode(ids), arguments.limits.tokens);
+}
+
+// With the numbering of the checkpoint, as evaluation has it.
 Task task_of(const LoadedRun& run, bool offline) {
-  Codec codec{.tokenizer = load_tokenizer(run.codec.tokenizer->to_json().dump(), "the run's tokenizer"),
-              .labels = run.codec.labels};
-  auto task = make_task(run.experiment.config, offline, std::move(codec));
+  auto task = make_task(run.experiment.config, offline, codec_of(run));
   if (!has_same_data(run.directory, task.data->description()))
     log::warning("{}: the data are not what this run was trained on; its environment.json names those",
                  run.directory.path().string());
@@ -194,23 +234,57 @@ std::string name_of(const LoadedRun& run) {
   return std::filesystem::weakly_canonical(run.directory.path()).filename().string();
 }
 
+Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) {
+  std::optional<Task> task;
+  if (!arguments.without_data) task = task_of(run, arguments.offline);
+  const auto ids = chosen_ids(arguments, run, task ? &*task : nullptr);
+  Findings findings;
+  findings.texts.push_back(inspect_text(run, ids, arguments.limits));
+  if (!arguments.beside.empty()) {
+    const auto other = load_other(arguments, run);
+    const bool same_ids = list_task(run.experiment.config.task).has_value();
+    findings.beside.push_back(
+        inspect_text(other, same_ids ? ids : ids_in_other(arguments, run, other, ids), arguments.limits));
+  }
+  if (task) findings.split = inspect_split(run, *task, arguments.split_limits);
+  return findings;
+}
+
+Findings inspect_translation(const InspectArguments& arguments, const LoadedRun& run) {
+  const auto pair = chosen_pair(arguments, run);
+  Findings findings{.texts = inspect_pair(run, pair, arguments.limits)};
+  if (!arguments.beside.empty()) {
+    const auto other = load_other(arguments, run);
+    findings.beside = inspect_pair(other,
+                                   {.source = ids_in_other(arguments, run, other, pair.source),
+                                    .target = ids_in_other(arguments, run, other, pair.target)},
+                                   arguments.limits);
+  }
+  return findings;
+}
+
+void print_text(const TextInspection& text, const LoadedRun& run) {
+  const auto title = text.part == InspectedPart::cross
+                         ? fmt::format("cross: {} tokens that see {}", text.tokens.size(), text.keys.size())
+                     : text.part == InspectedPart::whole
+                         ? fmt::format("{} tokens", text.tokens.size())
+                         : fmt::format("{}: {} tokens", to_string(text.part), text.tokens.size());
+  print_lines(fmt::format("{} of {}\n", title, run.checkpoint.string()));
+  print_layers(text);
+  if (text.part != InspectedPart::cross) print_norms(text.norms, "norm of a token's vector, mean over the text");
+}
+
 void run_inspect(const InspectArguments& arguments) {
   const auto run =
       load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
   require_transformer(run);
-  std::optional<Task> task;
-  if (!arguments.without_data) task = task_of(run, arguments.offline);
-  const auto ids = chosen_ids(arguments, run, task ? &*task : nullptr);
-  Findings findings{.text = inspect_text(run, ids, arguments.limits)};
-  findings.beside = inspect_other(arguments, run, ids);
-  if (task) findings.split = inspect_split(run, *task, arguments.split_limits);
+  const auto findings = is<SequenceToSequenceConfig>(run.experiment.config.task) ? inspect_translation(arguments, run)
+                                                                                 : inspect_whole(arguments, run);
   const auto json = to_json(findings, run);
   const auto folder = folder_of(arguments, run);
   write_files(folder, findings, json, name_of(run), !arguments.without_pictures);
   if (arguments.json) return print_json(json);
-  print_lines(fmt::format("{} tokens of {}\n", findings.text.tokens.size(), run.checkpoint.string()));
-  print_layers(findings.text);
-  print_norms(findings.text.norms, "norm of a token's vector, mean over the text");
+  for (const auto& text : findings.texts) print_text(text, run);
   if (findings.split) print_split(*findings.split);
   print_lines(folder.string() + "\n");
 }
@@ -224,7 +298,8 @@ void add_inspect_command(CLI::App& app) {
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
   auto* text = command.add_option("--text", arguments->text,
-                                  "text, or a sorter's list; default: the start of the validation split");
+                                  "text, a sorter's list, or a source, whose target the run then writes; default: the "
+                                  "start of the validation split");
   command.add_option("--file", arguments->file, "file with the text; -: standard input")->excludes(text);
   command.add_option("--tokens", arguments->limits.tokens, "tokens of the text, at most; not of a sorter's list")
       ->capture_default_str()
@@ -244,7 +319,7 @@ void add_inspect_command(CLI::App& app) {
   command.add_flag("--json", arguments->json, "the content of inspection.json on stdout, on one line");
   command.footer(
       "Writes inspection.safetensors (arrays), inspection.json (numbers) and pictures (SVG); docs/inspect.md\n"
-      "describes them.\n"
+      "describes them. Of a run of sequence_to_sequence: which tokens of source and target attend to which.\n"
       "Examples:\n"
       "  metaformer inspect --run runs/latest --text \"To be, or not to be\"\n"
       "  metaformer inspect --run runs/metric --beside runs/scaled_dot_product --out pictures\n"

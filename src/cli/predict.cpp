@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -79,7 +80,11 @@ class TextPredictor {
   void flush() {
     if (!texts_.empty()) batches_.push_back(std::exchange(texts_, {}));
     const auto answer = [&](const TextBatch& texts) { return text_answers_.answer(texts); };
+    const auto start = std::chrono::steady_clock::now();
     const auto given = batches_.empty() ? std::vector<Answers>{} : answer_together(group_, answer, batches_);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (const auto& of_batch : given)
+      for (const auto& one : of_batch) tokens_ += one.value("tokens", std::int64_t{0});
     std::string shown;
     for (const auto& answer : answers_) {
       if (!answer.problem.empty()) {
@@ -96,6 +101,10 @@ class TextPredictor {
   }
 
   void finish(std::int64_t context) const {
+    if (const auto read = lines_ - malformed_; read > 0)
+      log::info("{}: {} texts in {}: {} texts/s{}", source_, read, human_duration(seconds_),
+                human_count(static_cast<double>(read) / seconds_),
+                tokens_ == 0 ? "" : fmt::format(", {} tokens/s", human_count(static_cast<double>(tokens_) / seconds_)));
     if (cut_ > 0)
       log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_, context);
     if (malformed_ > 0)
@@ -145,6 +154,8 @@ class TextPredictor {
   TextBatch texts_;                 // of the one that is begun
   std::size_t longest_ = 0;         // of texts_, in tokens
   std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0;
+  std::int64_t tokens_ = 0;  // that were written
+  double seconds_ = 0;       // of the model
 };
 
 void predict_lines(int file, const std::string& name, TextPredictor& predictor) {
@@ -216,23 +227,23 @@ void predict_file(const PredictArguments& arguments, TableFormat format, const I
 }
 
 std::unique_ptr<TextAnswers> answers_of(const PredictArguments& arguments, const LoadedRun& run,
-                                        const std::vector<std::string>& given_flags) {
+                                        const std::vector<std::string>& given) {
   const auto& task = run.experiment.config.task;
   if (is<SequenceToSequenceConfig>(task)) return target_answers(run, arguments.beam);
   if (!is<ClassificationConfig>(task))
     throw Error(ExitCode::usage,
                 fmt::format("--run {}: its task is {}; predict needs a classifier or a run of sequence_to_sequence",
                             run.directory.path().string(), kind_of(task)));
-  require_no_flags(given_flags, run);
+  require_no_flags(given, run);
   return class_answers(run);
 }
 
-void run_predict(const PredictArguments& arguments, TableFormat format, const std::vector<std::string>& given_flags,
+void run_predict(const PredictArguments& arguments, TableFormat format, const std::vector<std::string>& given,
                  ProcessGroup& group) {
   const auto& choice = arguments.choice;
   const auto input = group.is_first() ? std::make_unique<InputFile>(arguments.file) : nullptr;
   const auto run = load_run(choice.run, choice.checkpoint, device_for(group, choice.device));
-  const auto answers = answers_of(arguments, run, given_flags);
+  const auto answers = answers_of(arguments, run, given);
   if (!input) return help_answer(group, [&](const TextBatch& texts) { return answers->answer(texts); });
   if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
   predict_file(arguments, format, *input, run, *answers, group);
@@ -287,8 +298,7 @@ void add_predict_command(CLI::App& app) {
   command.callback([arguments, &command] {
     const auto format = parse_format(arguments->format);
     require_possible(*arguments);
-    auto given = given_beam_flags(command);
-    if (command.count("--n-best") > 0) given.emplace_back("--n-best");
+    const auto given = given_flags(command, {"--beam", "--alpha", "--further-tokens", "--n-best"});
     arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, given, group); });
   });
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
@@ -11,7 +12,9 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "cli/beam_flags.h"
 #include "cli/command_line.h"
+#include "cli/target_sample.h"
 #include "data/datasets/list_dataset.h"
 #include "infer/load_run.h"
 #include "infer/sampling.h"
@@ -38,6 +41,8 @@ struct SampleArguments {
   bool uncached = false;
   bool without_graphs = false;
   bool json = false;
+  BeamOptions beam;
+  std::vector<std::string> beam_flags, next_token_flags;  // that were given
 };
 
 struct Sample {
@@ -143,26 +148,33 @@ class Sampler {
   SamplingOptions options_;
 };
 
+using AnswerPrompt = std::function<void(const std::string&)>;
+
 // A mistake in one prompt ends neither the conversation nor the list.
-void try_answer(Sampler& sampler, const Line& line) {
+void try_answer(const AnswerPrompt& answer, const Line& line) {
   try {
     if (line.too_long) throw Error(ExitCode::usage, "the prompt is too long");
-    sampler.answer(line.text);
+    answer(line.text);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
     log::warning("line {}: {}", line.number, error.what());
   }
 }
 
-void converse(Sampler& sampler) {
+void converse(const AnswerPrompt& answer) {
   LineReader reader(STDIN_FILENO, "standard input", longest_prompt);
   const auto invite = [] {
     if (isatty(STDIN_FILENO)) std::fputs("> ", stderr);
   };
-  for (invite(); const auto line = reader.next(); invite()) try_answer(sampler, *line);
+  for (invite(); const auto line = reader.next(); invite()) try_answer(answer, *line);
   if (isatty(STDIN_FILENO)) std::fputs("\n", stderr);
 }
 
+bool is_asked(const SampleArguments& arguments) {
+  return arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
+}
+
+// Of a model that predicts next tokens.
 void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto& task = run.experiment.config.task;
   if (is<ClassificationConfig>(task))
@@ -172,6 +184,7 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
     throw Error(ExitCode::usage,
                 fmt::format("--run {}: its task is {}, which predicts no next token and cannot continue a text",
                             run.directory.path().string(), kind_of(task)));
+  require_no_flags(arguments.beam_flags, run);
   const auto& model = run.experiment.config.model;
   if (run.model->has_endless_state() && arguments.window != SampleArguments().window)
     throw Error(
@@ -182,10 +195,22 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto lists = list_task(task);
   if (lists && arguments.tokens)
     throw Error(ExitCode::usage, "--tokens: a model of lists answers with as many numbers as the prompt has");
-  const bool asked = arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
-  if (lists && !asked)
+  if (lists && !is_asked(arguments))
     throw Error(ExitCode::usage, fmt::format("--prompt is missing: {} numbers to {}, such as --prompt \"2 3 1 ...\"",
                                              lists->length, kind_of(task)));
+}
+
+// Of a model that writes a target.
+void check_source(const SampleArguments& arguments, const LoadedRun& run) {
+  require_no_flags(arguments.next_token_flags, run);
+  if (!is_asked(arguments))
+    throw Error(ExitCode::usage, "--prompt is missing: the source, a text to write a target for");
+}
+
+void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
+  if (arguments.interactive) return converse(answer);
+  if (!arguments.prompt_file.empty()) return answer(read_file(arguments.prompt_file, longest_prompt, ExitCode::usage));
+  answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
 }
 
 void run_sample(const SampleArguments& arguments) {
@@ -193,12 +218,14 @@ void run_sample(const SampleArguments& arguments) {
     if (stop.empty()) throw Error(ExitCode::usage, "--stop: must not be empty");
   const auto run =
       load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
+  if (is<SequenceToSequenceConfig>(run.experiment.config.task)) {
+    check_source(arguments, run);
+    return answer_prompts(arguments, run,
+                          [&](const std::string& source) { show_target(run, source, arguments.beam, arguments.json); });
+  }
   check(arguments, run);
   Sampler sampler(arguments, run);
-  if (arguments.interactive) return converse(sampler);
-  if (!arguments.prompt_file.empty())
-    return sampler.answer(read_file(arguments.prompt_file, longest_prompt, ExitCode::usage));
-  sampler.answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
+  answer_prompts(arguments, run, [&](const std::string& prompt) { sampler.answer(prompt); });
 }
 
 void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
@@ -232,11 +259,14 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
 }  // namespace
 
 void add_sample_command(CLI::App& app) {
-  auto& command = *app.add_subcommand("sample", "generate text from a checkpoint, or sort a list with a sorter");
+  auto& command = *app.add_subcommand(
+      "sample",
+      "generate text from a checkpoint, sort a list with a sorter, or translate a text and show its attention");
   auto arguments = std::make_shared<SampleArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
-  auto* prompt = command.add_option("--prompt", arguments->prompt, "text to continue; default: a line break");
+  auto* prompt =
+      command.add_option("--prompt", arguments->prompt, "text to continue, or to translate; default: a line break");
   auto* file =
       command.add_option("--prompt-file", arguments->prompt_file, "file with the prompt, which is used unchanged")
           ->excludes(prompt);
@@ -250,6 +280,7 @@ void add_sample_command(CLI::App& app) {
       ->capture_default_str()
       ->transform(whole_number(1, std::int64_t{1} << 16));
   add_sampling_options(command, *arguments);
+  add_beam_to(command, arguments->beam);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
       "When the model's context is full, --window half forgets its first half, so that each token is predicted from\n"
@@ -257,12 +288,22 @@ void add_sample_command(CLI::App& app) {
       "from\n"
       "the whole context. This is slower, since the context is encoded again for every token: with 256 tokens by a\n"
       "factor of 15 to 50.\n"
+      "A run of task sequence_to_sequence writes one text, with --beam, --alpha and --further-tokens, and shows what "
+      "of\n"
+      "the source each token attends to.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"
       "  metaformer sample --prompt-file start.txt --num-samples 4 --json\n"
-      "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"");
-  command.callback([arguments] { run_sample(*arguments); });
+      "  metaformer sample --run runs/sorter --prompt \"2 0 1 1 0 2\"\n"
+      "  metaformer sample --run runs/multi30k --prompt \"Ein Hund läuft durch das Gras.\" --beam 4");
+  command.callback([arguments, &command] {
+    arguments->beam_flags = given_beam_flags(command);
+    arguments->next_token_flags =
+        given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed", "--window",
+                              "--stop", "--no-cache", "--no-graph"});
+    run_sample(*arguments);
+  });
 }
 
 }  // namespace metaformer

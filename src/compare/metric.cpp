@@ -27,6 +27,13 @@ const std::vector<Metric>& known_metrics() {
       {"test_f1", "test F1 %", percent, 2, Better::higher},
       {"test_auc", "test AUC", 1, 4, Better::higher},
       {"test_calibration_error", "test calibration error", 1, 4, Better::lower},
+      {"test_bleu", "test BLEU", 1, 2, Better::higher},
+      {"test_bleu_lowercase", "test BLEU, lower case", 1, 2, Better::higher},
+      {"test_chrf", "test chrF", 1, 2, Better::higher},
+      {"test_rouge_1", "test ROUGE-1 %", percent, 2, Better::higher},
+      {"test_rouge_2", "test ROUGE-2 %", percent, 2, Better::higher},
+      {"test_rouge_l", "test ROUGE-L %", percent, 2, Better::higher},
+      {"test_exact_match", "test exact match %", percent, 2, Better::higher},
       // What experiments/inspect_runs.py finds.
       {"negative_scores", "negative scores %", percent, 1},
       {"negative_eigenvalues", "negative eigenvalues %", percent, 1},
@@ -81,6 +88,8 @@ std::vector<std::string> default_metrics(const std::set<std::string>& present) {
   std::vector<std::string> wanted = {"val_loss", "best_val_loss", "bits_per_character"};
   if (present.contains("test_accuracy"))
     wanted = {"test_accuracy", "test_f1", "test_auc", "validation_score"};
+  else if (present.contains("test_bleu"))
+    wanted = {"test_bleu", "test_chrf", "test_rouge_l", "val_loss"};
   else if (present.contains("validation_score"))
     wanted = {"accuracy", "validation_score", "val_loss"};
   else if (present.contains("exact_match"))

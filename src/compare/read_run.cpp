@@ -54,6 +54,9 @@ void add_summary(RunRecord& record, const RunSummary& summary) {
     add(record, name, summary.validation, name);
   for (const char* name : {"accuracy", "f1", "auc", "calibration_error"})
     add(record, fmt::format("test_{}", name), summary.test, name);
+  if (!summary.test.is_object() || !summary.test.contains("written")) return;
+  for (const char* name : {"bleu", "bleu_lowercase", "chrf", "rouge_1", "rouge_2", "rouge_l", "exact_match"})
+    add(record, fmt::format("test_{}", name), summary.test["written"], name);
 }
 
 // Of a sorter: the exact match at the best step, and the first evaluated step from which on all lists were sorted.

@@ -58,6 +58,17 @@ inline LanguageModelConfig& language_model(ExperimentConfig& config) {
   return std::get<LanguageModelConfig>(config.task);
 }
 
+// Whether train.batch_size counts tokens.
+inline bool batches_by_tokens(const TaskConfig& task) {
+  const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task);
+  return pairs != nullptr && pairs->batch_unit == BatchUnit::token;
+}
+
+// Tokens of a training batch, at most.
+inline std::int64_t most_batch_tokens(const ExperimentConfig& config) {
+  return batches_by_tokens(config.task) ? config.train.batch_size : config.train.batch_size * context_of(config.model);
+}
+
 // What the task's data have in common with those of other tasks; nullptr for a task without texts.
 inline DataConfig* data_of(ExperimentConfig& config) {
   return std::visit(

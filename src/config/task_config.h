@@ -71,12 +71,20 @@ struct CopyConfig {
   std::int64_t digits = 127;
 };
 
+// What train.batch_size counts.
+enum class BatchUnit { sequence, token };
+template <>
+struct EnumNames<BatchUnit> {
+  static constexpr std::array<std::string_view, 2> values = {"sequence", "token"};
+};
+
 // The task of the first transformer (Vaswani et al. 2017).
 struct SequenceToSequenceConfig {
   static constexpr std::string_view kind = "sequence_to_sequence";
   static constexpr std::string_view summary = "a text from another one: a translation, a summary";
   double label_smoothing = 0;
   std::int64_t bucketing = 1;
+  BatchUnit batch_unit = BatchUnit::sequence;
   ParallelDataConfig data;  // the top-level section `data`
 };
 
@@ -156,6 +164,9 @@ void visit(Visitor& field, SequenceToSequenceConfig& c) {
         "reported losses have none");
   field("bucketing", c.bucketing, between(1, 1 << 20),
         "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
+  field("batch_unit", c.batch_unit,
+        "what train.batch_size counts: pairs; or tokens, of the longer side and with padding, so that batches of short "
+        "texts have more pairs");
 }
 
 template <class Visitor>

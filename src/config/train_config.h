@@ -89,7 +89,8 @@ struct TrainConfig : LinearTrainConfig {
 
 template <class Visitor>
 void visit(Visitor& field, LinearTrainConfig& c) {
-  field("batch_size", c.batch_size, between(1, 1 << 20), "sequences per forward pass");
+  field("batch_size", c.batch_size, between(1, 1 << 20),
+        "sequences per forward pass; with task.batch_unit token: tokens");
   field("precision", c.precision,
         "fp32; bf16 or fp16 products with fp32 weights, fp16 with a loss scale; or tf32 products, on the CPU fp32");
   field("keep_checkpoints", c.keep_checkpoints, between(1, 1 << 20), "newest checkpoints kept, besides the best");

@@ -16,7 +16,7 @@ std::vector<std::string> config_warnings(const ExperimentConfig& config, const P
   if (const auto warmup = warmup_steps(train.schedule); train.steps <= warmup)
     warn("train.steps", fmt::format("{} is not above train.schedule.warmup_steps {}: all of the training is warm-up",
                                     train.steps, warmup));
-  const auto tokens = train.batch_size * context_of(config.model);
+  const auto tokens = most_batch_tokens(config);
   if (train.loss_chunks > tokens)
     warn("train.loss_chunks", fmt::format("{} is above the {} tokens of a batch", train.loss_chunks, tokens));
   const auto* transformer = blocks_of(config.model);

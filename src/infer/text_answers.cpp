@@ -71,15 +71,8 @@ class TargetAnswers : public TextAnswers {
   }
 
   Answers answer(const TextBatch& texts) const override {
-    const AutocastScope autocast(run_.experiment.config.train.precision, run_.device);
-    const auto& tokenizer = *run_.codec.tokenizer;
-    const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
     Answers answers;
-    for (const auto& hypotheses : beam_search(*run_.model, texts, mark, options_, run_.device)) {
-      if (hypotheses.empty())
-        throw Error(ExitCode::diverged,
-                    "the probabilities of a text are not finite: this model diverged, or its weights are damaged; take "
-                    "another checkpoint");
+    for (const auto& hypotheses : write_targets(run_, texts, options_)) {
       auto& answer = answers.emplace_back(describe(hypotheses.front()));
       if (options_.n_best == 1) continue;
       for (const auto& hypothesis : hypotheses) answer["hypotheses"].push_back(describe(hypothesis));
@@ -105,6 +98,19 @@ class TargetAnswers : public TextAnswers {
 }  // namespace
 
 std::unique_ptr<TextAnswers> class_answers(const LoadedRun& run) { return std::make_unique<ClassAnswers>(run); }
+
+std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
+                                                   const BeamOptions& options) {
+  const AutocastScope autocast(run.experiment.config.train.precision, run.device);
+  const auto mark = static_cast<std::int32_t>(run.codec.tokenizer->vocabulary_size());
+  auto written = beam_search(*run.model, sources, mark, options, run.device);
+  for (const auto& hypotheses : written)
+    if (hypotheses.empty())
+      throw Error(ExitCode::diverged,
+                  "the probabilities of a text are not finite: this model diverged, or its weights are damaged; take "
+                  "another checkpoint");
+  return written;
+}
 
 std::unique_ptr<TextAnswers> target_answers(const LoadedRun& run, const BeamOptions& options) {
   return std::make_unique<TargetAnswers>(run, options);

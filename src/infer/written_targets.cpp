@@ -50,12 +50,12 @@ class TextScores {
 };
 
 // Token ids by place in the split; of other processes' turns none.
-std::vector<Ids> write_own(const LoadedRun& run, const PairDataset& pairs, Split split, const BeamOptions& options,
-                           ProcessGroup& group) {
+std::vector<Ids> write_own(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
+                           const PairDataset& pairs, Split split, const BeamOptions& options, ProcessGroup& group) {
   constexpr std::int64_t rows = 32;
-  const AutocastScope autocast(run.experiment.config.train.precision, run.device);
+  const AutocastScope autocast(config.train.precision, device);
   const auto mark = static_cast<std::int32_t>(pairs.codec().tokenizer->vocabulary_size());
-  const auto most = static_cast<std::size_t>(context_of(run.experiment.config.model) - 1);
+  const auto most = static_cast<std::size_t>(context_of(config.model) - 1);
   std::vector<Ids> written(static_cast<std::size_t>(pairs.count(split)));
   for (auto first = group.rank() * rows; first < pairs.count(split); first += group.size() * rows) {
     std::vector<Ids> sources;
@@ -63,16 +63,14 @@ std::vector<Ids> write_own(const LoadedRun& run, const PairDataset& pairs, Split
       auto& source = sources.emplace_back(pairs.pair(split, i).source);
       source.resize(std::min(source.size(), most));
     }
-    const auto best = beam_search(*run.model, sources, mark, options, run.device);
+    const auto best = beam_search(model, sources, mark, options, device);
     for (std::size_t i = 0; i < best.size(); ++i)
       if (!best[i].empty()) written[static_cast<std::size_t>(first) + i] = best[i].front().ids;
   }
   return written;
 }
 
-std::vector<Ids> write_all(const LoadedRun& run, const PairDataset& pairs, Split split, const BeamOptions& options,
-                           ProcessGroup& group) {
-  auto written = write_own(run, pairs, split, options, group);
+std::vector<Ids> share(std::vector<Ids> written, ProcessGroup& group) {
   if (group.size() == 1) return written;
   for (const auto& of_rank : group.gather(Json(written).dump())) {
     const auto theirs = Json::parse(of_rank).get<std::vector<Ids>>();
@@ -92,10 +90,10 @@ std::string first_sentence(const std::string& text) {
   return text;
 }
 
-Json score_written_targets(const LoadedRun& run, const PairDataset& pairs, Split split, const BeamOptions& options,
-                           ProcessGroup& group) {
+Json score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
+                           const PairDataset& pairs, Split split, const BeamOptions& options, ProcessGroup& group) {
   const auto start = Clock::now();
-  const auto written = write_all(run, pairs, split, options, group);
+  const auto written = share(write_own(model, config, device, pairs, split, options, group), group);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   TextScores scores, copied, first;
   std::int64_t exact = 0, tokens = 0;
@@ -108,12 +106,13 @@ Json score_written_targets(const LoadedRun& run, const PairDataset& pairs, Split
     exact += written[i] == pairs.pair(split, index).target ? 1 : 0;
     tokens += std::ssize(written[i]) + 1;
   }
-  log::info("{} targets written with a beam of {}: {:.0f} tokens/s", written.size(), options.beam,
-            static_cast<double>(tokens) / seconds);
   Json report = {{"beam", options.beam},
                  {"alpha", options.alpha},
                  {"exact_match", static_cast<double>(exact) / static_cast<double>(written.size())}};
   report.update(scores.report());
+  log::info("{} targets written with a beam of {}, {:.0f} tokens/s: BLEU {:.2f}, chrF {:.2f}, ROUGE-L {:.2f}%",
+            written.size(), options.beam, static_cast<double>(tokens) / seconds, report["bleu"].get<double>(),
+            report["chrf"].get<double>(), 100 * report["rouge_l"].get<double>());
   report["baselines"] = {{"source", copied.report()}, {"first_sentence", first.report()}};
   report["signatures"] = TextScores::signatures();
   return report;

@@ -14,7 +14,10 @@ void DepthNorms::add(StreamPoint point, double norm) {
       after_mixer.push_back(norm);
       break;
     case StreamPoint::cross_branch:
-    case StreamPoint::after_cross:  // of models that inspect does not take
+      cross_branch.push_back(norm);
+      break;
+    case StreamPoint::after_cross:
+      after_cross.push_back(norm);
       break;
     case StreamPoint::feed_forward_branch:
       feed_forward_branch.push_back(norm);
@@ -29,12 +32,14 @@ void DepthNorms::add(StreamPoint point, double norm) {
 }
 
 nlohmann::ordered_json to_json(const DepthNorms& norms) {
-  return {{"embedding", norms.embedding},
-          {"mixer_branch", norms.mixer_branch},
-          {"after_mixer", norms.after_mixer},
-          {"feed_forward_branch", norms.feed_forward_branch},
-          {"after_feed_forward", norms.after_feed_forward},
-          {"output", norms.output}};
+  nlohmann::ordered_json json = {
+      {"embedding", norms.embedding}, {"mixer_branch", norms.mixer_branch}, {"after_mixer", norms.after_mixer}};
+  if (!norms.cross_branch.empty()) json["cross_branch"] = norms.cross_branch;
+  if (!norms.after_cross.empty()) json["after_cross"] = norms.after_cross;
+  json["feed_forward_branch"] = norms.feed_forward_branch;
+  json["after_feed_forward"] = norms.after_feed_forward;
+  json["output"] = norms.output;
+  return json;
 }
 
 }  // namespace metaformer

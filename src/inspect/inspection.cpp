@@ -11,6 +11,7 @@
 #include "data/datasets/list_dataset.h"
 #include "inspect/recorder.h"
 #include "model/classifier.h"
+#include "model/encoder_decoder.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
@@ -33,13 +34,6 @@ TransformerImpl& transformer_of(SequenceModel& model) {
   for (const auto& module : model.modules(/*include_self=*/false))
     if (auto* found = dynamic_cast<TransformerImpl*>(module.get())) return *found;
   throw Error(ExitCode::failure, "this model has no transformer to inspect");
-}
-
-std::vector<std::shared_ptr<Mixer>> mixers_of(const TransformerImpl& transformer) {
-  std::vector<std::shared_ptr<Mixer>> mixers;
-  for (const auto& module : transformer.modules(/*include_self=*/false))
-    if (auto mixer = std::dynamic_pointer_cast<Mixer>(module)) mixers.push_back(mixer);
-  return mixers;
 }
 
 std::vector<std::string> names_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
@@ -77,13 +71,13 @@ torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& i
 }
 
 // What the scores of a layer compare where its input are these vectors.
-ScoredVectors scored_vectors(const Block& block, Mixer& mixer, const torch::Tensor& x_1vd) {
+ScoredVectors scored_vectors(Block block, const torch::Tensor& x_1vd) {
   auto norm = block->mixer_norms().norm;
   const auto y_1vd = block->norm_position() == NormPosition::post ? x_1vd : norm(x_1vd);
   Recorder recorder;
   Pass pass{.probe = &recorder};
-  mixer.forward(y_1vd, y_1vd, Visibility{}, nullptr, pass);
-  return recorder.layers().front().vectors;
+  block->mixer().forward(y_1vd, y_1vd, Visibility{}, nullptr, pass);
+  return recorder.latest().value().vectors;
 }
 
 std::vector<double> to_vector(const torch::Tensor& values) {
@@ -102,14 +96,17 @@ std::vector<double> correlations(const torch::Tensor& distance_nvv, const std::v
   return found;
 }
 
-void summarise_attention(LayerInspection& layer, bool causal) {
-  const auto c = layer.score_nce.size(1), e = layer.score_nce.size(2);
-  auto visible_ce = torch::ones({c, e}, torch::kBool);
+void count_negative(LayerInspection& layer, bool causal) {
+  auto visible_ce = torch::ones_like(layer.score_nce[0], torch::kBool);
   if (causal) visible_ce = visible_ce.tril();
   const auto cells = visible_ce.sum().item<double>();
   layer.negative_scores =
       to_vector((layer.score_nce < 0).logical_and(visible_ce).sum({1, 2}).to(torch::kDouble) / cells);
-  const auto apart_ce = offset_ce(c, e, torch::kCPU).abs();
+}
+
+void measure_distance(LayerInspection& layer) {
+  const auto c = layer.attention_nce.size(1);
+  const auto apart_ce = offset_ce(c, c, torch::kCPU).abs();
   layer.mean_attention_distance = to_vector((layer.attention_nce * apart_ce).sum(2).mean(1));
 }
 
@@ -128,19 +125,61 @@ std::vector<std::int32_t> ids_of_list(const ListTask& task, const std::vector<st
   return ids;
 }
 
-LayerInspection inspect_layer(const Recorder::Scores& recorded, Mixer& mixer, std::int64_t head_width, bool causal) {
+// Of a mixer that scores tokens of one sequence, or of two.
+LayerInspection inspect_layer(const Recorder::Scores& recorded, const Mixer& mixer, const TransformerConfig& config,
+                              bool causal) {
   LayerInspection layer{.score_nce = recorded.score_nce, .attention_nce = recorded.attention_nce};
-  layer.forms = forms_of(mixer, recorded.vectors.form_nij, head_width);
-  layer.axioms = test_axioms(recorded.vectors, layer.forms.eigenvalue_nr);
-  summarise_attention(layer, causal);
+  layer.forms = forms_of(mixer, recorded.vectors.form_nij, config.width / config.heads);
+  count_negative(layer, causal);
   return layer;
+}
+
+// The layers of a transformer by what it has recorded of a text.
+void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<Recorder::Scores>& recorded,
+                const std::vector<std::int32_t>& compared, const LoadedRun& run) {
+  const auto& config = trunk.config();
+  if (recorded.empty()) {
+    inspection.layers.resize(static_cast<std::size_t>(config.layers));
+    return;
+  }
+  inspection.vocabulary = names_of(*run.codec.tokenizer, compared);
+  const auto x_1vd = embeddings_of(trunk, to_row(compared, run.device));
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    auto layer = inspect_layer(recorded[i], trunk.blocks()[i]->mixer(), config, inspection.causal);
+    layer.axioms = test_axioms(recorded[i].vectors, layer.forms.eigenvalue_nr);
+    measure_distance(layer);
+    layer.distance_nvv = signed_distances(squared_distances(scored_vectors(trunk.blocks()[i], x_1vd)));
+    if (is<SortConfig>(run.experiment.config.task))
+      layer.distance_rank_correlation = correlations(layer.distance_nvv, compared);
+    inspection.layers.push_back(std::move(layer));
+  }
+}
+
+void add_cross_layers(TextInspection& inspection, const TransformerImpl& trunk,
+                      const std::vector<Recorder::Scores>& recorded) {
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    auto block = trunk.blocks()[i];
+    inspection.layers.push_back(inspect_layer(recorded[i], *block->cross_mixer(), trunk.config(), false));
+  }
+}
+
+// With the mark at one end.
+template <class T>
+std::vector<T> with_mark(std::vector<T> tokens, T mark, bool first) {
+  tokens.insert(first ? tokens.begin() : tokens.end(), std::move(mark));
+  return tokens;
+}
+
+std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::int64_t most) {
+  if (std::ssize(ids) > most) ids.resize(static_cast<std::size_t>(most));
+  return ids;
 }
 
 }  // namespace
 
 void require_transformer(const LoadedRun& run) {
   const auto& model = run.experiment.config.model;
-  if (!is<TransformerConfig>(model))
+  if (blocks_of(model) == nullptr)
     throw Error(ExitCode::usage, fmt::format("--run {}: its model is {}, and only transformers have layers to inspect",
                                              run.directory.path().string(), kind_of(model)));
 }
@@ -165,32 +204,58 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
   Recorder recorder;
   Pass pass{.probe = &recorder};
   run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
+  const auto& recorded = recorder.stacks().front();
 
   TextInspection inspection{.mixer = std::string(kind_of(config.mixer)),
                             .causal = is_causal(run.experiment.config.task),
                             .tokens = names_of(*run.codec.tokenizer, ids),
-                            .norms = recorder.norms()};
+                            .norms = recorded.norms};
   if (is_classifier && is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
     inspection.tokens.insert(inspection.tokens.begin(), "[class]");
-  if (recorder.layers().empty()) {
-    inspection.layers.resize(static_cast<std::size_t>(config.layers));
-    return inspection;
-  }
-
-  auto& trunk = transformer_of(*run.model);
-  const auto mixers = mixers_of(trunk);
-  const auto compared = vocabulary_to_compare(*run.codec.tokenizer, ids, limits.vocabulary);
-  inspection.vocabulary = names_of(*run.codec.tokenizer, compared);
-  const auto x_1vd = embeddings_of(trunk, to_row(compared, run.device));
-  for (std::size_t i = 0; i < mixers.size(); ++i) {
-    auto layer = inspect_layer(recorder.layers()[i], *mixers[i], config.width / config.heads, inspection.causal);
-    const auto vectors = scored_vectors(trunk.blocks()[i], *mixers[i], x_1vd);
-    layer.distance_nvv = signed_distances(squared_distances(vectors));
-    if (is<SortConfig>(run.experiment.config.task))
-      layer.distance_rank_correlation = correlations(layer.distance_nvv, compared);
-    inspection.layers.push_back(std::move(layer));
-  }
+  add_layers(inspection, transformer_of(*run.model), recorded.own,
+             vocabulary_to_compare(*run.codec.tokenizer, ids, limits.vocabulary), run);
   return inspection;
+}
+
+std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair& pair,
+                                         const InspectionLimits& limits) {
+  const torch::NoGradGuard no_grad;
+  const WideModel wide(*run.model);
+  auto& model = dynamic_cast<EncoderDecoder&>(*run.model);
+  const auto& config = std::get<EncoderDecoderConfig>(run.experiment.config.model);
+  const auto& tokenizer = *run.codec.tokenizer;
+  const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
+  const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
+  const std::string shown_mark = "[mark]";
+  const EncodedPair shown{.source = cut(pair.source, most), .target = cut(pair.target, most)};
+  Recorder recorder;
+  Pass pass{.probe = &recorder};
+  Batch batch;
+  batch.ids_bc = to_row(with_mark(shown.target, mark, /*first=*/true), run.device);
+  batch.source_ids_bs = to_row(with_mark(shown.source, mark, /*first=*/false), run.device);
+  run.model->forward(batch, nullptr, pass);
+  const auto &encoder = recorder.stacks().at(0), &decoder = recorder.stacks().at(1);
+
+  TextInspection source{.part = InspectedPart::encoder,
+                        .mixer = std::string(kind_of(config.encoder.mixer)),
+                        .tokens = with_mark(names_of(tokenizer, shown.source), shown_mark, /*first=*/false),
+                        .norms = encoder.norms};
+  TextInspection target{.part = InspectedPart::decoder,
+                        .mixer = std::string(kind_of(config.mixer)),
+                        .causal = true,
+                        .tokens = with_mark(names_of(tokenizer, shown.target), shown_mark, /*first=*/true),
+                        .norms = decoder.norms};
+  TextInspection cross{.part = InspectedPart::cross,
+                       .mixer = std::string(kind_of(config.cross_mixer)),
+                       .tokens = with_mark(names_of(tokenizer, shown.target), shown_mark, /*first=*/false),
+                       .keys = source.tokens,
+                       .norms = decoder.norms};
+  add_layers(source, model.encoder(), encoder.own, vocabulary_to_compare(tokenizer, shown.source, limits.vocabulary),
+             run);
+  add_layers(target, transformer_of(model), decoder.own,
+             vocabulary_to_compare(tokenizer, shown.target, limits.vocabulary), run);
+  add_cross_layers(cross, transformer_of(model), decoder.cross);
+  return {std::move(source), std::move(target), std::move(cross)};
 }
 
 }  // namespace metaformer

@@ -1,11 +1,12 @@
 #pragma once
-// What a trained network does with one text: attention maps, score tables, the forms that scores are made of, distances
-// between tokens, and norms by depth. Files: docs/inspect.md.
+// What a trained network does with one text, or with a pair: attention maps, score tables, the forms that scores are
+// made of, distances between tokens, and norms by depth. Files: docs/inspect.md.
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "data/datasets/pair_dataset.h"
 #include "infer/load_run.h"
 #include "inspect/depth_norms.h"
 #include "inspect/head_forms.h"
@@ -14,7 +15,8 @@
 namespace metaformer {
 
 // One layer; all vectors have an entry for each head, and are empty for mixers without scores. Tensors are float64 on
-// the CPU; letters: n heads, c (queries) and e (keys) tokens of the text, v tokens of TextInspection::vocabulary.
+// the CPU; letters: n heads, c (queries) and e (keys) tokens of the text, v tokens of TextInspection::vocabulary. Where
+// keys are of a source, distance_nvv, axioms and mean_attention_distance are empty.
 struct LayerInspection {
   torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), with what positions add; not masked
   torch::Tensor attention_nce;  // after the softmax: rows sum to 1
@@ -26,15 +28,28 @@ struct LayerInspection {
   std::vector<double> distance_rank_correlation;  // sorters only: Spearman, of distance_nvv with |i - j|
 
   bool has_scores() const { return attention_nce.defined(); }
+  std::size_t heads() const { return has_scores() ? static_cast<std::size_t>(attention_nce.size(0)) : 0; }
+};
+
+// Which tokens of an encoder and decoder attend to which: the source's to each other, the target's to each other, the
+// target's to the source.
+enum class InspectedPart { whole, encoder, decoder, cross };
+template <>
+struct EnumNames<InspectedPart> {
+  static constexpr std::array<std::string_view, 4> values = {"whole", "encoder", "decoder", "cross"};
 };
 
 struct TextInspection {
+  InspectedPart part = InspectedPart::whole;
   std::string mixer;                    // kind
   bool causal = false;                  // no token attends to a later one: cells behind the diagonal are to be blank
   std::vector<std::string> tokens;      // of the text as the model reads it, decoded; "[class]": a class token
+  std::vector<std::string> keys;        // of what they attend to; empty: the same
   std::vector<std::string> vocabulary;  // the tokens of distance_nvv
   std::vector<LayerInspection> layers;
-  DepthNorms norms;  // of a token's vectors, mean over the tokens
+  DepthNorms norms;  // of a token's vectors, mean over the tokens; of cross those of the decoder
+
+  const std::vector<std::string>& key_tokens() const { return keys.empty() ? tokens : keys; }
 };
 
 struct InspectionLimits {
@@ -59,11 +74,17 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
 TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
                             const InspectionLimits& limits = {});
 
-// All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", ...
+// The same of an encoder and decoder that reads a source and writes a target (without marks, not empty, cut to the
+// limit and the context): encoder, decoder, cross. A token of the decoder is named after what it reads, one of cross
+// after what is written there; "[mark]" ends the source, and begins and ends the target.
+std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair& pair,
+                                         const InspectionLimits& limits = {});
+
+// All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", "cross.layer.0.attention", ...
 NamedTensors to_tensors(const TextInspection& inspection);
 
 // The numbers without the arrays:
-//   {"mixer", "causal", "tokens": [..], "vocabulary": [..], "norms": (see DepthNorms),
+//   {"mixer", "causal", "tokens": [..], "keys": [..], "vocabulary": [..], "norms": (see DepthNorms),
 //    "layers": [{"heads": [{"eigenvalues": [..], "asymmetry", "verdict", "negative_eigenvalues", "asymmetric_pairs",
 //                           "negative_pairs", "incomplete_triples", "violated_triples", "negative_scores",
 //                           "mean_attention_distance", "distance_rank_correlation"}]}]}

@@ -31,9 +31,9 @@ Json head_json(const LayerInspection& layer, std::size_t n) {
         std::vector<double>(values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
     head["asymmetry"] = forms.asymmetry[n];
   }
-  add_axioms(head, layer.axioms[n]);
+  if (!layer.axioms.empty()) add_axioms(head, layer.axioms[n]);
   head["negative_scores"] = layer.negative_scores[n];
-  head["mean_attention_distance"] = layer.mean_attention_distance[n];
+  if (!layer.mean_attention_distance.empty()) head["mean_attention_distance"] = layer.mean_attention_distance[n];
   if (!layer.distance_rank_correlation.empty())
     head["distance_rank_correlation"] = number_or_null(layer.distance_rank_correlation[n]);
   return head;
@@ -63,7 +63,7 @@ void add_arrays(Json& head, const LayerInspection& layer, std::int64_t n, bool c
                 std::int64_t widest_form) {
   head["attention"] = rows_of(layer.attention_nce[n], digits, causal);
   head["scores"] = rows_of(layer.score_nce[n], digits, causal);
-  head["distances"] = rows_of(layer.distance_nvv[n], digits);
+  if (layer.distance_nvv.defined()) head["distances"] = rows_of(layer.distance_nvv[n], digits);
   const auto add_form = [&](const char* name, const torch::Tensor& form) {
     if (form.defined() && form.size(1) <= widest_form) head[name] = rows_of(form[n], digits);
   };
@@ -73,12 +73,14 @@ void add_arrays(Json& head, const LayerInspection& layer, std::int64_t n, bool c
 
 template <class AddArrays>
 Json describe(const TextInspection& inspection, AddArrays add) {
-  Json json = {{"mixer", inspection.mixer},          {"causal", inspection.causal},
-               {"tokens", inspection.tokens},        {"vocabulary", inspection.vocabulary},
-               {"norms", to_json(inspection.norms)}, {"layers", Json::array()}};
+  Json json = {{"mixer", inspection.mixer}, {"causal", inspection.causal}, {"tokens", inspection.tokens}};
+  if (!inspection.keys.empty()) json["keys"] = inspection.keys;
+  json["vocabulary"] = inspection.vocabulary;
+  if (inspection.part != InspectedPart::cross) json["norms"] = to_json(inspection.norms);
+  json["layers"] = Json::array();
   for (const auto& layer : inspection.layers) {
     auto heads = Json::array();
-    for (std::size_t n = 0; n < layer.axioms.size(); ++n) {
+    for (std::size_t n = 0; n < layer.heads(); ++n) {
       heads.push_back(head_json(layer, n));
       add(heads.back(), layer, static_cast<std::int64_t>(n));
     }
@@ -91,11 +93,12 @@ Json describe(const TextInspection& inspection, AddArrays add) {
 
 NamedTensors to_tensors(const TextInspection& inspection) {
   NamedTensors tensors;
+  const auto part = inspection.part == InspectedPart::whole ? "" : std::string(to_string(inspection.part)) + ".";
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
     const auto& layer = inspection.layers[i];
     const auto add = [&](const char* name, const torch::Tensor& values) {
       if (values.defined())
-        tensors.emplace_back("layer." + std::to_string(i) + "." + name, values.to(torch::kFloat).contiguous());
+        tensors.emplace_back(part + "layer." + std::to_string(i) + "." + name, values.to(torch::kFloat).contiguous());
     };
     add("attention", layer.attention_nce);
     add("scores", layer.score_nce);

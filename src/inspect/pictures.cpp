@@ -28,22 +28,24 @@ HeatMap heat_map(const torch::Tensor& values_ij, Palette palette) {
 
 // The first rows and columns of tokens that attend to each other.
 HeatMap token_map(const torch::Tensor& values_ce, const TextInspection& inspection, Palette palette) {
-  const auto drawn = std::min(most_drawn_tokens, values_ce.size(0));
-  auto shown_ce = values_ce.narrow(0, 0, drawn).narrow(1, 0, drawn).clone();
+  const auto rows = std::min(most_drawn_tokens, values_ce.size(0)),
+             columns = std::min(most_drawn_tokens, values_ce.size(1));
+  auto shown_ce = values_ce.narrow(0, 0, rows).narrow(1, 0, columns).clone();
   if (inspection.causal)
-    shown_ce.masked_fill_(torch::ones({drawn, drawn}, torch::kBool).triu(1), std::numeric_limits<double>::quiet_NaN());
+    shown_ce.masked_fill_(torch::ones({rows, columns}, torch::kBool).triu(1), std::numeric_limits<double>::quiet_NaN());
   auto map = heat_map(shown_ce, palette);
-  map.row_title = "query";
-  map.column_title = "key";
-  map.row_labels.assign(inspection.tokens.begin(), inspection.tokens.begin() + drawn);
-  map.column_labels = map.row_labels;
+  const bool crosses = inspection.part == InspectedPart::cross;
+  map.row_title = crosses ? "written" : "query";
+  map.column_title = crosses ? "source" : "key";
+  map.row_labels.assign(inspection.tokens.begin(), inspection.tokens.begin() + rows);
+  map.column_labels.assign(inspection.key_tokens().begin(), inspection.key_tokens().begin() + columns);
   return map;
 }
 
 std::string head_title(std::int64_t head) { return fmt::format("head {}", head); }
 
 std::string shown_tokens(const TextInspection& inspection) {
-  const auto all = static_cast<std::int64_t>(inspection.tokens.size());
+  const auto all = static_cast<std::int64_t>(std::max(inspection.tokens.size(), inspection.key_tokens().size()));
   return all > most_drawn_tokens ? fmt::format(" The first {} of {} tokens.", most_drawn_tokens, all) : "";
 }
 
@@ -58,7 +60,7 @@ Figure attention_figure(const TextInspection& inspection, std::size_t i, const s
   const auto& layer = inspection.layers[i];
   auto figure =
       grid(fmt::format("{}: attention of layer {}", run, i),
-           "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection), layer.axioms.size());
+           "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection), layer.heads());
   for (std::int64_t n = 0; n < layer.attention_nce.size(0); ++n) {
     auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
     map.lowest = 0;
@@ -74,7 +76,7 @@ Figure score_figure(const TextInspection& inspection, std::size_t i, const std::
   auto figure = grid(fmt::format("{}: scores of layer {}", run, i),
                      "Scores before the softmax, divided by the root of the head's width; rows are queries." +
                          shown_tokens(inspection),
-                     layer.axioms.size());
+                     layer.heads());
   for (std::int64_t n = 0; n < layer.score_nce.size(0); ++n)
     figure.panels.push_back({head_title(n), token_map(layer.score_nce[n], inspection, Palette::diverging)});
   return figure;
@@ -86,7 +88,7 @@ Figure distance_figure(const TextInspection& inspection, std::size_t i, const st
       grid(fmt::format("{}: distances between token embeddings in layer {}", run, i),
            "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and "
            "there is no distance.",
-           layer.axioms.size());
+           layer.heads());
   for (std::int64_t n = 0; n < layer.distance_nvv.size(0); ++n) {
     const bool has_negative = layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric &&
                               (layer.distance_nvv[n] < 0).any().item<bool>();
@@ -122,7 +124,7 @@ void add_forms(Figure& figure, const TextInspection& inspection, std::size_t i) 
 Figure form_figure(const TextInspection& inspection, std::size_t i, const std::string& run,
                    const TextInspection* beside) {
   auto figure = grid(fmt::format("{}: the forms of layer {}", run, i), "Rows and columns are features.",
-                     inspection.layers[i].axioms.size());
+                     inspection.layers[i].heads());
   add_forms(figure, inspection, i);
   if (beside != nullptr && i < beside->layers.size()) add_forms(figure, *beside, i);
   return figure;
@@ -176,27 +178,31 @@ Figure line_figure(std::string title, std::string description, figures::LineChar
 std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
                                     const TextInspection* beside) {
   std::vector<NamedFigure> all;
+  const bool is_part = inspection.part != InspectedPart::whole;
+  const auto part = std::string(to_string(inspection.part));
+  const auto prefix = is_part ? part + "_" : "", title = is_part ? run + ", " + part : run;
+  const auto add = [&](const std::string& name, Figure figure) {
+    if (!figure.panels.empty()) all.push_back({prefix + name, std::move(figure)});
+  };
   for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
     if (!inspection.layers[i].has_scores()) continue;
-    const auto add = [&](const char* name, Figure figure) {
-      if (!figure.panels.empty()) all.push_back({fmt::format("{}_{}", name, i), std::move(figure)});
-    };
-    add("attention", attention_figure(inspection, i, run));
-    add("scores", score_figure(inspection, i, run));
-    add("forms", form_figure(inspection, i, run, beside));
-    add("distances", distance_figure(inspection, i, run));
+    add(fmt::format("attention_{}", i), attention_figure(inspection, i, title));
+    add(fmt::format("scores_{}", i), score_figure(inspection, i, title));
+    add(fmt::format("forms_{}", i), form_figure(inspection, i, title, beside));
+    if (inspection.layers[i].distance_nvv.defined())
+      add(fmt::format("distances_{}", i), distance_figure(inspection, i, title));
   }
-  if (auto figure = eigenvalue_figure(inspection, run); !figure.panels.empty())
-    all.push_back({"eigenvalues", std::move(figure)});
-  all.push_back(
-      {"norms", line_figure(run + ": norms by depth", "Euclidean norm of a token's vector, mean over the text.",
-                            depth_chart(inspection.norms, "norm"))});
+  add("eigenvalues", eigenvalue_figure(inspection, title));
+  if (inspection.part != InspectedPart::cross)
+    add("norms", line_figure(title + ": norms by depth", "Euclidean norm of a token's vector, mean over the text.",
+                             depth_chart(inspection.norms, "norm")));
   return all;
 }
 
 bool is_picture(const std::string& file) {
   static const std::regex names(
-      "((attention|scores|forms|distances)_[0-9]+|eigenvalues|norms|gradients|loss_by_position|loss_by_context)\\.svg");
+      "((encoder_|decoder_|cross_)?((attention|scores|forms|distances)_[0-9]+|eigenvalues|norms)|gradients|"
+      "loss_by_position|loss_by_context)\\.svg");
   return std::regex_match(file, names);
 }
 

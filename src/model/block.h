@@ -62,6 +62,8 @@ class BlockImpl : public torch::nn::Module {
   NormPosition norm_position() const { return norm_position_; }
   bool has_residual() const { return has_residual_; }
   const Mixer& mixer() const { return *mixer_; }
+  Mixer& mixer() { return *mixer_; }
+  Mixer* cross_mixer() { return cross_mixer_.get(); }  // nullptr: it sees no source
   const BranchNorms& mixer_norms() const { return mixer_norms_; }
   const FeedForward& feed_forward() const { return feed_forward_; }
   const BranchNorms& feed_forward_norms() const { return feed_forward_norms_; }

@@ -49,10 +49,12 @@ class EncoderDecoder : public TokenModel {
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
 
+  TransformerImpl& encoder() { return *encoder_; }
+
+ private:
   // Vectors of the source [b, s, d].
   torch::Tensor encode(const Batch& batch, Pass& pass);
 
- private:
   Transformer encoder_;
 };
 

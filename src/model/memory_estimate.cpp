@@ -157,8 +157,8 @@ double training_activations(const ExperimentConfig& config, std::int64_t vocabul
   const auto found = activations_of(config);
   const auto logits = static_cast<double>(logits_of_token(config, vocabulary, classes) / config.train.loss_chunks);
   const bool has_half = has_half_products(config.train.precision);
-  const auto rows = static_cast<double>(config.train.batch_size);
-  const auto tokens = rows * static_cast<double>(sequence_length(config));
+  const auto size = static_cast<double>(config.train.batch_size), length = static_cast<double>(sequence_length(config));
+  const auto tokens = batches_by_tokens(config.task) ? size : size * length, rows = tokens / length;
   const double kept = tokens * found.of_token + rows * found.of_row;
   return (tokens * logits * (has_half ? of_half : 1) + kept * (has_half && found.are_half ? of_half : 1)) *
          static_cast<double>(float_bytes);

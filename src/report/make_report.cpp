@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "figures/figure_files.h"
+#include "infer/text_answers.h"
 #include "inspect/pictures.h"
 #include "report/comparison_figures.h"
 #include "report/curves.h"
@@ -177,8 +178,7 @@ class ReportMaker {
       try {
         const auto run = load_run(reported_.runs[i].folder, "best", options_.device);
         if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
-        if (options_.with_insides && first && is<TransformerConfig>(run.experiment.config.model))
-          try_to_inspect(run, i);
+        if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) try_to_inspect(run, i);
       } catch (const Error& error) {
         problems_.push_back(
             fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
@@ -186,7 +186,7 @@ class ReportMaker {
     }
     const auto by_run = [](const Json& a, const Json& b) { return a["run"] < b["run"]; };
     std::sort(data_["texts"]["samples"].begin(), data_["texts"]["samples"].end(), by_run);
-    std::sort(data_["inspected"].begin(), data_["inspected"].end(), by_run);
+    std::stable_sort(data_["inspected"].begin(), data_["inspected"].end(), by_run);
   }
 
   Json text_of(const LoadedRun& run, std::size_t i) const {
@@ -228,20 +228,49 @@ class ReportMaker {
       return;
     }
     const auto& name = reported_.groups[reported_.runs[i].group].name;
-    const auto ids = ids_of_text(run, inspected_text(run), inspection_limits.tokens);
-    const auto inspection = inspect_text(run, ids, inspection_limits);
-    auto json = describe_heads(inspection);
-    json["run"] = i;
-    json["name"] = fmt::format("{}, seed {}", name, reported_.runs[i].seed);
-    const auto size = json_text(json).size();
+    const auto inspections = inspections_of(run);
+    auto parts = Json::array();
+    for (const auto& inspection : inspections) {
+      auto& json = parts.emplace_back(describe_heads(inspection));
+      json["run"] = i;
+      json["name"] = fmt::format("{}, seed {}{}", name, reported_.runs[i].seed, name_of(inspection.part));
+    }
+    const auto size = json_text(parts).size();
     if (matrix_bytes_ + size > most_matrix_bytes && !data_["inspected"].empty()) {
       ++not_inspected_;
     } else {
       matrix_bytes_ += size;
-      data_["inspected"].push_back(std::move(json));
+      for (auto& json : parts) data_["inspected"].push_back(std::move(json));
     }
     if (!figures_) return;
-    for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
+    for (const auto& inspection : inspections)
+      for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
+  }
+
+  // Of an encoder and decoder three, what it attends to in the source first.
+  std::vector<TextInspection> inspections_of(const LoadedRun& run) {
+    const auto text = inspected_text(run);
+    if (!is<SequenceToSequenceConfig>(run.experiment.config.task))
+      return {inspect_text(run, ids_of_text(run, text, inspection_limits.tokens), inspection_limits)};
+    const auto source = ids_of_text(run, text, inspection_limits.tokens - 1);
+    auto parts = inspect_pair(run, {.source = source, .target = write_targets(run, {source}, {}).front().front().ids},
+                              inspection_limits);
+    std::rotate(parts.begin(), parts.end() - 1, parts.end());
+    return parts;
+  }
+
+  static std::string name_of(InspectedPart part) {
+    switch (part) {
+      case InspectedPart::encoder:
+        return ", source to source";
+      case InspectedPart::decoder:
+        return ", target to target";
+      case InspectedPart::cross:
+        return ", target to source";
+      case InspectedPart::whole:
+        break;
+    }
+    return "";
   }
 
   void show_progress(const char* what, std::size_t i, std::size_t place) const {

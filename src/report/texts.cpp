@@ -9,6 +9,7 @@
 #include "data/datasets/list_dataset.h"
 #include "infer/prediction.h"
 #include "infer/sampling.h"
+#include "infer/text_answers.h"
 #include "infer/training_sample.h"
 
 namespace metaformer {
@@ -50,12 +51,21 @@ std::string default_list(const ListTask& task) {
   return list;
 }
 
+// Random symbols have no words.
+std::string default_source(const SequenceToSequenceConfig& task) {
+  if (const auto* symbols = synthetic_options(task.data.synthetic))
+    return default_list({.length = symbols->length, .digits = symbols->symbols});
+  if (task.data.path || task.data.source_language != "de") return "A man with a hat is standing next to a small dog.";
+  return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
+}
+
 }  // namespace
 
 std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
   if (options.prompt) return *options.prompt;
   const auto& task = run.experiment.config.task;
   if (const auto lists = list_task(task)) return default_list(*lists);
+  if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&task)) return default_source(*pairs);
   if (is<ClassificationConfig>(task)) return "This film was not as good as I had hoped, but the actors were great.";
   return default_prompt(*run.codec.tokenizer);
 }
@@ -65,6 +75,12 @@ nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options
   const auto prompt = prompt_for(run, options);
   auto ids = encode(run, prompt);
   if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, std::move(ids))}};
+  if (is<SequenceToSequenceConfig>(task)) {
+    bool cut = false;
+    const auto source = target_answers(run, {})->encode(prompt, cut);
+    const auto target = write_targets(run, {source}, {}).front().front().ids;
+    return {{"prompt", prompt}, {"text", "\n→ " + run.codec.tokenizer->decode(target)}};
+  }
   if (!is_causal(task))
     throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};

@@ -1,5 +1,6 @@
 #pragma once
-// What a run answers to a prompt: text of a language model, the sorted list of a sorter, the classes of a classifier.
+// What a run answers to a prompt: text of a language model, the sorted list of a sorter, the classes of a classifier, a
+// translation.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,8 @@
 namespace metaformer {
 
 struct PromptOptions {
-  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, a sentence
+  std::optional<std::string> prompt;  // default: a line break, a list from the largest number down, a sentence (as
+                                      // source German with data.source_language de)
   std::int64_t tokens = 300;          // that a language model generates
   double temperature = 0.8;
   std::uint64_t seed = 1337;

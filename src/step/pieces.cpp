@@ -20,8 +20,14 @@ std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate) {
   return pieces;
 }
 
-void require_equal_pieces(const TrainConfig& config, int size) {
+void require_equal_pieces(const ExperimentConfig& experiment, int size) {
+  const auto& config = experiment.train;
   const auto parts = parts_of_batch(size, config.accumulate);
+  if (batches_by_tokens(experiment.task) && parts > 1)
+    throw Error(ExitCode::usage,
+                fmt::format("train.accumulate {} cannot be divided over {} processes: with task.batch_unit token every "
+                            "process takes whole batches, so train.accumulate must be a multiple of {}",
+                            config.accumulate, size, size));
   if (config.batch_size % parts == 0) return;
   throw Error(ExitCode::usage,
               fmt::format("the rows of a step, train.batch_size {} x train.accumulate {}, cannot be divided over {} "

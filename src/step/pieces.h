@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "config/train_config.h"
+#include "config/experiment_config.h"
 
 namespace metaformer {
 
@@ -16,7 +16,7 @@ struct Piece {
 // as many processes as micro-batches compute what one process does.
 std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate);
 
-// Errors (exit code 2): the step's rows cannot be divided evenly.
-void require_equal_pieces(const TrainConfig& config, int size);
+// Errors (exit code 2): the step's rows, or its batches of tokens, cannot be divided evenly.
+void require_equal_pieces(const ExperimentConfig& config, int size);
 
 }  // namespace metaformer

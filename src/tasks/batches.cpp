@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/cross_entropy.h"
+
 namespace metaformer {
 
 torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device) {
@@ -75,9 +77,8 @@ torch::Tensor widened(const torch::Tensor& logits) {
   return narrow ? logits.to(torch::kFloat) : logits;
 }
 
-torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets) {
-  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets.flatten(), {}, at::Reduction::Sum,
-                                /*ignore_index=*/-1);
+torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets, double smoothing) {
+  return cross_entropy_sum(widened(logits).flatten(0, -2), targets.flatten(), smoothing);
 }
 
 torch::Tensor token_loss(const torch::Tensor& logits, const Batch& batch) {

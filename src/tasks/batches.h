@@ -29,7 +29,7 @@ torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t ro
 torch::Tensor widened(const torch::Tensor& logits);
 
 // Cross-entropy summed over the targets that are not -1: logits [..., v], targets [...].
-torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets);
+torch::Tensor token_loss(const torch::Tensor& logits, const torch::Tensor& targets, double smoothing = 0);
 
 // The same with the weights of the batch's targets. Logits of all tokens, or of those that the batch names.
 torch::Tensor token_loss(const torch::Tensor& logits, const Batch& batch);

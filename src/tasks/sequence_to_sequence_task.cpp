@@ -19,19 +19,15 @@ class PairStream : public BatchStream {
         mark_(static_cast<std::int32_t>(pairs->codec().tokenizer->vocabulary_size())),
         pairs_(std::move(pairs)) {}
 
-  double tokens_per_step() const override { return static_cast<double>(rows_per_step()) * pairs_->mean_tokens(); }
+  double tokens_per_step() const override { return pairs_per_step() * pairs_->mean_tokens(); }
 
   double epochs_per_step() const override {
     const auto of_epoch = pairs_->pairs_of_epoch();
-    return of_epoch ? static_cast<double>(rows_per_step()) / static_cast<double>(*of_epoch) : 0;
+    return of_epoch ? pairs_per_step() / static_cast<double>(*of_epoch) : 0;
   }
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
-    std::vector<EncodedPair> pairs;
-    const auto first = micro * train_.batch_size;
-    for (auto row = first; row < first + train_.batch_size; ++row)
-      pairs.push_back(pairs_->training_pair(seed(), step, rows_per_step(), row));
-    return batch_of(pairs, device);
+    return batch_of(pairs_->training_pairs(step, micro), device);
   }
 
   bool has(Split split) const override { return pairs_->count(split) > 0; }
@@ -51,18 +47,17 @@ class PairStream : public BatchStream {
 
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     require(split);
-    const Rng rng(seed(), RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+    const Rng rng(static_cast<std::uint64_t>(train_.seed), RandomPurpose::evaluation,
+                  static_cast<std::uint64_t>(index));
     const auto count = static_cast<std::uint64_t>(pairs_->count(split));
     std::vector<EncodedPair> pairs;
-    for (std::int64_t row = 0; row < train_.batch_size; ++row)
-      pairs.push_back(
-          pairs_->pair(split, static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(row), count))));
+    for (std::uint64_t row = 0; static_cast<double>(row) < pairs_->mean_pairs(); ++row)
+      pairs.push_back(pairs_->pair(split, static_cast<std::int64_t>(rng.below(row, count))));
     return batch_of(pairs, device);
   }
 
  private:
-  std::int64_t rows_per_step() const { return train_.batch_size * train_.accumulate; }
-  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
+  double pairs_per_step() const { return static_cast<double>(train_.accumulate) * pairs_->mean_pairs(); }
   Batch batch_of(const std::vector<EncodedPair>& pairs, torch::Device device) const {
     return to_batch(to_rows(pairs, mark_, context_), device, context_);
   }
@@ -83,9 +78,7 @@ class SmoothedTokenObjective : public Objective {
   explicit SmoothedTokenObjective(double smoothing) : smoothing_(smoothing) {}
 
   torch::Tensor loss(const torch::Tensor& logits_bcv, const Batch& batch) const override {
-    if (smoothing_ == 0) return token_loss(logits_bcv, batch);
-    return at::cross_entropy_loss(widened(logits_bcv).flatten(0, -2), batch.targets_bc.flatten(), {},
-                                  at::Reduction::Sum, /*ignore_index=*/-1, smoothing_);
+    return token_loss(logits_bcv, batch.targets_bc, smoothing_);
   }
 
  private:

@@ -6,8 +6,10 @@
 
 #include "base/log.h"
 #include "baselines/test_report.h"
+#include "infer/written_targets.h"
 #include "ops/named_tensors.h"
 #include "tasks/evaluation.h"
+#include "tasks/pair_data.h"
 #include "train/milestones.h"
 
 namespace metaformer {
@@ -72,6 +74,9 @@ Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& m
     copy_by_name(best.model, named_state(model_), (best.folder / "model.safetensors").string());
   }
   auto report = report_test(predictor_, task_, config_.train, run, device_, group_);
+  const auto* pairs = dynamic_cast<const PairData*>(task_.data.get());
+  if (pairs != nullptr && !config_.train.overfit_batch)
+    report["written"] = score_written_targets(model_, config_, device_, pairs->pairs(), Split::test, {}, group_);
   metrics.write(step, "test", report);
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;

@@ -22,7 +22,8 @@ class Evaluator {
   Progress evaluate(const Progress& now, MetricsLog& metrics);
 
   // Metrics of the best checkpoint of a run on the test split, which nothing before has looked at; a classifier's
-  // predictions are written into the run. Leaves the model with the weights of that checkpoint.
+  // predictions are written into the run, and of pairs the targets that greedy search writes are scored. Leaves the
+  // model with the weights of that checkpoint.
   nlohmann::ordered_json test(const RunDirectory& run, const Progress& now, MetricsLog& metrics);
 
   // Lets the task adapt the weights of a step, once (tasks/model_adaptation.h).

@@ -180,7 +180,7 @@ void require_same_start(const TrainRequest& request) {
 void require_divisible(const ExperimentConfig& config, const ProcessGroup& group) {
   if (is_linear(config) && group.size() > 1)
     throw Error(ExitCode::usage, fmt::format("model.kind linear is fitted by one process, not by {}", group.size()));
-  require_equal_pieces(config.train, group.size());
+  require_equal_pieces(config, group.size());
 }
 
 // The folder that the first process has made or found.

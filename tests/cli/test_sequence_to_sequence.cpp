@@ -84,6 +84,47 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
         "v4 v1\nv6 v3 v0\n");
 }
 
+TEST_CASE("what a target attends to is shown, drawn and reported, and the test split is written at the end",
+          "[cli][pairs]") {
+  const Program program;
+  write_config(program);
+  program.folder().write("test.tsv", pairs(40));
+  program.succeed(training("run", {"--set", "train.steps=20", "--set", "data.test_path=test.tsv"}));
+  const auto summary = nlohmann::json::parse(read_text(program.folder() / "run/summary.json"));
+  CHECK(summary.at("test").at("pairs") == 40);
+  CHECK(summary.at("test").at("written").at("baselines").contains("first_sentence"));
+  CHECK(program.succeed({"compare", "run", "--metrics", "test_bleu,test_rouge_l", "--format", "csv"}).find("BLEU") !=
+        std::string::npos);
+
+  const auto shown = program.run({"sample", "--run", "run", "--prompt", "w1 w4", "--beam", "2"});
+  REQUIRE(shown.code == 0);
+  CHECK_THAT(shown.out, ContainsSubstring("\n[mark] "));
+  CHECK_THAT(shown.err, ContainsSubstring(" tokens/s"));
+  const auto json = nlohmann::json::parse(program.succeed({"sample", "--run", "run", "--prompt", "w1 w4", "--json"}));
+  CHECK(json.at("source_tokens") == std::vector<std::string>{"w1", "w4", "[mark]"});
+  REQUIRE(json.at("attention").size() == json.at("target_tokens").size());
+  for (const auto& row : json.at("attention")) {
+    REQUIRE(row.size() == 3);
+    CHECK(row[0].get<double>() + row[1].get<double>() + row[2].get<double>() == Approx(1));
+  }
+
+  program.succeed({"inspect", "--run", "run", "--text", "w1 w4", "--beside", "run"});
+  for (const auto* file :
+       {"cross_attention_0.svg", "encoder_attention_0.svg", "decoder_scores_0.svg", "inspection.json"})
+    CHECK(std::filesystem::exists(program.folder() / "run/inspect" / file));
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "run/inspect/cross_distances_0.svg"));
+  const auto whole = nlohmann::json::parse(program.succeed({"inspect", "--run", "run", "--json", "--no-pictures"}));
+  CHECK(whole.at("encoder").at("norms").contains("after_mixer"));
+  CHECK(whole.at("decoder").at("norms").contains("after_cross"));
+  CHECK(whole.at("cross").at("keys") == whole.at("encoder").at("tokens"));
+  CHECK_FALSE(whole.at("cross").at("layers")[0].at("heads")[0].contains("verdict"));
+
+  program.succeed({"report", "run", "-o", "page.html", "--prompt", "w1 w4"});
+  const auto page = read_text(program.folder() / "page.html");
+  for (const auto* part : {", target to source", ", source to source", ", target to target"})
+    CHECK_THAT(page, ContainsSubstring(part));
+}
+
 TEST_CASE("pairs and their tokenizer are described", "[cli][pairs]") {
   const Program program;
   write_config(program);
@@ -100,8 +141,10 @@ TEST_CASE("pairs and their tokenizer are described", "[cli][pairs]") {
 TEST_CASE("a translator goes on to the byte, and two processes train what one does", "[cli][pairs]") {
   const Program program;
   write_config(program);
-  const Arguments noisy = {"--set", "train.steps=100",    "--set", "model.dropout=0.1",
-                           "--set", "train.accumulate=2", "--set", "train.log_interval=100"};
+  const std::string unit = GENERATE("sequence", "token");
+  const Arguments noisy = {"--set", "train.steps=100",      "--set", "model.dropout=0.1",
+                           "--set", "train.accumulate=2",   "--set", "train.log_interval=100",
+                           "--set", "train.batch_size=100", "--set", "task.batch_unit=" + unit};
   program.succeed(training("whole", noisy));
   auto half = noisy;
   half.insert(half.end(), {"--set", "train.steps=50", "--set", "train.schedule=constant"});
@@ -118,6 +161,10 @@ TEST_CASE("a translator goes on to the byte, and two processes train what one do
   shared.insert(shared.end(), {"--processes", "2"});
   program.succeed(training("two", shared));
   CHECK((model_of(program, "one") == model_of(program, "two")));
+  if (unit == "sequence") return;
+  const auto three = program.run(training("three", {"--set", "task.batch_unit=token", "--processes", "3"}));
+  CHECK(three.code == 2);
+  CHECK_THAT(three.err, ContainsSubstring("train.accumulate 1 cannot be divided over 3 processes"));
 }
 
 TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") {
@@ -148,8 +195,11 @@ TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") 
   CHECK_THAT(refused({"data.corpus=multi30k"}), ContainsSubstring("data.corpus: has no effect with data.path"));
 
   program.succeed(training("run", {"--set", "train.steps=2"}));
-  CHECK_THAT(program.run({"sample", "--run", "run"}).err, ContainsSubstring("sequence_to_sequence"));
-  CHECK_THAT(program.run({"inspect", "--run", "run", "--text", "w1"}).err, ContainsSubstring("encoder_decoder"));
+  CHECK_THAT(program.run({"sample", "--run", "run"}).err, ContainsSubstring("--prompt is missing: the source"));
+  CHECK_THAT(program.run({"sample", "--run", "run", "--prompt", "w1", "--top-k", "3"}).err,
+             ContainsSubstring("--top-k: has no meaning for --run run, whose task is sequence_to_sequence"));
+  CHECK_THAT(program.run({"sample", "--run", "run", "--prompt", " "}).err,
+             ContainsSubstring("prompt ' ': the line is blank"));
   CHECK_THAT(program.run({"predict", "--run", "run", "--n-best", "2"}).err, ContainsSubstring("raise --beam"));
   CHECK_THAT(program.run({"predict", "--run", "run", "--n-best", "2", "--beam", "2"}).err,
              ContainsSubstring("add --json"));

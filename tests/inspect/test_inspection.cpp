@@ -114,6 +114,45 @@ TEST_CASE("a sorter is inspected with a list and its sorted copy", "[inspect]") 
         Approx(rank_correlation({at(0, 1), at(0, 2), at(0, 3), at(1, 2), at(1, 3), at(2, 3)}, {1, 2, 3, 1, 2, 1})));
 }
 
+TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
+  const Workplace place;
+  const std::string mixer = GENERATE("scaled_dot_product", "metric", "quadratic");
+  place.folder().write("pairs.tsv",
+                       "source\ttarget\nthe quick brown fox\tthe fox\nthe lazy dog\ta dog\na fox\tone fox\n");
+  const auto run =
+      trained(place, {"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'",
+                      "data.tokenizer.kind=word", "data.tokenizer.min_count=1", "data.validation_fraction=0.4",
+                      "model.kind=encoder_decoder", "model.mixer=identity", "model.cross_mixer=" + mixer,
+                      "model.encoder.mixer=metric", "model.positions=learned", "train.steps=2"});
+  const EncodedPair pair{.source = run.codec.tokenizer->encode("a fox the"),
+                         .target = run.codec.tokenizer->encode("a fox")};
+  const auto parts = inspect_pair(run, pair);
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0].tokens == std::vector<std::string>{"a", "fox", "the", "[mark]"});
+  CHECK(parts[1].tokens == std::vector<std::string>{"[mark]", "a", "fox"});
+  CHECK(parts[2].tokens == std::vector<std::string>{"a", "fox", "[mark]"});
+  CHECK(parts[2].keys == parts[0].tokens);
+  CHECK(parts[1].norms.after_cross.size() == 2);
+  CHECK(parts[0].norms.after_cross.empty());
+  for (const auto& layer : parts[0].layers) CHECK(layer.attention_nce.sizes() == torch::IntArrayRef({2, 4, 4}));
+  for (const auto& layer : parts[1].layers) CHECK_FALSE(layer.has_scores());
+  REQUIRE(parts[2].layers.size() == 2);
+  for (const auto& layer : parts[2].layers) {
+    CHECK(layer.attention_nce.sizes() == torch::IntArrayRef({2, 3, 4}));
+    const auto sums_nc = layer.attention_nce.sum(2);
+    CHECK(torch::allclose(sums_nc, torch::ones_like(sums_nc), 0, 1e-12));
+    CHECK(layer.forms.form_nij.defined() == (mixer != "scaled_dot_product"));
+    CHECK(layer.forms.input_form_ndd.defined());
+    CHECK(layer.axioms.empty());
+    CHECK_FALSE(layer.distance_nvv.defined());
+  }
+  CHECK(to_tensors(parts[2]).front().first == "cross.layer.0.attention");
+  const auto json = to_json_with_arrays(parts[2], 3);
+  CHECK(json["layers"][0]["heads"][0]["attention"][0].size() == 4);
+  for (const auto& [name, figure] : figures_of(parts[2], "run"))
+    CHECK((name.starts_with("cross_") && is_picture(name + ".svg")));
+}
+
 TEST_CASE("a class token stands before the text", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, classifier(place, {"task.head=first_token", "train.steps=2"}));

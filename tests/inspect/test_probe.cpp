@@ -42,7 +42,7 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
 }
 
 void check_attention(const Observed& observed) {
-  const auto& [vectors, score_nce, attention_nce] = observed.recorder.layers().at(0);
+  const auto& [vectors, score_nce, attention_nce] = observed.recorder.latest().value();
   const auto sums_nc = attention_nce.sum(2);
   CHECK(torch::allclose(sums_nc, torch::ones_like(sums_nc), 0, 1e-12));
   auto weight_nce = score_nce.exp();  // of scores that are small here
@@ -58,7 +58,7 @@ TEST_CASE("a probe does not change what a mixer returns, and sees rows of attent
   INFO(describe(options) << (causal ? ", causal" : ""));
   const auto observed = observe(options, NoPositionsConfig{}, causal);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
-  REQUIRE(observed.recorder.layers().size() == (options->has_scores() ? 1 : 0));
+  REQUIRE(observed.recorder.latest().has_value() == options->has_scores());
   if (options->has_scores()) check_attention(observed);
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("observed scores are those of the observed vectors and form", "[probe]
   if (!options->has_scores()) return;
   INFO(describe(options));
   const auto observed = observe(options, NoPositionsConfig{}, true);
-  const auto& [vectors, score_nce, attention_nce] = observed.recorder.layers()[0];
+  const auto& [vectors, score_nce, attention_nce] = observed.recorder.latest().value();
   const auto name = describe(options);
   if (name.find("as_published") != std::string::npos) return;  // of no single form
   const auto left_nci = vectors.left_bnci[0], right_nej = vectors.right_bnej[0];

@@ -42,14 +42,26 @@ TEST_CASE("all pieces together are the step, each once and in order", "[pieces]"
 }
 
 TEST_CASE("rows that cannot be divided evenly are an error that names the numbers", "[pieces]") {
-  TrainConfig config;
-  config.batch_size = 6;
-  config.accumulate = 2;
+  ExperimentConfig config;
+  config.train.batch_size = 6;
+  config.train.accumulate = 2;
   CHECK_NOTHROW(require_equal_pieces(config, 2));
   CHECK_NOTHROW(require_equal_pieces(config, 4));
   CHECK_THROWS_WITH(require_equal_pieces(config, 8),
                     "the rows of a step, train.batch_size 6 x train.accumulate 2, cannot be divided over 8 processes: "
                     "train.batch_size must be a multiple of 4");
+}
+
+TEST_CASE("batches of tokens are never divided", "[pieces]") {
+  ExperimentConfig config;
+  config.task = SequenceToSequenceConfig{.batch_unit = BatchUnit::token};
+  config.train.batch_size = 4096;
+  config.train.accumulate = 4;
+  CHECK_NOTHROW(require_equal_pieces(config, 1));
+  CHECK_NOTHROW(require_equal_pieces(config, 4));
+  CHECK_THROWS_WITH(require_equal_pieces(config, 8),
+                    "train.accumulate 4 cannot be divided over 8 processes: with task.batch_unit token every process "
+                    "takes whole batches, so train.accumulate must be a multiple of 8");
 }
 
 }  // namespace metaformer

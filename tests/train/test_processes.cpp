@@ -98,10 +98,12 @@ TEST_CASE("two processes train every task as one does, to the byte", "[processes
   }
   SECTION("pairs") {
     place.folder().write("pairs.tsv", marked_pairs(300));
-    require_same_bytes(
-        place, with({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'",
-                     "data.tokenizer=word", "model.kind=encoder_decoder", "model.layers=1", "model.cross_mixer=metric"},
-                    noisy));
+    const auto batches = GENERATE(values<Overrides>({{}, {"task.batch_unit=token", "train.batch_size=24"}}));
+    const auto pairs =
+        with({"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'", "data.tokenizer=word",
+              "model.kind=encoder_decoder", "model.layers=1", "model.cross_mixer=metric"},
+             noisy);
+    require_same_bytes(place, with(pairs, batches));
   }
   SECTION("neighbouring words") {
     require_same_bytes(

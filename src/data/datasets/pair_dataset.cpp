@@ -9,6 +9,7 @@
 #include "base/signals.h"
 #include "data/datasets/epoch_order.h"
 #include "data/datasets/list_dataset.h"
+#include "data/datasets/token_batches.h"
 #include "data/sources/parallel_source.h"
 #include "text/number_tokenizer.h"
 #include "text/tokenizer_cache.h"
@@ -20,10 +21,13 @@ namespace {
 // Lists of random symbols, copied or reversed.
 class SyntheticPairDataset : public PairDataset {
  public:
-  SyntheticPairDataset(const SyntheticPairOptions& options, bool reverses)
+  SyntheticPairDataset(const SyntheticPairOptions& options, bool reverses, const ExperimentConfig& config)
       : lists_({.length = options.length, .digits = options.symbols}),
         options_(options),
         reverses_(reverses),
+        seed_(static_cast<std::uint64_t>(config.train.seed)),
+        rows_(batches_by_tokens(config.task) ? std::max<std::int64_t>(1, config.train.batch_size / (options.length + 1))
+                                             : config.train.batch_size),
         codec_{.tokenizer = std::make_unique<NumberTokenizer>(options.symbols), .labels = {}} {}
 
   const Codec& codec() const override { return codec_; }
@@ -43,8 +47,13 @@ class SyntheticPairDataset : public PairDataset {
   double mean_tokens() const override { return 2 * static_cast<double>(options_.length + 1); }
   std::optional<std::int64_t> pairs_of_epoch() const override { return std::nullopt; }
 
-  EncodedPair training_pair(std::uint64_t seed, std::int64_t step, std::int64_t, std::int64_t row) const override {
-    return pair_of(lists_.random_list(seed, step, row));
+  double mean_pairs() const override { return static_cast<double>(rows_); }
+
+  std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
+    std::vector<EncodedPair> pairs;
+    for (auto row = micro * rows_; row < (micro + 1) * rows_; ++row)
+      pairs.push_back(pair_of(lists_.random_list(seed_, step, row)));
+    return pairs;
   }
 
   std::int64_t count(Split split) const override { return lists_.list_count(split); }
@@ -66,6 +75,8 @@ class SyntheticPairDataset : public PairDataset {
   ListDataset lists_;
   SyntheticPairOptions options_;
   bool reverses_;
+  std::uint64_t seed_;
+  std::int64_t rows_;
   Codec codec_;
 };
 
@@ -73,6 +84,13 @@ struct ReadPair {
   EncodedPair ids;
   PairDataset::Texts texts;  // of pairs to evaluate on
 };
+
+// As rows have them, with their marks.
+PairLength length_of(const EncodedPair& pair, std::int64_t context) {
+  const auto row = [&](const auto& ids) { return std::min(std::ssize(ids) + 1, context); };
+  const auto [shorter, longer] = std::minmax({row(pair.source), row(pair.target)});
+  return {.longer = longer, .shorter = shorter};
+}
 
 // By which pairs are sorted: equally long targets by their sources.
 double sorting_length(const ReadPair& pair) {
@@ -90,8 +108,12 @@ EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
 
 class TextPairDataset : public PairDataset {
  public:
-  TextPairDataset(PairSplits texts, const SequenceToSequenceConfig& task, std::int64_t context, Codec codec)
-      : codec_(std::move(codec)), description_(std::move(texts.description)) {
+  TextPairDataset(PairSplits texts, const ExperimentConfig& config, Codec codec)
+      : train_(config.train),
+        context_(context_of(config.model)),
+        codec_(std::move(codec)),
+        description_(std::move(texts.description)) {
+    const auto& task = std::get<SequenceToSequenceConfig>(config.task);
     if (!codec_.tokenizer)
       codec_.tokenizer = obtain_tokenizer(task.data, joined_texts(texts[Split::train]), Unknown::map);
     for (const auto split : every_split) {
@@ -101,14 +123,12 @@ class TextPairDataset : public PairDataset {
         pair.ids = encode(text, *codec_.tokenizer);
         if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
       }
-      if (split == Split::train) leave_out_long(own, context);
+      if (split == Split::train) leave_out_long(own, context_);
       if (split != Split::train)
         std::stable_sort(own.begin(), own.end(),
                          [](const auto& a, const auto& b) { return sorting_length(a) > sorting_length(b); });
     }
-    std::vector<double> lengths;
-    for (const auto& pair : pairs(Split::train)) lengths.push_back(sorting_length(pair));
-    order_.emplace(std::move(lengths), task.bucketing);
+    plan_batches(task);
   }
 
   const Codec& codec() const override { return codec_; }
@@ -125,9 +145,15 @@ class TextPairDataset : public PairDataset {
   double mean_tokens() const override { return mean(&EncodedPair::source) + mean(&EncodedPair::target) + 2; }
   std::optional<std::int64_t> pairs_of_epoch() const override { return count(Split::train); }
 
-  EncodedPair training_pair(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
-                            std::int64_t row) const override {
-    return pairs(Split::train)[order_->item_at(seed, order_->place(seed, step, rows_per_step, row))].ids;
+  double mean_pairs() const override {
+    if (!batches_) return static_cast<double>(train_.batch_size);
+    return static_cast<double>(count(Split::train)) / static_cast<double>(batches_->usual_count());
+  }
+
+  std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
+    std::vector<EncodedPair> found;
+    for (const auto item : items_of(step, micro)) found.push_back(pairs(Split::train)[item].ids);
+    return found;
   }
 
   std::int64_t count(Split split) const override { return std::ssize(pairs(split)); }
@@ -143,6 +169,29 @@ class TextPairDataset : public PairDataset {
 
  private:
   const std::vector<ReadPair>& pairs(Split split) const { return pairs_[static_cast<std::size_t>(split)]; }
+
+  void plan_batches(const SequenceToSequenceConfig& task) {
+    const auto& own = pairs(Split::train);
+    if (task.batch_unit == BatchUnit::token) {
+      std::vector<PairLength> lengths;
+      for (const auto& pair : own) lengths.push_back(length_of(pair.ids, context_));
+      batches_.emplace(std::move(lengths), train_.batch_size, task.bucketing);
+    } else {
+      std::vector<double> lengths;
+      for (const auto& pair : own) lengths.push_back(sorting_length(pair));
+      order_.emplace(std::move(lengths), task.bucketing);
+    }
+  }
+
+  std::vector<std::size_t> items_of(std::int64_t step, std::int64_t micro) const {
+    const auto seed = static_cast<std::uint64_t>(train_.seed);
+    if (batches_) return batches_->batch(seed, step * train_.accumulate + micro);
+    std::vector<std::size_t> items;
+    const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
+    for (auto row = first; row < first + train_.batch_size; ++row)
+      items.push_back(order_->item_at(seed, order_->place(seed, step, of_step, row)));
+    return items;
+  }
 
   // A target that is cut off would teach where to cut.
   static void leave_out_long(std::vector<ReadPair>& pairs, std::int64_t context) {
@@ -161,10 +210,15 @@ class TextPairDataset : public PairDataset {
     return tokens / static_cast<double>(count(Split::train));
   }
 
+  TrainConfig train_;
+  std::int64_t context_;
   Codec codec_;
   nlohmann::ordered_json description_;
   std::array<std::vector<ReadPair>, 3> pairs_;  // by Split
-  std::optional<EpochOrder> order_;             // of training pairs
+
+  // One of both: of training pairs, or of batches of tokens.
+  std::optional<EpochOrder> order_;
+  std::optional<TokenBatches> batches_;
 };
 
 }  // namespace
@@ -172,9 +226,8 @@ class TextPairDataset : public PairDataset {
 std::shared_ptr<const PairDataset> load_pairs(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto& task = std::get<SequenceToSequenceConfig>(config.task);
   if (const auto* options = synthetic_options(task.data.synthetic))
-    return std::make_shared<SyntheticPairDataset>(*options, is<ReversedPairs>(task.data.synthetic));
-  return std::make_shared<TextPairDataset>(load_pair_splits(task.data, offline), task, context_of(config.model),
-                                           std::move(codec));
+    return std::make_shared<SyntheticPairDataset>(*options, is<ReversedPairs>(task.data.synthetic), config);
+  return std::make_shared<TextPairDataset>(load_pair_splits(task.data, offline), config, std::move(codec));
 }
 
 }  // namespace metaformer

@@ -27,9 +27,11 @@ class PairDataset {
   // Pairs of an epoch; nothing where every pair is a new one.
   virtual std::optional<std::int64_t> pairs_of_epoch() const = 0;
 
-  // A row of step's global order; a step has `rows_per_step`: a function of (seed, step, row).
-  virtual EncodedPair training_pair(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
-                                    std::int64_t row) const = 0;
+  // Of a training batch, on average.
+  virtual double mean_pairs() const = 0;
+
+  // The batch `micro` (0 ... train.accumulate - 1) of a step: a function of (train.seed, step, micro).
+  virtual std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const = 0;
 
   // Pairs to evaluate on, those of validation and test by falling length.
   virtual std::int64_t count(Split split) const = 0;

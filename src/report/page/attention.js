@@ -1,13 +1,16 @@
 // The section on attention: matrices, and two columns of tokens with lines between them.
 
+const keysOf = (run) => run.keys || run.tokens;
+
 const betweenTokens = (unit) => (run, matrix) => {
-  const labels = run.tokens.map(visibleToken);
+  const queries = run.tokens.map(visibleToken), keys = keysOf(run).map(visibleToken);
+  const [query, key] = run.keys ? ['written', 'source'] : ['query', 'key'];
   return {
-    rowLabels: labels,
-    columnLabels: labels,
-    rowTitle: 'query',
-    columnTitle: 'key',
-    describe: (row, column, value) => `query ${row} “${labels[row]}” → key ${column} “${labels[column]}”: ${
+    rowLabels: queries,
+    columnLabels: keys,
+    rowTitle: query,
+    columnTitle: key,
+    describe: (row, column, value) => `${query} ${row} “${queries[row]}” → ${key} ${column} “${keys[column]}”: ${
         Number.isFinite(value) ? `${unit} ${shortNumber(value)}` : 'hidden by the causal mask'}`
   };
 };
@@ -37,9 +40,11 @@ function showAttention() {
 // Two columns of tokens: queries on the left, keys on the right, and lines as strong as the attention between them.
 // Pointing at a query, or choosing it with the keyboard, shows its lines only.
 function tokenColumns(head, run, panel) {
-  const matrix = decodeMatrix(head.attention), labels = run.tokens.map(visibleToken), row = 16, count = labels.length;
+  const matrix = decodeMatrix(head.attention), row = 16;
+  const queryLabels = run.tokens.map(visibleToken), keyLabels = keysOf(run).map(visibleToken);
+  const count = queryLabels.length, longest = Math.max(count, keyLabels.length);
   const width = Math.min(380, widthOf(panel.root)), left = width * 0.32, right = width * 0.68, top = 24;
-  const svg = chart(width, top + count * row + 6)
+  const svg = chart(width, top + longest * row + 6)
                   .attr('class', 'columns')
                   .attr('tabindex', 0)
                   .attr('role', 'img')
@@ -48,8 +53,8 @@ function tokenColumns(head, run, panel) {
                       `Attention of layer ${panel.layer}, head ${
                           panel.head} as lines from queries to keys. Up and down choose a query, Escape shows all.`);
   const y = (i) => top + (i + 0.5) * row;
-  svg.append('text').attr('x', left - 8).attr('y', 12).attr('text-anchor', 'end').text('queries');
-  svg.append('text').attr('x', right + 8).attr('y', 12).text('keys');
+  svg.append('text').attr('x', left - 8).attr('y', 12).attr('text-anchor', 'end').text(run.keys ? 'written' : 'queries');
+  svg.append('text').attr('x', right + 8).attr('y', 12).text(run.keys ? 'source' : 'keys');
   const links = [];
   matrix.values.forEach((value, i) => {
     if (value > 0.01) links.push({query: Math.floor(i / matrix.columns), key: i % matrix.columns, value});
@@ -65,7 +70,7 @@ function tokenColumns(head, run, panel) {
                     .attr('y2', (link) => y(link.key))
                     .attr('stroke-width', 2)
                     .attr('stroke-opacity', (link) => link.value);
-  const token = (x, anchor) => svg.append('g')
+  const token = (x, anchor, labels) => svg.append('g')
                                    .selectAll('text')
                                    .data(labels)
                                    .join('text')
@@ -75,8 +80,8 @@ function tokenColumns(head, run, panel) {
                                    .attr('dy', '.35em')
                                    .attr('text-anchor', anchor)
                                    .text((label) => shortenTo(label, 14));
-  const queries = token(left - 8, 'end');
-  token(right + 8, 'start');
+  const queries = token(left - 8, 'end', queryLabels);
+  token(right + 8, 'start', keyLabels);
   let chosen = null;
   const choose = (query) => {
     chosen = query;

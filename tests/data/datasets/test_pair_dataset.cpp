@@ -1,6 +1,7 @@
 // Pairs of sequences as rows of batches.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "data/datasets/epoch_order.h"
@@ -17,16 +18,22 @@ constexpr std::int32_t mark = 9;
 using Ids = std::vector<std::int32_t>;
 
 struct Options {
-  std::int64_t bucketing = 1, context = 64;
+  std::int64_t bucketing = 1, context = 64, rows = 4;
+  std::int64_t accumulate = 1, seed = 1;
+  BatchUnit unit = BatchUnit::sequence;
 };
 
 ExperimentConfig config_of(SequenceToSequenceConfig task, const Options& options) {
   task.bucketing = options.bucketing;
+  task.batch_unit = options.unit;
   EncoderDecoderConfig model;
   model.context = options.context;
   ExperimentConfig config;
   config.task = std::move(task);
   config.model = std::move(model);
+  config.train.batch_size = options.rows;
+  config.train.accumulate = options.accumulate;
+  config.train.seed = options.seed;
   return config;
 }
 
@@ -78,14 +85,16 @@ TEST_CASE("pairs of one length have no segments, and what is too long is cut off
 
 TEST_CASE("an epoch has every training pair once, whatever the bucketing, and others are another order", "[pairs]") {
   const TemporaryFolder folder;
-  const auto pairs = pairs_of(folder, ragged_pairs(), {.bucketing = GENERATE(1, 3)});
-  const auto count = pairs->count(Split::train);
-  const std::int64_t steps = 6, rows = count / steps;
-  const auto epoch = [&](std::uint64_t seed) {
+  const std::int64_t bucketing = GENERATE(1, 3), steps = 6;
+  const auto count = pairs_of(folder, ragged_pairs())->count(Split::train);
+  REQUIRE(count % steps == 0);
+  const auto epoch = [&](std::int64_t seed) {
+    const auto pairs = pairs_of(folder, ragged_pairs(),
+                                {.bucketing = bucketing, .rows = count / steps / 2, .accumulate = 2, .seed = seed});
     std::vector<Ids> sources;
     for (std::int64_t step = 0; step < steps; ++step)
-      for (std::int64_t row = 0; row < rows; ++row)
-        sources.push_back(pairs->training_pair(seed, step, rows, row).source);
+      for (const std::int64_t micro : {0, 1})
+        for (const auto& pair : pairs->training_pairs(step, micro)) sources.push_back(pair.source);
     return sources;
   };
   auto first = epoch(1), other = epoch(2);
@@ -104,16 +113,45 @@ TEST_CASE("bucketing puts pairs of similar length into a step", "[pairs]") {
     std::size_t sum = 0;
     for (std::int64_t step = 0; step < 30; ++step) {
       std::size_t shortest = 100, longest = 0;
-      for (std::int64_t row = 0; row < 4; ++row) {
-        const auto length = pairs->training_pair(1, step, 4, row).target.size();
-        shortest = std::min(shortest, length);
-        longest = std::max(longest, length);
+      for (const auto& pair : pairs->training_pairs(step, 0)) {
+        shortest = std::min(shortest, pair.target.size());
+        longest = std::max(longest, pair.target.size());
       }
       sum += longest - shortest;
     }
     return sum;
   };
   CHECK(2 * spread(10) < spread(1));
+}
+
+TEST_CASE("batches of tokens are those of the pairs' lengths with their marks", "[pairs]") {
+  const TemporaryFolder folder;
+  const std::int64_t most = 24, accumulate = 3;
+  const auto pairs = pairs_of(folder, ragged_pairs(),
+                              {.bucketing = 4, .rows = most, .accumulate = accumulate, .unit = BatchUnit::token});
+  std::map<Ids, int> seen;
+  std::int64_t number = 0, rows = 0;
+  for (; std::ssize(seen) < pairs->count(Split::train); ++number) {
+    const auto batch = pairs->training_pairs(number / accumulate, number % accumulate);
+    std::size_t longest = 0;
+    for (const auto& pair : batch) {
+      longest = std::max({longest, pair.source.size() + 1, pair.target.size() + 1});
+      CHECK(++seen[pair.source] == 1);
+    }
+    CHECK(std::ssize(batch) * static_cast<std::int64_t>(longest) <= most);
+    rows += std::ssize(batch);
+  }
+  CHECK(rows == pairs->count(Split::train));
+  const double mean = static_cast<double>(rows) / static_cast<double>(number);
+  CHECK(std::abs(pairs->mean_pairs() - mean) < 0.2 * mean);
+}
+
+TEST_CASE("sources that do not fit count as what is left of them", "[pairs]") {
+  const TemporaryFolder folder;
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < 40; ++i) table += "s" + std::to_string(i) + " a b c d e f g h i j k\tt\n";
+  const auto pairs = pairs_of(folder, table, {.context = 4, .rows = 12, .unit = BatchUnit::token});
+  CHECK(pairs->training_pairs(0, 0).size() == 3);
 }
 
 TEST_CASE("held-out pairs come by falling length", "[pairs]") {
@@ -154,13 +192,12 @@ TEST_CASE("symbols are copied or reversed; held-out lists are never trained on",
     task.data.synthetic = ReversedPairs{options};
   else
     task.data.synthetic = CopiedPairs{options};
-  const auto pairs = load_pairs(config_of(task, {}), true, {});
+  const auto pairs = load_pairs(config_of(task, {.rows = 200}), true, {});
   std::map<Ids, bool> is_held_out;
   for (std::int64_t i = 0; i < pairs->count(Split::validation); ++i)
     is_held_out[pairs->pair(Split::validation, i).source] = true;
   CHECK(is_held_out.size() + static_cast<std::size_t>(pairs->count(Split::train)) == 81);
-  for (std::int64_t row = 0; row < 200; ++row) {
-    auto pair = pairs->training_pair(1, 3, 200, row);
+  for (auto pair : pairs->training_pairs(3, 0)) {
     CHECK_FALSE(is_held_out.contains(pair.source));
     if (reverses) std::reverse(pair.target.begin(), pair.target.end());
     CHECK(pair.source == pair.target);
