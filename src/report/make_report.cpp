@@ -233,7 +233,7 @@ class ReportMaker {
     for (const auto& inspection : inspections) {
       auto& json = parts.emplace_back(describe_heads(inspection));
       json["run"] = i;
-      json["name"] = fmt::format("{}, seed {}{}", name, reported_.runs[i].seed, name_of(inspection.part));
+      json["name"] = fmt::format("{}{}, seed {}", name_of(inspection.part), name, reported_.runs[i].seed);
     }
     const auto size = json_text(parts).size();
     if (matrix_bytes_ + size > most_matrix_bytes && !data_["inspected"].empty()) {
@@ -262,11 +262,11 @@ class ReportMaker {
   static std::string name_of(InspectedPart part) {
     switch (part) {
       case InspectedPart::encoder:
-        return ", source to source";
+        return "source to source, ";
       case InspectedPart::decoder:
-        return ", target to target";
+        return "target to target, ";
       case InspectedPart::cross:
-        return ", target to source";
+        return "target to source, ";
       case InspectedPart::whole:
         break;
     }
