@@ -215,10 +215,10 @@ LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
   return other;
 }
 
-// The same tokens in another run, by its own tokenizer where it differs.
-std::vector<std::int32_t> ids_in_other(const InspectArguments& arguments, const LoadedRun& run, const LoadedRun& other,
+// The same text in another run, by its own tokenizer.
+std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& other,
                                        const std::vector<std::int32_t>& ids) {
-  return ids_of_text(other, run.codec.tokenizer->decode(ids), arguments.limits.tokens);
+  return other.codec.tokenizer->encode(run.codec.tokenizer->decode(ids));
 }
 
 // With the numbering of the checkpoint, as evaluation has it.
@@ -242,9 +242,10 @@ Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) 
   findings.texts.push_back(inspect_text(run, ids, arguments.limits));
   if (!arguments.beside.empty()) {
     const auto other = load_other(arguments, run);
+    const auto text = run.codec.tokenizer->decode(ids);
     const bool same_ids = list_task(run.experiment.config.task).has_value();
     findings.beside.push_back(
-        inspect_text(other, same_ids ? ids : ids_in_other(arguments, run, other, ids), arguments.limits));
+        inspect_text(other, same_ids ? ids : ids_of_text(other, text, arguments.limits.tokens), arguments.limits));
   }
   if (task) findings.split = inspect_split(run, *task, arguments.split_limits);
   return findings;
@@ -255,10 +256,9 @@ Findings inspect_translation(const InspectArguments& arguments, const LoadedRun&
   Findings findings{.texts = inspect_pair(run, pair, arguments.limits)};
   if (!arguments.beside.empty()) {
     const auto other = load_other(arguments, run);
-    findings.beside = inspect_pair(other,
-                                   {.source = ids_in_other(arguments, run, other, pair.source),
-                                    .target = ids_in_other(arguments, run, other, pair.target)},
-                                   arguments.limits);
+    findings.beside = inspect_pair(
+        other, {.source = ids_in_other(run, other, pair.source), .target = ids_in_other(run, other, pair.target)},
+        arguments.limits);
   }
   return findings;
 }

@@ -102,8 +102,7 @@ class TextPredictor {
 
   void finish(std::int64_t context) const {
     if (const auto read = lines_ - malformed_; read > 0)
-      log::info("{}: {} texts in {}: {} texts/s{}", source_, read, human_duration(seconds_),
-                human_count(static_cast<double>(read) / seconds_),
+      log::info("{}: {} texts, {} texts/s{}", source_, read, human_count(static_cast<double>(read) / seconds_),
                 tokens_ == 0 ? "" : fmt::format(", {} tokens/s", human_count(static_cast<double>(tokens_) / seconds_)));
     if (cut_ > 0)
       log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_, context);

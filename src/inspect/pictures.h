@@ -21,7 +21,8 @@ constexpr std::int64_t most_drawn_tokens = 48;
 constexpr std::int64_t most_drawn_cells = 100'000;
 
 // For each layer with scores: attention_N, scores_N, forms_N, distances_N; and eigenvalues, norms; of a part
-// encoder_attention_N, ... `run`: its name, for the titles. `beside`: another run's inspection, whose forms are drawn below those of the same layer; or nullptr.
+// encoder_attention_N, ... `run`: its name, for the titles. `beside`: another run's inspection, whose forms are drawn
+// below those of the same layer; or nullptr.
 std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
                                     const TextInspection* beside = nullptr);
 

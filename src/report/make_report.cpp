@@ -252,7 +252,7 @@ class ReportMaker {
     const auto text = inspected_text(run);
     if (!is<SequenceToSequenceConfig>(run.experiment.config.task))
       return {inspect_text(run, ids_of_text(run, text, inspection_limits.tokens), inspection_limits)};
-    const auto source = ids_of_text(run, text, inspection_limits.tokens - 1);
+    const auto source = ids_of_text(run, text, inspection_limits.tokens);
     auto parts = inspect_pair(run, {.source = source, .target = write_targets(run, {source}, {}).front().front().ids},
                               inspection_limits);
     std::rotate(parts.begin(), parts.end() - 1, parts.end());

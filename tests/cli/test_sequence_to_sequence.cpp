@@ -93,8 +93,9 @@ TEST_CASE("what a target attends to is shown, drawn and reported, and the test s
   const auto summary = nlohmann::json::parse(read_text(program.folder() / "run/summary.json"));
   CHECK(summary.at("test").at("pairs") == 40);
   CHECK(summary.at("test").at("written").at("baselines").contains("first_sentence"));
-  CHECK(program.succeed({"compare", "run", "--metrics", "test_bleu,test_rouge_l", "--format", "csv"}).find("BLEU") !=
-        std::string::npos);
+  CHECK(
+      program.succeed({"compare", "run", "--metrics", "test_bleu,test_rouge_l", "--format", "markdown"}).find("BLEU") !=
+      std::string::npos);
 
   const auto shown = program.run({"sample", "--run", "run", "--prompt", "w1 w4", "--beam", "2"});
   REQUIRE(shown.code == 0);

@@ -121,8 +121,9 @@ TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
                        "source\ttarget\nthe quick brown fox\tthe fox\nthe lazy dog\ta dog\na fox\tone fox\n");
   const auto run =
       trained(place, {"task=sequence_to_sequence", "data.path='" + (place / "pairs.tsv").string() + "'",
-                      "data.tokenizer.kind=word", "data.tokenizer.min_count=1", "data.validation_fraction=0.4",
-                      "model.kind=encoder_decoder", "model.mixer=identity", "model.cross_mixer=" + mixer,
+                      "data.tokenizer.kind=word", "data.tokenizer.min_count=1",
+                      "data.validation_path='" + (place / "pairs.tsv").string() + "'", "model.kind=encoder_decoder",
+                      "model.layers=2", "model.heads=2", "model.mixer=identity", "model.cross_mixer=" + mixer,
                       "model.encoder.mixer=metric", "model.positions=learned", "train.steps=2"});
   const EncodedPair pair{.source = run.codec.tokenizer->encode("a fox the"),
                          .target = run.codec.tokenizer->encode("a fox")};

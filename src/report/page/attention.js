@@ -53,7 +53,11 @@ function tokenColumns(head, run, panel) {
                       `Attention of layer ${panel.layer}, head ${
                           panel.head} as lines from queries to keys. Up and down choose a query, Escape shows all.`);
   const y = (i) => top + (i + 0.5) * row;
-  svg.append('text').attr('x', left - 8).attr('y', 12).attr('text-anchor', 'end').text(run.keys ? 'written' : 'queries');
+  svg.append('text')
+      .attr('x', left - 8)
+      .attr('y', 12)
+      .attr('text-anchor', 'end')
+      .text(run.keys ? 'written' : 'queries');
   svg.append('text').attr('x', right + 8).attr('y', 12).text(run.keys ? 'source' : 'keys');
   const links = [];
   matrix.values.forEach((value, i) => {
@@ -71,15 +75,15 @@ function tokenColumns(head, run, panel) {
                     .attr('stroke-width', 2)
                     .attr('stroke-opacity', (link) => link.value);
   const token = (x, anchor, labels) => svg.append('g')
-                                   .selectAll('text')
-                                   .data(labels)
-                                   .join('text')
-                                   .attr('class', 'token')
-                                   .attr('x', x)
-                                   .attr('y', (_, i) => y(i))
-                                   .attr('dy', '.35em')
-                                   .attr('text-anchor', anchor)
-                                   .text((label) => shortenTo(label, 14));
+                                           .selectAll('text')
+                                           .data(labels)
+                                           .join('text')
+                                           .attr('class', 'token')
+                                           .attr('x', x)
+                                           .attr('y', (_, i) => y(i))
+                                           .attr('dy', '.35em')
+                                           .attr('text-anchor', anchor)
+                                           .text((label) => shortenTo(label, 14));
   const queries = token(left - 8, 'end', queryLabels);
   token(right + 8, 'start', keyLabels);
   let chosen = null;

@@ -87,7 +87,6 @@ TEST_CASE("an epoch has every training pair once, whatever the bucketing, and ot
   const TemporaryFolder folder;
   const std::int64_t bucketing = GENERATE(1, 3), steps = 6;
   const auto count = pairs_of(folder, ragged_pairs())->count(Split::train);
-  REQUIRE(count % steps == 0);
   const auto epoch = [&](std::int64_t seed) {
     const auto pairs = pairs_of(folder, ragged_pairs(),
                                 {.bucketing = bucketing, .rows = count / steps / 2, .accumulate = 2, .seed = seed});
