@@ -190,7 +190,8 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
   if (const auto lists = list_task(config.task)) return ids_of_list(*lists, ids);
   if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");
   const auto marks = is<SequenceToSequenceConfig>(config.task) ? 1 : 0;
-  const auto most = static_cast<std::size_t>(std::min(tokens, context_of(config.model)) - marks);
+  const auto most =
+      static_cast<std::size_t>(std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
   if (ids.size() > most) ids.resize(most);
   return ids;
 }

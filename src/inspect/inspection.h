@@ -63,10 +63,10 @@ constexpr std::int64_t most_inspected_tokens = 1024;
 // Throws Error (exit code 2) for a run whose model is no transformer, which has nothing to inspect.
 void require_transformer(const LoadedRun& run);
 
-// The token ids of a text as the run's model reads them: cut to the limit and to the model's context, which
-// a mark of a source counts for; for sorters the
-// numbers of a list, which are followed by the sorted list without its last number. Errors: exit code 2 for a list of
-// another length, 3 for a text that is empty or cannot be encoded.
+// The token ids of a text as the run's model reads them: cut to the limit and to the model's context, a
+// source to one token less, as a mark follows; for sorters the numbers of a list, which are followed by the sorted list
+// without its last number. Errors: exit code 2 for a list of another length, 3 for a text that is empty or cannot be
+// encoded.
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens);
 
 // Runs the model once over the ids, in float64 whatever it was trained in, so that mixers take their reference path.

@@ -194,6 +194,8 @@ TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") 
   CHECK_THAT(refused({"model.memory=8"}), ContainsSubstring("model.memory"));
   CHECK_THAT(refused({"data.synthetic=copy"}), ContainsSubstring("data.path: has no effect with data.synthetic"));
   CHECK_THAT(refused({"data.corpus=multi30k"}), ContainsSubstring("data.corpus: has no effect with data.path"));
+  CHECK_THAT(refused({"data.target_language=fr"}),
+             ContainsSubstring("data.target_language: has no effect with data.path"));
 
   program.succeed(training("run", {"--set", "train.steps=2"}));
   CHECK_THAT(program.run({"sample", "--run", "run"}).err, ContainsSubstring("--prompt is missing: the source"));

@@ -74,20 +74,6 @@ void refuse_other_splits(const ParallelDataConfig& config) {
                       paths.key, in_quotes(*paths.path), config.corpus));
 }
 
-// Keys of the corpus, beside texts that data.path names.
-void refuse_corpus_keys(const ParallelDataConfig& config) {
-  const ParallelDataConfig usual;
-  for (const auto& [key, value, usual_value] :
-       {std::tuple("data.corpus", config.corpus, usual.corpus),
-        std::tuple("data.source_language", config.source_language, usual.source_language),
-        std::tuple("data.target_language", config.target_language, usual.target_language)})
-    if (value != usual_value)
-      throw Error(ExitCode::usage,
-                  fmt::format("{}: {} means nothing with data.path {}, in whose place it would say what to read; leave "
-                              "one of the two out",
-                              key, in_quotes(value), in_quotes(*config.path)));
-}
-
 // Keys of tables, if no split is one.
 void refuse_table_keys(const ParallelDataConfig& config) {
   const auto all = paths_of(config);
@@ -162,7 +148,6 @@ void hold_out(const ParallelDataConfig& config, PairSplits& splits) {
 }
 
 PairSplits load_files(const ParallelDataConfig& config) {
-  refuse_corpus_keys(config);
   refuse_table_keys(config);
   PairSplits splits;
   for (const auto& paths : paths_of(config)) {
