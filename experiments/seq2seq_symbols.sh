@@ -17,4 +17,4 @@ for seed in $SEEDS; do
     done
   done
 done
-finish
+finish --by data.synthetic.kind
