@@ -18,7 +18,8 @@ struct PairLength {
 // the batches of the epoch are shuffled.
 class TokenBatches {
  public:
-  // `most`: tokens of a batch, its pairs times the longest side of all. A longer pair is a batch of its own.
+  // `most`: the largest size of a batch in tokens, which is the number of its pairs times the longest side among them.
+  // A pair that is longer than this is alone in its batch.
   TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing);
 
   // The pairs of the batch with this number.
