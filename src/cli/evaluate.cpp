@@ -8,10 +8,8 @@
 #include "cli/process_choice.h"
 #include "infer/ensemble.h"
 #include "infer/load_run.h"
-#include "infer/written_targets.h"
-#include "run/environment.h"
+#include "infer/target_scores.h"
 #include "tasks/evaluation.h"
-#include "tasks/make_task.h"
 #include "tasks/pair_data.h"
 
 namespace metaformer {
@@ -49,14 +47,6 @@ void print_metrics(const nlohmann::ordered_json& metrics, const std::string& ind
   }
 }
 
-Task task_of(LoadedRun& run, bool offline) {
-  auto task = make_task(run.experiment.config, offline, std::move(run.codec));
-  if (!has_same_data(run.directory, task.data->description()))
-    log::warning("{}: the data are not what this run was trained on; its environment.json names those",
-                 run.directory.path().string());
-  return task;
-}
-
 void print_table(const BaselineComparison& comparison) {
   for (const auto& line : comparison.table) print_lines("  " + line + "\n");
 }
@@ -89,8 +79,8 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
   EnsembleEvaluation evaluation;
   Ensemble ensemble;
   for (const auto& name : names) {
-    auto run = load_run(name, arguments.choice.checkpoint, device_for(group, arguments.choice.device),
-                        arguments.choice.changes);
+    const auto run = load_run(name, arguments.choice.checkpoint, device_for(group, arguments.choice.device),
+                              arguments.choice.changes);
     const auto task = task_of(run, arguments.offline);
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
@@ -129,8 +119,8 @@ void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessG
 
 void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
   if (!arguments.others.empty()) return evaluate_together(arguments, split, group);
-  auto run = load_run(arguments.choice.run, arguments.choice.checkpoint, device_for(group, arguments.choice.device),
-                      arguments.choice.changes);
+  const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint,
+                            device_for(group, arguments.choice.device), arguments.choice.changes);
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   require_split(task, split, config);

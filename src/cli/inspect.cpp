@@ -9,13 +9,11 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
-#include "data/datasets/pair_dataset.h"
-#include "infer/text_answers.h"
+#include "cli/inspection_text.h"
+#include "infer/write_targets.h"
 #include "inspect/pictures.h"
-#include "run/environment.h"
 #include "run/safetensors.h"
-#include "tasks/make_task.h"
-#include "text/make_tokenizer.h"
+#include "tasks/pair_data.h"
 
 namespace metaformer {
 
@@ -58,99 +56,17 @@ std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const Lo
   return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
 
-// The run keeps its codec.
-Codec codec_of(const LoadedRun& run) {
-  return {.tokenizer = load_tokenizer(run.codec.tokenizer->to_json().dump(), "the run's tokenizer"),
-          .labels = run.codec.labels};
-}
-
 // The first pair of the validation split, with its own target; or a text with the target that the run writes for it.
 EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
   const auto written = [&](const std::string& text) {
-    EncodedPair pair{.source = given_ids(arguments, run, text), .target = {}};
-    pair.target = write_targets(run, {pair.source}, {}).front().front().ids;
-    return pair;
+    const auto source = given_ids(arguments, run, text);
+    return EncodedPair{.source = source, .target = write_target(run, source).ids};
   };
   if (!arguments.file.empty()) return written(InputFile(arguments.file).read_to_end());
   if (arguments.text) return written(*arguments.text);
   if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
-  return load_pairs(run.experiment.config, arguments.offline, codec_of(run))->pair(Split::validation, 0);
-}
-
-double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-double mean_of(const LayerInspection& layer, double MetricAxioms::*value) {
-  std::vector<double> values;
-  for (const auto& axioms : layer.axioms) values.push_back(axioms.*value);
-  return mean_of(values);
-}
-
-std::string verdicts_of(const LayerInspection& layer) {
-  std::string text;
-  for (const auto& axioms : layer.axioms) {
-    const auto verdict = to_string(axioms.verdict);
-    if (text.find(verdict) == std::string::npos) text += (text.empty() ? "" : ", ") + std::string(verdict);
-  }
-  return text;
-}
-
-void print_ranks(const TextInspection& inspection) {
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& ranks = inspection.layers[i].distance_rank_correlation;
-    if (ranks.empty()) continue;
-    print_lines(fmt::format("layer {}: rank correlation of distances between digits with |i - j|, by head:", i));
-    for (const double value : ranks) print_lines(fmt::format(" {:.2f}", value));
-    print_lines("\n");
-  }
-}
-
-void print_layers(const TextInspection& inspection) {
-  if (inspection.layers.empty()) return print_lines("the model has no blocks\n");
-  if (!inspection.layers.front().has_scores()) {
-    print_lines(fmt::format("mixer {}: it has no scores\n", inspection.mixer));
-    return;
-  }
-  print_lines(fmt::format("mixer {}; means over the heads, in percent where they are fractions\n", inspection.mixer));
-  if (inspection.part == InspectedPart::cross) {
-    print_lines(fmt::format("{:<7}{:>14}\n", "layer", "scores < 0"));
-    for (std::size_t i = 0; i < inspection.layers.size(); ++i)
-      print_lines(fmt::format("{:<7}{:>14.1f}\n", i, 100 * mean_of(inspection.layers[i].negative_scores)));
-    return;
-  }
-  print_lines(fmt::format("{:<7}{:>16}{:>14}{:>14}{:>18}{:>20}  {}\n", "layer", "mean distance", "scores < 0",
-                          "eigenvalues<0", "pairs, square < 0", "triangles violated", "form"));
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& layer = inspection.layers[i];
-    print_lines(fmt::format("{:<7}{:>16.2f}{:>14.1f}{:>14.1f}{:>18.1f}{:>20.1f}  {}\n", i,
-                            mean_of(layer.mean_attention_distance), 100 * mean_of(layer.negative_scores),
-                            100 * mean_of(layer, &MetricAxioms::negative_eigenvalues),
-                            100 * mean_of(layer, &MetricAxioms::negative_pairs),
-                            100 * mean_of(layer, &MetricAxioms::violated_triples), verdicts_of(layer)));
-  }
-  print_ranks(inspection);
-}
-
-void print_norms(const DepthNorms& norms, const char* title) {
-  print_lines(
-      fmt::format("{}\n{:<7}{:>12}{:>12}{:>14}{:>12}\n", title, "layer", "mixer", "stream", "feed-forward", "stream"));
-  print_lines(fmt::format("{:<7}{:>12}{:>12.4g}\n", "", "", norms.embedding));
-  for (std::size_t i = 0; i < norms.after_mixer.size(); ++i)
-    print_lines(fmt::format("{:<7}{:>12.4g}{:>12.4g}{:>14.4g}{:>12.4g}\n", i, norms.mixer_branch[i],
-                            norms.after_mixer[i], norms.feed_forward_branch[i], norms.after_feed_forward[i]));
-}
-
-void print_split(const SplitInspection& inspection) {
-  print_norms(inspection.gradients.stream, "norm of the gradient with respect to the stream");
-  if (const auto& losses = inspection.loss_by_position; !losses.empty())
-    print_lines(fmt::format("loss by position: {:.4f} at {}, {:.4f} at {}\n", losses.front().loss,
-                            losses.front().position, losses.back().loss, losses.back().position));
-  if (inspection.effective_context)
-    print_lines(fmt::format("effective context: {} of {} tokens (loss within 1%)\n", *inspection.effective_context,
-                            inspection.loss_by_context.back().tokens));
+  const auto task = task_of(run, arguments.offline);
+  return dynamic_cast<const PairData&>(*task.data).pairs().pair(Split::validation, 0);
 }
 
 // What one inspection gathers: of a text one entry, of a pair one for each part.
@@ -221,15 +137,6 @@ std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& ot
   return other.codec.tokenizer->encode(run.codec.tokenizer->decode(ids));
 }
 
-// With the numbering of the checkpoint, as evaluation has it.
-Task task_of(const LoadedRun& run, bool offline) {
-  auto task = make_task(run.experiment.config, offline, codec_of(run));
-  if (!has_same_data(run.directory, task.data->description()))
-    log::warning("{}: the data are not what this run was trained on; its environment.json names those",
-                 run.directory.path().string());
-  return task;
-}
-
 std::string name_of(const LoadedRun& run) {
   return std::filesystem::weakly_canonical(run.directory.path()).filename().string();
 }
@@ -263,17 +170,6 @@ Findings inspect_translation(const InspectArguments& arguments, const LoadedRun&
   return findings;
 }
 
-void print_text(const TextInspection& text, const LoadedRun& run) {
-  const auto title = text.part == InspectedPart::cross
-                         ? fmt::format("cross: {} tokens that see {}", text.tokens.size(), text.keys.size())
-                     : text.part == InspectedPart::whole
-                         ? fmt::format("{} tokens", text.tokens.size())
-                         : fmt::format("{}: {} tokens", to_string(text.part), text.tokens.size());
-  print_lines(fmt::format("{} of {}\n", title, run.checkpoint.string()));
-  print_layers(text);
-  if (text.part != InspectedPart::cross) print_norms(text.norms, "norm of a token's vector, mean over the text");
-}
-
 void run_inspect(const InspectArguments& arguments) {
   const auto run =
       load_run(arguments.choice.run, arguments.choice.checkpoint, arguments.choice.device, arguments.choice.changes);
@@ -284,7 +180,7 @@ void run_inspect(const InspectArguments& arguments) {
   const auto folder = folder_of(arguments, run);
   write_files(folder, findings, json, name_of(run), !arguments.without_pictures);
   if (arguments.json) return print_json(json);
-  for (const auto& text : findings.texts) print_text(text, run);
+  for (const auto& text : findings.texts) print_text(text, run.checkpoint);
   if (findings.split) print_split(*findings.split);
   print_lines(folder.string() + "\n");
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "infer/text_answers.h"
+#include "infer/write_targets.h"
 #include "inspect/inspection.h"
 
 namespace metaformer {
@@ -58,7 +59,7 @@ std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& s
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
   const auto ids = read_source(run, source, options);
   const auto start = std::chrono::steady_clock::now();
-  const auto best = write_targets(run, {ids}, options).front().front();
+  const auto best = write_target(run, ids, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto cross = inspect_pair(run, {.source = ids, .target = best.ids}, {.tokens = most_inspected_tokens}).back();
   const auto attention = mean_attention(cross);

@@ -11,6 +11,8 @@
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
+#include "run/environment.h"
+#include "tasks/make_task.h"
 #include "tasks/network_predictor.h"
 
 namespace metaformer {
@@ -114,6 +116,14 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
           .predictor = std::move(predictor),
           .codec = std::move(checkpoint.codec),
           .device = device};
+}
+
+Task task_of(const LoadedRun& run, bool offline) {
+  auto task = make_task(run.experiment.config, offline, run.codec);
+  if (!has_same_data(run.directory, task.data->description()))
+    log::warning("{}: the data are not what this run was trained on; its environment.json names those",
+                 run.directory.path().string());
+  return task;
 }
 
 }  // namespace metaformer

@@ -8,6 +8,7 @@
 #include "model/sequence_model.h"
 #include "run/checkpoint.h"
 #include "tasks/predictor.h"
+#include "tasks/task.h"
 
 namespace metaformer {
 
@@ -26,5 +27,9 @@ struct LoadedRun {
 // context where positions are learned and for options that do not fit the weights, 4 when a weight is not finite.
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint, const std::string& device,
                    const ModelChanges& changes = {});
+
+// The task of a run, with the numbering of its checkpoint; warns where the data are not what it was trained on. Errors:
+// exit codes 2 and 3.
+Task task_of(const LoadedRun& run, bool offline);
 
 }  // namespace metaformer

@@ -1,10 +1,8 @@
 #include "infer/prediction.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/error.h"
+#include "infer/finite_answers.h"
 #include "ops/autocast.h"
 #include "tasks/batches.h"
 
@@ -18,11 +16,7 @@ std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vec
   const auto logits_bv = widened(run.predictor->logits(batch));
   const auto probability_bv = torch::softmax(logits_bv.to(torch::kDouble), 1).to(torch::kCPU).contiguous();
   const auto unanswered = probability_bv.isfinite().all(1).logical_not().sum().item<std::int64_t>();
-  if (unanswered > 0)
-    throw Error(ExitCode::diverged,
-                fmt::format("the probabilities of {} of {} texts are not finite: this model diverged, or its weights "
-                            "are damaged; take another checkpoint",
-                            unanswered, texts.size()));
+  require_finite_answers(unanswered, std::ssize(texts));
   const auto classes = probability_bv.size(1);
   std::vector<Prediction> predictions;
   for (std::int64_t row = 0; row < probability_bv.size(0); ++row) {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "data/token_rows.h"
 #include "infer/prediction.h"
-#include "ops/autocast.h"
+#include "infer/write_targets.h"
 
 namespace metaformer {
 
@@ -98,19 +98,6 @@ class TargetAnswers : public TextAnswers {
 }  // namespace
 
 std::unique_ptr<TextAnswers> class_answers(const LoadedRun& run) { return std::make_unique<ClassAnswers>(run); }
-
-std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
-                                                   const BeamOptions& options) {
-  const AutocastScope autocast(run.experiment.config.train.precision, run.device);
-  const auto mark = static_cast<std::int32_t>(run.codec.tokenizer->vocabulary_size());
-  auto written = beam_search(*run.model, sources, mark, options, run.device);
-  for (const auto& hypotheses : written)
-    if (hypotheses.empty())
-      throw Error(ExitCode::diverged,
-                  "the probabilities of a text are not finite: this model diverged, or its weights are damaged; take "
-                  "another checkpoint");
-  return written;
-}
 
 std::unique_ptr<TextAnswers> target_answers(const LoadedRun& run, const BeamOptions& options) {
   return std::make_unique<TargetAnswers>(run, options);

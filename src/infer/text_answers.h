@@ -25,11 +25,6 @@ class TextAnswers {
 // Label and probability of the likeliest class; of every class in the object. `run` must outlive it.
 std::unique_ptr<TextAnswers> class_answers(const LoadedRun& run);
 
-// The hypotheses of a beam search for every source (token ids without a mark). Errors (exit code 4): the model's
-// numbers are not finite.
-std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
-                                                   const BeamOptions& options);
-
 // The best hypothesis of a beam search; all n_best in the object. `run` must outlive it.
 std::unique_ptr<TextAnswers> target_answers(const LoadedRun& run, const BeamOptions& options);
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "figures/figure_files.h"
-#include "infer/text_answers.h"
+#include "infer/write_targets.h"
 #include "inspect/pictures.h"
 #include "report/comparison_figures.h"
 #include "report/curves.h"
@@ -253,8 +253,7 @@ class ReportMaker {
     if (!is<SequenceToSequenceConfig>(run.experiment.config.task))
       return {inspect_text(run, ids_of_text(run, text, inspection_limits.tokens), inspection_limits)};
     const auto source = ids_of_text(run, text, inspection_limits.tokens);
-    auto parts = inspect_pair(run, {.source = source, .target = write_targets(run, {source}, {}).front().front().ids},
-                              inspection_limits);
+    auto parts = inspect_pair(run, {.source = source, .target = write_target(run, source).ids}, inspection_limits);
     std::rotate(parts.begin(), parts.end() - 1, parts.end());
     return parts;
   }

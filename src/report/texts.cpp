@@ -11,6 +11,7 @@
 #include "infer/sampling.h"
 #include "infer/text_answers.h"
 #include "infer/training_sample.h"
+#include "infer/write_targets.h"
 
 namespace metaformer {
 
@@ -78,7 +79,7 @@ nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options
   if (is<SequenceToSequenceConfig>(task)) {
     bool cut = false;
     const auto source = target_answers(run, {})->encode(prompt, cut);
-    const auto target = write_targets(run, {source}, {}).front().front().ids;
+    const auto target = write_target(run, source).ids;
     return {{"prompt", prompt}, {"text", "\n→ " + run.codec.tokenizer->decode(target)}};
   }
   if (!is_causal(task))

@@ -10,7 +10,7 @@
 namespace metaformer {
 
 struct Codec {
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<std::string> labels;  // of classes, by class id; empty if there are none
 };
 

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "baselines/test_report.h"
-#include "infer/written_targets.h"
+#include "infer/target_scores.h"
 #include "ops/named_tensors.h"
 #include "tasks/evaluation.h"
 #include "tasks/pair_data.h"

@@ -41,7 +41,7 @@ TEST_CASE("a language model's batches are the dataset's windows", "[batches]") {
   Parts parts(place.experiment({}));
   const auto& config = parts.experiment.config;
   const auto corpus = load_corpus(language_model(config).data, true);
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   const TextDataset dataset(corpus, language_model(config).data, context_of(config.model), tokenizer);
   const auto expected = to_batch(dataset.random_windows(Split::train, static_cast<std::uint64_t>(config.train.seed),
                                                         RandomPurpose::batches, 4, 6, 6),

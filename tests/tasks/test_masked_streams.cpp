@@ -49,7 +49,7 @@ ExperimentConfig config_of(const PackingConfig& packing, LossUnit loss = LossUni
 std::shared_ptr<const BatchStream> stream_of(const ExperimentConfig& config,
                                              const std::vector<std::size_t>& lengths = document_lengths) {
   static const ByteTokenizer tokenizer;
-  std::unique_ptr<Tokenizer> made;
+  std::shared_ptr<const Tokenizer> made;
   const auto data = std::make_shared<TextDataset>(corpus_of(lengths), *text_data_of(config.task), context, made);
   return make_masked_stream(config, data, tokenizer);
 }

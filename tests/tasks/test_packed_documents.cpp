@@ -49,7 +49,7 @@ ExperimentConfig config_of(const PackingConfig& packing, LossUnit loss = LossUni
 }
 
 std::shared_ptr<const BatchStream> stream_of(const ExperimentConfig& config) {
-  std::unique_ptr<Tokenizer> made;
+  std::shared_ptr<const Tokenizer> made;
   const auto data = std::make_shared<TextDataset>(documents(), language_model(config).data, context, made);
   return make_text_stream(config, data);
 }

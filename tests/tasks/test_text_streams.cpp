@@ -44,7 +44,7 @@ ExperimentConfig recurrent_config() {
 }
 
 std::shared_ptr<const TextDataset> dataset_of(const ExperimentConfig& config, const Corpus& corpus) {
-  std::unique_ptr<Tokenizer> made;
+  std::shared_ptr<const Tokenizer> made;
   return std::make_shared<TextDataset>(corpus, language_model(config).data, context_of(config.model), made);
 }
 

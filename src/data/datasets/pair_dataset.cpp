@@ -147,7 +147,7 @@ class TextPairDataset : public PairDataset {
 
   double mean_pairs() const override {
     if (!batches_) return static_cast<double>(train_.batch_size);
-    return static_cast<double>(count(Split::train)) / static_cast<double>(batches_->usual_count());
+    return static_cast<double>(count(Split::train)) / static_cast<double>(batches_->batches_per_epoch());
   }
 
   std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
@@ -170,12 +170,14 @@ class TextPairDataset : public PairDataset {
  private:
   const std::vector<ReadPair>& pairs(Split split) const { return pairs_[static_cast<std::size_t>(split)]; }
 
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
+
   void plan_batches(const SequenceToSequenceConfig& task) {
     const auto& own = pairs(Split::train);
     if (task.batch_unit == BatchUnit::token) {
       std::vector<PairLength> lengths;
       for (const auto& pair : own) lengths.push_back(length_of(pair.ids, context_));
-      batches_.emplace(std::move(lengths), train_.batch_size, task.bucketing);
+      batches_.emplace(std::move(lengths), train_.batch_size, task.bucketing, seed());
     } else {
       std::vector<double> lengths;
       for (const auto& pair : own) lengths.push_back(sorting_length(pair));
@@ -184,12 +186,11 @@ class TextPairDataset : public PairDataset {
   }
 
   std::vector<std::size_t> items_of(std::int64_t step, std::int64_t micro) const {
-    const auto seed = static_cast<std::uint64_t>(train_.seed);
-    if (batches_) return batches_->batch(seed, step * train_.accumulate + micro);
+    if (batches_) return batches_->batch(step * train_.accumulate + micro);
     std::vector<std::size_t> items;
     const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
     for (auto row = first; row < first + train_.batch_size; ++row)
-      items.push_back(order_->item_at(seed, order_->place(seed, step, of_step, row)));
+      items.push_back(order_->item_at(seed(), order_->place(seed(), step, of_step, row)));
     return items;
   }
 

@@ -80,7 +80,7 @@ std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config) {
 }
 
 TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
-                         std::unique_ptr<Tokenizer>& tokenizer)
+                         std::shared_ptr<const Tokenizer>& tokenizer)
     : context_(context) {
   require_text(corpus, config);
   if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);

@@ -42,7 +42,7 @@ class TextDataset {
   // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
   // text.
   TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
-              std::unique_ptr<Tokenizer>& tokenizer);
+              std::shared_ptr<const Tokenizer>& tokenizer);
 
   const std::vector<std::int32_t>& tokens(Split split) const;
 

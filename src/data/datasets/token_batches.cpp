@@ -10,16 +10,16 @@ namespace metaformer {
 // The random stream of an epoch's batches, separate from that of its pairs.
 static constexpr auto of_batches = std::uint64_t{1} << 63;
 
-TokenBatches::TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing)
-    : lengths_(std::move(lengths)),
-      most_(most),
-      bucketing_(bucketing),
-      usual_count_(std::ssize(batches_of(/*seed=*/0, /*epoch=*/0))) {}
+TokenBatches::TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing,
+                           std::uint64_t seed)
+    : lengths_(std::move(lengths)), most_(most), bucketing_(bucketing), seed_(seed) {
+  starts_.push_back(std::ssize(epoch(0)));
+}
 
-std::vector<std::size_t> TokenBatches::order_of(std::uint64_t seed, std::int64_t epoch) const {
+std::vector<std::size_t> TokenBatches::order_of(std::int64_t epoch) const {
   std::vector<std::size_t> order(lengths_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  shuffle(order, Rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(epoch)));
+  shuffle(order, Rng(seed_, RandomPurpose::batches, static_cast<std::uint64_t>(epoch)));
   if (bucketing_ == 1) return order;
   const double tokens = std::accumulate(lengths_.begin(), lengths_.end(), 0.0, [](double sum, const auto& length) {
     return sum + static_cast<double>(length.longer);
@@ -38,10 +38,10 @@ std::vector<std::size_t> TokenBatches::order_of(std::uint64_t seed, std::int64_t
   return order;
 }
 
-TokenBatches::Epoch TokenBatches::batches_of(std::uint64_t seed, std::int64_t epoch) const {
+TokenBatches::Epoch TokenBatches::batches_of(std::int64_t epoch) const {
   Epoch batches;
   std::int64_t longest = 0;
-  for (const auto item : order_of(seed, epoch)) {
+  for (const auto item : order_of(epoch)) {
     longest = std::max(longest, lengths_[item].longer);
     if (batches.empty() || (std::ssize(batches.back()) + 1) * longest > most_) {
       batches.emplace_back();
@@ -50,28 +50,23 @@ TokenBatches::Epoch TokenBatches::batches_of(std::uint64_t seed, std::int64_t ep
     batches.back().push_back(item);
   }
   if (bucketing_ > 1)
-    shuffle(batches, Rng(seed, RandomPurpose::batches, of_batches + static_cast<std::uint64_t>(epoch)));
+    shuffle(batches, Rng(seed_, RandomPurpose::batches, of_batches + static_cast<std::uint64_t>(epoch)));
   return batches;
 }
 
-const TokenBatches::Epoch& TokenBatches::epoch(std::uint64_t seed, std::int64_t number) const {
+const TokenBatches::Epoch& TokenBatches::epoch(std::int64_t number) const {
   if (epoch_number_ != number) {
-    epoch_ = batches_of(seed, number);
+    epoch_ = batches_of(number);
     epoch_number_ = number;
   }
   return epoch_;
 }
 
-const std::vector<std::size_t>& TokenBatches::batch(std::uint64_t seed, std::int64_t number) const {
-  if (seed_ != seed || starts_.empty()) {
-    seed_ = seed;
-    starts_ = {0};
-    epoch_number_ = -1;
-  }
-  while (starts_.back() <= number) starts_.push_back(starts_.back() + std::ssize(epoch(seed, std::ssize(starts_) - 1)));
+const std::vector<std::size_t>& TokenBatches::batch(std::int64_t number) const {
+  while (starts_.back() <= number) starts_.push_back(starts_.back() + std::ssize(epoch(std::ssize(starts_) - 1)));
   const auto next = std::upper_bound(starts_.begin(), starts_.end(), number);
   const auto of_epoch = next - starts_.begin() - 1;
-  return epoch(seed, of_epoch)[static_cast<std::size_t>(number - starts_[static_cast<std::size_t>(of_epoch)])];
+  return epoch(of_epoch)[static_cast<std::size_t>(number - starts_[static_cast<std::size_t>(of_epoch)])];
 }
 
 }  // namespace metaformer

@@ -20,27 +20,27 @@ class TokenBatches {
  public:
   // `most`: the largest size of a batch in tokens, which is the number of its pairs times the longest side among them.
   // A pair that is longer than this is alone in its batch.
-  TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing);
+  TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing, std::uint64_t seed);
 
   // The pairs of the batch with this number.
-  const std::vector<std::size_t>& batch(std::uint64_t seed, std::int64_t number) const;
+  const std::vector<std::size_t>& batch(std::int64_t number) const;
 
-  // Batches of the first epoch of seed 0.
-  std::int64_t usual_count() const { return usual_count_; }
+  // Those of the first epoch; of others it may differ a little.
+  std::int64_t batches_per_epoch() const { return starts_[1]; }
 
  private:
   using Epoch = std::vector<std::vector<std::size_t>>;
 
-  std::vector<std::size_t> order_of(std::uint64_t seed, std::int64_t epoch) const;
-  Epoch batches_of(std::uint64_t seed, std::int64_t epoch) const;
-  const Epoch& epoch(std::uint64_t seed, std::int64_t number) const;
+  std::vector<std::size_t> order_of(std::int64_t epoch) const;
+  Epoch batches_of(std::int64_t epoch) const;
+  const Epoch& epoch(std::int64_t number) const;
 
   std::vector<PairLength> lengths_;
-  std::int64_t most_, bucketing_, usual_count_;
+  std::int64_t most_, bucketing_;
+  std::uint64_t seed_;
 
-  // Of the seed that was asked for last: the number of the first batch of every epoch so far, and one epoch.
-  mutable std::uint64_t seed_ = 0;
-  mutable std::vector<std::int64_t> starts_;
+  // The number of the first batch of every epoch so far, and one epoch.
+  mutable std::vector<std::int64_t> starts_ = {0};
   mutable std::int64_t epoch_number_ = -1;
   mutable Epoch epoch_;
 };

@@ -20,7 +20,7 @@ static PackStats measure_documents(const TextDataset& dataset, const ExperimentC
 TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
   constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
   const auto& config = *text_data_of(experiment.task);
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, shortest_context, tokenizer);
   const auto unknown = tokenizer->unknown_id();
   TextStats stats{.task = std::string(kind_of(experiment.task)),

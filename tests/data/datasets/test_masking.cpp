@@ -43,7 +43,7 @@ TextDataset dataset_of(const std::vector<std::size_t>& lengths) {
   TextDataConfig config;
   config.tokenizer = ByteTokenizerOptions{};
   config.separate_documents = true;
-  std::unique_ptr<Tokenizer> tokenizer = std::make_unique<Thirds>();
+  std::shared_ptr<const Tokenizer> tokenizer = std::make_unique<Thirds>();
   return {corpus, config, context, tokenizer};
 }
 

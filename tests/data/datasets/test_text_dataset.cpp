@@ -26,7 +26,7 @@ TextDataset dataset_of(const std::string& text, std::int64_t context,
                        TokenizerOptions tokenizer = CharacterTokenizerOptions{}) {
   TextDataConfig config;
   config.tokenizer = tokenizer;
-  std::unique_ptr<Tokenizer> made;
+  std::shared_ptr<const Tokenizer> made;
   return TextDataset(Corpus{.path = "memory.txt", .text = text, .sha256 = {}}, config, context, made);
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("characters that unknown words stand for are counted", "[dataset]") {
   const std::string train = "aa bb aa bb aa bb .", validation = "aa strange bb, odd";
   Corpus corpus{.path = "memory.txt", .text = train, .sha256 = {}};
   corpus.held_out = validation;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, 1, tokenizer);
   CHECK(dataset.unknown_characters(Split::validation) == 2 + 7 + 1 + 3);  // aa without a space, strange , odd
   CHECK(dataset.unknown_characters(Split::train) == 2 + 1);

@@ -144,7 +144,7 @@ TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
   config.path = folder.write("train.txt", "abc abc abc").string();
   config.validation_path = folder.write("held.jsonl", "{\"text\": \"xyz\"}\n{\"text\": \"abx\"}\n").string();
   const auto corpus = load_corpus(config, true);
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   const TextDataset dataset(corpus, config, 2, tokenizer);
   CHECK(tokenizer->decode(dataset.tokens(Split::train)) == "abc abc abc");
   CHECK(tokenizer->decode(dataset.tokens(Split::validation)) == "xyz\nabx");
@@ -152,7 +152,7 @@ TEST_CASE("a held-out file is the validation split, whole", "[text_files]") {
   CHECK(corpus.description.at("validation").at("path") == *config.validation_path);
   folder.write("held.jsonl", "{\"text\": \"xyz\"}\n{\"text\": \"aby\"}\n");
   CHECK(load_corpus(config, true).description != corpus.description);
-  std::unique_ptr<Tokenizer> words;
+  std::shared_ptr<const Tokenizer> words;
   config.tokenizer = WordTokenizerOptions{.min_count = 1, .whitespace = Whitespace::kept};
   const TextDataset by_words(corpus, config, 1, words);
   CHECK(words->to_json().dump().find("xyz") == std::string::npos);

@@ -1,6 +1,6 @@
 // What is compared with what a model writes.
 
-#include "infer/written_targets.h"
+#include "infer/target_scores.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -1,11 +1,11 @@
-#include "infer/written_targets.h"
+#include "infer/target_scores.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 
 #include "base/log.h"
-#include "ops/autocast.h"
+#include "infer/write_targets.h"
 #include "overlap/bleu.h"
 #include "overlap/chrf.h"
 #include "overlap/rouge.h"
@@ -50,10 +50,10 @@ class TextScores {
 };
 
 // Token ids by place in the split; of other processes' turns none.
-std::vector<Ids> write_own(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
-                           const PairDataset& pairs, Split split, const BeamOptions& options, ProcessGroup& group) {
+std::vector<Ids> write_own_turns(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
+                                 const PairDataset& pairs, Split split, const BeamOptions& options,
+                                 ProcessGroup& group) {
   constexpr std::int64_t rows = 32;
-  const AutocastScope autocast(config.train.precision, device);
   const auto mark = static_cast<std::int32_t>(pairs.codec().tokenizer->vocabulary_size());
   const auto most = static_cast<std::size_t>(context_of(config.model) - 1);
   std::vector<Ids> written(static_cast<std::size_t>(pairs.count(split)));
@@ -63,9 +63,9 @@ std::vector<Ids> write_own(SequenceModel& model, const ExperimentConfig& config,
       auto& source = sources.emplace_back(pairs.pair(split, i).source);
       source.resize(std::min(source.size(), most));
     }
-    const auto best = beam_search(model, sources, mark, options, device);
-    for (std::size_t i = 0; i < best.size(); ++i)
-      if (!best[i].empty()) written[static_cast<std::size_t>(first) + i] = best[i].front().ids;
+    auto place = written.begin() + first;
+    for (auto& best : write_targets(model, config, device, mark, sources, options))
+      *place++ = std::move(best.front().ids);
   }
   return written;
 }
@@ -93,7 +93,7 @@ std::string first_sentence(const std::string& text) {
 Json score_written_targets(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
                            const PairDataset& pairs, Split split, const BeamOptions& options, ProcessGroup& group) {
   const auto start = Clock::now();
-  const auto written = share(write_own(model, config, device, pairs, split, options, group), group);
+  const auto written = share(write_own_turns(model, config, device, pairs, split, options, group), group);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   TextScores scores, copied, first;
   std::int64_t exact = 0, tokens = 0;
