@@ -2,7 +2,7 @@
 """BLEU on Multi30k's test2016 as bentrevett's pytorch-seq2seq counts it: over spaCy's English tokens in lower case, without
 smoothing. Targets are written greedily. Needs the Python packages spacy and sacrebleu.
 
-  experiments/spacy_bleu.py FOLDER_WITH_MULTI30K runs/multi30k/multi30k_scaled_dot_product-*
+  experiments/spacy_bleu.py $METAFORMER_DATA/multi30k runs/multi30k/multi30k_scaled_dot_product-*
 """
 import argparse
 import gzip
@@ -25,18 +25,22 @@ def tokens_of(lines, tokenizer):
 
 
 def bleu(program, run, sources, references, tokenizer):
-    written = subprocess.run([program, "predict", "--run", run], input="\n".join(sources) + "\n", check=True, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.splitlines()
+    process = subprocess.run([program, "predict", "--run", run], input="\n".join(sources) + "\n", capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"{run}: {process.stderr.strip()}")
+    written = process.stdout.splitlines()
     return sacrebleu.corpus_bleu(tokens_of(written, tokenizer), [references], smooth_method="none", tokenize="none",
                                  force=True).score
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path, metavar="FOLDER_WITH_MULTI30K")
+    parser.add_argument("corpus", type=Path, metavar="MULTI30K", help="the folder with test_2016_flickr.de.gz")
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("--program", type=Path, default=ROOT / "scripts/run.sh", help="a built metaformer")
     arguments = parser.parse_args()
+    if not (arguments.corpus / "test_2016_flickr.de.gz").is_file():
+        raise SystemExit(f"{arguments.corpus}: there is no test_2016_flickr.de.gz in this folder")
     tokenizer = spacy.blank("en").tokenizer
     sources = lines_of(arguments.corpus, "de")
     references = tokens_of(lines_of(arguments.corpus, "en"), tokenizer)

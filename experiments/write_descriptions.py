@@ -129,6 +129,8 @@ def stanzas(text):
             elif line:
                 name, _, value = line.partition(":")
                 fields[name] = value.strip()
+        if fields and "Package" not in fields:
+            raise Problem(f"an entry names no Package: it begins with {stanza.strip()[:60]!r}")
         if fields:
             yield fields
 

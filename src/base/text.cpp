@@ -107,6 +107,12 @@ std::string printable(std::string_view word) {
 
 std::string in_quotes(std::string_view value) { return "'" + printable(value) + "'"; }
 
+std::string without_last_break(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
@@ -116,6 +122,7 @@ std::string human_bytes(std::uint64_t bytes) {
 }
 
 std::string human_count(double count) {
+  if (count < 10) return fmt::format("{:.2g}", count);
   if (count < 1e3) return fmt::format("{:.0f}", count);
   if (count < 1e6) return fmt::format("{:.1f}k", count / 1e3);
   return fmt::format("{:.2f}M", count / 1e6);

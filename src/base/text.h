@@ -30,9 +30,10 @@ std::string printable(std::string_view word);
 // The same between quotes.
 std::string in_quotes(std::string_view value);
 
-std::string human_bytes(std::uint64_t bytes);  // "1.5 GiB"
-std::string human_count(double count);         // "12.3k"
-std::string human_duration(double seconds);    // "1h02m", "3m20s", "12s"
+std::string human_bytes(std::uint64_t bytes);      // "1.5 GiB"
+std::string without_last_break(std::string text);  // "text\r\n" -> "text"
+std::string human_count(double count);             // "12.3k"
+std::string human_duration(double seconds);        // "1h02m", "3m20s", "12s"
 
 // Removes ASCII white space on both sides.
 std::string_view trim(std::string_view text);

@@ -12,7 +12,7 @@ void add_beam_to(CLI::App& command, BeamOptions& beam) {
       ->transform(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
   command.add_option("--alpha", beam.alpha, "of the length penalty ((5 + tokens) / 6)^alpha; 0: plain probabilities")
-      ->check(CLI::Range(0.0, 10.0))
+      ->transform(number_in(between(0, 10)))
       ->capture_default_str();
   command.add_option("--further-tokens", beam.further_tokens, "tokens that a target may have more than its source")
       ->transform(whole_number(0, std::int64_t{1} << 20))

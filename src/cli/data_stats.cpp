@@ -122,30 +122,65 @@ std::string describe(const TextStats& stats) {
   return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
 }
 
-std::string describe_pairs(const nlohmann::ordered_json& stats) {
+std::string describe_files(const nlohmann::ordered_json& sources) {
   std::string text;
-  for (const auto& [name, split] : stats.at("splits").items()) {
-    text += fmt::format("{:<10} {:>6} pairs", name, split.at("pairs").get<std::int64_t>());
-    for (const auto* side : {"source", "target"})
-      text += fmt::format("; tokens of a {}: {:.1f}, at most {}", side, split.at(side).at("mean_tokens").get<double>(),
-                          split.at(side).at("most_tokens").get<std::int64_t>());
+  for (const auto split : every_split) {
+    const auto found = sources.find(std::string(to_string(split)));
+    if (found == sources.end()) continue;
+    text += found->at("path").get<std::string>();
+    if (found->contains("target_path")) text += " and " + found->at("target_path").get<std::string>();
+    if (found->contains("malformed")) text += fmt::format(": {} malformed rows", found->at("malformed").get<int>());
     text += "\n";
   }
-  return text + fmt::format("vocabulary: {}\n", stats.at("vocabulary").get<std::int64_t>());
+  return text;
+}
+
+std::string describe(const PairStats& stats, const ExperimentConfig& config) {
+  std::vector<Split> splits;
+  for (const auto split : every_split)
+    if (stats[split].pairs > 0) splits.push_back(split);
+  Table table(splits);
+  const auto number = [&](const std::string& what, auto value) {
+    table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
+  };
+  number("pairs", [](const PairSplitStats& s) { return s.pairs; });
+  for (const auto& [name, side] :
+       {std::pair("source", &PairSplitStats::source), std::pair("target", &PairSplitStats::target)}) {
+    number(fmt::format("tokens, {}", name), [&](const PairSplitStats& s) { return (s.*side).all_tokens; });
+    table.add("  of a text, mean",
+              [&](Split split) { return fmt::format("{:.1f}", (stats[split].*side).tokens.mean); });
+    number("  95th percentile", [&](const PairSplitStats& s) { return (s.*side).tokens.percentile_95; });
+    number("  longest", [&](const PairSplitStats& s) { return (s.*side).tokens.longest; });
+    table.add(fmt::format("  cut at {} with a mark", context_of(config.model)),
+              [&](Split split) { return percentage((stats[split].*side).cut, stats[split].pairs); });
+    table.add("  unknown tokens", [&](Split split) {
+      const auto& of_side = stats[split].*side;
+      return stats.has_unknown ? percentage(of_side.unknown_tokens, of_side.all_tokens) : "-";
+    });
+  }
+  number("copies in the split", [](const PairSplitStats& s) { return s.copies; });
+  return table.text() +
+         fmt::format(
+             "sources in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
+             "padding in training batches: {:.1f}%, with task.bucketing {}\nvocabulary: {}\n",
+             stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding,
+             std::get<SequenceToSequenceConfig>(config.task).bucketing, stats.vocabulary) +
+         describe_files(stats.sources);
 }
 
 void run_stats(const StatsArguments& arguments) {
   const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
-  if (list_task(config.task))
+  const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task);
+  if (list_task(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
     throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
                                              kind_of(config.task)));
   if (const auto* data = text_data_of(config.task)) {
     const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
     return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
   }
-  if (is<SequenceToSequenceConfig>(config.task)) {
-    const auto stats = pair_stats(*load_pairs(config, arguments.offline, {}));
-    return arguments.json ? print_json(stats) : print_lines(describe_pairs(stats));
+  if (pairs != nullptr) {
+    const auto stats = measure_pairs(*load_pairs(config, arguments.offline, {}), config);
+    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
   }
   const auto stats = measure_labelled_texts(load_labelled_splits(labelled_data(config), arguments.offline), config);
   arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));

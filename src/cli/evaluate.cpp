@@ -62,7 +62,7 @@ const ClassificationMetrics& member_metrics(const std::string& name, const Loade
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
   const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
   if (has_lists || task.batches->has(split)) return;
-  const bool is_table = is<ClassificationConfig>(config.task);
+  const bool is_table = is<ClassificationConfig>(config.task) || is<SequenceToSequenceConfig>(config.task);
   throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
                                            to_string(split), is_table ? ": its data.test_path is not set" : ""));
 }
@@ -117,6 +117,20 @@ void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessG
   print_table(comparison);
 }
 
+// Targets are written of whole splits only.
+void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) {
+  const auto& config = run.experiment.config;
+  if (!is<SequenceToSequenceConfig>(config.task)) return require_no_flags(arguments.beam_flags, run);
+  if (arguments.beam_flags.empty()) return;
+  if (arguments.random_batches > 0)
+    throw Error(ExitCode::usage, arguments.beam_flags.front() +
+                                     ": has no effect with --random-batches, of which no targets are written");
+  if (config.train.overfit_batch)
+    throw Error(ExitCode::usage,
+                arguments.beam_flags.front() +
+                    ": has no effect on a run with train.overfit_batch, of which no targets are written");
+}
+
 void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
   if (!arguments.others.empty()) return evaluate_together(arguments, split, group);
   const auto run = load_run(arguments.choice.run, arguments.choice.checkpoint,
@@ -124,7 +138,7 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
   const auto& config = run.experiment.config;
   const auto task = task_of(run, arguments.offline);
   require_split(task, split, config);
-  if (!is<SequenceToSequenceConfig>(config.task)) require_no_flags(arguments.beam_flags, run);
+  check_beam_flags(arguments, run);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
   auto metrics = arguments.random_batches > 0

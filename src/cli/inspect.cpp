@@ -7,6 +7,8 @@
 #include "base/files.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "cli/inspection_text.h"
@@ -27,6 +29,7 @@ struct InspectArguments {
   SplitLimits split_limits;
   bool without_data = false, without_pictures = false;
   bool offline = false, json = false;
+  std::vector<std::string> split_flags;  // that are given
 };
 
 // The first text of the validation split, without padding; of a sorter, whose first lists are all equal numbers, one
@@ -56,13 +59,13 @@ std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const Lo
   return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
 
-// The first pair of the validation split, with its own target; or a text with the target that the run writes for it.
+// The longest pair of the validation split, with its own target; or a text with the target that the run writes for it.
 EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run) {
   const auto written = [&](const std::string& text) {
     const auto source = given_ids(arguments, run, text);
     return EncodedPair{.source = source, .target = write_target(run, source).ids};
   };
-  if (!arguments.file.empty()) return written(InputFile(arguments.file).read_to_end());
+  if (!arguments.file.empty()) return written(without_last_break(InputFile(arguments.file).read_to_end()));
   if (arguments.text) return written(*arguments.text);
   if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
   const auto task = task_of(run, arguments.offline);
@@ -159,6 +162,7 @@ Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) 
 }
 
 Findings inspect_translation(const InspectArguments& arguments, const LoadedRun& run) {
+  require_no_flags(arguments.split_flags, run);
   const auto pair = chosen_pair(arguments, run);
   Findings findings{.texts = inspect_pair(run, pair, arguments.limits)};
   if (!arguments.beside.empty()) {
@@ -195,7 +199,7 @@ void add_inspect_command(CLI::App& app) {
   arguments->choice.add_context_to(command);
   auto* text = command.add_option("--text", arguments->text,
                                   "text, a sorter's list, or a source, whose target the run then writes; default: the "
-                                  "start of the validation split");
+                                  "start of the validation split, or its longest pair");
   command.add_option("--file", arguments->file, "file with the text; -: standard input")->excludes(text);
   command.add_option("--tokens", arguments->limits.tokens, "tokens of the text, at most; not of a sorter's list")
       ->capture_default_str()
@@ -220,7 +224,10 @@ void add_inspect_command(CLI::App& app) {
       "  metaformer inspect --run runs/latest --text \"To be, or not to be\"\n"
       "  metaformer inspect --run runs/metric --beside runs/scaled_dot_product --out pictures\n"
       "  metaformer inspect --run runs/sorter --text \"2 0 1 1 0 2\" --json");
-  command.callback([arguments] { run_inspect(*arguments); });
+  command.callback([arguments, &command] {
+    arguments->split_flags = given_flags(command, {"--batches"});
+    run_inspect(*arguments);
+  });
 }
 
 }  // namespace metaformer

@@ -265,10 +265,13 @@ void add_sample_command(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
-  auto* prompt =
-      command.add_option("--prompt", arguments->prompt, "text to continue, or to translate; default: a line break");
+  auto* prompt = command.add_option("--prompt", arguments->prompt,
+                                    "text to continue (default: a line break), or to write a target for");
   auto* file =
-      command.add_option("--prompt-file", arguments->prompt_file, "file with the prompt, which is used unchanged")
+      command
+          .add_option(
+              "--prompt-file", arguments->prompt_file,
+              "file with the prompt, which is used unchanged; of a source, the line break at its end is left out")
           ->excludes(prompt);
   command.add_flag("--interactive", arguments->interactive, "answer every line of standard input, until Ctrl-D")
       ->excludes(prompt)

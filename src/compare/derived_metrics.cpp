@@ -4,7 +4,9 @@ namespace metaformer {
 
 void add_derived_metrics(RunRecord& record) {
   auto& metrics = record.metrics;
-  if (metrics.contains("val_loss") && metrics.contains("train_loss"))
+  const auto smoothing = record.settings.find("task.label_smoothing");
+  const bool same_loss = smoothing == record.settings.end() || smoothing->second == "0";
+  if (same_loss && metrics.contains("val_loss") && metrics.contains("train_loss"))
     metrics["loss_gap"] = metrics["val_loss"] - metrics["train_loss"];
   const auto selection = record.settings.find("task.selection_metric");
   const bool by_loss = selection != record.settings.end() && selection->second == "loss";

@@ -5,8 +5,8 @@
 
 namespace metaformer {
 
-// loss_gap: validation loss minus training loss. validation_score, of a classifier whose best checkpoint was chosen by
-// a fraction (accuracy, AUC): one minus the error that chose it.
+// loss_gap: validation loss minus training loss; not where only that of training is smoothed. validation_score, of a
+// classifier whose best checkpoint was chosen by a fraction (accuracy, AUC): one minus the error that chose it.
 void add_derived_metrics(RunRecord& record);
 void remove_derived_metrics(RunRecord& record);
 

@@ -86,10 +86,10 @@ bool is_known_metric(const std::string& name) {
 
 std::vector<std::string> default_metrics(const std::set<std::string>& present) {
   std::vector<std::string> wanted = {"val_loss", "best_val_loss", "bits_per_character"};
-  if (present.contains("test_accuracy"))
+  if (present.contains("test_bleu"))  // before the accuracy, which such runs have, too
+    wanted = {"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"};
+  else if (present.contains("test_accuracy"))
     wanted = {"test_accuracy", "test_f1", "test_auc", "validation_score"};
-  else if (present.contains("test_bleu"))
-    wanted = {"test_bleu", "test_chrf", "test_rouge_l", "val_loss"};
   else if (present.contains("validation_score"))
     wanted = {"accuracy", "validation_score", "val_loss"};
   else if (present.contains("exact_match"))

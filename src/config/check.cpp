@@ -204,6 +204,11 @@ void check_task(const NeighbouringWordsConfig& task, const ExperimentConfig& con
 
 void check_task(const SequenceToSequenceConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
   const auto& data = task.data;
+  if (const auto context = context_of(config.model);
+      task.batch_unit == BatchUnit::token && config.train.batch_size < context)
+    fail(provenance, {"train.batch_size", "task.batch_unit"},
+         fmt::format("{} tokens are fewer than a text can have: set it to model.context {} or more",
+                     config.train.batch_size, context));
   if (const auto* pairs = synthetic_options(data.synthetic)) {
     if (context_of(config.model) <= pairs->length)
       fail(provenance, {"model.context", "data.synthetic.length"},

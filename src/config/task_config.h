@@ -161,7 +161,7 @@ template <class Visitor>
 void visit(Visitor& field, SequenceToSequenceConfig& c) {
   field("label_smoothing", c.label_smoothing, from_to_below(0, 1),
         "of training: probability mass spread evenly over the vocabulary, the target included (torch's convention); "
-        "reported losses have none");
+        "losses of validation and test have none");
   field("bucketing", c.bucketing, between(1, 1 << 20),
         "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
   field("batch_unit", c.batch_unit,

@@ -82,6 +82,8 @@ std::vector<Rule> rules_of(const SequenceToSequenceConfig& task) {
   rules.push_back({synthetic_options(task.data.synthetic) != nullptr,
                    [](std::string_view key) { return is_in(key, "data") && !is_in(key, "data.synthetic"); },
                    "has no effect with data.synthetic: the program makes the pairs"});
+  rules.push_back({synthetic_options(task.data.synthetic) != nullptr, one_of({"task.bucketing"}),
+                   "has no effect with data.synthetic, whose pairs are equally long"});
   rules.push_back({task.data.path.has_value(), one_of({"data.corpus", "data.source_language", "data.target_language"}),
                    "has no effect with data.path: it is of the corpus"});
   rules.push_back({task.data.validation_path || !task.data.path, one_of({"data.validation_fraction"}),
@@ -109,6 +111,15 @@ std::vector<Rule> rules_of(const TransformerConfig& model) {
       {position_of(model.norm) == NormPosition::post, one_of({"model.norm.final"}),
        "has no effect with model.norm.position post"},
   };
+}
+
+std::vector<Rule> rules_of(const EncoderDecoderConfig& model) {
+  auto rules = rules_of(static_cast<const TransformerConfig&>(model));
+  rules.push_back(
+      {true, one_of({"train.layer_rate_decay"}),
+       "has no meaning for model encoder_decoder: it has two stacks of blocks, of which neither is on top of "
+       "the other"});
+  return rules;
 }
 
 std::vector<Rule> rules_of(const RecurrentConfig&) { return {}; }

@@ -152,6 +152,11 @@ void make_paths_absolute(ExperimentConfig& config) {
     make_absolute(task->data.test_path);
     make_absolute(task->data.extra_path);
   }
+  if (auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    auto& data = task->data;
+    for (auto* path : {&data.target_path, &data.validation_target_path, &data.test_path, &data.test_target_path})
+      make_absolute(*path);
+  }
   make_absolute(config.train.init_from);
 }
 

@@ -22,11 +22,14 @@ struct Live {
   std::int64_t row = 0;  // of the state, from which it goes on
 };
 
+constexpr double impossible = -std::numeric_limits<double>::infinity();  // a log-probability
+
 // The search of one target.
 class Beam {
  public:
-  Beam(const BeamOptions& options, std::int32_t mark, std::int64_t most_tokens, std::int64_t row)
-      : options_(options), mark_(mark), most_tokens_(most_tokens), live_{{.row = row}} {}
+  Beam(const BeamOptions& options, std::int32_t mark, std::optional<std::int32_t> unknown, std::int64_t most_tokens,
+       std::int64_t row)
+      : options_(options), mark_(mark), unknown_(unknown), most_tokens_(most_tokens), live_{{.row = row}} {}
 
   bool is_done() const { return live_.empty(); }
   const std::vector<Live>& live() const { return live_; }
@@ -76,9 +79,10 @@ class Beam {
       auto row_v = log_probability_rv[hypothesis.row].to(torch::kDouble) + hypothesis.log_probability;
       if (length == most_tokens_) {
         const auto end = row_v[mark_].clone();
-        row_v.fill_(-std::numeric_limits<double>::infinity());
+        row_v.fill_(impossible);
         row_v[mark_] = end;
       }
+      if (unknown_) row_v[*unknown_] = impossible;
       rows.push_back(row_v);
     }
     const auto all = torch::cat(rows);
@@ -101,6 +105,7 @@ class Beam {
 
   const BeamOptions& options_;
   std::int32_t mark_;
+  std::optional<std::int32_t> unknown_;
   std::int64_t most_tokens_;
   std::vector<Live> live_;  // by falling probability
   std::vector<Hypothesis> finished_;
@@ -126,7 +131,8 @@ torch::Tensor last_log_probabilities(SequenceModel& model, const Batch& batch, M
 
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
                                                  const std::vector<std::vector<std::int32_t>>& sources,
-                                                 std::int32_t mark, const BeamOptions& options, torch::Device device) {
+                                                 std::int32_t mark, std::optional<std::int32_t> unknown,
+                                                 const BeamOptions& options, torch::Device device) {
   const torch::NoGradGuard no_grad;
   const auto count = std::ssize(sources);
   const auto most_tokens = [&](std::int64_t i) {
@@ -136,7 +142,7 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
   std::vector<Beam> beams;
   std::int64_t capacity = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    beams.emplace_back(options, mark, most_tokens(i), i);
+    beams.emplace_back(options, mark, unknown, most_tokens(i), i);
     capacity = std::max(capacity, most_tokens(i));
   }
   const auto state = model.new_state(count, capacity);

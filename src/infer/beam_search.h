@@ -1,6 +1,7 @@
 #pragma once
 // Writes targets with an encoder and decoder, by beam search; with a beam of 1 greedily.
 
+#include <optional>
 #include <vector>
 
 #include "model/sequence_model.h"
@@ -27,9 +28,10 @@ double length_penalty(std::int64_t tokens, double alpha);
 // them end with the mark, which is the only token in the last place that a target may have: one for each token of the
 // source with its mark and `further_tokens`, but at most the model's context. A hypothesis that ends among the best
 // `beam` of a step is finished; the search ends with as many finished ones as the beam, or when no other can become
-// better. `mark`: the id that begins and ends targets.
+// better. `mark`: the id that begins and ends targets. `unknown`: a token that is never written, if there is one.
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
                                                  const std::vector<std::vector<std::int32_t>>& sources,
-                                                 std::int32_t mark, const BeamOptions& options, torch::Device device);
+                                                 std::int32_t mark, std::optional<std::int32_t> unknown,
+                                                 const BeamOptions& options, torch::Device device);
 
 }  // namespace metaformer

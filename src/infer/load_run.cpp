@@ -49,17 +49,18 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
 }
 
 void require_free_options(const std::vector<std::string>& overrides) {
-  constexpr std::string_view section = "model.mixer.";
+  constexpr std::array<std::string_view, 3> mixers = {"model.mixer.", "model.encoder.mixer.", "model.cross_mixer."};
   constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",
                                                       "model.positions.clamp_length", "model.carry_state"};
   for (const auto& override : overrides) {
     const auto key = override.substr(0, override.find('='));
-    const bool of_mixer = key.starts_with(section) && key != "model.mixer.kind";
+    const auto option_of = [&](std::string_view mixer) { return key.starts_with(mixer) && !key.ends_with(".kind"); };
+    const bool of_mixer = std::any_of(mixers.begin(), mixers.end(), option_of);
     if (!of_mixer && std::find(others.begin(), others.end(), key) == others.end())
       throw Error(ExitCode::usage, fmt::format("--set {}: of a trained model only options of its mixer, such as "
                                                "model.mixer.rounds=8, and {} can be set",
                                                override, fmt::join(others, ", ")));
-    if (key == "model.mixer.score_std")
+    if (of_mixer && key.ends_with(".score_std"))
       throw Error(ExitCode::usage, fmt::format("--set {}: has no effect on a trained model", override));
   }
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "infer/write_targets.h"
 #include "overlap/bleu.h"
 #include "overlap/chrf.h"
@@ -54,7 +55,6 @@ std::vector<Ids> write_own_turns(SequenceModel& model, const ExperimentConfig& c
                                  const PairDataset& pairs, Split split, const BeamOptions& options,
                                  ProcessGroup& group) {
   constexpr std::int64_t rows = 32;
-  const auto mark = static_cast<std::int32_t>(pairs.codec().tokenizer->vocabulary_size());
   const auto most = static_cast<std::size_t>(context_of(config.model) - 1);
   std::vector<Ids> written(static_cast<std::size_t>(pairs.count(split)));
   for (auto first = group.rank() * rows; first < pairs.count(split); first += group.size() * rows) {
@@ -64,7 +64,7 @@ std::vector<Ids> write_own_turns(SequenceModel& model, const ExperimentConfig& c
       source.resize(std::min(source.size(), most));
     }
     auto place = written.begin() + first;
-    for (auto& best : write_targets(model, config, device, mark, sources, options))
+    for (auto& best : write_targets(model, config, device, *pairs.codec().tokenizer, sources, options))
       *place++ = std::move(best.front().ids);
   }
   return written;
@@ -104,15 +104,15 @@ Json score_written_targets(SequenceModel& model, const ExperimentConfig& config,
     copied.add(texts.source, texts.target);
     first.add(first_sentence(texts.source), texts.target);
     exact += written[i] == pairs.pair(split, index).target ? 1 : 0;
-    tokens += std::ssize(written[i]) + 1;
+    tokens += std::ssize(written[i]);
   }
   Json report = {{"beam", options.beam},
                  {"alpha", options.alpha},
                  {"exact_match", static_cast<double>(exact) / static_cast<double>(written.size())}};
   report.update(scores.report());
-  log::info("{} targets written with a beam of {}, {:.0f} tokens/s: BLEU {:.2f}, chrF {:.2f}, ROUGE-L {:.2f}%",
-            written.size(), options.beam, static_cast<double>(tokens) / seconds, report["bleu"].get<double>(),
-            report["chrf"].get<double>(), 100 * report["rouge_l"].get<double>());
+  log::info("{} targets written with a beam of {}, {} tokens/s: BLEU {:.2f}, chrF {:.2f}, ROUGE-L {:.2f}%",
+            written.size(), options.beam, human_count(static_cast<double>(tokens) / seconds),
+            report["bleu"].get<double>(), report["chrf"].get<double>(), 100 * report["rouge_l"].get<double>());
   report["baselines"] = {{"source", copied.report()}, {"first_sentence", first.report()}};
   report["signatures"] = TextScores::signatures();
   return report;

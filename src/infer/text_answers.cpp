@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::vector<std::int32_t> encode_text(const LoadedRun& run, const std::string& text) {
+  if (text.find('\0') != std::string::npos) throw Error(ExitCode::data, "the line has NUL bytes; a text is UTF-8");
   auto ids = run.codec.tokenizer->encode(text);
   if (ids.empty()) throw Error(ExitCode::data, "the line is blank");
   return ids;

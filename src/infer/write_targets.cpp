@@ -8,10 +8,11 @@
 namespace metaformer {
 
 std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const ExperimentConfig& config,
-                                                   torch::Device device, std::int32_t mark, const TextBatch& sources,
-                                                   const BeamOptions& options) {
+                                                   torch::Device device, const Tokenizer& tokenizer,
+                                                   const TextBatch& sources, const BeamOptions& options) {
   const AutocastScope autocast(config.train.precision, device);
-  auto written = beam_search(model, sources, mark, options, device);
+  const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
+  auto written = beam_search(model, sources, mark, tokenizer.unknown_id(), options, device);
   const auto is_empty = [](const auto& hypotheses) { return hypotheses.empty(); };
   require_finite_answers(std::count_if(written.begin(), written.end(), is_empty), std::ssize(written));
   return written;
@@ -19,8 +20,7 @@ std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const E
 
 std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
                                                    const BeamOptions& options) {
-  const auto mark = static_cast<std::int32_t>(run.codec.tokenizer->vocabulary_size());
-  return write_targets(*run.model, run.experiment.config, run.device, mark, sources, options);
+  return write_targets(*run.model, run.experiment.config, run.device, *run.codec.tokenizer, sources, options);
 }
 
 Hypothesis write_target(const LoadedRun& run, const std::vector<std::int32_t>& source, const BeamOptions& options) {

@@ -7,11 +7,11 @@
 
 namespace metaformer {
 
-// The hypotheses of a beam search for every source (token ids without a mark), at least one for each. `mark`: the id
-// that begins and ends targets. Errors (exit code 4): the model's numbers are not finite.
+// The hypotheses of a beam search for every source (token ids without a mark), at least one for each. None has the
+// tokenizer's unknown token. Errors (exit code 4): the model's numbers are not finite.
 std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const ExperimentConfig& config,
-                                                   torch::Device device, std::int32_t mark, const TextBatch& sources,
-                                                   const BeamOptions& options);
+                                                   torch::Device device, const Tokenizer& tokenizer,
+                                                   const TextBatch& sources, const BeamOptions& options);
 std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
                                                    const BeamOptions& options);
 

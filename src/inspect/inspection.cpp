@@ -229,6 +229,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
   const auto most = std::min({limits.tokens, most_inspected_tokens, config.context}) - 1;  // a mark comes to them
   const std::string shown_mark = "[mark]";
+  const std::string after_target = std::ssize(pair.target) > most ? "…" : shown_mark;
   const EncodedPair shown{.source = cut(pair.source, most), .target = cut(pair.target, most)};
   Recorder recorder;
   Pass pass{.probe = &recorder};
@@ -249,7 +250,7 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
                         .norms = decoder.norms};
   TextInspection cross{.part = InspectedPart::cross,
                        .mixer = std::string(kind_of(config.cross_mixer)),
-                       .tokens = with_mark(names_of(tokenizer, shown.target), shown_mark, /*first=*/false),
+                       .tokens = with_mark(names_of(tokenizer, shown.target), after_target, /*first=*/false),
                        .keys = source.tokens,
                        .norms = decoder.norms};
   add_layers(source, model.encoder(), encoder.own, vocabulary_to_compare(tokenizer, shown.source, limits.vocabulary),

@@ -11,12 +11,14 @@ namespace metaformer {
 
 namespace {
 
-// "transformer.blocks.3.mixer.output.weight" -> "block_3", "transformer.final_norm.weight" -> "final_norm".
-std::string group_of(const std::string& parameter) {
+// "transformer.blocks.3.mixer.output.weight" -> "block_3", "transformer.final_norm.weight" -> "final_norm",
+// "encoder.blocks.3.norm.weight" -> "encoder_block_3".
+std::string group_of(std::string_view parameter) {
+  constexpr std::string_view trunk = "transformer.", encoder = "encoder.";
+  if (parameter.starts_with(encoder)) return "encoder_" + group_of(parameter.substr(encoder.size()));
   if (const auto block = block_number(parameter)) return fmt::format("block_{}", *block);
-  std::string_view rest = parameter;
-  if (constexpr std::string_view trunk = "transformer."; rest.starts_with(trunk)) rest.remove_prefix(trunk.size());
-  return std::string(rest.substr(0, rest.find('.')));
+  if (parameter.starts_with(trunk)) parameter.remove_prefix(trunk.size());
+  return std::string(parameter.substr(0, parameter.find('.')));
 }
 
 struct SquaredNorms {
@@ -89,9 +91,10 @@ nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer
     if (!form) continue;
     const auto diagnosed = diagnose_form(*form);
     auto& block = result[group_of(module.key() + ".")];
-    block["score_asymmetry"] = diagnosed.asymmetry;
-    block["score_effective_rank"] = diagnosed.effective_rank;
-    block["score_spectrum"] = diagnosed.spectrum;
+    const std::string cross = module.key().ends_with(".cross_mixer") ? "cross_" : "";
+    block[cross + "score_asymmetry"] = diagnosed.asymmetry;
+    block[cross + "score_effective_rank"] = diagnosed.effective_rank;
+    block[cross + "score_spectrum"] = diagnosed.spectrum;
   }
   return result;
 }

@@ -132,10 +132,14 @@ TEST_CASE("pairs and their tokenizer are described", "[cli][pairs]") {
   const auto stats = nlohmann::json::parse(program.succeed({"data", "stats", "--config", "pairs.yaml", "--json"}));
   const auto& splits = stats.at("splits");
   CHECK(splits.at("train").at("pairs").get<int>() + splits.at("validation").at("pairs").get<int>() == 800);
-  CHECK(splits.at("train").at("source").at("most_tokens") == 4);
-  CHECK(splits.at("train").at("target").at("mean_tokens") == splits.at("train").at("source").at("mean_tokens"));
-  CHECK_THAT(program.succeed({"data", "stats", "--config", "pairs.yaml"}),
-             ContainsSubstring(", at most 4; tokens of a target: "));
+  CHECK(splits.at("train").at("source").at("tokens_per_text").at("longest") == 4);
+  CHECK(splits.at("train").at("target").at("tokens") == splits.at("train").at("source").at("tokens"));
+  const auto shown = program.succeed({"data", "stats", "--config", "pairs.yaml"});
+  CHECK_THAT(shown, ContainsSubstring("padding in training batches: "));
+  CHECK_THAT(shown, ContainsSubstring("pairs.tsv: 0 malformed rows"));
+  const auto symbols = program.run({"data", "stats", "--config", "seq2seq_copy.yaml"});
+  CHECK(symbols.code == 2);
+  CHECK_THAT(symbols.err, ContainsSubstring("there are no data to count"));
   CHECK_THAT(program.succeed({"data", "tokenizer", "--config", "pairs.yaml"}), ContainsSubstring("vocabulary 17"));
 }
 
@@ -193,6 +197,11 @@ TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") 
   CHECK_THAT(refused({"task=language_model"}), ContainsSubstring("it is for sequence_to_sequence"));
   CHECK_THAT(refused({"model.memory=8"}), ContainsSubstring("model.memory"));
   CHECK_THAT(refused({"data.synthetic=copy"}), ContainsSubstring("data.path: has no effect with data.synthetic"));
+  CHECK_THAT(refused({"train.layer_rate_decay=0.9"}),
+             ContainsSubstring("train.layer_rate_decay: has no meaning for model encoder_decoder"));
+  CHECK_THAT(
+      refused({"task.batch_unit=token", "train.batch_size=11"}),
+      ContainsSubstring("train.batch_size: 11 tokens are fewer than a text can have: set it to model.context 12"));
   CHECK_THAT(refused({"data.corpus=multi30k"}), ContainsSubstring("data.corpus: has no effect with data.path"));
   CHECK_THAT(refused({"data.target_language=fr"}),
              ContainsSubstring("data.target_language: has no effect with data.path"));
@@ -206,6 +215,22 @@ TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") 
   CHECK_THAT(program.run({"predict", "--run", "run", "--n-best", "2"}).err, ContainsSubstring("raise --beam"));
   CHECK_THAT(program.run({"predict", "--run", "run", "--n-best", "2", "--beam", "2"}).err,
              ContainsSubstring("add --json"));
+  CHECK_THAT(program.run({"predict", "--run", "run", "--alpha", "nan"}).err, ContainsSubstring("--alpha: "));
+  CHECK_THAT(program.run({"evaluate", "--run", "run", "--beam", "2", "--random-batches", "1"}).err,
+             ContainsSubstring("--beam: has no effect with --random-batches"));
+  CHECK_THAT(program.run({"evaluate", "--run", "run", "--split", "test"}).err,
+             ContainsSubstring("this run has no such split: its data.test_path is not set"));
+  CHECK_THAT(program.run({"inspect", "--run", "run", "--batches", "1"}).err,
+             ContainsSubstring("--batches: has no meaning for --run run"));
+  const auto with_nul = program.run_with_input({"predict", "--run", "run"}, std::string("w1\0w2\n", 6));
+  CHECK(with_nul.code == 3);
+  CHECK_THAT(with_nul.err, ContainsSubstring("no prediction: the line has NUL bytes"));
+
+  for (const auto* mixer : {"model.encoder.mixer", "model.mixer", "model.cross_mixer"}) {
+    program.succeed({"evaluate", "--run", "run", "--set", mixer + std::string(".backend=composed")});
+    CHECK_THAT(program.run({"evaluate", "--run", "run", "--set", mixer + std::string("=identity")}).err,
+               ContainsSubstring("of a trained model only options of its mixer"));
+  }
 }
 
 TEST_CASE("symbols are reversed without a mistake, with metric attention in all places", "[cli][pairs]") {

@@ -3,7 +3,9 @@
 #include "compare/compare_runs.h"
 #include "compare/comparison_table.h"
 #include "compare/comparison_text.h"
+#include "compare/derived_metrics.h"
 #include "compare/group_names.h"
+#include "compare/metric.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"
 
@@ -162,6 +164,25 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
   CHECK(named({{"x_a.yaml", "train.steps=9"}}) == Names{"x_a"});
   CHECK(named({{"x_a.yaml", "model.width=2"}, {"x_a.yaml", "other.width=2"}}) ==
         Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
+}
+
+TEST_CASE("what is shown without being asked for is what the task is judged by", "[compare]") {
+  using Names = std::vector<std::string>;
+  CHECK(default_metrics({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
+        Names{"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"});
+  CHECK(default_metrics({"val_loss", "test_accuracy", "test_f1"}) == Names{"test_accuracy", "test_f1"});
+  CHECK(default_metrics({"val_loss", "exact_match"}) == Names{"exact_match", "val_loss"});
+}
+
+TEST_CASE("the gap between losses is not taken where one is smoothed", "[compare]") {
+  auto run = run_of("a.yaml", 1, 2, "");
+  run.metrics["train_loss"] = 1.5;
+  add_derived_metrics(run);
+  CHECK(run.metrics.at("loss_gap") == 0.5);
+  remove_derived_metrics(run);
+  run.settings["task.label_smoothing"] = "0.1";
+  add_derived_metrics(run);
+  CHECK_FALSE(run.metrics.contains("loss_gap"));
 }
 
 TEST_CASE("tables", "[compare]") {

@@ -62,6 +62,22 @@ TEST_CASE("a pretrained tokenizer needs a path, which becomes absolute", "[confi
         (std::filesystem::current_path() / "gpt2").string());
 }
 
+TEST_CASE("the paths of pairs become absolute", "[config]") {
+  const auto config =
+      default_experiment({"task=sequence_to_sequence", "model=encoder_decoder", "data.path=a", "data.target_path=b",
+                          "data.validation_path=c", "data.validation_target_path=d", "data.test_path=e",
+                          "data.test_target_path=f"})
+          .config;
+  const auto& data = std::get<SequenceToSequenceConfig>(config.task).data;
+  const auto here = [](const char* name) { return (std::filesystem::current_path() / name).string(); };
+  CHECK(data.path == here("a"));
+  CHECK(data.target_path == here("b"));
+  CHECK(data.validation_path == here("c"));
+  CHECK(data.validation_target_path == here("d"));
+  CHECK(data.test_path == here("e"));
+  CHECK(data.test_target_path == here("f"));
+}
+
 TEST_CASE("what is valid but hardly meant gives a warning", "[config]") {
   const auto warnings = [](const std::vector<std::string>& overrides) {
     const auto experiment = default_experiment(overrides);

@@ -56,8 +56,9 @@ std::vector<Ids> all_targets(std::int64_t longest) {
 const std::vector<Ids> sources = {{0, 1}, {2}, {1, 1, 2, 0}, {2, 0, 1}};
 
 std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vector<Ids>& given,
-                                            const BeamOptions& options) {
-  return beam_search(model, given, mark, options, torch::kCPU);
+                                            const BeamOptions& options,
+                                            std::optional<std::int32_t> unknown = std::nullopt) {
+  return beam_search(model, given, mark, unknown, options, torch::kCPU);
 }
 
 }  // namespace
@@ -79,6 +80,22 @@ TEST_CASE("a beam as wide as the tree finds what a search of all targets finds",
   for (std::size_t i = 0; i < found.size(); ++i) {
     CHECK(found[i].ids == scored[i].second);
     CHECK(std::abs(found[i].score - scored[i].first) < 1e-5);
+  }
+}
+
+TEST_CASE("the unknown token is in no target, and others keep their probabilities", "[beam]") {
+  const auto model = some_model(GENERATE(1, 2, 3));
+  const std::int32_t unknown = GENERATE(0, 1, 2);
+  const BeamOptions all{.beam = 200, .n_best = 200, .alpha = 0, .further_tokens = 0};
+  std::vector<Hypothesis> expected;
+  const auto of_all = search(*model, {{0, 2, 1}}, all)[0];
+  for (const auto& hypothesis : of_all)
+    if (std::count(hypothesis.ids.begin(), hypothesis.ids.end(), unknown) == 0) expected.push_back(hypothesis);
+  const auto found = search(*model, {{0, 2, 1}}, all, unknown)[0];
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].ids == expected[i].ids);
+    CHECK(std::abs(found[i].log_probability - expected[i].log_probability) < 1e-5);
   }
 }
 

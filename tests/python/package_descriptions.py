@@ -101,6 +101,14 @@ def check_text(parent):
     return text
 
 
+def check_nameless(parent):
+    entries = tuple(entry.replace("Package: name\n", "") for entry in package("name", "what it is", " Text."))
+    process = start(parent / "out", "--lists", write_lists(parent / "lists", many() + [entries]))
+    assert process.returncode != 0 and "an entry names no Package" in process.stderr, process.stderr
+    assert "Traceback" not in process.stderr and not (parent / "out").exists()
+    return process.stderr.strip()
+
+
 def check_left_out(parent):
     train, validation, test = (name_in(split) for split in ("train", "validation", "test"))
     rows, description = written(parent, [

@@ -89,6 +89,29 @@ TEST_CASE("norms by block add up to the whole, and the update is what the step c
   CHECK(diagnosed["block_1"]["score_spectrum"].size() == 8);
 }
 
+TEST_CASE("the blocks of an encoder and decoder are told apart, and what sees the source from the rest",
+          "[diagnostics]") {
+  Parts parts(default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
+                                  "model.layers=1", "model.encoder.layers=2", "model.heads=2", "model.width=16",
+                                  "model.context=12", "model.positions=sinusoidal", "model.mixer=metric",
+                                  "model.cross_mixer=quadratic", "model.encoder.mixer=quadratic"}));
+  parts.step->run(0, 1e-3);
+  const auto before = parts.parameters->values().clone();
+  const auto result = parts.step->run(1, 1e-2);
+  const auto diagnosed = diagnose_step(*parts.model, *parts.parameters, before, result.gradient_norm.item<double>());
+  std::vector<std::string> names;
+  for (const auto& [name, group] : diagnosed.items()) {
+    names.push_back(name);
+    CHECK(group.at("gradient_norm").get<double>() > 0);
+    CHECK(group.at("update_ratio").get<double>() > 0);
+  }
+  CHECK(names == std::vector<std::string>{"token_embedding", "block_0", "final_norm", "encoder_block_0",
+                                          "encoder_block_1", "encoder_final_norm"});
+  CHECK(diagnosed["block_0"]["score_asymmetry"].get<double>() < 1e-3);  // metric
+  CHECK(diagnosed["block_0"]["cross_score_asymmetry"].get<double>() > 0.3);
+  CHECK(diagnosed["encoder_block_1"]["score_asymmetry"].get<double>() > 0.3);
+}
+
 TEST_CASE("diagnostics are written at their interval and change no training", "[diagnostics]") {
   const Workplace place;
   place.train("plain", {});

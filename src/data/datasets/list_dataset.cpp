@@ -66,7 +66,7 @@ bool ListDataset::is_held_out(const List& list) {
   return hash % 4 == 0;
 }
 
-ListDataset::ListDataset(const ListTask& task) : task_(task) {
+ListDataset::ListDataset(const ListTask& task, std::string_view keys) : task_(task) {
   const auto count = count_lists(task);
   exhaustive_ = count <= most_enumerated;
   if (exhaustive_) {
@@ -75,9 +75,9 @@ ListDataset::ListDataset(const ListTask& task) : task_(task) {
     draw_evaluation_lists();
   }
   if (train_.empty() || held_out_.empty())
-    throw Error(ExitCode::usage, fmt::format("task.length, task.digits: {} lists are too few to train on some and test "
-                                             "on others; raise length or digits",
-                                             count));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count));
 }
 
 void ListDataset::enumerate(std::int64_t count) {

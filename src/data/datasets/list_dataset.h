@@ -17,8 +17,9 @@ class ListDataset {
  public:
   // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. If there are at
   // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once, or as many
-  // as have 2^20 tokens, but at least 100. Errors (exit code 2): so few lists that a split is empty.
-  explicit ListDataset(const ListTask& task);
+  // as have 2^20 tokens, but at least 100. Errors (exit code 2): so few lists that a split is empty; `keys` are those
+  // of the config that make more.
+  explicit ListDataset(const ListTask& task, std::string_view keys = "task.length, task.digits");
 
   // Rows first ... first + rows of step's global order, drawn from the lists that are not held out: a function of
   // (seed, step, row).

@@ -22,7 +22,7 @@ namespace {
 class SyntheticPairDataset : public PairDataset {
  public:
   SyntheticPairDataset(const SyntheticPairOptions& options, bool reverses, const ExperimentConfig& config)
-      : lists_({.length = options.length, .digits = options.symbols}),
+      : lists_({.length = options.length, .digits = options.symbols}, "data.synthetic.length, data.synthetic.symbols"),
         options_(options),
         reverses_(reverses),
         seed_(static_cast<std::uint64_t>(config.train.seed)),
@@ -124,6 +124,7 @@ class TextPairDataset : public PairDataset {
         if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
       }
       if (split == Split::train) leave_out_long(own, context_);
+      report_cut(own, split, context_);
       if (split != Split::train)
         std::stable_sort(own.begin(), own.end(),
                          [](const auto& a, const auto& b) { return sorting_length(a) > sorting_length(b); });
@@ -203,6 +204,16 @@ class TextPairDataset : public PairDataset {
     if (pairs.empty())
       throw Error(ExitCode::data,
                   fmt::format("no target of the training pairs fits model.context {}: raise it", context));
+  }
+
+  static void report_cut(const std::vector<ReadPair>& pairs, Split split, std::int64_t context) {
+    for (const auto& [name, side] :
+         {std::pair("sources", &EncodedPair::source), std::pair("targets", &EncodedPair::target)}) {
+      const auto is_cut = [&](const auto& pair) { return std::ssize(pair.ids.*side) >= context; };
+      if (const auto count = std::count_if(pairs.begin(), pairs.end(), is_cut); count > 0)
+        log::info("{}: {} of {} {} do not fit model.context {} with their mark, and are cut off", to_string(split),
+                  count, pairs.size(), name, context);
+    }
   }
 
   double mean(std::vector<std::int32_t> EncodedPair::*side) const {

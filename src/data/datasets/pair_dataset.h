@@ -37,7 +37,7 @@ class PairDataset {
   virtual std::int64_t count(Split split) const = 0;
   virtual EncodedPair pair(Split split, std::int64_t index) const = 0;
 
-  // The texts of the same pair, as they were read.
+  // The texts of the same pair, as they were read; of a training pair, what its tokens say.
   struct Texts {
     std::string source, target;
   };

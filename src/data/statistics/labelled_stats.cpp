@@ -1,8 +1,6 @@
 #include "data/statistics/labelled_stats.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <unordered_set>
 
 #include "data/datasets/encoded_splits.h"
@@ -73,11 +71,6 @@ double padding_share(const EncodedSplits& splits, const ExperimentConfig& config
   return padding_share(dataset, config.train);
 }
 
-nlohmann::ordered_json to_json(const LengthStats& lengths) {
-  return {{"mean", lengths.mean},         {"median", lengths.median},     {"p90", lengths.percentile_90},
-          {"p95", lengths.percentile_95}, {"p99", lengths.percentile_99}, {"longest", lengths.longest}};
-}
-
 nlohmann::ordered_json to_json(const SplitStats& split, const LabelledStats& stats) {
   nlohmann::ordered_json classes;
   for (std::size_t i = 0; i < stats.labels.size(); ++i) classes[stats.labels[i]] = split.class_counts[i];
@@ -92,22 +85,6 @@ nlohmann::ordered_json to_json(const SplitStats& split, const LabelledStats& sta
 }
 
 }  // namespace
-
-LengthStats measure_lengths(std::vector<std::int64_t> lengths) {
-  if (lengths.empty()) return {};
-  std::sort(lengths.begin(), lengths.end());
-  const auto percentile = [&](std::size_t percent) {
-    const auto rank = (lengths.size() * percent + 99) / 100;  // rounded up, counted from 1
-    return lengths[rank - 1];
-  };
-  const auto sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  return {.mean = static_cast<double>(sum) / static_cast<double>(lengths.size()),
-          .median = percentile(50),
-          .percentile_90 = percentile(90),
-          .percentile_95 = percentile(95),
-          .percentile_99 = percentile(99),
-          .longest = lengths.back()};
-}
 
 LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConfig& config) {
   LabelledStats stats;

@@ -11,17 +11,9 @@
 #include "config/experiment_config.h"
 #include "data/packing/pack_plan.h"
 #include "data/sources/labelled_source.h"
+#include "data/statistics/length_stats.h"
 
 namespace metaformer {
-
-// Percentiles by nearest rank: the smallest value that so many percent of all do not exceed.
-struct LengthStats {
-  double mean = 0;
-  std::int64_t median = 0, percentile_90 = 0, percentile_95 = 0, percentile_99 = 0, longest = 0;
-};
-
-// Of no lengths all is 0.
-LengthStats measure_lengths(std::vector<std::int64_t> lengths);
 
 struct SplitStats {
   std::int64_t texts = 0;

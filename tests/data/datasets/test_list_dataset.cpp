@@ -129,7 +129,10 @@ TEST_CASE("of long lists fewer are evaluated", "[copy]") {
 }
 
 TEST_CASE("too few lists for two splits are refused", "[sort]") {
-  CHECK_THROWS_WITH(ListDataset({.length = 1, .digits = 2}), ContainsSubstring("too few"));
+  CHECK_THROWS_WITH(ListDataset({.length = 1, .digits = 2}),
+                    ContainsSubstring("task.length, task.digits: 2 lists are too few"));
+  CHECK_THROWS_WITH(ListDataset({.length = 1, .digits = 2}, "data.synthetic.length"),
+                    ContainsSubstring("data.synthetic.length: 2 lists are too few"));
 }
 
 }  // namespace metaformer
