@@ -11,7 +11,8 @@ class TextAnswers {
  public:
   virtual ~TextAnswers() = default;
 
-  // Token ids of a text as the model takes them, cut to its context if need be. Errors (exit code 3): not UTF-8, blank.
+  // Token ids of a text as the model takes them, cut to its context if need be. Errors (exit code 3): not UTF-8, NUL
+  // bytes, blank.
   virtual std::vector<std::int32_t> encode(const std::string& text, bool& cut) const = 0;
 
   // An object for each text. Errors (exit code 4): the model's numbers are not finite.
