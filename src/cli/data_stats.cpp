@@ -24,7 +24,20 @@ std::string percentage(std::int64_t part, std::int64_t all) {
   return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-// A table with a column for every split that has texts.
+std::string unknown_share(bool has_unknown, std::int64_t unknown, std::int64_t all) {
+  return has_unknown ? percentage(unknown, all) : "-";
+}
+
+// Those in which `count` finds something.
+template <class Count>
+std::vector<Split> splits_with(Count count) {
+  std::vector<Split> splits;
+  for (const auto split : every_split)
+    if (count(split) > 0) splits.push_back(split);
+  return splits;
+}
+
+// A table with a column for each of some splits.
 class Table {
  public:
   explicit Table(std::vector<Split> splits) : splits_(std::move(splits)) {
@@ -75,10 +88,7 @@ std::string describe(const std::optional<PackStats>& packs) {
 }
 
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
-  std::vector<Split> splits;
-  for (const auto split : every_split)
-    if (stats[split].texts > 0) splits.push_back(split);
-  Table table(splits);
+  Table table(splits_with([&](Split split) { return stats[split].texts; }));
   const auto number = [&](const std::string& what, auto value) {
     table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
   };
@@ -101,7 +111,7 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
   table.add(fmt::format("cut at {} tokens", context_of(config.model)),
             [&](Split split) { return percentage(stats[split].cut, stats[split].texts); });
   table.add("unknown tokens", [&](Split split) {
-    return stats.has_unknown ? percentage(stats[split].unknown_tokens, stats[split].all_tokens) : "-";
+    return unknown_share(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
   });
   number("copies in the split", [](const SplitStats& s) { return s.copies; });
   return table.text() + describe_whole(stats, config) + describe(stats.packs) + describe_sources(stats.sources);
@@ -112,7 +122,7 @@ std::string describe(const TextStats& stats) {
   table.add("characters", [&](Split split) { return fmt::format("{}", stats[split].characters); });
   table.add("tokens", [&](Split split) { return fmt::format("{}", stats[split].tokens); });
   table.add("unknown tokens", [&](Split split) {
-    return stats.has_unknown ? percentage(stats[split].unknown_tokens, stats[split].tokens) : "-";
+    return unknown_share(stats.has_unknown, stats[split].unknown_tokens, stats[split].tokens);
   });
   table.add("unknown characters", [&](Split split) {
     const auto& unknown = stats[split].unknown_characters;
@@ -136,10 +146,7 @@ std::string describe_files(const nlohmann::ordered_json& sources) {
 }
 
 std::string describe(const PairStats& stats, const ExperimentConfig& config) {
-  std::vector<Split> splits;
-  for (const auto split : every_split)
-    if (stats[split].pairs > 0) splits.push_back(split);
-  Table table(splits);
+  Table table(splits_with([&](Split split) { return stats[split].pairs; }));
   const auto number = [&](const std::string& what, auto value) {
     table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
   };
@@ -155,7 +162,7 @@ std::string describe(const PairStats& stats, const ExperimentConfig& config) {
               [&](Split split) { return percentage((stats[split].*side).cut, stats[split].pairs); });
     table.add("  unknown tokens", [&](Split split) {
       const auto& of_side = stats[split].*side;
-      return stats.has_unknown ? percentage(of_side.unknown_tokens, of_side.all_tokens) : "-";
+      return unknown_share(stats.has_unknown, of_side.unknown_tokens, of_side.all_tokens);
     });
   }
   number("copies in the split", [](const PairSplitStats& s) { return s.copies; });

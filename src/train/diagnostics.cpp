@@ -91,10 +91,10 @@ nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer
     if (!form) continue;
     const auto diagnosed = diagnose_form(*form);
     auto& block = result[group_of(module.key() + ".")];
-    const std::string cross = module.key().ends_with(".cross_mixer") ? "cross_" : "";
-    block[cross + "score_asymmetry"] = diagnosed.asymmetry;
-    block[cross + "score_effective_rank"] = diagnosed.effective_rank;
-    block[cross + "score_spectrum"] = diagnosed.spectrum;
+    const std::string prefix = module.key().ends_with(".cross_mixer") ? "cross_" : "";
+    block[prefix + "score_asymmetry"] = diagnosed.asymmetry;
+    block[prefix + "score_effective_rank"] = diagnosed.effective_rank;
+    block[prefix + "score_spectrum"] = diagnosed.spectrum;
   }
   return result;
 }

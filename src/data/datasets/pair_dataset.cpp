@@ -87,8 +87,7 @@ struct ReadPair {
 
 // As rows have them, with their marks.
 PairLength length_of(const EncodedPair& pair, std::int64_t context) {
-  const auto row = [&](const auto& ids) { return std::min(std::ssize(ids) + 1, context); };
-  const auto [shorter, longer] = std::minmax({row(pair.source), row(pair.target)});
+  const auto [shorter, longer] = std::minmax({row_length(pair.source, context), row_length(pair.target, context)});
   return {.longer = longer, .shorter = shorter};
 }
 
@@ -197,7 +196,7 @@ class TextPairDataset : public PairDataset {
 
   // A target that is cut off would teach where to cut.
   static void leave_out_long(std::vector<ReadPair>& pairs, std::int64_t context) {
-    const auto is_long = [&](const auto& pair) { return std::ssize(pair.ids.target) >= context; };
+    const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.target, context); };
     const auto count = std::erase_if(pairs, is_long);
     if (count > 0)
       log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context);
@@ -209,8 +208,8 @@ class TextPairDataset : public PairDataset {
   static void report_cut(const std::vector<ReadPair>& pairs, Split split, std::int64_t context) {
     for (const auto& [name, side] :
          {std::pair("sources", &EncodedPair::source), std::pair("targets", &EncodedPair::target)}) {
-      const auto is_cut = [&](const auto& pair) { return std::ssize(pair.ids.*side) >= context; };
-      if (const auto count = std::count_if(pairs.begin(), pairs.end(), is_cut); count > 0)
+      const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.*side, context); };
+      if (const auto count = std::count_if(pairs.begin(), pairs.end(), is_long); count > 0)
         log::info("{}: {} of {} {} do not fit model.context {} with their mark, and are cut off", to_string(split),
                   count, pairs.size(), name, context);
     }

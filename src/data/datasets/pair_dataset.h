@@ -13,6 +13,12 @@ struct EncodedPair {
   std::vector<std::int32_t> source, target;  // without marks
 };
 
+// Tokens of a text in its row: with its mark, and at most `context`.
+std::int64_t row_length(const std::vector<std::int32_t>& ids, std::int64_t context);
+
+// Whether a text with its mark is longer than `context`.
+bool is_cut(const std::vector<std::int32_t>& ids, std::int64_t context);
+
 class PairDataset {
  public:
   virtual ~PairDataset() = default;

@@ -2,10 +2,16 @@
 
 namespace metaformer {
 
+std::int64_t row_length(const std::vector<std::int32_t>& ids, std::int64_t context) {
+  return std::min(std::ssize(ids) + 1, context);
+}
+
+bool is_cut(const std::vector<std::int32_t>& ids, std::int64_t context) { return std::ssize(ids) >= context; }
+
 // Of all rows, each cut to `context` tokens.
 static void append_target(TokenRows& rows, const std::vector<std::int32_t>& target, std::int32_t mark,
                           std::int64_t context) {
-  const auto length = std::min(std::ssize(target) + 1, context);
+  const auto length = row_length(target, context);
   for (std::int64_t place = 0; place < rows.length; ++place) {
     const auto at = [&](std::int64_t i) { return target[static_cast<std::size_t>(i)]; };
     const bool is_used = place < length;
@@ -23,7 +29,7 @@ PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::
     auto& source = sources.emplace_back(pair.source);
     truncate(source, context - 1, Truncation::head);
     source.push_back(mark);
-    rows.target.length = std::max(rows.target.length, std::min(std::ssize(pair.target) + 1, context));
+    rows.target.length = std::max(rows.target.length, row_length(pair.target, context));
   }
   rows.source = pad_rows({sources.begin(), sources.end()});
   rows.target.rows = std::ssize(pairs);

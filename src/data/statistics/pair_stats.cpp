@@ -20,7 +20,7 @@ SideStats measure_side(const PairDataset& pairs, Split split, Ids EncodedPair::*
     const auto& ids = pair.*side;
     lengths.push_back(std::ssize(ids));
     stats.all_tokens += lengths.back();
-    stats.cut += lengths.back() >= context;
+    stats.cut += is_cut(ids, context);
     if (unknown) stats.unknown_tokens += std::count(ids.begin(), ids.end(), *unknown);
   }
   stats.tokens = measure_lengths(std::move(lengths));
@@ -58,10 +58,10 @@ double padding_share(const PairDataset& pairs, const ExperimentConfig& config) {
     const auto batch = pairs.training_pairs(i / accumulate, i % accumulate);
     std::int64_t longest_source = 0, longest_target = 0;
     for (const auto& pair : batch) {
-      const auto row = [&](const Ids& ids) { return std::min(std::ssize(ids) + 1, context); };
-      longest_source = std::max(longest_source, row(pair.source));
-      longest_target = std::max(longest_target, row(pair.target));
-      tokens += row(pair.source) + row(pair.target);
+      const auto source = row_length(pair.source, context), target = row_length(pair.target, context);
+      longest_source = std::max(longest_source, source);
+      longest_target = std::max(longest_target, target);
+      tokens += source + target;
     }
     places += std::ssize(batch) * (longest_source + longest_target);
   }
