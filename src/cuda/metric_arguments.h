@@ -93,7 +93,7 @@ struct MetricBackward {
   const float* half_bias = nullptr;
   float* dmetric = nullptr;  // [n, k, k], not symmetrised; none for the identity
   // Work space.
-  float* dq_sum = nullptr;      // [b, n, c, k]: sum_j dS_ij p_j, scaled
+  float* dq_sum = nullptr;      // metric_dq_sums(in): sum_j dS_ij p_j, scaled, in an order of the kernels
   float* dkey = nullptr;        // [b, n, e, k]: what tokens as keys and values contribute to dp
   float* delta = nullptr;       // [b, n, c]: dt_i . t_i
   float* row_sum = nullptr;     // [b, n, c], distances only: of dS, scaled

@@ -43,6 +43,11 @@ std::int64_t metric_turns(const MetricInputs& in) {
   return in.batch * in.heads * ((in.queries.tokens + turn_rows - 1) / turn_rows);
 }
 
+std::int64_t metric_dq_sums(const MetricInputs& in) {
+  constexpr std::int64_t rows = 16;
+  return in.batch * in.heads * ((in.queries.tokens + rows - 1) / rows) * rows * compiled_width(in.width);
+}
+
 void metric_forward(const MetricForward& forward, void* stream) {
   if (is_empty(forward.in)) return;
   require_possible(forward.in);

@@ -22,6 +22,9 @@ MetricDevice metric_kernel_device();
 // How many partial metric gradients backward keeps, summed in a fixed order.
 std::int64_t metric_gradient_parts(const MetricInputs& in);
 
+// How many numbers of dq backward adds up, those of padded tokens and columns among them.
+std::int64_t metric_dq_sums(const MetricInputs& in);
+
 // How many counters backward's blocks take turns by.
 std::int64_t metric_turns(const MetricInputs& in);
 

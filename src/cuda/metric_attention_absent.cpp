@@ -8,6 +8,8 @@ MetricDevice metric_kernel_device() { return MetricDevice::none; }
 
 std::int64_t metric_gradient_parts(const MetricInputs&) { return 1; }
 
+std::int64_t metric_dq_sums(const MetricInputs&) { return 1; }
+
 std::int64_t metric_turns(const MetricInputs&) { return 1; }
 
 void metric_forward(const MetricForward&, void*) {

@@ -84,7 +84,7 @@ class BackwardFinish {
   // Of a distance, c p M^T is left out of dq M^T: as c q it takes no further rounding.
   GPU_DEVICE void run() {
     Sum dq[Width / 8];
-    read(dq, backward_.dq_sum, 0);
+    read_dq(dq);
     float rho[2] = {0, 0}, c[2] = {0, 0};
     if (in_.distance) {
       read_per_row(rho, backward_.row_sum);
@@ -157,6 +157,15 @@ class BackwardFinish {
     if (in_.distance) subtract(dp, both, queries.q, queries.q_strides, first);
     store<Format>(dp, static_cast<Element*>(queries.dp), queries.dp_strides, in_, in_.queries, place_,
                   place_.first + row_, first);
+  }
+
+  GPU_DEVICE void read_dq(Sum (&dq)[Width / 8]) const {
+    const auto query = place_.first + row_;
+    const bool exists = gpu::within(query < in_.queries.tokens);
+    const float* at = dq_sum_at<Width>(backward_, place_, query);
+    clear(dq);
+    GPU_UNROLL
+    for (int n = 0; exists && n < Width / 8; ++n) gpu::load_handed_on(dq[n].r, at + n * dq_sum_step);
   }
 
   // Columns from `first` on.

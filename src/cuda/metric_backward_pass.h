@@ -209,18 +209,22 @@ class BackwardPass {
     if (gpu::thread_index() == 0) gpu::announce(turn_of(query), turn() + 1);
   }
 
-  GPU_DEVICE void add_in_memory(std::int64_t query, int first_column, Sum (&dq)[Shape::columns / 8]) const {
-    for_each_pair(dq, [&](int row, int column, const float* values) {
-      const auto token = query + row;
-      column += first_column;
-      if (!gpu::within(token < in_.queries.tokens) || !gpu::within(column < in_.width)) return;
-      float* sum = backward_.dq_sum + place_.offset(contiguous_strides(in_, in_.queries), token) + column;
-      float before[2] = {0, 0};
-      if (turn() > 0) gpu::load_handed_on(before, sum);
-      const float after[2] = {gpu::fused_multiply_add(rule_.gradient, values[0], before[0]),
-                              gpu::fused_multiply_add(rule_.gradient, values[1], before[1])};
-      gpu::store_handed_on(sum, after);
-    });
+  // All is loaded before the first store: what follows a store would wait for memory once more.
+  GPU_DEVICE void add_in_memory(std::int64_t query, int first_column, const Sum (&dq)[Shape::columns / 8]) const {
+    if (!gpu::within(query < in_.queries.tokens)) return;  // the same for a whole warp
+    float* at = dq_sum_at<Width>(backward_, place_, query) + first_column / 8 * dq_sum_step;
+    float sum[Shape::columns / 8][4];
+    GPU_UNROLL
+    for (int n = 0; n < Shape::columns / 8; ++n) {
+      for (float& value : sum[n]) value = 0;
+      if (turn() > 0 && first_column + 8 * n < Width) gpu::load_handed_on(sum[n], at + n * dq_sum_step);
+    }
+    GPU_UNROLL
+    for (int n = 0; n < Shape::columns / 8; ++n) {
+      GPU_UNROLL
+      for (int e = 0; e < 4; ++e) sum[n][e] = gpu::fused_multiply_add(rule_.gradient, dq[n].r[e], sum[n][e]);
+      if (first_column + 8 * n < Width) gpu::store_handed_on(at + n * dq_sum_step, sum[n]);
+    }
   }
 
   GPU_DEVICE void add_in_memory(float* sum, float value) const {

@@ -8,6 +8,9 @@ namespace metaformer::cuda {
 constexpr int gradient_tile_rows = 32;  // tokens that one step of the metric gradient takes
 constexpr int turn_rows = 16;           // queries of the smallest tile that blocks take turns at
 
+// The width that the kernel for heads of `width` is compiled for.
+constexpr int compiled_width(int width) { return width <= 64 ? (width + 15) / 16 * 16 : width <= 96 ? 96 : 128; }
+
 void forward_bf16(const MetricForward& forward, void* stream);
 void forward_fp16(const MetricForward& forward, void* stream);
 void forward_tf32(const MetricForward& forward, void* stream);

@@ -10,15 +10,23 @@
 
 namespace metaformer::cuda {
 
-// Calls start.template operator()<Width>() with the narrowest compiled width that holds `width`.
+// Calls start.template operator()<compiled_width(width)>().
 template <class Start>
 void with_width(int width, Start start) {
-  if (width <= 16) return start.template operator()<16>();
-  if (width <= 32) return start.template operator()<32>();
-  if (width <= 48) return start.template operator()<48>();
-  if (width <= 64) return start.template operator()<64>();
-  if (width <= 96) return start.template operator()<96>();
-  return start.template operator()<128>();
+  switch (compiled_width(width)) {
+    case 16:
+      return start.template operator()<16>();
+    case 32:
+      return start.template operator()<32>();
+    case 48:
+      return start.template operator()<48>();
+    case 64:
+      return start.template operator()<64>();
+    case 96:
+      return start.template operator()<96>();
+    default:
+      return start.template operator()<128>();
+  }
 }
 
 // Blocks of a kernel that owns `rows` tokens of a side per block.

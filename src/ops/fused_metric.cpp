@@ -169,7 +169,7 @@ class FusedMetric : public torch::autograd::Function<FusedMetric> {
     const Gradient of_queries(p, q);
     std::optional<Gradient> of_keys;
     if (!in.to_themselves) of_keys.emplace(y, key_q);
-    const auto delta = empty_per_row(p), dq_sum = torch::empty(p.sizes(), floats),
+    const auto delta = empty_per_row(p), dq_sum = torch::empty({cuda::metric_dq_sums(in)}, floats),
                dkey = torch::empty(y.sizes(), floats),
                turns = torch::empty({cuda::metric_turns(in)}, p.options().dtype(torch::kInt));
     const auto row_sum = setting.distance ? empty_per_row(p) : Tensor();

@@ -358,7 +358,7 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
   const bool plain = c.form == MetricForm::identity;
   const auto key_rows = static_cast<std::size_t>(c.batch * c.heads * c.key_count());
   KernelMemory log2_sum(4 * rows), half_bias(4 * key_rows), delta(4 * rows), row_sum(4 * rows),
-      column_sum(4 * key_rows), dq_sum(4 * rows * k), dkey(4 * key_rows * k),
+      column_sum(4 * key_rows), dq_sum(4 * static_cast<std::size_t>(cuda::metric_dq_sums(in))), dkey(4 * key_rows * k),
       turns(4 * static_cast<std::size_t>(cuda::metric_turns(in))), dmetric(4 * heads * k * k),
       partial(4 * static_cast<std::size_t>(cuda::metric_gradient_parts(in)) * heads * k * k);
   cuda::metric_forward({.in = in,

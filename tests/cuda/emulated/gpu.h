@@ -59,13 +59,13 @@ inline void wait_for(const unsigned* counter, unsigned least, const Where& where
 inline void announce(unsigned* counter, unsigned value) { *counter = value; }
 inline float load_handed_on(const float* from) { return *from; }
 inline void store_handed_on(float* to, float value) { *to = value; }
-inline void load_handed_on(float (&values)[2], const float* from) {
-  emulator::require_aligned(from, 8);
-  std::memcpy(values, from, 8);
+inline void load_handed_on(float (&values)[4], const float* from) {
+  emulator::require_aligned(from, 16);
+  std::memcpy(values, from, 16);
 }
-inline void store_handed_on(float* to, const float (&values)[2]) {
-  emulator::require_aligned(to, 8);
-  std::memcpy(to, values, 8);
+inline void store_handed_on(float* to, const float (&values)[4]) {
+  emulator::require_aligned(to, 16);
+  std::memcpy(to, values, 16);
 }
 
 inline void copy_async_16(void* shared, const void* global, bool valid) { emulator::start_copy(shared, global, valid); }
