@@ -1,8 +1,11 @@
 // What every mixer must have, looped over all of them.
 
+#include <torch/csrc/autograd/generated/Functions.h>
+
 #include "attention/mixer.h"
 #include "attention/mixer_support.h"
 #include "attention/mixers.h"
+#include "ops/autocast.h"
 #include "support/any_mixer.h"
 #include "support/mixer_options.h"
 
@@ -194,6 +197,27 @@ TEST_CASE("bfloat16 and float32 stay near float64", "[mixer]") {
   const auto y = mix(*narrow, x, visibility);
   CHECK(y.scalar_type() == type);
   CHECK(relative_error(y, mix(*wide, x.to(torch::kDouble), visibility)) < tolerance);
+}
+
+// On a GPU the library's softmax has no backward pass whose gradient is of another type than its bf16 input.
+TEST_CASE("under autocast weights are float32, and so is what their softmax is taken of", "[mixer]") {
+  struct Watching : Probe {
+    bool wants_scores() const override { return true; }
+    void stream(StreamPoint, const torch::Tensor&) override {}
+    void attended(const torch::Tensor&, const torch::Tensor& weight_bnce) override { weight = weight_bnce; }
+    torch::Tensor weight;
+  } probe;
+  const auto options = any_mixer();
+  INFO(describe(options));
+  const auto mixer = random_mixer(options, shape, torch::kFloat);
+  const auto x = torch::randn({2, 9, 12}).requires_grad_();
+  const AutocastScope autocast(Precision::bf16, torch::kCPU);
+  Pass pass{.probe = &probe};
+  mixer->forward(x, x, self_visibility(true, {}), nullptr, pass);
+  if (!probe.weight.defined()) return;  // no scores
+  CHECK(probe.weight.scalar_type() == torch::kFloat);
+  const auto* node = dynamic_cast<torch::autograd::generated::SafeSoftmaxBackward0*>(probe.weight.grad_fn().get());
+  if (node != nullptr) CHECK(node->self_scalar_type == torch::kFloat);  // average pooling has none
 }
 
 TEST_CASE("cross attention sees a context of another length", "[mixer]") {
