@@ -56,6 +56,9 @@ use_tree() {
     { tail -n 20 "$work/build.log" >&2; die 1 "the build failed"; }
 }
 
+# Output as it is kept: without the folders of this machine.
+without_folders() { sed "s#$work#.#g; s#${binaries:-$root}#.#g"; }
+
 # check NAME SECONDS COMMAND...: runs it for at most that long, notes the outcome and the end of what it printed.
 check() {
   local name=$1 seconds=$2 outcome=passed start=$SECONDS
@@ -72,7 +75,7 @@ check() {
   fi
   {
     printf '\n## %s: %s, %d s\n\n```text\n' "$name" "$outcome" $((SECONDS - start))
-    tail -n 60 "$work/out"
+    tail -n 60 "$work/out" | without_folders
     printf '```\n'
   } >>"$output"
   [[ $outcome == passed ]] || { say "$name: $outcome"; tail -n 20 "$work/out" >&2; }
@@ -293,7 +296,7 @@ SECONDS=0
 {
   printf '# GPU check, %s\n\n```text\n' "$(date -u '+%Y-%m-%d %H:%M UTC')"
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv
-  "$program" info
+  "$program" info | without_folders
   printf '```\n'
 } >"$output"
 check "wrappers on the GPU do what the emulated ones do" 20 compare_probes

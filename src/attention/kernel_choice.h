@@ -1,8 +1,7 @@
 #pragma once
 // Which backend computes metric and quadratic attention where model.mixer.backend is auto: on a GPU the kernels of
 // cuda/ where they are right and faster, else composed products. Faster by a table that was measured on such a device
-// (attention/choice_table.h), else by a rule that comes from counting operations and memory; nothing of the rule has
-// been measured on a GPU (docs/metric_attention.md).
+// (attention/choice_table.h), else by a rule that was measured on an H200 (docs/metric_attention.md).
 
 #include <torch/torch.h>
 
@@ -28,7 +27,7 @@ struct KernelUse {
 KernelUse kernel_use(const MetricOptions& options, const MixerShape& shape);
 KernelUse kernel_use(const QuadraticOptions& options, const MixerShape& shape);
 
-// The rule: where a composed product keeps the matrix of scores or of masks, is exact in float32, or is short.
+// The rule: where a composed product keeps the matrix of scores or of masks, in float32, or in short contexts.
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
 
 // Dropout takes the kernels, since composed products then keep the matrix of weights. Else the table decides, and the

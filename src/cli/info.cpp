@@ -77,7 +77,7 @@ Json cuda_info() {
 std::string choice_info(const std::string& device) {
   const auto [table, problem] = find_choice_table(device);
   if (table) return fmt::format("{}: backend auto goes by the table of {}", device, table->date);
-  const std::string by_rule = device + ": backend auto goes by its rule, which was not measured on a GPU";
+  const std::string by_rule = device + ": backend auto goes by its rule";
   return problem.empty() ? by_rule : fmt::format("{} ({})", by_rule, problem);
 }
 

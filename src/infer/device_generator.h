@@ -26,7 +26,7 @@ struct DeviceGenerationPlan {
 
 // Whether graphs give the text that a cache gives (SequenceModel::recordable_layers), and a GPU is expected to encode a
 // context of `samples` sequences, logits of all its tokens included, in less time than its host needs to start the
-// operations of one token with a cache. The latter is an estimate; not measured on a GPU.
+// operations of one token with a cache. The latter is an estimate.
 bool should_record(const SequenceModel& model, std::int64_t samples);
 
 // For causal models: every token encodes the window again, without a cache, together with what lies behind its newest

@@ -10,8 +10,8 @@ TEST_CASE("kernels are expected to win where composed products keep matrices, in
   const auto wins = [](const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented) {
     return kernels_expected_to_win(use, type, context, segmented);
   };
-  CHECK(wins({}, torch::kBFloat16, 512, false));
-  CHECK_FALSE(wins({}, torch::kBFloat16, 513, false));
+  CHECK(wins({}, torch::kBFloat16, 64, false));
+  CHECK_FALSE(wins({}, torch::kBFloat16, 65, false));
   CHECK_FALSE(wins({}, torch::kHalf, 2048, false));
   CHECK(wins({}, torch::kFloat, 2048, false));
   CHECK(wins({}, torch::kBFloat16, 2048, true));
@@ -22,7 +22,7 @@ TEST_CASE("kernels are expected to win where composed products keep matrices, in
 TEST_CASE("a table decides before the rule, and dropout before the table", "[kernel_choice]") {
   const ChoiceTable table{.device = "NVIDIA X",
                           .date = "2026-11-23",
-                          .cells = {{{ChoiceType::bf16, 256, 64, false, false}, 1.25},
+                          .cells = {{{ChoiceType::bf16, 64, 64, false, false}, 1.25},
                                     {{ChoiceType::bf16, 4096, 64, false, false}, 0.75},
                                     {{ChoiceType::bf16, 256, 64, true, false}, 1.5},
                                     {{ChoiceType::bf16, 256, 64, false, true}, 1.0},
@@ -31,14 +31,14 @@ TEST_CASE("a table decides before the rule, and dropout before the table", "[ker
     return kernels_win(use, {.type = type, .context = context, .head_width = 64, .segmented = segmented}, &table);
   };
   // The rule says the opposite of each.
-  CHECK_FALSE(wins({}, ChoiceType::bf16, 256));
+  CHECK_FALSE(wins({}, ChoiceType::bf16, 64));
   CHECK(wins({}, ChoiceType::bf16, 4096));
   CHECK_FALSE(wins({.distance = true}, ChoiceType::bf16, 256));
   CHECK_FALSE(wins({}, ChoiceType::bf16, 256, /*segmented=*/true));
   CHECK_FALSE(wins({}, ChoiceType::tf32, 256));
   // No cell: the rule.
   CHECK(wins({}, ChoiceType::fp32, 256));
-  CHECK(wins({}, ChoiceType::fp16, 512));
+  CHECK(wins({}, ChoiceType::fp16, 64));
   CHECK_FALSE(wins({}, ChoiceType::fp16, 1024));
   CHECK(wins({.distance = true}, ChoiceType::tf32, 256));
   // Composed products keep the matrix of dropped weights.
@@ -50,11 +50,11 @@ TEST_CASE("the log of a training names what was chosen, and by what", "[kernel_c
   const ChoiceTable table{
       .device = "NVIDIA X",
       .date = "2026-11-23",
-      .cells = {{{ChoiceType::bf16, 256, 64, false, false}, 1.25}, {{ChoiceType::bf16, 4096, 64, false, false}, 0.75}}};
+      .cells = {{{ChoiceType::bf16, 64, 64, false, false}, 1.25}, {{ChoiceType::bf16, 4096, 64, false, false}, 0.75}}};
   TransformerConfig config;
   config.heads = 2;
   config.width = 128;
-  config.context = 256;
+  config.context = 64;
   config.dropout = 0;
   config.mixer = MetricOptions{};
   const auto said = [&](Precision precision, const ChoiceTable* given) {
