@@ -135,6 +135,18 @@ train_with() {
     --set train.batch_size=16 "$@"
 }
 
+# Every kind of layer in bf16 and with dropout, of which nothing is compared: that it trains.
+train_in_bf16() {
+  local config
+  for config in shakespeare_{scaled_dot_product,quadratic,average_pooling,lstm,block_llama}.yaml seq2seq_copy.yaml sorter_metric.yaml \
+    xl_shakespeare.yaml reformer_copy.yaml; do
+    "$program" train --config "$config" --offline --quiet --device "$1" --out "$work/bf16.$config" --set train.precision=bf16 \
+      --set model.dropout=0.1 --set train.steps=5 --set train.eval_interval=5 --set train.checkpoint_interval=5 \
+      --set train.schedule.warmup_steps=1 --set train.batch_size=4 || return
+    echo "$config trains"
+  done
+}
+
 # compare_losses A B: the losses of two trainings, step by step. Trainings diverge as rounding grows, so the first ones count.
 compare_losses() {
   "$python" - "$work" "$@" <<'PYTHON'
@@ -288,7 +300,7 @@ if $dry; then
 fi
 choices=${output%.md}.choices.json
 export program probes probes_cuda suite peers python work choices
-export -f compare_probes run_suite sanitize bench write_choices bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
+export -f train_in_bf16 compare_probes run_suite sanitize bench write_choices bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
   sample_both compare_sampling time_to_loss compare_devices compare_all_devices
 nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run does what needs none"
 mkdir -p "$(dirname "$output")"
@@ -303,6 +315,7 @@ check "wrappers on the GPU do what the emulated ones do" 20 compare_probes
 check "the kernel suite on the GPU" 100 run_suite
 check "the backends' losses agree" 60 compare_backends
 check "losses on the GPU are those on the CPU" 75 compare_all_devices
+check "other models train in bf16 with dropout" 45 train_in_bf16 cuda
 check "a replayed step is an eager one, with dropout and micro-batches" 45 compare_graphs
 check "two processes train what one does" 60 compare_processes
 check "training steps of the program and of PyTorch" 130 bench_steps
