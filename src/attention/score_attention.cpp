@@ -1,5 +1,7 @@
 #include "attention/score_attention.h"
 
+#include <ATen/autocast_mode.h>
+
 #include <limits>
 
 #include "ops/dropout.h"
@@ -17,8 +19,9 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   if (mixing.distances) scaled = scaled + distance_scores(q_bnck, *mixing.distances, score_bnce.size(3)) * mixing.scale;
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
-  // Autocast would do the same inside the softmax, of which CUDA then has no backward pass in bf16.
-  if (scaled.element_size() < 4) scaled = scaled.to(torch::kFloat);
+  // Inside the softmax autocast would do the same, and CUDA then has no backward pass of it in bf16.
+  if (at::autocast::is_autocast_enabled(scaled.device().type()) && scaled.element_size() < 4)
+    scaled = scaled.to(torch::kFloat);
   torch::Tensor weight_bnce;
   if (visible.defined()) {
     const auto visible_bnce = visible.unsqueeze(1);
