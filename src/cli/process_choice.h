@@ -17,7 +17,7 @@ struct ProcessChoice {
   void add_to(CLI::App& command);
 
   // With --processes starts them, which do the work; throws ProcessesFailed if one fails. Otherwise this process does
-  // the work: alone, or in the group that a launcher has started. A process of a group that fails tells the others why.
+  // the work: alone, or in the group that a launcher has started. A process that fails tells its group why.
   // Errors (exit code 2): --processes under a launcher; (exit code 6): the others are not there within the time.
   void run(const std::function<void(ProcessGroup&)>& work) const;
 };

@@ -14,8 +14,8 @@ class GradientSum {
   // Large enough to be worth a message, small enough for several to be under way.
   static constexpr std::int64_t usual_bucket_bytes = 25 << 20;
 
-  // Keeps references to its arguments. With `shards` each process receives the summed gradients of its own shard,
-  // without (nullptr) those of all parameters.
+  // The arguments must outlive it. With `shards`, a process receives the summed gradients of its own shard; without
+  // (nullptr), the summed gradients of all parameters.
   GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
               std::int64_t bucket_bytes = usual_bucket_bytes);
   ~GradientSum();

@@ -19,7 +19,7 @@ struct PairLength {
 class TokenBatches {
  public:
   // `most`: the largest size of a batch in tokens, which is the number of its pairs times the longest side among them.
-  // A longer pair is a batch of its own.
+  // A pair with more tokens than that is alone in its batch.
   TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing, std::uint64_t seed);
 
   // The pairs of the batch with this number.
