@@ -20,7 +20,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   if (visibility.score_bias_nce.defined()) scaled = scaled + visibility.score_bias_nce;
   const auto observed = pass.wants_scores() ? scaled : torch::Tensor();
   // Inside the softmax autocast would do the same, and CUDA then has no backward pass of it in bf16.
-  if (at::autocast::is_autocast_enabled(scaled.device().type()) && scaled.element_size() < 4)
+  if (scaled.element_size() < 4 && at::autocast::is_autocast_enabled(scaled.device().type()))
     scaled = scaled.to(torch::kFloat);
   torch::Tensor weight_bnce;
   if (visible.defined()) {

@@ -44,8 +44,8 @@ std::int64_t metric_turns(const MetricInputs& in) {
 }
 
 std::int64_t metric_dq_sums(const MetricInputs& in) {
-  constexpr std::int64_t rows = 16;
-  return in.batch * in.heads * ((in.queries.tokens + rows - 1) / rows) * rows * compiled_width(in.width);
+  const auto groups = (in.queries.tokens + dq_sum_rows - 1) / dq_sum_rows;
+  return in.batch * in.heads * groups * dq_sum_rows * compiled_width(in.width);
 }
 
 void metric_forward(const MetricForward& forward, void* stream) {

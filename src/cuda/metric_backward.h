@@ -29,13 +29,14 @@ GPU_DEVICE unsigned* turn_at(const MetricBackward& backward, const Place& place,
   return backward.turns + (place.batch * in.heads + place.head) * tile_count(in.queries.tokens, turn_rows) + tile;
 }
 
-// Where the pass keeps dq of the 16 queries from `query` on, in the order of its lanes: the four numbers that this lane
-// holds of the first 8 columns. Those of the next 8 columns lie a warp further.
+// Where the pass keeps dq of the dq_sum_rows queries from `query` on, in the order of its lanes: the four numbers that
+// this lane holds of the first 8 columns. Those of the next 8 columns lie a warp further.
 template <int Width>
 GPU_DEVICE float* dq_sum_at(const MetricBackward& backward, const Place& place, std::int64_t query) {
   const auto& in = backward.in;
-  const auto group = (place.batch * in.heads + place.head) * tile_count(in.queries.tokens, 16) + query / 16;
-  return backward.dq_sum + group * 16 * Width + 4 * lane_index();
+  const auto groups = tile_count(in.queries.tokens, dq_sum_rows);
+  const auto group = (place.batch * in.heads + place.head) * groups + query / dq_sum_rows;
+  return backward.dq_sum + group * dq_sum_rows * Width + 4 * lane_index();
 }
 constexpr int dq_sum_step = 4 * gpu::warp_size;
 
