@@ -28,12 +28,14 @@ class CrossEntropy : public torch::autograd::Function<CrossEntropy> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& logits_tv, const Tensor& targets_t, double smoothing) {
     const auto rows = logits_tv.size(0);
-    auto log_sum_t = torch::empty({rows}, torch::kFloat), loss_t = torch::empty({rows}, torch::kDouble);
+    auto greatest_t = torch::empty({rows}, torch::kFloat), log_sum_t = torch::empty_like(greatest_t);
+    auto loss_t = torch::empty({rows}, torch::kDouble);
     at::parallel_for(0, rows, rows_at_once, [&](std::int64_t first, std::int64_t end) {
       cross_entropy_rows(rows_from(logits_tv, targets_t, smoothing, first, end),
-                         log_sum_t.mutable_data_ptr<float>() + first, loss_t.mutable_data_ptr<double>() + first);
+                         greatest_t.mutable_data_ptr<float>() + first, log_sum_t.mutable_data_ptr<float>() + first,
+                         loss_t.mutable_data_ptr<double>() + first);
     });
-    context->save_for_backward({logits_tv, targets_t, log_sum_t});
+    context->save_for_backward({logits_tv, targets_t, greatest_t, log_sum_t});
     context->saved_data["smoothing"] = smoothing;
     return loss_t.sum().to(torch::kFloat);
   }
@@ -41,14 +43,14 @@ class CrossEntropy : public torch::autograd::Function<CrossEntropy> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     require_first_order("the cross-entropy");
     const auto saved = context->get_saved_variables();
-    const auto &logits_tv = saved[0], &targets_t = saved[1], &log_sum_t = saved[2];
+    const auto &logits_tv = saved[0], &targets_t = saved[1], &greatest_t = saved[2], &log_sum_t = saved[3];
     const double smoothing = context->saved_data["smoothing"].toDouble();
     const auto factor = gradients[0].item<float>();
     auto gradient_tv = torch::empty_like(logits_tv);
     at::parallel_for(0, logits_tv.size(0), rows_at_once, [&](std::int64_t first, std::int64_t end) {
       cross_entropy_gradients(rows_from(logits_tv, targets_t, smoothing, first, end),
-                              log_sum_t.const_data_ptr<float>() + first, factor,
-                              gradient_tv.mutable_data_ptr<float>() + first * logits_tv.size(1));
+                              greatest_t.const_data_ptr<float>() + first, log_sum_t.const_data_ptr<float>() + first,
+                              factor, gradient_tv.mutable_data_ptr<float>() + first * logits_tv.size(1));
     });
     return {gradient_tv, {}, {}};
   }

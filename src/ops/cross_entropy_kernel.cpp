@@ -47,37 +47,40 @@ METAFORMER_INLINE RowSums sums_of(const float* x, std::int64_t width, float grea
   return {sum_of(exponentials), sum_of(logits)};
 }
 
-METAFORMER_INLINE void write_gradient(const float* x, std::int64_t width, float log_sum, float factor, float share,
-                                      float* gradient) {
+METAFORMER_INLINE void write_gradient(const float* x, std::int64_t width, float greatest, float log_sum, float factor,
+                                      float share, float* gradient) {
   std::int64_t i = 0;
   for (; i + lane_count <= width; i += lane_count)
-    store_lanes(gradient + i, (exp_of(load_lanes(x + i) - log_sum) - share) * factor);
+    store_lanes(gradient + i, (exp_of(load_lanes(x + i) - greatest - log_sum) - share) * factor);
   float rest[lane_count];
-  store_lanes(rest, (exp_of(rest_of(x + i, width - i, 0) - log_sum) - share) * factor);
+  store_lanes(rest, (exp_of(rest_of(x + i, width - i, 0) - greatest - log_sum) - share) * factor);
   std::copy_n(rest, width - i, gradient + i);
 }
 
 }  // namespace
 
 METAFORMER_EVERY_VECTOR_WIDTH
-void cross_entropy_rows(const LogitRows& rows, float* log_sums, double* losses) {
+void cross_entropy_rows(const LogitRows& rows, float* greatest, float* log_sums, double* losses) {
   for (std::int64_t row = 0; row < rows.rows; ++row) {
+    greatest[row] = 0;
     log_sums[row] = 0;
     losses[row] = 0;
     if (rows.targets[row] < 0) continue;
     const float* x = rows.logits + row * rows.width;
-    const float greatest = greatest_logit(x, rows.width);
-    const auto sums = sums_of(x, rows.width, greatest);
-    const double log_sum = static_cast<double>(greatest) + std::log(static_cast<double>(sums.exponentials));
+    greatest[row] = greatest_logit(x, rows.width);
+    const auto sums = sums_of(x, rows.width, greatest[row]);
+    const double log_sum = std::log(static_cast<double>(sums.exponentials));
     const double mean = static_cast<double>(sums.logits) / static_cast<double>(rows.width);
     log_sums[row] = static_cast<float>(log_sum);
-    losses[row] = log_sum - (1 - rows.smoothing) * static_cast<double>(x[rows.targets[row]]);
+    losses[row] = static_cast<double>(greatest[row]) + log_sum;
+    losses[row] -= (1 - rows.smoothing) * static_cast<double>(x[rows.targets[row]]);
     if (rows.smoothing > 0) losses[row] -= rows.smoothing * mean;
   }
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
-void cross_entropy_gradients(const LogitRows& rows, const float* log_sums, float factor, float* gradient) {
+void cross_entropy_gradients(const LogitRows& rows, const float* greatest, const float* log_sums, float factor,
+                             float* gradient) {
   const auto share = static_cast<float>(rows.smoothing / static_cast<double>(rows.width));
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     float* dx = gradient + row * rows.width;
@@ -86,7 +89,7 @@ void cross_entropy_gradients(const LogitRows& rows, const float* log_sums, float
       std::fill_n(dx, rows.width, 0.0f);
       continue;
     }
-    write_gradient(rows.logits + row * rows.width, rows.width, log_sums[row], factor, share, dx);
+    write_gradient(rows.logits + row * rows.width, rows.width, greatest[row], log_sums[row], factor, share, dx);
     dx[target] -= factor * static_cast<float>(1 - rows.smoothing);
   }
 }

@@ -15,10 +15,12 @@ struct LogitRows {
   double smoothing;  // s: the target's probability is 1 - s + s / width, that of others s / width
 };
 
-// log_sums = log sum exp of every row with a target; losses = -sum q log softmax.
-void cross_entropy_rows(const LogitRows& rows, float* log_sums, double* losses);
+// Of every row with a target: greatest = max x, log_sums = log sum exp(x - greatest), losses = -sum q log softmax. The
+// first two stay apart: their sum would lose digits where logits are large.
+void cross_entropy_rows(const LogitRows& rows, float* greatest, float* log_sums, double* losses);
 
 // gradient = factor (softmax - q), the gradient with respect to the logits of `factor` times the sum of the losses.
-void cross_entropy_gradients(const LogitRows& rows, const float* log_sums, float factor, float* gradient);
+void cross_entropy_gradients(const LogitRows& rows, const float* greatest, const float* log_sums, float factor,
+                             float* gradient);
 
 }  // namespace metaformer

@@ -53,8 +53,8 @@ TEST_CASE("the cross-entropy and its gradient are those of the formula", "[cross
   const auto exact = result_of(logits_tv.to(torch::kDouble), factor,
                                [&](const auto& x_tv) { return by_definition(x_tv, targets_t, smoothing); });
   CHECK(ours.loss == Approx(exact.loss).epsilon(2e-6).margin(2e-6 * scale));
-  // A softmax is as exact as the difference of two logits is in float.
-  CHECK((ours.gradient_tv - exact.gradient_tv).abs().max().item<double>() < 2e-7 * factor * (4 + scale));
+  // However large the logits: where a softmax is not tiny, the difference to the greatest logit is small.
+  CHECK((ours.gradient_tv - exact.gradient_tv).abs().max().item<double>() < 8e-7 * factor);
   CHECK(ours.gradient_tv[0].abs().max().item<double>() == 0);
 }
 
