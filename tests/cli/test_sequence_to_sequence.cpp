@@ -235,10 +235,9 @@ TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") 
 
 TEST_CASE("symbols are reversed without a mistake, with metric attention in all places", "[cli][pairs]") {
   const Program program;
-  program.folder().write("symbols.yaml", "base: seq2seq_reversal.yaml\ntrain: {batch_size: 80, eval_interval: 400}\n");
   const auto trained =
-      program.run({"train", "--config", "symbols.yaml", "--out", "run", "--json", "--set", "model.mixer=metric",
-                   "--set", "model.cross_mixer=metric", "--set", "model.encoder.mixer=metric"});
+      program.run({"train", "--config", "seq2seq_reversal.yaml", "--out", "run", "--json", "--set",
+                   "model.mixer=metric", "--set", "model.cross_mixer=metric", "--set", "model.encoder.mixer=metric"});
   INFO(trained.err);
   REQUIRE(trained.code == 0);
   CHECK(nlohmann::json::parse(trained.out).at("test").at("exact_match") == 1.0);

@@ -20,10 +20,11 @@ std::string sorted_by(const LoadedRun& run, const std::string& list) {
 
 TEST_CASE("a sorter learns to sort lists it never saw, and its checkpoint does", "[sort]") {
   const Workplace place;
-  // Six digits: of four there are too few lists to learn the rule from, whatever the rounding.
-  const auto summary =
-      place.train("run", sorter({"task.digits=6", "train.steps=800", "train.batch_size=64", "train.learning_rate=3e-3",
-                                 "train.schedule.floor=1e-4", "model.mixer.kind=scaled_dot_product"}));
+  // Six digits: of four there are too few lists to learn the rule from, whatever the rounding. Without the warm-up 3 of
+  // 23 seeds sort one or two of 325 lists wrong, with it none does.
+  const auto summary = place.train(
+      "run", sorter({"task.digits=6", "train.steps=800", "train.batch_size=64", "train.learning_rate=3e-3",
+                     "train.schedule={floor: 1e-4, warmup_steps: 50}", "model.mixer.kind=scaled_dot_product"}));
   CHECK(summary["validation"]["exact_match"] == 1.0);
   CHECK(summary["validation"]["accuracy"] == 1.0);
   auto run = load_run(place / "run", "best", "cpu");
