@@ -55,7 +55,7 @@ void print_table(const BaselineComparison& comparison) {
 const ClassificationMetrics& member_metrics(const std::string& name, const LoadedRun& run, const Task& task) {
   const auto* metrics = dynamic_cast<const ClassificationMetrics*>(task.metrics.get());
   if (metrics == nullptr || run.experiment.config.train.overfit_batch)
-    throw Error(ExitCode::usage, name + ": an ensemble is of classifiers that were trained on a whole corpus");
+    throw Error(ExitCode::usage, name + ": --with takes classifiers that were trained on a whole corpus");
   return *metrics;
 }
 
@@ -177,7 +177,7 @@ void add_evaluate_command(CLI::App& app) {
       ->capture_default_str();
   auto* with =
       command
-          .add_option("--with", arguments->others, "more runs on the same data; averages the probabilities of all runs")
+          .add_option("--with", arguments->others, "more classifiers of the same data; averages the probabilities of all runs")
           ->type_name("RUN...");
   command
       .add_option("--random-batches", arguments->random_batches,

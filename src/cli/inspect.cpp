@@ -45,7 +45,12 @@ std::vector<std::int32_t> validation_text(const Task& task, std::int64_t tokens,
 }
 
 std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const LoadedRun& run, const std::string& text) {
-  auto ids = ids_of_text(run, text, arguments.limits.tokens);
+  std::vector<std::int32_t> ids;
+  try {
+    ids = ids_of_text(run, text, arguments.limits.tokens);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", arguments.file.empty() ? "--text" : arguments.file, error.what()));
+  }
   const auto all = run.codec.tokenizer->encode(text).size();
   if (all > ids.size())
     log::warning("the text has {} tokens; the first {} are inspected (--tokens, model.context)", all, ids.size());

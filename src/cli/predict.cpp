@@ -17,6 +17,7 @@
 #include "cli/process_choice.h"
 #include "data/sources/file_format.h"
 #include "data/sources/labelled_table.h"
+#include "data/sources/parallel_table.h"
 #include "infer/text_answers.h"
 
 namespace metaformer {
@@ -84,7 +85,10 @@ class TextPredictor {
     const auto given = batches_.empty() ? std::vector<Answers>{} : answer_together(group_, answer, batches_);
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const auto& of_batch : given)
-      for (const auto& one : of_batch) tokens_ += one.value("tokens", std::int64_t{0});
+      for (const auto& one : of_batch) {
+        tokens_ += one.value("tokens", std::int64_t{0});
+        cut_targets_ += one.value("target_cut", false);
+      }
     std::string shown;
     for (const auto& answer : answers_) {
       if (!answer.problem.empty()) {
@@ -106,6 +110,9 @@ class TextPredictor {
                 tokens_ == 0 ? "" : fmt::format(", {} tokens/s", human_count(static_cast<double>(tokens_) / seconds_)));
     if (cut_ > 0)
       log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_, context);
+    if (cut_targets_ > 0)
+      log::warning("{}: {} targets had no end yet where they may be no longer: --further-tokens {}, model.context {}",
+                   source_, cut_targets_, arguments_.beam.further_tokens, context);
     if (malformed_ > 0)
       throw Error(ExitCode::data,
                   fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));
@@ -119,11 +126,12 @@ class TextPredictor {
     bool cut;
   };
 
-  // Long texts must not fill the memory, whatever the batch size.
+  // Long texts and wide beams must not fill the memory, whatever the batch size.
   bool is_full() const {
     constexpr std::size_t most_padded_tokens = 1 << 17;
+    const auto hypotheses = static_cast<std::size_t>(arguments_.beam.beam);
     return texts_.size() >= static_cast<std::size_t>(arguments_.batch_size) ||
-           texts_.size() * longest_ >= most_padded_tokens;
+           texts_.size() * longest_ * hypotheses >= most_padded_tokens;
   }
 
   void end_batch() {
@@ -152,7 +160,7 @@ class TextPredictor {
   std::vector<TextBatch> batches_;  // full ones, fewer than processes
   TextBatch texts_;                 // of the one that is begun
   std::size_t longest_ = 0;         // of texts_, in tokens
-  std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0;
+  std::int64_t lines_ = 0, malformed_ = 0, cut_ = 0, cut_targets_ = 0;
   std::int64_t tokens_ = 0;  // that were written
   double seconds_ = 0;       // of the model
 };
@@ -177,17 +185,16 @@ void predict_lines(const InputFile& input, TextPredictor& predictor) {
 }
 
 // Reads the fields that the run was trained on.
-void predict_table(const InputFile& input, LabelledDataConfig config, TextPredictor& predictor) {
-  const bool is_json = config.format == TableFormat::jsonl;
-  if (is_json) config.header = TableHeader::automatic;  // the training table may have been another format's
-  const auto table = read_text_table(input.read_to_end(), input.name(), config);
-  const auto field = in_quotes(config.text_field);
+void predict_table(const InputFile& input, TableFormat format, TableColumns columns, TextPredictor& predictor) {
+  const bool is_json = format == TableFormat::jsonl;
+  if (is_json) columns.header = TableHeader::automatic;  // the training table may have been another format's
+  const auto table = read_text_table(input.read_to_end(), input.name(), format, columns);
+  const auto field = in_quotes(columns.first.field);
   log::info("{}: {}", input.name(),
-            is_json ? fmt::format("JSON lines; the texts are member {}", field)
-            : table.has_guessed_columns
-                ? fmt::format("{} without a header; the texts are column 1", to_string(config.format))
-                : fmt::format("{} {} a header; the texts are column {}", to_string(config.format),
-                              table.has_header ? "with" : "without", field));
+            is_json                     ? fmt::format("JSON lines; the texts are member {}", field)
+            : table.has_guessed_columns ? fmt::format("{} without a header; the texts are column 1", to_string(format))
+                                        : fmt::format("{} {} a header; the texts are column {}", to_string(format),
+                                                      table.has_header ? "with" : "without", field));
   auto malformed = table.malformed.begin();
   const auto refuse_before = [&](std::int64_t line) {
     for (; malformed != table.malformed.end() && malformed->line < line; ++malformed)
@@ -200,17 +207,10 @@ void predict_table(const InputFile& input, LabelledDataConfig config, TextPredic
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
 
-// The columns of a table that hold what the run reads.
-LabelledDataConfig table_config(const ExperimentConfig& config, TableFormat format) {
-  LabelledDataConfig table;
-  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
-    table.header = task->data.header;
-    table.text_field = task->data.source_field;
-  } else {
-    table = classification(config).data;
-  }
-  table.format = format;
-  return table;
+// Of the tables that the run reads.
+TableColumns columns_of(const ExperimentConfig& config) {
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) return columns_of(task->data);
+  return columns_of(classification(config).data);
 }
 
 void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
@@ -219,7 +219,7 @@ void predict_file(const PredictArguments& arguments, TableFormat format, const I
   if (format == TableFormat::text)
     predict_lines(input, predictor);
   else
-    predict_table(input, table_config(run.experiment.config, format), predictor);
+    predict_table(input, format, columns_of(run.experiment.config), predictor);
   predictor.flush();
   end_answers(group);
   predictor.finish(context_of(run.experiment.config.model));

@@ -207,9 +207,19 @@ void check_source(const SampleArguments& arguments, const LoadedRun& run) {
     throw Error(ExitCode::usage, "--prompt is missing: the source, a text to write a target for");
 }
 
+void answer_file(const std::string& file, const AnswerPrompt& answer) {
+  const auto prompt = read_file(file, longest_prompt, ExitCode::usage);
+  try {
+    answer(prompt);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::usage) throw;
+    throw Error(error.code(), fmt::format("{}: {}", file, error.what()));
+  }
+}
+
 void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
   if (arguments.interactive) return converse(answer);
-  if (!arguments.prompt_file.empty()) return answer(read_file(arguments.prompt_file, longest_prompt, ExitCode::usage));
+  if (!arguments.prompt_file.empty()) return answer_file(arguments.prompt_file, answer);
   answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
 }
 

@@ -77,9 +77,12 @@ std::optional<PairedDifference> difference(const GroupMetric& group, const Group
   return paired_difference(differences, margin ? std::optional(*margin / metric.scale) : std::nullopt);
 }
 
+// Translators have test metrics, too.
+bool predicts_classes(const RunRecord& run) { return !run.metrics.contains("test_bleu"); }
+
 void add_mcnemar(ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
   for (const auto& run : group.runs) {
-    if (run.folder.empty()) continue;  // a row of a results file
+    if (!predicts_classes(run) || run.folder.empty()) continue;  // without a folder: a row of a results file
     const auto partner = std::find_if(reference.runs.begin(), reference.runs.end(),
                                       [&](const auto& other) { return other.seed == run.seed; });
     if (partner == reference.runs.end()) continue;
@@ -117,7 +120,8 @@ void add_differences(Comparison& comparison) {
       ours.difference = difference(ours, reference.metrics.at(metric.name), metric, comparison.margin);
     }
     if (classifies) add_mcnemar(group, reference, comparison.notes);
-    has_rows = has_rows || group.runs.front().folder.empty();
+    const auto& first = group.runs.front();
+    has_rows = has_rows || (predicts_classes(first) && first.folder.empty());
   }
   if (classifies && has_rows)
     comparison.notes.emplace_back("results files hold no predictions, so their rows have no McNemar test");

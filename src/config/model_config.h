@@ -191,7 +191,9 @@ void visit(Visitor& field, EncoderDecoderConfig& c) {
   visit_sizes(field, c);
   visit_stream(field, c);
   visit_branches(field, c);
-  field("cross_mixer", c.cross_mixer, "the branch by which these blocks see the source, between the other two");
+  field("cross_mixer", c.cross_mixer,
+        "the branch by which these blocks see the source, between the other two: scaled_dot_product, quadratic or "
+        "metric");
   field("encoder", c.encoder, "the blocks that see the source");
   field("shared_embedding", c.shared_embedding, "both sides have one table of embeddings; else each has its own");
 }

@@ -13,7 +13,7 @@ namespace metaformer {
 struct TextPair {
   std::string source;
   std::string target;
-  std::string place;  // of the source, for messages: "train.de:17"
+  std::string source_place, target_place;  // for messages: "train.de:17", "train.en:17"
 };
 
 struct PairSplits {

@@ -40,7 +40,7 @@ class Beam {
     const auto [value_k, place_k] = candidates(log_probability_rv, length);
     const auto vocabulary = log_probability_rv.size(1);
     std::vector<Live> next;
-    for (std::int64_t rank = 0; rank < value_k.size(0) && std::ssize(next) < options_.beam; ++rank) {
+    for (std::int64_t rank = 0; rank < value_k.size(0); ++rank) {
       const auto log_probability = value_k[rank].item<double>();
       const auto place = place_k[rank].item<std::int64_t>();
       if (!std::isfinite(log_probability)) break;
@@ -49,13 +49,15 @@ class Beam {
       if (token != mark_) {
         next.push_back({.ids = from.ids, .log_probability = log_probability, .row = from.row});
         next.back().ids.push_back(token);
-      } else if (rank < options_.beam) {
+      } else {
         finished_.push_back({.ids = from.ids,
                              .log_probability = log_probability,
-                             .score = log_probability / length_penalty(length, options_.alpha)});
+                             .score = log_probability / length_penalty(length, options_.alpha),
+                             .is_cut = length == most_tokens_ && likeliest(log_probability_rv[from.row]) != mark_});
       }
     }
     live_ = std::move(next);
+    keep_best_finished();
     if (is_decided()) live_.clear();
   }
 
@@ -65,14 +67,14 @@ class Beam {
     return first;
   }
 
-  std::vector<Hypothesis> best() {
-    sort_finished();
-    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
-    return std::move(finished_);
-  }
+  std::vector<Hypothesis> best() { return std::move(finished_); }
 
  private:
-  // The best continuations of all live hypotheses: twice the beam holds that many besides those that end.
+  static std::int64_t likeliest(const torch::Tensor& log_probability_v) {
+    return log_probability_v.argmax().item<std::int64_t>();
+  }
+
+  // The best continuations of all live hypotheses.
   std::tuple<torch::Tensor, torch::Tensor> candidates(const torch::Tensor& log_probability_rv, std::int64_t length) {
     std::vector<torch::Tensor> rows;
     for (const auto& hypothesis : live_) {
@@ -86,29 +88,28 @@ class Beam {
       rows.push_back(row_v);
     }
     const auto all = torch::cat(rows);
-    return torch::topk(all, std::min(2 * options_.beam, all.size(0)));
+    return torch::topk(all, std::min(options_.beam, all.size(0)));
   }
 
-  void sort_finished() {
+  void keep_best_finished() {
     std::stable_sort(finished_.begin(), finished_.end(),
                      [](const auto& a, const auto& b) { return a.score > b.score; });
+    if (std::ssize(finished_) > options_.n_best) finished_.resize(static_cast<std::size_t>(options_.n_best));
   }
 
   // A live one can at best keep its probability until it is as long as it may be.
-  bool is_decided() {
-    if (live_.empty() || std::ssize(finished_) >= options_.beam) return true;
+  bool is_decided() const {
+    if (live_.empty()) return true;
     if (std::ssize(finished_) < options_.n_best) return false;
-    sort_finished();
-    const auto bound = live_.front().log_probability / length_penalty(most_tokens_, options_.alpha);
-    return finished_[static_cast<std::size_t>(options_.n_best - 1)].score >= bound;
+    return finished_.back().score >= live_.front().log_probability / length_penalty(most_tokens_, options_.alpha);
   }
 
   const BeamOptions& options_;
   std::int32_t mark_;
   std::optional<std::int32_t> unknown_;
   std::int64_t most_tokens_;
-  std::vector<Live> live_;  // by falling probability
-  std::vector<Hypothesis> finished_;
+  std::vector<Live> live_;            // by falling probability
+  std::vector<Hypothesis> finished_;  // the n_best of them, by falling score
 };
 
 Batch first_batch(const std::vector<std::vector<std::int32_t>>& sources, std::int32_t mark, std::int64_t context,

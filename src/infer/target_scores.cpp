@@ -54,7 +54,7 @@ class TextScores {
 std::vector<Ids> write_own_turns(SequenceModel& model, const ExperimentConfig& config, torch::Device device,
                                  const PairDataset& pairs, Split split, const BeamOptions& options,
                                  ProcessGroup& group) {
-  constexpr std::int64_t rows = 32;
+  const auto rows = std::clamp<std::int64_t>(1024 / options.beam, 1, 32);  // wide beams must not fill the memory
   const auto most = static_cast<std::size_t>(context_of(config.model) - 1);
   std::vector<Ids> written(static_cast<std::size_t>(pairs.count(split)));
   for (auto first = group.rank() * rows; first < pairs.count(split); first += group.size() * rows) {

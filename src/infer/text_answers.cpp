@@ -89,7 +89,8 @@ class TargetAnswers : public TextAnswers {
     return {{"text", run_.codec.tokenizer->decode(hypothesis.ids)},
             {"tokens", hypothesis.ids.size()},
             {"log_probability", hypothesis.log_probability},
-            {"score", hypothesis.score}};
+            {"score", hypothesis.score},
+            {"target_cut", hypothesis.is_cut}};
   }
 
   const LoadedRun& run_;

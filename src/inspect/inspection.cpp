@@ -186,6 +186,9 @@ void require_transformer(const LoadedRun& run) {
 
 std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& text, std::int64_t tokens) {
   const auto& config = run.experiment.config;
+  const bool refuses_nul = is<SequenceToSequenceConfig>(config.task) || is<ClassificationConfig>(config.task);
+  if (refuses_nul && text.find('\0') != std::string::npos)
+    throw Error(ExitCode::data, "the text has NUL bytes; a text is UTF-8");
   auto ids = run.codec.tokenizer->encode(text);
   if (const auto lists = list_task(config.task)) return ids_of_list(*lists, ids);
   if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");

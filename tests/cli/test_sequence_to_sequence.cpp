@@ -82,6 +82,14 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
   CHECK(program.succeed({"predict", "--run", "run", "asked.tsv"}) == "v4 v1\nv6 v3 v0\n");
   CHECK(program.succeed({"predict", "--run", "run", "asked.tsv", "--processes", "2", "--batch-size", "1"}) ==
         "v4 v1\nv6 v3 v0\n");
+  program.folder().write("headless.tsv", "w1 w4\t?\nw0 w3 w6\t?\n");
+  CHECK(program.succeed({"predict", "--run", "run", "headless.tsv"}) == "v4 v1\nv6 v3 v0\n");
+
+  // A wide beam takes few texts at a time.
+  const auto wide =
+      program.run({"predict", "--run", "run", "asked.tsv", "--beam", "2000", "--further-tokens", "0", "--json"});
+  CHECK(wide.code == 0);
+  CHECK_THAT(wide.out, ContainsSubstring("\"target_cut\":false") && !ContainsSubstring("\"target_cut\":true"));
 }
 
 TEST_CASE("what a target attends to is shown, drawn and reported, and the test split is written at the end",
@@ -96,6 +104,12 @@ TEST_CASE("what a target attends to is shown, drawn and reported, and the test s
   CHECK(
       program.succeed({"compare", "run", "--metrics", "test_bleu,test_rouge_l", "--format", "markdown"}).find("BLEU") !=
       std::string::npos);
+
+  program.succeed(training(
+      "other", {"--set", "train.steps=20", "--set", "data.test_path=test.tsv", "--set", "model.mixer=metric"}));
+  const auto compared = program.run({"compare", "run", "other"});
+  CHECK(compared.code == 0);
+  CHECK(compared.err.find("McNemar") == std::string::npos);
 
   const auto shown = program.run({"sample", "--run", "run", "--prompt", "w1 w4", "--beam", "2"});
   REQUIRE(shown.code == 0);
@@ -222,9 +236,18 @@ TEST_CASE("what an encoder and decoder cannot do is one error", "[cli][pairs]") 
              ContainsSubstring("this run has no such split: its data.test_path is not set"));
   CHECK_THAT(program.run({"inspect", "--run", "run", "--batches", "1"}).err,
              ContainsSubstring("--batches: has no meaning for --run run"));
-  const auto with_nul = program.run_with_input({"predict", "--run", "run"}, std::string("w1\0w2\n", 6));
+  const std::string nul("w1\0w2\n", 6);
+  const auto with_nul = program.run_with_input({"predict", "--run", "run"}, nul);
   CHECK(with_nul.code == 3);
   CHECK_THAT(with_nul.err, ContainsSubstring("no prediction: the line has NUL bytes"));
+  program.folder().write("nul.txt", nul);
+  CHECK_THAT(program.run({"inspect", "--run", "run", "--file", "nul.txt"}).err,
+             ContainsSubstring("nul.txt: the text has NUL bytes"));
+  CHECK_THAT(program.run({"sample", "--run", "run", "--prompt-file", "nul.txt"}).err,
+             ContainsSubstring("nul.txt: prompt 'w1\\x00w2") && ContainsSubstring("the line has NUL bytes"));
+  program.folder().write("latin.txt", "caf\xe9\n");
+  CHECK_THAT(program.run({"inspect", "--run", "run", "--file", "latin.txt"}).err,
+             ContainsSubstring("latin.txt: not valid UTF-8"));
 
   for (const auto* mixer : {"model.encoder.mixer", "model.mixer", "model.cross_mixer"}) {
     program.succeed({"evaluate", "--run", "run", "--set", mixer + std::string(".backend=composed")});

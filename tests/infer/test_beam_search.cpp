@@ -28,17 +28,23 @@ std::shared_ptr<SequenceModel> some_model(std::uint64_t seed, std::int64_t conte
   return model;
 }
 
-// Log-probability of a target with its mark, by one pass over all of it.
-double log_probability(SequenceModel& model, const Ids& source, const Ids& target) {
-  const auto tensor = [](const Ids& ids) { return torch::tensor(ids, torch::kInt).to(torch::kLong).unsqueeze(0); };
-  auto read = target, marked = source, written = target;
-  read.insert(read.begin(), mark);
+torch::Tensor tensor_of(const Ids& ids) { return torch::tensor(ids, torch::kInt).to(torch::kLong).unsqueeze(0); }
+
+// Of every next token, at the begin of the target and behind each of its tokens, by one pass over all of it.
+torch::Tensor log_probabilities_cv(SequenceModel& model, const Ids& source, Ids target) {
+  auto marked = source;
+  target.insert(target.begin(), mark);
   marked.push_back(mark);
+  Batch batch{.ids_bc = tensor_of(target)};
+  batch.source_ids_bs = tensor_of(marked);
+  return torch::log_softmax(model.evaluate(batch)[0].to(torch::kDouble), 1);
+}
+
+// Of a target with its mark.
+double log_probability(SequenceModel& model, const Ids& source, const Ids& target) {
+  auto written = target;
   written.push_back(mark);
-  Batch batch{.ids_bc = tensor(read)};
-  batch.source_ids_bs = tensor(marked);
-  const auto all_cv = torch::log_softmax(model.evaluate(batch)[0].to(torch::kDouble), 1);
-  return all_cv.gather(1, tensor(written).t()).sum().item<double>();
+  return log_probabilities_cv(model, source, target).gather(1, tensor_of(written).t()).sum().item<double>();
 }
 
 // Every target of up to `longest` tokens without its mark.
@@ -59,6 +65,32 @@ std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vec
                                             const BeamOptions& options,
                                             std::optional<std::int32_t> unknown = std::nullopt) {
   return beam_search(model, given, mark, unknown, options, torch::kCPU);
+}
+
+// The best scores of a beam search that goes on until all targets are as long as they may be.
+std::vector<double> best_of_unstopped_search(SequenceModel& model, const Ids& source, std::int64_t longest,
+                                             const BeamOptions& options) {
+  std::vector<std::pair<double, Ids>> live = {{0.0, {}}};
+  std::vector<double> scores;
+  for (std::int64_t length = 1; length <= longest; ++length) {
+    std::vector<std::pair<double, Ids>> next;
+    for (const auto& [sum, target] : live)
+      for (std::int32_t token = length < longest ? 0 : mark; token <= mark; ++token) {
+        next.emplace_back(sum + log_probabilities_cv(model, source, target)[-1][token].item<double>(), target);
+        next.back().second.push_back(token);
+      }
+    std::sort(next.begin(), next.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    next.resize(std::min(next.size(), static_cast<std::size_t>(options.beam)));
+    live.clear();
+    for (const auto& [sum, target] : next) {
+      if (target.back() != mark)
+        live.emplace_back(sum, target);
+      else
+        scores.push_back(sum / std::pow((5 + static_cast<double>(length)) / 6, options.alpha));
+    }
+  }
+  std::sort(scores.rbegin(), scores.rend());
+  return scores;
 }
 
 }  // namespace
@@ -99,32 +131,24 @@ TEST_CASE("the unknown token is in no target, and others keep their probabilitie
   }
 }
 
+TEST_CASE("a beam finds the best that its width can, however many poor targets end early", "[beam]") {
+  const std::int64_t context = 8;
+  const BeamOptions options{.beam = GENERATE(2, 3, 5), .n_best = 2, .alpha = GENERATE(0.0, 0.6)};
+  const auto model = some_model(GENERATE(range(11, 19)), context);
+  for (const auto& source : sources) {
+    const auto expected = best_of_unstopped_search(*model, source, context, options);
+    const auto found = search(*model, {source}, options)[0];
+    REQUIRE(found.size() == 2);
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i].score - expected[i]) < 1e-5);
+  }
+}
+
 TEST_CASE("a beam of one takes the likeliest token each time", "[beam]") {
   const auto model = some_model(GENERATE(1, 2, 3, 4));
   for (const auto& source : sources) {
     Ids target;
     while (std::ssize(target) + 1 < model->context()) {
-      std::vector<double> of_next;
-      for (std::int32_t token = 0; token <= vocabulary; ++token) {
-        auto next = target;
-        if (token == mark) {
-          of_next.push_back(log_probability(*model, source, next));
-          continue;
-        }
-        next.push_back(token);
-        // What follows adds up to 1: the sum over all continuations by one token more.
-        auto read = next, marked = source;
-        read.insert(read.begin(), mark);
-        marked.push_back(mark);
-        Batch batch{.ids_bc = torch::tensor(read, torch::kInt).to(torch::kLong).unsqueeze(0)};
-        batch.source_ids_bs = torch::tensor(marked, torch::kInt).to(torch::kLong).unsqueeze(0);
-        const auto all_cv = torch::log_softmax(model->evaluate(batch)[0].to(torch::kDouble), 1);
-        double sum = 0;
-        for (std::size_t i = 0; i < next.size(); ++i)
-          sum += all_cv[static_cast<std::int64_t>(i)][next[i]].item<double>();
-        of_next.push_back(sum);
-      }
-      const auto best = std::max_element(of_next.begin(), of_next.end()) - of_next.begin();
+      const auto best = log_probabilities_cv(*model, source, target)[-1].argmax().item<std::int64_t>();
       if (best == mark) break;
       target.push_back(static_cast<std::int32_t>(best));
     }
@@ -151,6 +175,7 @@ TEST_CASE("hypotheses end once, are not longer than they may be, and come by fal
   const auto model = some_model(GENERATE(7, 8), 8);
   const BeamOptions options{.beam = 5, .n_best = 4, .alpha = 0.6, .further_tokens = 2};
   const auto found = search(*model, sources, options);
+  bool some_are_cut = false;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     CHECK(found[i].size() == 4);
     for (std::size_t j = 0; j < found[i].size(); ++j) {
@@ -158,10 +183,14 @@ TEST_CASE("hypotheses end once, are not longer than they may be, and come by fal
       CHECK(std::count(hypothesis.ids.begin(), hypothesis.ids.end(), mark) == 0);
       CHECK(hypothesis.ids.size() <= sources[i].size() + 2);
       CHECK(std::abs(hypothesis.log_probability - log_probability(*model, sources[i], hypothesis.ids)) < 1e-5);
+      const auto last = log_probabilities_cv(*model, sources[i], hypothesis.ids)[-1].argmax().item<std::int64_t>();
+      CHECK(hypothesis.is_cut == (hypothesis.ids.size() == sources[i].size() + 2 && last != mark));
+      some_are_cut = some_are_cut || hypothesis.is_cut;
       if (j > 0) CHECK(found[i][j - 1].score >= hypothesis.score);
       for (std::size_t k = 0; k < j; ++k) CHECK(found[i][k].ids != hypothesis.ids);
     }
   }
+  CHECK(some_are_cut);
 }
 
 TEST_CASE("the length penalty is that of GNMT", "[beam]") {

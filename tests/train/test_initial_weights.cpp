@@ -167,7 +167,7 @@ TEST_CASE("what a training cannot begin with is one clear error", "[init_from]")
   const auto complaint = [&](const std::vector<std::string>& overrides) {
     const auto [code, message] = failure([&] { place.train("target", with({from(place / "source")}, overrides)); });
     CHECK(code == ExitCode::usage);
-    CHECK_FALSE(std::filesystem::exists(place / "target/checkpoints/last"));
+    CHECK_FALSE(std::filesystem::exists(place / "target"));
     return message;
   };
   CHECK(complaint({from(place / "nowhere")})

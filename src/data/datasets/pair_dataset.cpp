@@ -99,10 +99,13 @@ double sorting_length(const ReadPair& pair) {
 
 EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
   throw_if_stopped();
-  EncodedPair encoded{.source = tokenizer.encode(pair.source), .target = tokenizer.encode(pair.target)};
-  for (const auto& [side, ids] : {std::pair("source", &encoded.source), std::pair("target", &encoded.target)})
-    if (ids->empty()) throw Error(ExitCode::data, fmt::format("{}: the {} has no token", pair.place, side));
-  return encoded;
+  const auto encode_side = [&](const std::string& text, const std::string& place, std::string_view side) {
+    auto ids = tokenizer.encode(text);
+    if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the {} has no token", place, side));
+    return ids;
+  };
+  return {.source = encode_side(pair.source, pair.source_place, "source"),
+          .target = encode_side(pair.target, pair.target_place, "target")};
 }
 
 class TextPairDataset : public PairDataset {
@@ -122,7 +125,7 @@ class TextPairDataset : public PairDataset {
         pair.ids = encode(text, *codec_.tokenizer);
         if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
       }
-      if (split == Split::train) leave_out_long(own, context_);
+      if (split == Split::train) leave_out_long(own, context_, texts[split].front().target_place);
       report_cut(own, split, context_);
       if (split != Split::train)
         std::stable_sort(own.begin(), own.end(),
@@ -195,14 +198,18 @@ class TextPairDataset : public PairDataset {
   }
 
   // A target that is cut off would teach where to cut.
-  static void leave_out_long(std::vector<ReadPair>& pairs, std::int64_t context) {
+  static void leave_out_long(std::vector<ReadPair>& pairs, std::int64_t context, const std::string& first_place) {
     const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.target, context); };
+    const auto length = [](const auto& pair) { return pair.ids.target.size(); };
+    const auto shortest = length(*std::ranges::min_element(pairs, {}, length));
     const auto count = std::erase_if(pairs, is_long);
     if (count > 0)
       log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context);
     if (pairs.empty())
       throw Error(ExitCode::data,
-                  fmt::format("no target of the training pairs fits model.context {}: raise it", context));
+                  fmt::format("{}: neither this target nor any other fits model.context {}: raise it to at least {}, "
+                              "for the shortest with its mark",
+                              first_place, context, shortest + 1));
   }
 
   static void report_cut(const std::vector<ReadPair>& pairs, Split split, std::int64_t context) {

@@ -44,15 +44,6 @@ std::optional<std::string> as_label(const nlohmann::json& value) {
   return {};
 }
 
-TableColumns columns_of(const LabelledDataConfig& config, bool needs_labels) {
-  const LabelledDataConfig usual;
-  return {.first = {config.text_field, "data.text_field", "text"},
-          .second = {config.label_field, "data.label_field", "label"},
-          .are_usual = config.text_field == usual.text_field && config.label_field == usual.label_field,
-          .header = config.header,
-          .needs_second = needs_labels};
-}
-
 // A header that is read as a row would add a class. Not checked if data.header or data.rating is set.
 void refuse_header_as_row(const LabelledTable& table, const LabelledDataConfig& config) {
   constexpr std::size_t fewest = 5;
@@ -72,54 +63,73 @@ void refuse_header_as_row(const LabelledTable& table, const LabelledDataConfig& 
 
 }  // namespace
 
+TableColumns columns_of(const LabelledDataConfig& config) {
+  const LabelledDataConfig usual;
+  return {.first = {config.text_field, "data.text_field", "text"},
+          .second = {config.label_field, "data.label_field", "label"},
+          .are_usual = config.text_field == usual.text_field && config.label_field == usual.label_field,
+          .header = config.header};
+}
+
 void add_json_lines(std::string_view content, const LabelledDataConfig& config, const std::string& source,
                     TableBuilder& builder) {
   const auto &text_field = config.text_field, &label_field = config.label_field;
-  check_json_columns(columns_of(config, builder.needs_labels()), source);
+  check_json_columns(columns_of(config), source);
   const auto refuse = [&](std::int64_t line, std::string why) { builder.refuse(line, std::move(why)); };
   const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
     auto& text = *members[0];
     if (auto why = defect_of_text_member(text, text_field); !why.empty()) return refuse(line, std::move(why));
-    const auto label = builder.needs_labels() ? as_label(*members[1]) : std::optional<std::string>("");
+    const auto label = as_label(*members[1]);
     if (!label)
       return refuse(line, fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(label_field),
                                       members[1]->type_name()));
     builder.add(std::move(text.get_ref<std::string&>()), *label, line);
   };
-  std::vector<std::string> names = {text_field};
-  if (builder.needs_labels()) names.push_back(label_field);
-  for_each_json_object(content, names, source, use, refuse);
+  for_each_json_object(content, {text_field, label_field}, source, use, refuse);
 }
-
-namespace {
-
-void read_rows(std::string_view content, const LabelledDataConfig& config, Labels labels, LabelledTable& table) {
-  TableBuilder builder(table, config, labels);
-  const auto format = table_format(table.path, config.format);
-  if (format == TableFormat::jsonl) return add_json_lines(content, config, table.path.string(), builder);
-  const auto use = [&](std::string&& text, std::string&& label, std::int64_t line) {
-    builder.add(std::move(text), label, line);
-  };
-  for_each_table_row(content, format, columns_of(config, builder.needs_labels()), table, use);
-}
-
-}  // namespace
 
 LabelledTable read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config) {
   LabelledTable table;
   table.path = path;
-  read_rows(read_packed_text(path, table.sha256), config, Labels::needed, table);
+  const auto content = read_packed_text(path, table.sha256);
+  const auto format = table_format(path, config.format);
+  TableBuilder builder(table, config);
+  if (format == TableFormat::jsonl) {
+    add_json_lines(content, config, path.string(), builder);
+  } else {
+    const auto use = [&](std::string&& text, std::string&& label, std::int64_t line) {
+      builder.add(std::move(text), label, line);
+    };
+    for_each_table_row(content, format, columns_of(config), table, use);
+  }
   require_rows(table, config.malformed_limit);
-  if (table_format(path, config.format) != TableFormat::jsonl) refuse_header_as_row(table, config);
+  if (format != TableFormat::jsonl) refuse_header_as_row(table, config);
   return table;
 }
 
-LabelledTable read_text_table(std::string content, const std::filesystem::path& path,
-                              const LabelledDataConfig& config) {
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path, TableFormat format,
+                              TableColumns columns) {
   LabelledTable table;
   table.path = path;
   table.sha256 = sha256(content);
-  read_rows(unpacked_text(std::move(content), path), config, Labels::none, table);
+  content = unpacked_text(std::move(content), path);
+  const LabelledDataConfig no_ratings;
+  TableBuilder builder(table, no_ratings, Labels::none);
+  columns.needs_second = false;
+  if (table_format(path, format) != TableFormat::jsonl) {
+    for_each_table_row(
+        content, table_format(path, format), columns, table,
+        [&](std::string&& text, std::string&&, std::int64_t line) { builder.add(std::move(text), "", line); });
+    return table;
+  }
+  check_json_columns(columns, path.string());
+  const auto refuse = [&](std::int64_t line, std::string why) { builder.refuse(line, std::move(why)); };
+  const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+    auto& text = *members[0];
+    if (auto why = defect_of_text_member(text, columns.first.field); !why.empty()) return refuse(line, std::move(why));
+    builder.add(std::move(text.get_ref<std::string&>()), "", line);
+  };
+  for_each_json_object(content, {columns.first.field}, path.string(), use, refuse);
   return table;
 }
 

@@ -28,10 +28,14 @@ namespace metaformer {
 // JSON lines.
 LabelledTable read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config);
 
-// The texts of a table without its labels, from `content`, gzipped or not, which messages call `path`. Of
-// the columns only that of the texts is needed; without a header with the default name it is column 1. Malformed
-// rows are never an error, and a table may have no rows. Other errors as above.
-LabelledTable read_text_table(std::string content, const std::filesystem::path& path, const LabelledDataConfig& config);
+// The columns that a config names, for read_text_table.
+TableColumns columns_of(const LabelledDataConfig& config);
+
+// The texts of a table, from `content`, gzipped or not, which messages call `path`; rows without labels. Only the first
+// of the columns is needed; if both have their default names and there is no header with one of them, it is column 1.
+// Malformed rows are never an error, and a table may have no rows. Other errors as above.
+LabelledTable read_text_table(std::string content, const std::filesystem::path& path, TableFormat format,
+                              TableColumns columns);
 
 // Adds the members that data.text_field and data.label_field name of every object in `content`, JSON lines that
 // messages call `source`. Errors: as above.

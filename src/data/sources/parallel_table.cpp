@@ -14,20 +14,12 @@ namespace metaformer {
 
 namespace {
 
-TableColumns columns_of(const ParallelDataConfig& config, std::string_view advice) {
-  const ParallelDataConfig usual;
-  return {.first = {config.source_field, "data.source_field", "source"},
-          .second = {config.target_field, "data.target_field", "target"},
-          .are_usual = config.source_field == usual.source_field && config.target_field == usual.target_field,
-          .header = config.header,
-          .advice = advice};
-}
-
 void add_pair(std::string&& source, std::string&& target, std::int64_t line, PairTable& table) {
   auto why = defect_of_field("source", source);
   if (why.empty()) why = defect_of_field("target", target);
   if (!why.empty()) return table.malformed.push_back({line, std::move(why)});
-  table.pairs.push_back({std::move(source), std::move(target), fmt::format("{}:{}", table.path.string(), line)});
+  const auto place = fmt::format("{}:{}", table.path.string(), line);
+  table.pairs.push_back({std::move(source), std::move(target), place, place});
 }
 
 void add_json_pairs(std::string_view content, const TableColumns& columns, PairTable& table) {
@@ -45,6 +37,15 @@ void add_json_pairs(std::string_view content, const TableColumns& columns, PairT
 }
 
 }  // namespace
+
+TableColumns columns_of(const ParallelDataConfig& config, std::string_view advice) {
+  const ParallelDataConfig usual;
+  return {.first = {config.source_field, "data.source_field", "source"},
+          .second = {config.target_field, "data.target_field", "target"},
+          .are_usual = config.source_field == usual.source_field && config.target_field == usual.target_field,
+          .header = config.header,
+          .advice = advice};
+}
 
 PairTable read_pair_table(const std::filesystem::path& path, const ParallelDataConfig& config,
                           std::string_view target_key) {

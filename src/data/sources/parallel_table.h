@@ -17,6 +17,10 @@ struct PairTable : TableFile {
   std::size_t all_rows() const { return pairs.size() + malformed.size(); }
 };
 
+// The columns that a config names. `advice`: where the targets may be instead, for the message on a table of one
+// column.
+TableColumns columns_of(const ParallelDataConfig& config, std::string_view advice = {});
+
 // Formats, columns and header as in read_labelled_table (data/sources/labelled_table.h), with data.source_field and
 // data.target_field in the place of the fields of text and label. A row is malformed as there, too; both texts must
 // have a visible character, and in JSON lines be strings. Errors: as there, except that no other first row is

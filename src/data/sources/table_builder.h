@@ -33,8 +33,6 @@ class TableBuilder {
   TableBuilder(LabelledTable& table, const LabelledDataConfig& config, Labels labels = Labels::needed)
       : table_(table), config_(config), labels_(labels) {}
 
-  bool needs_labels() const { return labels_ == Labels::needed; }
-
   // A row; malformed when its text or label is empty, not UTF-8, or has NUL bytes, or when data.rating is set and the
   // label is no finite number. White space around the label is left out.
   void add(std::string&& text, std::string_view label, std::int64_t line);
@@ -43,6 +41,8 @@ class TableBuilder {
   void refuse(std::int64_t line, std::string why);
 
  private:
+  bool needs_labels() const { return labels_ == Labels::needed; }
+
   // Why the rating is invalid, or "".
   std::string range_defect(double rating) const;
 

@@ -171,7 +171,19 @@ TEST_CASE("training pairs whose targets do not fit are left out, and none that f
   for (std::int64_t i = 0; i < some->count(Split::train); ++i) CHECK(some->pair(Split::train, i).target.size() < 5);
   const auto [code, message] = failure([&] { pairs_of(folder, ragged_pairs(), {.context = 1}); });
   CHECK(code == ExitCode::data);
-  CHECK_THAT(message, ContainsSubstring("fits model.context 1: raise it"));
+  CHECK_THAT(message, ContainsSubstring("fits model.context 1: raise it to at least "));
+}
+
+TEST_CASE("a text without a token is an error that names its own file", "[pairs]") {
+  const TemporaryFolder folder;
+  SequenceToSequenceConfig task;
+  task.data.path = folder.write("a.de", "x\ny\n").string();
+  task.data.target_path = folder.write("b.en", "x\n\xef\xbf\xbd\n").string();
+  task.data.validation_path = folder.write("c.tsv", "source\ttarget\nx\tx\n").string();
+  task.data.tokenizer = WordTokenizerOptions{.min_count = 1};
+  const auto [code, message] = failure([&] { load_pairs(config_of(task, {}), true, {}); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("b.en:2: the target has no token"));
 }
 
 TEST_CASE("both sides have one tokenizer", "[pairs]") {

@@ -139,11 +139,15 @@ TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
   CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
 }
 
+static LabelledTable read_texts(const std::string& content) {
+  return read_text_table(content, "t.csv", TableFormat::csv, columns_of(LabelledDataConfig()));
+}
+
 TEST_CASE("texts to classify may have one column, but no header with another delimiter", "[table]") {
-  CHECK(rows_of(read_text_table("a film; good\n", "t.csv", {})) == Texts{"1  a film; good"});
-  CHECK(rows_of(read_text_table("text\na\n", "t.csv", {})) == Texts{"2  a"});
+  CHECK(rows_of(read_texts("a film; good\n")) == Texts{"1  a film; good"});
+  CHECK(rows_of(read_texts("text\na\n")) == Texts{"2  a"});
   for (const std::string content : {"text;label\na;b\n", "id;text\n1;b\n", "a|text|b\n"}) {
-    const auto [code, message] = failure([&] { read_text_table(content, "t.csv", {}); });
+    const auto [code, message] = failure([&] { read_texts(content); });
     CHECK(code == ExitCode::data);
     CHECK_THAT(message,
                ContainsSubstring("t.csv:1: one column only; ") && ContainsSubstring("looks like its delimiter"));

@@ -98,7 +98,7 @@ TEST_CASE("random lines of two files come back as pairs, with their places", "[p
   const auto source_path = folder.write("a.de", packed ? gzip(sources) : sources);
   const auto read = read_line_pairs(source_path, folder.write("b.en", targets));
   CHECK(texts_of(read.pairs) == expected);
-  CHECK(read.pairs.at(16).place == source_path.string() + ":17");
+  CHECK(read.pairs.at(16).source_place == source_path.string() + ":17");
   CHECK(read.source_sha256 == sha256(read_text(source_path)));
   CHECK(read.target_sha256 == sha256(targets));
 }
@@ -161,8 +161,8 @@ TEST_CASE("tables of every format have the same pairs", "[parallel]") {
   const auto guessed = read_pairs("t.csv", csv);
   CHECK(guessed.has_guessed_columns);
   CHECK_FALSE(read_pairs("t.csv", csv, fields("1", "2")).has_guessed_columns);
-  CHECK_THAT(guessed.pairs.at(1).place, EndsWith("t.csv:2"));
-  CHECK_THAT(read_pairs("t.jsonl", json).pairs.at(1).place, EndsWith("t.jsonl:3"));
+  CHECK_THAT(guessed.pairs.at(1).source_place, EndsWith("t.csv:2"));
+  CHECK_THAT(read_pairs("t.jsonl", json).pairs.at(1).source_place, EndsWith("t.jsonl:3"));
   CHECK(guessed.sha256 == sha256(csv));
 }
 

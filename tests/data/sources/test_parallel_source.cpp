@@ -181,7 +181,7 @@ TEST_CASE("Multi30k has its pairs in both directions", "[parallel]") {
   CHECK(splits[Split::validation].size() == 1014);
   CHECK(splits[Split::test].size() == 1000);
   CHECK(splits[Split::test].front().target == "A man in an orange hat starring at something.");
-  CHECK_THAT(splits[Split::test].front().place, ContainsSubstring("test_2016_flickr.de.gz:1"));
+  CHECK_THAT(splits[Split::test].front().source_place, ContainsSubstring("test_2016_flickr.de.gz:1"));
   for (const auto split : every_split)
     for (std::size_t i = 0; i < splits[split].size(); ++i)
       if (splits[split][i].source != reversed[split][i].target || splits[split][i].target != reversed[split][i].source)
