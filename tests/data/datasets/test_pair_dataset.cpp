@@ -177,13 +177,15 @@ TEST_CASE("training pairs whose targets do not fit are left out, and none that f
 TEST_CASE("a text without a token is an error that names its own file", "[pairs]") {
   const TemporaryFolder folder;
   SequenceToSequenceConfig task;
-  task.data.path = folder.write("a.de", "x\ny\n").string();
-  task.data.target_path = folder.write("b.en", "x\n\xef\xbf\xbd\n").string();
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += "one two three " + std::to_string(i) + "\n";
+  task.data.path = folder.write("a.de", lines + "x\n").string();
+  task.data.target_path = folder.write("b.en", lines + "\xef\xbf\xbd\n").string();  // normalised away
   task.data.validation_path = folder.write("c.tsv", "source\ttarget\nx\tx\n").string();
-  task.data.tokenizer = WordTokenizerOptions{.min_count = 1};
+  task.data.tokenizer = BpeTokenizerOptions{.vocabulary = 40};
   const auto [code, message] = failure([&] { load_pairs(config_of(task, {}), true, {}); });
   CHECK(code == ExitCode::data);
-  CHECK_THAT(message, ContainsSubstring("b.en:2: the target has no token"));
+  CHECK_THAT(message, ContainsSubstring("b.en:31: the target has no token"));
 }
 
 TEST_CASE("both sides have one tokenizer", "[pairs]") {
