@@ -175,10 +175,10 @@ void add_evaluate_command(CLI::App& app) {
   command.add_option("--split", arguments->split, "split to evaluate")
       ->type_name("train|validation|test")
       ->capture_default_str();
-  auto* with =
-      command
-          .add_option("--with", arguments->others, "more classifiers of the same data; averages the probabilities of all runs")
-          ->type_name("RUN...");
+  auto* with = command
+                   .add_option("--with", arguments->others,
+                               "more classifiers of the same data; averages the probabilities of all runs")
+                   ->type_name("RUN...");
   command
       .add_option("--random-batches", arguments->random_batches,
                   "estimate on this many random batches, as nanoGPT does, instead of the whole split")

@@ -28,10 +28,9 @@ double length_penalty(std::int64_t tokens, double alpha);
 // Of every source (token ids without a mark, none empty) the best hypotheses by falling score, at most n_best. All of
 // them end with the mark, which is the only token in the last place that a target may have: one for each token of the
 // source with its mark and `further_tokens`, but at most the model's context. Of the best `beam` continuations of a
-// step, those by the mark are finished and the others live on. The search ends when none lives, or none can become
-// better than the n_best finished ones, and not after some number of them: with weights that were trained with smoothed
-// labels, poor hypotheses may end early (as many stop Marian, and not fairseq). `mark`: the id that begins and ends
-// targets. `unknown`: a token that is never written, if there is one.
+// step, those by the mark are finished and the others live on. The search ends when none lives, or when none can become
+// better than the n_best finished ones. It does not end after some number of them: after label smoothing, poor ones
+// finish early. `mark`: the id that begins and ends targets. `unknown`: a token that is never written, if there is one.
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
                                                  const std::vector<std::vector<std::int32_t>>& sources,
                                                  std::int32_t mark, std::optional<std::int32_t> unknown,

@@ -74,8 +74,8 @@ LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::f
   for (std::size_t index = 0; index < source.lines.size(); ++index) {
     refuse_blank(source, index, target);
     refuse_blank(target, index, source);
-    read.pairs.push_back({std::move(source.lines[index]), std::move(target.lines[index]), source.place(index),
-                          target.place(index)});
+    read.pairs.push_back(
+        {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
   }
   return read;
 }
