@@ -216,12 +216,10 @@ RunSummary train(TrainRequest request) {
   const auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
   require_same(group, {{"data", without_paths(task.data->description())}});
   if (group.is_first()) task.data->check();
-  // Nor must weights that do not fit: they are tried on another model of the same shapes.
-  if (beginning.initial) {
-    const auto& codec = task.data->codec();
-    take_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
-  }
-  check_memory(config, task.data->codec(), device, request.force);
+  const auto& codec = task.data->codec();
+  check_memory(config, codec, device, request.force);
+  // Nor must weights that do not fit leave one: they are tried on another model of the same shapes.
+  if (beginning.initial) take_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
   if (earlier) require_same_data(earlier->run, task);
   throw_if_any_stopped(group);  // before there is anything to save
   std::optional<RunDirectory> run;

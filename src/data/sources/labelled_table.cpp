@@ -116,10 +116,11 @@ LabelledTable read_text_table(std::string content, const std::filesystem::path& 
   const LabelledDataConfig no_ratings;
   TableBuilder builder(table, no_ratings, Labels::none);
   columns.needs_second = false;
-  if (table_format(path, format) != TableFormat::jsonl) {
-    for_each_table_row(
-        content, table_format(path, format), columns, table,
-        [&](std::string&& text, std::string&&, std::int64_t line) { builder.add(std::move(text), "", line); });
+  format = table_format(path, format);
+  if (format != TableFormat::jsonl) {
+    for_each_table_row(content, format, columns, table, [&](std::string&& text, std::string&&, std::int64_t line) {
+      builder.add(std::move(text), "", line);
+    });
     return table;
   }
   check_json_columns(columns, path.string());
