@@ -22,6 +22,12 @@ struct EnumNames<Precision> {
   static constexpr std::array<std::string_view, 4> values = {"fp32", "bf16", "tf32", "fp16"};
 };
 
+struct LimitedEvaluationConfig {
+  static constexpr std::string_view kind = "limited";
+  static constexpr std::string_view summary = "the validation split, or the part of it that has `tokens` tokens";
+  std::int64_t tokens = 1 << 18;
+};
+
 struct WholeEvaluationConfig {
   static constexpr std::string_view kind = "whole";
   static constexpr std::string_view summary = "the whole validation split";
@@ -29,11 +35,17 @@ struct WholeEvaluationConfig {
 
 struct RandomEvaluationConfig {
   static constexpr std::string_view kind = "random";
-  static constexpr std::string_view summary = "random batches of both splits; the whole split at the end (nanoGPT)";
+  static constexpr std::string_view summary = "random batches of both splits (nanoGPT); at the end as `limited`";
   std::int64_t batches = 20;
+  std::int64_t tokens = 1 << 18;
 };
 
-using EvaluationConfig = std::variant<WholeEvaluationConfig, RandomEvaluationConfig>;
+using EvaluationConfig = std::variant<LimitedEvaluationConfig, WholeEvaluationConfig, RandomEvaluationConfig>;
+
+template <class Visitor>
+void visit(Visitor& field, LimitedEvaluationConfig& c) {
+  field("tokens", c.tokens, between(1, most_steps), "most tokens of the validation split in an evaluation");
+}
 
 template <class Visitor>
 void visit(Visitor&, WholeEvaluationConfig&) {}
@@ -41,6 +53,7 @@ void visit(Visitor&, WholeEvaluationConfig&) {}
 template <class Visitor>
 void visit(Visitor& field, RandomEvaluationConfig& c) {
   field("batches", c.batches, between(1, 1 << 20), "random batches per split");
+  field("tokens", c.tokens, between(1, most_steps), "most tokens of the validation split in the evaluation at the end");
 }
 
 // An exponential moving average of the weights (Polyak and Juditsky 1992) that is evaluated and used in their place.
