@@ -5,6 +5,7 @@
 
 #include "base/digest.h"
 #include "base/json_text.h"
+#include "config/derived_defaults.h"
 #include "config/json_writer.h"
 #include "config/writer.h"
 #include "config/yaml_value.h"
@@ -77,6 +78,7 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
   auto same_kinds = defaults;
   same_kinds.task = *make_kind<TaskConfig>(kind_of(config.task));
   same_kinds.model = *make_kind<ModelConfig>(kind_of(config.model));
+  same_kinds.train.cpu_slices = default_slices(config);
   ChangesWriter writer(config_to_json(same_kinds));
   auto copy = config;  // visitors take what can be changed
   visit(writer, copy);
@@ -88,7 +90,9 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
 
 std::string config_digest(const ExperimentConfig& config) {
   constexpr std::size_t digits = 16;
-  return sha256(json_text(config_changes(config))).substr(0, digits);
+  auto without_slices = config;
+  without_slices.train.cpu_slices = default_slices(config);
+  return sha256(json_text(config_changes(without_slices))).substr(0, digits);
 }
 
 std::map<std::string, std::string> flattened(const Json& config) {

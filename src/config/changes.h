@@ -15,7 +15,7 @@ namespace metaformer {
 // changes nothing while it has its default.
 nlohmann::json config_changes(const ExperimentConfig& config);
 
-// 16 hexadecimal digits of the SHA-256 of config_changes.
+// 16 hexadecimal digits of the SHA-256 of config_changes, train.cpu_slices left out: it only rounds.
 std::string config_digest(const ExperimentConfig& config);
 
 // {"model.mixer.kind": "quadratic", "train.steps": "100"}: nested JSON by the whole path of each value, the values as

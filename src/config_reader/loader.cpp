@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/check.h"
+#include "config/derived_defaults.h"
 #include "config_reader/moved_keys.h"
 
 namespace metaformer {
@@ -158,30 +159,6 @@ void make_paths_absolute(ExperimentConfig& config) {
       make_absolute(*path);
   }
   make_absolute(config.train.init_from);
-}
-
-// A fine-tuning rate may lie below the usual floor, which a rate must fall to.
-void follow_rate(ScheduleConfig& schedule, double learning_rate) {
-  const auto lower = [&](auto& options) {
-    if constexpr (requires { options.floor; })
-      if (options.floor > learning_rate) options.floor = learning_rate / 10;
-  };
-  std::visit(lower, schedule);
-}
-
-void keep_whitespace(TokenizerOptions& tokenizer) {
-  const auto keep = [](auto& options) {
-    if constexpr (requires { options.whitespace; }) options.whitespace = Whitespace::kept;
-  };
-  std::visit(keep, tokenizer);
-}
-
-// Defaults that follow from other keys, where no source has set theirs.
-void derive_defaults(ExperimentConfig& config, const Provenance& provenance) {
-  if (!provenance.contains("train.schedule.floor")) follow_rate(config.train.schedule, config.train.learning_rate);
-  auto* next_token = std::get_if<LanguageModelConfig>(&config.task);
-  if (next_token != nullptr && !provenance.contains("data.tokenizer.whitespace"))
-    keep_whitespace(next_token->data.tokenizer);
 }
 
 Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources,

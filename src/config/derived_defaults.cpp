@@ -1,0 +1,48 @@
+#include "config/derived_defaults.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+namespace {
+
+void lower_floor(ScheduleConfig& schedule, double learning_rate) {
+  const auto lower = [&](auto& options) {
+    if constexpr (requires { options.floor; })
+      if (options.floor > learning_rate) options.floor = learning_rate / 10;
+  };
+  std::visit(lower, schedule);
+}
+
+void keep_whitespace(TokenizerOptions& tokenizer) {
+  const auto keep = [](auto& options) {
+    if constexpr (requires { options.whitespace; }) options.whitespace = Whitespace::kept;
+  };
+  std::visit(keep, tokenizer);
+}
+
+// Tables with a row for each word or n-gram, of which a batch reads few.
+bool has_large_tables(const ExperimentConfig& config) {
+  const auto* model = blocks_of(config.model);
+  if (model != nullptr && (has_regions(model->embedding) || model->embedding.ngrams.order > 1)) return true;
+  const auto* classifier = std::get_if<ClassificationConfig>(&config.task);
+  return classifier != nullptr && bag_options(classifier->head) != nullptr;
+}
+
+}  // namespace
+
+std::int64_t default_slices(const ExperimentConfig& config) {
+  constexpr std::int64_t tokens = 384, most = 8, widest = 384;
+  if (is<LinearConfig>(config.model) || width_of(config.model) > widest || has_large_tables(config)) return 1;
+  return std::clamp<std::int64_t>(most_batch_tokens(config) / tokens, 1, most);
+}
+
+void derive_defaults(ExperimentConfig& config, const Provenance& provenance) {
+  if (!provenance.contains("train.schedule.floor")) lower_floor(config.train.schedule, config.train.learning_rate);
+  auto* next_token = std::get_if<LanguageModelConfig>(&config.task);
+  if (next_token != nullptr && !provenance.contains("data.tokenizer.whitespace"))
+    keep_whitespace(next_token->data.tokenizer);
+  if (!provenance.contains("train.cpu_slices")) config.train.cpu_slices = default_slices(config);
+}
+
+}  // namespace metaformer

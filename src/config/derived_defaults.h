@@ -1,0 +1,19 @@
+#pragma once
+// Defaults that follow from other keys. Each counts where no source of the config sets its key.
+
+#include "config/experiment_config.h"
+#include "yaml/tree.h"
+
+namespace metaformer {
+
+// train.schedule.floor: a rate at or below the usual floor falls to a tenth of itself.
+// data.tokenizer.whitespace: kept for the task language_model.
+// train.cpu_slices: default_slices.
+void derive_defaults(ExperimentConfig& config, const Provenance& provenance);
+
+// One slice for each 384 tokens of a training batch, at least 1 and at most 8: a function of the config, so that a run
+// has the same bytes on every machine. 1 where the gradients of all slices would take too much memory (models wider
+// than 384; n-grams) or cannot be had (regions, bags).
+std::int64_t default_slices(const ExperimentConfig& config);
+
+}  // namespace metaformer
