@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 3;
+constexpr int format_version = 4;
 constexpr std::array baseline_names = {"majority", "linear"};
 
 // All that the baselines follow from. Where the data lie is no part of it.

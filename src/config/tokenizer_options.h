@@ -100,7 +100,7 @@ template <class Visitor>
 void visit(Visitor& field, WordTokenizerOptions& o) {
   field("vocabulary", o.vocabulary, between(2, 1 << 24), "most frequent words kept, the unknown word included");
   field("min_count", o.min_count, between(1, 1 << 30), "rarer words of the training texts become the unknown word");
-  field("lowercase", o.lowercase, "ASCII letters in lower case");
+  field("lowercase", o.lowercase, "letters in lower case (Unicode)");
   field("joiners", o.joiners,
         "characters that do not split a word if there is only one of them between letters or digits: ' keeps don't, / "
         "keeps 8/10");

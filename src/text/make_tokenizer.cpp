@@ -74,13 +74,14 @@ struct TokenizerFile {
     require(std::all_of(marks.begin(), marks.end(), is_joiner), "joiners", "a list of ASCII marks");
     return marks;
   }
-  Whitespace whitespace() const {
-    const auto name = text("whitespace");
-    for (const auto value : {Whitespace::dropped, Whitespace::kept})
-      if (name == to_string(value)) return value;
-    require(false, "whitespace", "dropped or kept");
-    return {};
+  template <class E>
+  E named(const std::string& name) const {
+    const auto names = names_of<E>();
+    const auto found = std::find(names.begin(), names.end(), text(name));
+    require(found != names.end(), name, join_alternatives(names));
+    return static_cast<E>(found - names.begin());
   }
+  Whitespace whitespace() const { return named<Whitespace>("whitespace"); }
 };
 
 std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
@@ -92,7 +93,9 @@ std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
 std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
-  WordRules rules{.lowercase = file.flag("lowercase")};
+  // Without the field it is a file of an earlier version, whose ids must stay.
+  WordRules rules{.lowercase = file.flag("lowercase"), .letters = WordLetters::ascii};
+  if (file.json.contains("letters")) rules.letters = file.named<WordLetters>("letters");
   if (file.json.contains("joiners")) rules.joiners = file.joiners();
   if (file.json.contains("whitespace")) rules.whitespace = file.whitespace();
   return std::make_unique<WordTokenizer>(file.strings("words"), std::move(rules), file.source);

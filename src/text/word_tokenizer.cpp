@@ -1,6 +1,8 @@
 #include "text/word_tokenizer.h"
 
 #include <fmt/format.h>
+#include <unicode/ucasemap.h>
+#include <unicode/uchar.h>
 
 #include <algorithm>
 #include <limits>
@@ -19,33 +21,96 @@ constexpr std::int32_t unknown = 0;
 constexpr std::string_view unknown_word = "<unk>";  // a text that contains it gets three tokens, so it is never a word
 const std::string space = " ";
 
+enum class CharacterKind { space, word, mark, attached };  // attached: to the character before it
+
+struct Character {
+  CharacterKind kind;
+  std::size_t bytes;
+};
+
 // Not <cctype>: its functions depend on the locale, and a vocabulary must not.
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_word_character(char c) {
-  return (c >= 'a' && c <= 'z') || is_upper(c) || (c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80;
+Character ascii_character(char c) {
+  if (c == ' ' || (c >= '\t' && c <= '\r')) return {CharacterKind::space, 1};
+  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return {is_letter || (c >= '0' && c <= '9') ? CharacterKind::word : CharacterKind::mark, 1};
+}
+
+CharacterKind unicode_kind(char32_t point) {
+  constexpr char32_t zero_width_space = 0x200B, zero_width_no_break_space = 0xFEFF;
+  const auto c = static_cast<UChar32>(point);
+  if (u_isUWhiteSpace(c) || point == zero_width_space || point == zero_width_no_break_space)
+    return CharacterKind::space;
+  const auto category = U_GET_GC_MASK(c);
+  if ((category & (U_GC_L_MASK | U_GC_N_MASK)) != 0) return CharacterKind::word;
+  const bool attached = (category & U_GC_M_MASK) != 0 || u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL);
+  return attached ? CharacterKind::attached : CharacterKind::mark;
+}
+
+// The character at the start of `text`.
+Character first_character(std::string_view text, WordLetters letters) {
+  if (static_cast<unsigned char>(text[0]) < 0x80) return ascii_character(text[0]);
+  if (letters == WordLetters::ascii) return {CharacterKind::word, 1};
+  auto at = text.begin();
+  const auto point = static_cast<char32_t>(utf8::unchecked::next(at));
+  return {unicode_kind(point), static_cast<std::size_t>(at - text.begin())};
+}
+
+// Whether a character may join two parts of a word. The apostrophe stands for the typographic one, too.
+bool is_joiner_of(const std::string& joiners, std::string_view character) {
+  return joiners.find(character == "\u2019" ? "'" : character) != std::string::npos;
 }
 
 // Bytes of the word or mark at the start of `text`, which is not white space.
-std::size_t bare_length(std::string_view text, std::string_view joiners) {
-  const auto is_word_at = [&](std::size_t i) { return i < text.size() && is_word_character(text[i]); };
-  const auto is_joiner_at = [&](std::size_t i) { return i < text.size() && joiners.find(text[i]) != joiners.npos; };
-  if (!is_word_at(0)) return 1;
-  std::size_t length = 1;
-  while (is_word_at(length) || (is_joiner_at(length) && is_word_at(length + 1))) ++length;
-  return length;
+std::size_t bare_length(std::string_view text, const WordRules& rules) {
+  const auto at = [&](std::size_t place) {
+    return place < text.size() ? first_character(text.substr(place), rules.letters)
+                               : Character{CharacterKind::space, 0};
+  };
+  const auto first = at(0);
+  const bool is_word = first.kind == CharacterKind::word;
+  auto length = first.bytes;
+  while (true) {
+    const auto next = at(length);
+    if (next.kind == CharacterKind::attached || (is_word && next.kind == CharacterKind::word)) {
+      length += next.bytes;
+    } else if (is_word && next.kind == CharacterKind::mark &&
+               is_joiner_of(rules.joiners, text.substr(length, next.bytes)) &&
+               at(length + next.bytes).kind == CharacterKind::word) {
+      length += next.bytes;
+    } else {
+      return length;
+    }
+  }
 }
 
-// Bytes of the token at the start of `text` if white space is kept.
-std::size_t token_length(std::string_view text, std::string_view joiners) {
-  if (!is_space(text[0])) return bare_length(text, joiners);
-  const bool leads_token = text[0] == ' ' && text.size() > 1 && !is_space(text[1]);
-  return leads_token ? 1 + bare_length(text.substr(1), joiners) : 1;
+// Bytes of the token at the start of `text`, whose first character is `first`, if white space is kept.
+std::size_t token_length(std::string_view text, const Character& first, const WordRules& rules) {
+  if (first.kind != CharacterKind::space) return bare_length(text, rules);
+  const bool leads_token =
+      text[0] == ' ' && text.size() > 1 && first_character(text.substr(1), rules.letters).kind != CharacterKind::space;
+  return leads_token ? 1 + bare_length(text.substr(1), rules) : first.bytes;
 }
 
-void make_lowercase(std::string& token) {
+void make_ascii_lowercase(std::string& token) {
   for (char& c : token)
-    if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+}
+
+// Unicode's lower case of a whole token, whatever the language: a sigma at the end of a word is a final one.
+void make_lowercase(std::string& token, WordLetters letters) {
+  const bool is_ascii =
+      std::none_of(token.begin(), token.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  if (is_ascii || letters == WordLetters::ascii) return make_ascii_lowercase(token);
+  auto error = U_ZERO_ERROR;
+  static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
+  constexpr std::size_t most_growth = 3;  // bytes of a character in lower case for each of its bytes
+  std::string lower(most_growth * token.size(), '\0');
+  const auto size = ucasemap_utf8ToLower(map, lower.data(), static_cast<std::int32_t>(lower.size()), token.data(),
+                                         static_cast<std::int32_t>(token.size()), &error);
+  if (U_FAILURE(error))
+    throw Error(ExitCode::failure, fmt::format("{}: no lower case: {}", in_quotes(token), u_errorName(error)));
+  lower.resize(static_cast<std::size_t>(size));
+  token = std::move(lower);
 }
 
 // Calls `use(token)` in order. Throws Interrupted when a signal asks to stop.
@@ -55,14 +120,15 @@ void for_each_token(std::string_view text, const WordRules& rules, Use use) {
   int tokens = 0;
   std::string token;
   for (std::size_t at = 0; at < text.size();) {
-    if (rules.whitespace == Whitespace::dropped && is_space(text[at])) {
-      ++at;
+    const auto first = first_character(text.substr(at), rules.letters);
+    if (rules.whitespace == Whitespace::dropped && first.kind == CharacterKind::space) {
+      at += first.bytes;
       continue;
     }
     if (++tokens % tokens_between_looks == 0) throw_if_stopped();
-    token = text.substr(at, token_length(text.substr(at), rules.joiners));
+    token = text.substr(at, token_length(text.substr(at), first, rules));
     at += token.size();
-    if (rules.lowercase) make_lowercase(token);
+    if (rules.lowercase) make_lowercase(token, rules.letters);
     use(token);
   }
 }
@@ -137,6 +203,7 @@ std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
 
 nlohmann::ordered_json WordTokenizer::to_json() const {
   nlohmann::ordered_json json = {{"kind", WordTokenizerOptions::kind}, {"lowercase", rules_.lowercase}};
+  if (rules_.letters == WordLetters::unicode) json["letters"] = to_string(rules_.letters);
   if (rules_.joiners != WordRules().joiners) json["joiners"] = rules_.joiners;
   if (rules_.whitespace == Whitespace::kept) json["whitespace"] = to_string(rules_.whitespace);
   json["words"] = words_;

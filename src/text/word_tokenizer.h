@@ -1,10 +1,14 @@
 #pragma once
 // Words and punctuation marks as tokens, the most frequent first; id 0 is the unknown token.
 //
-// A word is a run of ASCII letters, ASCII digits and characters beyond ASCII, with single joiners inside it (the
-// apostrophe of don't). Every other ASCII character is a separate token, and ASCII white space separates tokens.
+// A word is a run of letters and digits (Unicode's general categories L and N) with single joiners inside it (the
+// apostrophe of don't, straight or curly). Every other character is a separate token, and white space (Unicode's, with
+// the spaces without width) separates tokens. A combining mark (category M) or a joining character without width
+// belongs to the character before it.
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -12,9 +16,18 @@
 
 namespace metaformer {
 
+// Whose letters, digits, marks and white space. ascii, in tokenizers of earlier versions: every byte beyond ASCII is a
+// letter without an upper case.
+enum class WordLetters { ascii, unicode };
+template <>
+struct EnumNames<WordLetters> {
+  static constexpr std::array<std::string_view, 2> values = {"ascii", "unicode"};
+};
+
 // How a text is split.
 struct WordRules {
   bool lowercase = true;
+  WordLetters letters = WordLetters::unicode;
   std::string joiners = WordTokenizerOptions().joiners;
   Whitespace whitespace = Whitespace::dropped;
 };

@@ -136,10 +136,49 @@ TEST_CASE("words are runs of letters, digits and inner apostrophes; other marks 
   CHECK(tokens_of("Don't", false) == Tokens{"Don't"});
   CHECK(tokens_of("o'clock 'tis dogs' ''a''b") ==
         Tokens{"o'clock", "'", "tis", "dogs", "'", "'", "'", "a", "'", "'", "b"});
-  CHECK(tokens_of("ÜBER-groß l'été 自然") == Tokens{"Über", "-", "groß", "l'été", "自然"});  // only ASCII is lowered
+  CHECK(tokens_of("ÜBER-groß l'été 自然") == Tokens{"über", "-", "groß", "l'été", "自然"});
   CHECK(tokens_of("a\tb\nc\vd\fe\rf  g") == Tokens{"a", "b", "c", "d", "e", "f", "g"});
   CHECK(tokens_of("<unk> 3.5%\x01_") == Tokens{"<", "unk", ">", "3", ".", "5", "%", "\x01", "_"});
   CHECK(tokens_of(" \n").empty());
+}
+
+// tests/python/compare_words.py has every code point.
+TEST_CASE("letters, marks and white space are Unicode's", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  CHECK(tokens_of("no\u00A0break\u2009thin\u3000wide\u2028line") == Tokens{"no", "break", "thin", "wide", "line"});
+  CHECK(tokens_of("“fine” ‘so’ «bien» „gut“") ==
+        Tokens{"“", "fine", "”", "‘", "so", "’", "«", "bien", "»", "„", "gut", "“"});
+  CHECK(tokens_of("word—dash–range…end・中") == Tokens{"word", "—", "dash", "–", "range", "…", "end", "・", "中"});
+  CHECK(tokens_of("don’t ’tis dogs’ don't") == Tokens{"don’t", "’", "tis", "dogs", "’", "don't"});
+  CHECK(tokens_of("don’t", true, "") == Tokens{"don", "’", "t"});
+  CHECK(tokens_of("5€ 3½ ١٢٣ x² 20°") == Tokens{"5", "€", "3½", "١٢٣", "x²", "20", "°"});
+  CHECK(tokens_of("nai\u0308ve हिन्दी 👍🏽 ❤\uFE0F!") ==
+        Tokens{"nai\u0308ve", "हिन्दी", "👍", "🏽", "❤\uFE0F", "!"});
+  CHECK(tokens_of("می\u200Cخواهم") == Tokens{"می\u200Cخواهم"});
+  CHECK(tokens_of("zero\u200Bwidth\uFEFFspaces") == Tokens{"zero", "width", "spaces"});
+}
+
+TEST_CASE("lower case is Unicode's, of whole words and whatever the locale", "[tokenizer]") {
+  using Tokens = std::vector<std::string>;
+  CHECK(tokens_of("İSTANBUL Istanbul STRASSE Straße ẞ ǅ") ==
+        Tokens{"i\u0307stanbul", "istanbul", "strasse", "straße", "ß", "ǆ"});
+  CHECK(tokens_of("ΟΔΟΣ Σ ΣΑΣ, ΑΣ'Σ") == Tokens{"οδος", "σ", "σας", ",", "ας'ς"});
+  CHECK(tokens_of("Привет МИР ÉTÉ") == Tokens{"привет", "мир", "été"});
+  CHECK(tokens_of("ΟΔΟΣ МИР", false) == Tokens{"ΟΔΟΣ", "МИР"});
+}
+
+TEST_CASE("a word tokenizer of an earlier version keeps its ids: bytes beyond ASCII are letters", "[tokenizer]") {
+  const std::string file =
+      R"({"kind":"word","lowercase":true,"words":["a","Über","film—great","no\u00a0break","“fine”"]})";
+  const auto earlier = load_tokenizer(file, "t.json");
+  CHECK(earlier->encode("A Über über film—great no\u00A0break “fine” fine") == Ids{1, 2, 0, 3, 4, 5, 0});
+  CHECK(earlier->to_json() == nlohmann::ordered_json::parse(file));
+  CHECK(failure([&] {
+          load_tokenizer(R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a—b"]})", "t");
+        }).second == "t: 'a—b' is not one new word");
+  CHECK(failure([&] {
+          load_tokenizer(R"({"kind":"word","lowercase":true,"letters":"latin","words":["a"]})", "t");
+        }).second == "t: letters is not ascii or unicode");
 }
 
 TEST_CASE("joiners hold a word together where they stand alone inside it", "[tokenizer]") {
@@ -214,7 +253,8 @@ TEST_CASE("words that keep white space come back as they were", "[tokenizer]") {
   };
   CHECK(kept_tokens("To be,  or\n not 't ") == Tokens{"To", " be", ",", " ", " or", "\n", " not", " '", "t", " "});
   CHECK(kept_tokens("\t\r\n\v\f  ") == Tokens{"\t", "\r", "\n", "\v", "\f", " ", " "});
-  const std::string alphabet = "aZ9' .\n\t<";
+  const std::vector<std::string> alphabet = {"a", "Z", "9", "'", " ", ".",      "\n", "\t",     "<",
+                                             "é", "Σ", "—", "’", "“", "\u00A0", "自", "\u0301", "\U0001F600"};
   const Rng rng(4, RandomPurpose::sampling);
   for (std::uint64_t round = 0; round < 300; ++round) {
     std::string text;
@@ -235,11 +275,12 @@ TEST_CASE("an unknown word leaves its space, and a word is known with a space or
   CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
 }
 
-TEST_CASE("a word tokenizer's file says when white space is kept, and else what it always said", "[tokenizer]") {
-  CHECK(words_of("a b").to_json().dump() == R"({"kind":"word","lowercase":true,"words":["a","b"]})");
+TEST_CASE("a word tokenizer's file says whose letters it knows, and when white space is kept", "[tokenizer]") {
+  CHECK(words_of("a b").to_json().dump() ==
+        R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a","b"]})");
   const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
   CHECK(words_of("a b", options).to_json().dump() ==
-        R"({"kind":"word","lowercase":true,"whitespace":"kept","words":[" "," b","a"]})");
+        R"({"kind":"word","lowercase":true,"letters":"unicode","whitespace":"kept","words":[" "," b","a"]})");
   CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"words":["a"]})", "t")->decode(Ids{1, 1}) == "a a");
   CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"whitespace":"dropped","words":["a"]})", "t")
             ->decode(Ids{1, 1}) == "a a");

@@ -24,7 +24,7 @@ using Sources = std::vector<LabelledSource>;
 
 namespace {
 
-constexpr int format_version = 3;  // raise it when the same texts and config give other tokens or another file
+constexpr int format_version = 4;  // raise it when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
 
 fs::path path_of(const fs::path& cache, const std::string& key) { return cache / "tokens" / (key + ".bin"); }
