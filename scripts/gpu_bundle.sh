@@ -2,7 +2,7 @@
 # Packs what scripts/gpu_check.sh runs, for a GPU machine that cannot build it and has no network: executables, the shared
 # libraries they need besides LibTorch, CUDA and the C library, configs, the corpus, and the script itself.
 #
-#   scripts/gpu_bundle.sh DIR                    after scripts/test.sh, on a machine with nvcc
+#   scripts/gpu_bundle.sh DIR                    after scripts/setup.sh --cuda and a build, on a machine with nvcc
 #   scripts/gpu_bundle.sh --without-cuda DIR     what a dry run needs; nvcc is not needed
 #   --built FOLDER                               from this build, as it is
 #
@@ -29,7 +29,7 @@ if $with_cuda; then
   programs+=("$build/tests/cuda/device/test_kernels_cuda" "$build/tests/cuda/device/wrapper_probes_cuda")
 fi
 ! $builds || cmake --build "$build" --target "${targets[@]}" >&2 ||
-  die 1 "cannot build the programs; those of the GPU need nvcc"
+  die 1 "cannot build the programs; those of the GPU need nvcc and scripts/setup.sh --cuda"
 
 mkdir -p "$folder"/{bin,lib,data,share/metaformer,scripts/lib,scripts/peers}
 # In every C library's own package, and of no use with another one.

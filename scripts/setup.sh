@@ -9,9 +9,9 @@ usage() {
   cat <<'HELP'
 usage: scripts/setup.sh [--cpu | --cuda] [--tests]
 
-  --cpu     LibTorch for the CPU alone (1.3 GB)
-  --cuda    LibTorch with its CUDA libraries (4.6 GB)
-            default: --cuda where an NVIDIA GPU or nvcc is found, else --cpu
+  --cpu     LibTorch for the CPU alone (1.3 GB), and a build without CUDA code
+  --cuda    LibTorch with its CUDA libraries (4.6 GB), and, where nvcc is, a build with CUDA code; that needs no GPU
+            default: what was chosen before, else --cuda where there is an NVIDIA GPU, else --cpu
   --tests   also the Python packages that the tests compare against (needs the 4.6 GB in either case)
 
   LIBTORCH=/path/to/libtorch   use this unpacked LibTorch instead of downloading one
@@ -33,7 +33,7 @@ while (($#)); do
   shift
 done
 
-find_nvcc() { command -v nvcc || { [[ -x /usr/local/cuda/bin/nvcc ]] && echo /usr/local/cuda/bin/nvcc; }; }
+has_gpu() { [[ -e /dev/nvidia0 ]] || nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 
 # A choice made once stays: scripts/test.sh must not turn a CPU set-up into a CUDA one.
 choose_variant() {
@@ -42,7 +42,7 @@ choose_variant() {
   if [[ -n $variant ]]; then return; fi
   if [[ -n $before ]]; then
     variant=$before
-  elif [[ -e /dev/nvidia0 || -n $(find_nvcc || true) ]]; then
+  elif has_gpu; then
     variant=cuda
   else
     variant=cpu

@@ -1,27 +1,21 @@
 #include "base/process_time.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <limits>
-#include <string>
 
 namespace metaformer {
 
-// proc(5): field 22 is the start in ticks since the machine started. Field 2, a name in parentheses, may contain
-// spaces.
-double seconds_since_process_start() {
-  std::ifstream stat("/proc/self/stat");
-  stat.ignore(std::numeric_limits<std::streamsize>::max(), ')');
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) stat >> skipped;
-  double start_ticks = 0;
-  timespec now{};
-  if (!(stat >> start_ticks) || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
-  const double seconds = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-  return std::max(0.0, seconds - start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
+static constinit timespec start = {};
+
+void note_program_start() {
+  if (start.tv_sec == 0 && start.tv_nsec == 0) clock_gettime(CLOCK_MONOTONIC, &start);
+}
+
+[[maybe_unused]] static const bool is_noted = (note_program_start(), true);
+
+double seconds_since_program_start() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec - start.tv_sec) + static_cast<double>(now.tv_nsec - start.tv_nsec) * 1e-9;
 }
 
 }  // namespace metaformer

@@ -1,9 +1,12 @@
 #pragma once
-// How long this process has run.
+// How long this program has run.
 
 namespace metaformer {
 
-// Since the system started it, loading of libraries included; to a hundredth of a second. 0 where /proc does not tell.
-double seconds_since_process_start();
+// Notes the time, unless that was done before. To be called before main; otherwise it is that of static initialisation.
+void note_program_start();
+
+// Not since the process began: a shell may have set up and built for half an hour before it became this program.
+double seconds_since_program_start();
 
 }  // namespace metaformer

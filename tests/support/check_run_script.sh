@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The scripts in a copy of the tree with a stand-in for the program: they find it with CDPATH set, through links and from any
-# folder, and a program that is current starts while another build holds the lock.
+# folder, and a program that is current starts while another build holds the lock. The set-up chooses CUDA for a GPU or because it was
+# told so, not for nvcc; the build says how long it takes.
 set -euo pipefail
 unset CDPATH
 scripts=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../../scripts
@@ -42,3 +43,37 @@ touch -d '2 hours' "$tree/src/a.cpp"
 if timeout 5 "$tree/scripts/run.sh" z >"$tree/out" 2>"$tree/err"; then fail "starts a program that is older than its source"; fi
 grep -q "another build is running; waiting for it" "$tree/err" || fail "does not say that it waits: $(cat "$tree/err")"
 [[ ! -s $tree/out ]] || fail "has started a program that is older than its source"
+
+kill "$holder" && holder=''
+printf '#!/bin/sh\necho "[1/9] something"\n' >"$tree/stand-ins-ninja"
+mkdir "$tree/stand-ins"
+mv "$tree/stand-ins-ninja" "$tree/stand-ins/ninja"
+printf '#!/bin/sh\nprintf installed\n' >"$tree/stand-ins/dpkg-query"
+printf '#!/bin/sh\nexit 0\n' | tee "$tree/stand-ins/nvcc" >"$tree/stand-ins/apt-get"
+# shellcheck disable=SC2016  # expanded by the stand-in
+printf '#!/bin/sh\n[ "$METAFORMER_TEST_GPU" != yes ] || echo "GPU 0: a stand-in"\n' >"$tree/stand-ins/nvidia-smi"
+mkdir -p "$tree/.deps/venv/bin" "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib"
+touch "$tree/.deps/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so"
+printf '#!/bin/sh\nexit 0\n' >"$tree/.deps/venv/bin/python"
+chmod +x "$tree"/stand-ins/* "$tree/.deps/venv/bin/python"
+export PATH="$tree/stand-ins:$PATH"
+
+timeout 60 "$tree/scripts/run.sh" z >/dev/null 2>"$tree/err" || fail "does not build: $(cat "$tree/err")"
+grep -Eq 'building; the first time this takes about [0-9]+ minutes with [0-9]+ compilers at once' "$tree/err" ||
+  fail "does not say how long a build takes: $(cat "$tree/err")"
+
+# chosen EXPECTED GPU OPTION...: what a first set-up chooses.
+chosen() {
+  local expected=$1 gpu=$2
+  shift 2
+  METAFORMER_TEST_GPU=$gpu "$tree/scripts/setup.sh" "$@" 2>"$tree/err" || fail "set-up $*: $(cat "$tree/err")"
+  grep -qx "variant=$expected" "$tree/.deps/setup.stamp" || fail "GPU: $gpu, options: $*: $(cat "$tree/.deps/setup.stamp")"
+}
+rm "$tree/.deps/setup.stamp"
+[[ -e /dev/nvidia0 ]] || chosen cpu no
+rm -f "$tree/.deps/setup.stamp"
+chosen cuda yes
+chosen cuda no  # as before
+chosen cpu yes --cpu
+chosen cpu yes
+chosen cuda no --cuda
