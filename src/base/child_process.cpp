@@ -24,6 +24,12 @@
 
 namespace metaformer {
 
+// Process 1 is no sign of an ended parent: it may be the parent, in a container. 0 is a parent outside of it.
+void end_with_parent(int parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (const auto now = ::getppid(); now != parent && now != 0) ::raise(SIGKILL);
+}
+
 namespace {
 
 class Pipe {
@@ -61,8 +67,9 @@ std::string answer_of(const std::function<std::string()>& compute) {
   }
 }
 
-[[noreturn]] void be_child(const std::function<std::string()>& compute, const Pipe& answer, const Pipe& messages) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void be_child(const std::function<std::string()>& compute, const Pipe& answer, const Pipe& messages,
+                           pid_t parent) {
+  end_with_parent(parent);
   std::atexit([] { ::_exit(EXIT_FAILURE); });  // a library's exit() must not run what the parent registered
   ::dup2(messages.writing(), STDERR_FILENO);
   for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fatal, SIG_DFL);  // not the parent's
@@ -118,9 +125,9 @@ std::string last_message(std::string_view messages) {
 std::string compute_in_child(const std::function<std::string()>& compute, const std::string& failure) {
   Pipe answer, messages;
   std::fflush(nullptr);
-  const auto child = ::fork();
+  const auto parent = ::getpid(), child = ::fork();
   if (child < 0) return compute();
-  if (child == 0) be_child(compute, answer, messages);
+  if (child == 0) be_child(compute, answer, messages, parent);
   answer.close_end(1);
   messages.close_end(1);
   std::string answer_text, messages_text;

@@ -1,5 +1,6 @@
 #pragma once
-// Child processes: for libraries that end their process when they find an error, and for other programs.
+// Child processes: for libraries that end their process when they find an error, for other programs, and for copies of
+// this one.
 
 #include <functional>
 #include <optional>
@@ -7,6 +8,10 @@
 #include <vector>
 
 namespace metaformer {
+
+// For a child: from now on it ends with the process that started it, whose id is `parent`, also if that has already
+// ended.
+void end_with_parent(int parent);
 
 // The result of `compute`; its Error and Interrupted are passed on. If the child ends otherwise: Error, with `failure`
 // and the last line that it wrote to stderr (exit code 3), or exit code 5 if it was killed for lack of memory. Throws

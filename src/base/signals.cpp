@@ -35,11 +35,14 @@ static void answer_stop() {
   errno = before;
 }
 
+static void quit(int signal) { ::_exit(128 + signal); }
+
 static void note_stop(int signal) {
   stop_received = signal;
-  // The next signal has the default action, so that a user can end the program at once.
+  // The next signal has the default action, so that a user can end the program at once. Process 1, as in a container,
+  // is not ended by the default action.
   struct sigaction action = {};
-  action.sa_handler = SIG_DFL;
+  action.sa_handler = ::getpid() == 1 ? quit : SIG_DFL;
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
   answer_stop();
 }
@@ -53,6 +56,18 @@ static void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
+sigset_t caught_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&signals, each);
+  return signals;
+}
+
+void hold_signals() {
+  const auto signals = caught_signals();
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
 void catch_signals() {
   stderr_is_terminal = ::isatty(STDERR_FILENO);
   handle(SIGINT, note_stop);
@@ -62,6 +77,8 @@ void catch_signals() {
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) handle(SIGHUP, note_stop);  // nohup stays in effect
+  const auto signals = caught_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 void set_stop_notice(const char* line) { stop_notice = line; }
@@ -70,7 +87,7 @@ void ignore_broken_pipes() { handle(SIGPIPE, SIG_IGN); }
 
 int stop_signal() { return stop_received; }
 
-static int deferrals = 0;
+static std::atomic<int> deferrals = 0;
 
 StopDeferral::StopDeferral() { ++deferrals; }
 StopDeferral::~StopDeferral() { --deferrals; }

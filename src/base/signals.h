@@ -2,9 +2,16 @@
 // SIGINT, SIGTERM and SIGHUP ask the program to stop at the next safe point; a second one ends it at once. SIGUSR1 asks
 // it to save and continue.
 
+#include <signal.h>
+
 namespace metaformer {
 
 void catch_signals();
+
+// Those four signals. Blocked, they wait until catch_signals unblocks them; a program that is started with them blocked
+// keeps them so.
+sigset_t caught_signals();
+void hold_signals();  // blocks them; may be called before main
 
 // Sets the line that the first of those signals writes to stderr at once. `line` must have static storage; nullptr
 // writes nothing.
@@ -19,8 +26,7 @@ int stop_signal();
 // Throws Interrupted once a signal has asked to stop. Long loops call it regularly.
 void throw_if_stopped();
 
-// While one exists, throw_if_stopped does not throw: for work that must be finished before the program stops. For the
-// main thread only.
+// While one exists, throw_if_stopped does not throw: for work that must be finished before the program stops.
 class StopDeferral {
  public:
   StopDeferral();

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/child_process.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -89,7 +90,7 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
     return;
   }
   if (launch->launcher == "--processes")
-    end_with_parent();
+    end_with_parent(launch->parent);
   else if (processes > 1)
     throw Error(ExitCode::usage, fmt::format("--processes {}: {} has already started {} processes", processes,
                                              launch->launcher, launch->size));

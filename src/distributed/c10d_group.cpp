@@ -6,6 +6,7 @@
 
 // The headers are empty without it.
 #define USE_C10D_GLOO
+#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "ops/own_library.h"
 
 namespace metaformer {
@@ -26,6 +28,23 @@ using StorePointer = c10::intrusive_ptr<c10d::Store>;
 constexpr auto failures_key = "failures", failure_key = "failure", failure_of_first_rank_key = "failure of rank 0";
 
 constexpr std::chrono::seconds time_to_read(2);
+
+// work() in a thread of its own, because LibTorch's handshakes end neither at a signal nor, if what accepts the
+// connection says nothing, at their timeout. Throws Interrupted at a stop signal, and std::runtime_error when the time
+// is over; the thread is then left behind, so work must own what it uses.
+template <class Work>
+auto within(std::chrono::milliseconds time, Work work) -> decltype(work()) {
+  constexpr std::chrono::milliseconds patience(20);
+  std::packaged_task<decltype(work())()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (result.wait_for(patience) != std::future_status::ready) {
+    throw_if_stopped();
+    if (std::chrono::steady_clock::now() >= end) throw std::runtime_error("no answer");
+  }
+  return result.get();
+}
 
 StorePointer make_store(const Launch& launch, std::chrono::seconds timeout) {
   StorePointer store;
@@ -71,11 +90,14 @@ class C10dGroup : public ProcessGroup {
     // LibTorch's own messages, with their stack traces, would stand beside the one line of the error.
     constexpr int fatal_only = 3;
     if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = fatal_only;
+    constexpr std::chrono::seconds longer(1);  // LibTorch's own end, if it comes, leaves no thread behind
     guarded([&] {
-      store_ = make_store(launch, timeout);
-      auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-      options->devices.push_back(make_device(launch));
-      gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, launch.rank, launch.size, options);
+      store_ = within(timeout + longer, [launch, timeout] { return make_store(launch, timeout); });
+      gloo_ = within(timeout + longer, [launch, timeout, store = store_] {
+        auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+        options->devices.push_back(make_device(launch));
+        return c10::make_intrusive<c10d::ProcessGroupGloo>(store, launch.rank, launch.size, options);
+      });
     });
   }
 
@@ -84,11 +106,15 @@ class C10dGroup : public ProcessGroup {
   int size() const override { return launch_.size; }
 
   std::unique_ptr<PendingSum> start_sum(const Tensor& x) override {
+    if (is_added_in_order(x) && x.numel() < SumByParts::least_elements)
+      return std::make_unique<GatheredSum>(*this, x, std::nullopt);
+    if (is_added_in_order(x)) return std::make_unique<SumByParts>(*this, x);
     std::vector<Tensor> list = {x};
     return std::make_unique<Pending>(*this, guarded([&] { return backend_of(x).allreduce(list); }));
   }
 
   std::unique_ptr<PendingSum> start_sum_on(const Tensor& x, int root) override {
+    if (is_added_in_order(x)) return std::make_unique<GatheredSum>(*this, x, root);
     std::vector<Tensor> list = {x};
     c10d::ReduceOptions options;
     options.rootRank = root;
@@ -116,10 +142,17 @@ class C10dGroup : public ProcessGroup {
   }
 
   bool announce_failure(const std::string& why) override {
+    const StopDeferral finishes;
     try {
-      if (rank() == 0) store_->set(failure_of_first_rank_key, why);
-      if (store_->add(failures_key, 1) == 1) store_->set(failure_key, fmt::format("rank {}: {}", rank(), why));
-      if (rank() > 0) return failure_of_first_rank() != why;
+      // The first rank's reason, once this process has told its own.
+      const auto first = within(2 * time_to_read, [store = store_, rank = rank(), why]() -> std::string {
+        if (rank == 0) store->set(failure_of_first_rank_key, why);
+        if (store->add(failures_key, 1) == 1) store->set(failure_key, fmt::format("rank {}: {}", rank, why));
+        if (rank == 0) return "";
+        store->wait({failure_of_first_rank_key}, time_to_read);  // it may come a little later to the same end
+        return store->get_to_str(failure_of_first_rank_key);
+      });
+      if (rank() > 0) return first != why;
       // The store ends with this process.
       if (!launch_.store_is_there && launch_.store_file.empty()) std::this_thread::sleep_for(time_to_read);
     } catch (const std::exception&) {
@@ -141,16 +174,75 @@ class C10dGroup : public ProcessGroup {
     c10::intrusive_ptr<c10d::Work> work_;
   };
 
+  // Gloo adds in an order that depends on the place in a tensor. Two terms have the same sum in any order.
+  bool is_added_in_order(const Tensor& x) const { return size() > 2 && !x.is_cuda(); }
+
+  static void add_in_order(const Tensor& sum, const std::vector<Tensor>& terms) {
+    const torch::NoGradGuard no_grad;
+    sum.copy_(terms.front());
+    for (std::size_t rank = 1; rank < terms.size(); ++rank) sum.add_(terms[rank]);
+  }
+
+  // Each process has all terms of the sum, or only the process `root`.
+  class GatheredSum : public PendingSum {
+   public:
+    GatheredSum(C10dGroup& group, const Tensor& x, std::optional<int> root) : group_(group), x_(x) {
+      if (!root || group.rank() == *root) {
+        terms_.emplace_back();
+        for (int rank = 0; rank < group.size(); ++rank) terms_.front().push_back(torch::empty_like(x));
+      }
+      std::vector<Tensor> own = {x};
+      c10d::GatherOptions options;
+      options.rootRank = root.value_or(0);
+      work_ = group.guarded(
+          [&] { return root ? group.gloo_->gather(terms_, own, options) : group.gloo_->allgather(terms_, own); });
+    }
+    void wait() override {
+      group_.guarded([&] { work_->wait(); });
+      if (!terms_.empty()) add_in_order(x_, terms_.front());
+    }
+
+   private:
+    C10dGroup& group_;
+    Tensor x_;
+    std::vector<std::vector<Tensor>> terms_;
+    c10::intrusive_ptr<c10d::Work> work_;
+  };
+
+  // Each process adds up one part of a large tensor, and sends that to the others: as many bytes as in a ring.
+  class SumByParts : public PendingSum {
+   public:
+    static constexpr std::int64_t least_elements = 1024;  // of smaller ones the messages cost more than their bytes
+
+    SumByParts(C10dGroup& group, const Tensor& x) : group_(group), x_(x.view({-1})) {
+      const auto count = x_.numel(), size = std::int64_t{group.size()};
+      for (std::int64_t rank = 0; rank < size; ++rank)
+        parts_.push_back(count * (rank + 1) / size - count * rank / size);
+      own_.assign(parts_.size(), parts_[static_cast<std::size_t>(group.rank())]);
+      terms_ = torch::empty({size, own_.front()}, x.options());
+      auto received = terms_.view({-1});
+      work_ = group.guarded([&] { return group.gloo_->alltoall_base(received, x_, own_, parts_); });
+    }
+    void wait() override {
+      group_.guarded([&] { work_->wait(); });
+      auto sums = torch::empty_like(terms_);
+      add_in_order(sums[0], terms_.unbind());
+      for (int rank = 1; rank < group_.size(); ++rank) sums[rank].copy_(sums[0]);
+      auto sent = sums.view({-1});
+      group_.guarded([&] { group_.gloo_->alltoall_base(x_, sent, parts_, own_)->wait(); });
+    }
+
+   private:
+    C10dGroup& group_;
+    Tensor x_, terms_;                       // terms_: of this process's part, one row for each rank
+    std::vector<std::int64_t> parts_, own_;  // the elements of each rank's part; those of this one's, for each rank
+    c10::intrusive_ptr<c10d::Work> work_;
+  };
+
   c10d::Backend& backend_of(const Tensor& x) {
     if (!x.is_cuda()) return *gloo_;
     if (!nccl_) nccl_ = make_nccl(store_, launch_, timeout_);
     return *nccl_;
-  }
-
-  // It may come a little later to the same end. Throws if it does not.
-  std::string failure_of_first_rank() const {
-    store_->wait({failure_of_first_rank_key}, time_to_read);
-    return store_->get_to_str(failure_of_first_rank_key);
   }
 
   std::vector<Tensor> gathered(const Tensor& x) {
@@ -168,6 +260,8 @@ class C10dGroup : public ProcessGroup {
     try {
       return work();
     } catch (const Error&) {
+      throw;
+    } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& error) {
       const bool timed_out = std::chrono::steady_clock::now() - start >= timeout_;
@@ -191,9 +285,13 @@ class C10dGroup : public ProcessGroup {
 
   // Why another process has ended, if it could still say so.
   std::optional<std::string> announced() const {
+    if (!store_) return std::nullopt;
+    const StopDeferral finishes;
     try {
-      if (!store_ || !store_->check({failure_key})) return std::nullopt;
-      return store_->get_to_str(failure_key);
+      return within(time_to_read, [store = store_]() -> std::optional<std::string> {
+        if (!store->check({failure_key})) return std::nullopt;
+        return store->get_to_str(failure_key);
+      });
     } catch (const std::exception&) {
       return std::nullopt;
     }

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include "base/error.h"
 
@@ -46,6 +47,7 @@ class Variables {
     constexpr int most_processes = 1 << 20;
     Launch found{.launcher = launcher_, .size = number(size, 1, most_processes)};
     found.rank = number(rank, 0, found.size - 1);
+    if (found.size == 1) return found;  // which needs neither a place on its machine nor an address
     found.local_rank = number_or(local_rank, 0, found.size - 1, found.rank);
     found.local_size = number_or(local_size, 1, found.size, found.size);
     return found;
@@ -66,6 +68,7 @@ class Variables {
 Launch by_torchrun(const Environment& environment) {
   const Variables variables(environment, "torchrun");
   auto launch = variables.launch("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  if (launch.size == 1) return launch;
   launch.address = variables.text("MASTER_ADDR");
   launch.port = variables.number("MASTER_PORT", lowest_port, highest_port);
   launch.store_is_there = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
@@ -76,6 +79,7 @@ Launch by_torchrun(const Environment& environment) {
 Launch by_srun(const Environment& environment) {
   const Variables variables(environment, "srun");
   auto launch = variables.launch("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "");
+  if (launch.size == 1) return launch;
   const auto nodes = environment("SLURM_STEP_NODELIST").value_or(environment("SLURM_JOB_NODELIST").value_or(""));
   const bool one_machine = nodes.find_first_of(",[") == std::string::npos;
   if (!one_machine) launch.local_size = 1;
@@ -90,6 +94,7 @@ Launch by_mpirun(const Environment& environment) {
   const Variables variables(environment, "mpirun");
   auto launch = variables.launch("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                                  "OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (launch.size == 1) return launch;
   launch.address =
       launch.local_size == launch.size
           ? environment("MASTER_ADDR").value_or(here)
@@ -103,6 +108,7 @@ Launch by_this_program(const Environment& environment) {
   const Variables variables(environment, "--processes");
   auto launch = variables.launch("RANK", "WORLD_SIZE", "", "");
   launch.store_file = variables.text("METAFORMER_STORE");
+  launch.parent = variables.number("METAFORMER_PARENT", 1, std::numeric_limits<int>::max());
   return launch;
 }
 
@@ -117,7 +123,7 @@ bool is_slurm_task(const Environment& environment) {
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
   };
 }
 

@@ -16,10 +16,11 @@ struct Launch {
   std::string store_file, address;
   int port = 0;
   bool store_is_there = false;  // the launcher runs it; otherwise rank 0 does
+  int parent = 0;               // of --processes: the process that started this one
   std::string attempt;          // tells the processes that a launcher has started again from those before
 };
 
-// The value of an environment variable.
+// The value of an environment variable; an empty one counts as not set.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 Environment process_environment();
 

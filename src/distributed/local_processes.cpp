@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,14 +53,17 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// In a process group of its own: Ctrl-C in the terminal reaches only this process, which passes it on.
+// In a process group of its own: Ctrl-C in the terminal reaches only this process, which passes it on. Signals wait
+// until the copy can handle them.
 pid_t start_copy(int rank, int processes, std::vector<std::string> arguments, const std::string& store) {
   std::vector<std::string> variables = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", processes),
-                                        "METAFORMER_STORE=" + store};
+                                        "METAFORMER_STORE=" + store, fmt::format("METAFORMER_PARENT={}", ::getpid())};
   for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  const auto signals = caught_signals();
+  posix_spawnattr_setsigmask(&attributes, &signals);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   if (rank > 0) posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -143,11 +145,6 @@ class Copies {
 int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience) {
   const StoreFolder folder;
   return Copies(processes, arguments, folder.store()).wait(patience);
-}
-
-void end_with_parent() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() == 1) ::raise(SIGKILL);  // it had already ended
 }
 
 }  // namespace metaformer

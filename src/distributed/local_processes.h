@@ -12,7 +12,4 @@ namespace metaformer {
 // Returns the exit code of the process that failed first (128 + n for one that signal n has killed), or 0.
 int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience);
 
-// To be called in such a copy: it ends when the process that started it has ended.
-void end_with_parent();
-
 }  // namespace metaformer

@@ -26,8 +26,8 @@ class ProcessGroup {
   virtual int local_rank() const { return 0; }  // among the processes on this machine
   bool is_first() const { return rank() == 0; }
 
-  // x becomes the sum of what all ranks have in it, of the same bytes on each. Contiguous, on the CPU or on this
-  // process's device. Until wait() x must neither be read nor written.
+  // x becomes the sum of what all ranks have in it, of the same bytes on each; on the CPU added in the order of the
+  // ranks. Contiguous, on the CPU or on this process's device. Until wait() x must neither be read nor written.
   virtual std::unique_ptr<PendingSum> start_sum(const torch::Tensor& x) = 0;
   void sum(const torch::Tensor& x) { start_sum(x)->wait(); }
 

@@ -2,6 +2,7 @@
 // The executable in a temporary folder of its own, with a small text and config.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -47,8 +48,9 @@ class Program {
 
   const TemporaryFolder& folder() const { return folder_; }
 
-  // Starts the executable in the folder; stdin comes from a file, stdout and stderr go to files there.
-  pid_t start(const Arguments& arguments, const std::string& input = "/dev/null") const {
+  // Starts the executable in the folder; stdin comes from a file, stdout and stderr go to files there. `blocked`:
+  // signals that it is started with.
+  pid_t start(const Arguments& arguments, const std::string& input = "/dev/null", const sigset_t& blocked = {}) const {
     std::vector<std::string> words = {METAFORMER_PROGRAM};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
@@ -60,8 +62,13 @@ class Program {
     posix_spawn_file_actions_addopen(&actions, 0, input.c_str(), O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, (folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_addopen(&actions, 2, (folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, &blocked);
     pid_t pid = 0;
-    REQUIRE(posix_spawn(&pid, METAFORMER_PROGRAM, &actions, nullptr, argv.data(), environ) == 0);
+    REQUIRE(posix_spawn(&pid, METAFORMER_PROGRAM, &actions, &attributes, argv.data(), environ) == 0);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
   }

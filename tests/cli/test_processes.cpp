@@ -1,14 +1,19 @@
 // Trainings of several processes, started by the program itself or as a launcher starts them.
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <csignal>
 #include <map>
 
+#include "base/signals.h"
 #include "cli/program.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using metaformer::caught_signals;
 
 Arguments training(const std::string& out, const Arguments& more = {}) {
   Arguments words = {"train", "--config",         "small.yaml", "--out", out, "--set", "train.accumulate=2",
@@ -135,6 +140,91 @@ TEST_CASE("a signal to the program or to any process stops all of them, and the 
   CHECK(progress.dump().find("\"step\"") != std::string::npos);
 }
 
+TEST_CASE("signals that come while processes start are answered, and end nothing by themselves",
+          "[cli][processes][stop]") {
+  const Program program;
+  Arguments words = training("run", {"--set", "train.steps=40"});
+  const bool several = GENERATE(true, false);
+  if (several) words.insert(words.end(), {"--processes", "2"});
+  // A process that is started with them blocked unblocks them when it can answer.
+  const auto pid = program.start(words, "/dev/null", caught_signals());
+  int sent = 0;
+  const auto end = std::chrono::steady_clock::now() + 1500ms;
+  const auto is_running = [&] {
+    siginfo_t info = {};
+    return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  };
+  while (is_running() && std::chrono::steady_clock::now() < end) {
+    for (const auto child : children_of(pid)) sent += ::kill(child, SIGUSR1) == 0;
+    ::kill(pid, SIGUSR1);
+    std::this_thread::sleep_for(1ms);
+  }
+  const auto result = program.wait(pid);
+  INFO(result.err);
+  CHECK(result.code == 0);
+  if (several) CHECK(sent > 10);
+  CHECK_THAT(result.err, ContainsSubstring("as SIGUSR1 asked"));
+}
+
+TEST_CASE("a stop that comes while a process starts ends it with the usual code", "[cli][processes][stop]") {
+  const Program program;
+  const int number = GENERATE(SIGINT, SIGTERM, SIGHUP);
+  Arguments words = training("run", endless);
+  if (GENERATE(true, false)) words.insert(words.end(), {"--processes", "2"});
+  const auto pid = program.start(words, "/dev/null", caught_signals());
+  ::kill(pid, number);
+  const auto result = program.wait(pid);
+  INFO(result.err);
+  CHECK(result.code == 128 + number);
+}
+
+TEST_CASE("processes work where the program is process 1, as in a container", "[cli][processes]") {
+  const Program program;
+  const std::string unshare = "unshare --user --map-root-user --pid --fork --mount-proc ";
+  if (std::system((unshare + "true 2>/dev/null").c_str()) != 0) {
+    WARN("skipped: no process namespaces here");
+    return;
+  }
+  const auto in_namespace = [&](const Arguments& arguments) {
+    std::string command = "cd '" + program.folder().path().string() + "' && exec " + unshare + METAFORMER_PROGRAM;
+    for (const auto& word : arguments) command += " '" + word + "'";
+    return WEXITSTATUS(std::system((command + " >out 2>err").c_str()));
+  };
+  const auto code = in_namespace(training("run", {"--processes", "2"}));
+  INFO(read_text(program.folder() / "err"));
+  CHECK(code == 0);
+  program.succeed(training("one"));
+  CHECK((model_of(program, "run") == model_of(program, "one")));
+}
+
+TEST_CASE("processes end with the one that started them", "[cli][processes][stop]") {
+  const Program program;
+  Arguments words = training("run", endless);
+  words.insert(words.end(), {"--processes", "2"});
+  const auto pid = program.start(words);
+  wait_until([&] { return children_of(pid).size() == 2; });
+  const auto children = children_of(pid);
+  if (GENERATE(true, false)) wait_for_checkpoint(program, "run");
+  ::kill(pid, SIGKILL);
+  program.wait(pid);
+  for (const auto child : children)
+    wait_until([&] {
+      return ::kill(child, 0) != 0 ||
+             read_text("/proc/" + std::to_string(child) + "/stat").find(") Z") != std::string::npos;
+    });
+}
+
+TEST_CASE("the time of a shell that becomes the program is no start-up", "[cli]") {
+  const Program program;
+  const std::string command = "cd '" + program.folder().path().string() +
+                              "' && sleep 3 && exec " METAFORMER_PROGRAM " train --config small.yaml --out run 2>err";
+  REQUIRE(std::system(("exec bash -c \"" + command + "\"").c_str()) == 0);
+  const double seconds =
+      nlohmann::json::parse(read_text(program.folder() / "run/summary.json")).at("startup_seconds").get<double>();
+  CHECK(seconds > 0.01);
+  CHECK(seconds < 3);
+}
+
 TEST_CASE("a process that is killed ends the others with one clear line, and the run goes on",
           "[cli][processes][stop]") {
   const Program program;
@@ -190,6 +280,43 @@ TEST_CASE("a launcher's environment makes processes a group", "[cli][processes]"
   CHECK(program.wait(first).code == 0);
   CHECK(program.wait(second).code == 0);
   CHECK((model_of(program, "one") == model_of(program, names.at("run"))));
+}
+
+TEST_CASE("the time limit and a stop cover a port that accepts and says nothing", "[cli][processes][stop]") {
+  const Program program;
+  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(silent, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(silent, 16) == 0);
+  REQUIRE(::getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const Variables torchrun({{"RANK", "1"},
+                            {"WORLD_SIZE", "2"},
+                            {"MASTER_ADDR", "127.0.0.1"},
+                            {"MASTER_PORT", std::to_string(ntohs(address.sin_port))}});
+  const auto start = std::chrono::steady_clock::now();
+  SECTION("limit") {
+    const auto result = program.run(training("run", {"--process-timeout", "1"}));
+    CHECK(result.code == 6);
+    CHECK(result.err == "error: rank 1 of 2: another process has not answered for 1 s\n");
+  }
+  SECTION("stop") {
+    const auto pid = program.start(training("run"));
+    std::this_thread::sleep_for(3s);
+    ::kill(pid, SIGTERM);
+    CHECK(program.wait(pid).code == 128 + SIGTERM);
+  }
+  CHECK(std::chrono::steady_clock::now() - start < 30s);
+  ::close(silent);
+}
+
+TEST_CASE("one process needs no address", "[cli][processes]") {
+  const Program program;
+  const Variables container({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}});
+  program.succeed(training("run"));
+  program.succeed(training("two", {"--processes", "2"}));
 }
 
 TEST_CASE("a process whose others never come says so in one line", "[cli][processes]") {

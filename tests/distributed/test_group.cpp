@@ -1,5 +1,11 @@
 // What processes of a group say to each other.
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+
 #include "base/error.h"
 #include "distributed/agreement.h"
 #include "distributed/gather_tensors.h"
@@ -33,6 +39,45 @@ TEST_CASE("sums, bytes and tensors of all processes reach all of them", "[group]
   for (int rank = 0; rank < size; ++rank) all += fmt::format(" x:{}:{}", rank, rank);
   const auto ranks = size * (size - 1) / 2;
   for (const auto& text : seen) CHECK(text == fmt::format("{} {} 10 {} first", 5 * (ranks + size), ranks, all));
+}
+
+TEST_CASE("terms are added in the order of the processes, to the bit", "[group]") {
+  const int size = GENERATE(2, 3, 4, 5);
+  const auto dtype = GENERATE(torch::kFloat, torch::kDouble, torch::kLong);
+  const std::vector<std::int64_t> counts = {0, 1, 3, 1023, 1024, 1025, 100003};
+  const auto term = [&](int rank, std::int64_t count) {
+    torch::manual_seed(100 * rank + count % 97);
+    return (torch::randn({count}, torch::kDouble) * std::pow(10.0, rank)).to(dtype);
+  };
+  std::vector<torch::Tensor> terms;  // made here: the generator is one for all threads
+  for (const auto count : counts)
+    for (int rank = 0; rank < size; ++rank) terms.push_back(term(rank, count));
+  std::vector<int> wrong(static_cast<std::size_t>(size));
+  together(size, [&](ProcessGroup& group) {
+    const auto first = std::vector<torch::Tensor>(terms.begin(), terms.end());
+    std::vector<torch::Tensor> sums, sums_on, expected;
+    std::vector<std::unique_ptr<PendingSum>> pending;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const auto* of_count = &first[i * static_cast<std::size_t>(size)];
+      expected.push_back(of_count[0].clone());
+      for (int rank = 1; rank < size; ++rank) expected.back().add_(of_count[rank]);
+      // A part of a larger tensor, as buckets of gradients are.
+      auto whole = torch::full({counts[i] + 2}, 7, dtype);
+      sums.push_back(whole.narrow(0, 1, counts[i]));
+      sums.back().copy_(of_count[group.rank()]);
+      sums_on.push_back(of_count[group.rank()].clone());
+      if (counts[i] == 0) continue;
+      pending.push_back(group.start_sum(sums.back()));
+      pending.push_back(group.start_sum_on(sums_on.back(), static_cast<int>(i) % size));
+    }
+    for (const auto& sum : pending) sum->wait();
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      wrong[static_cast<std::size_t>(group.rank())] += !torch::equal(sums[i], expected[i]);
+      if (static_cast<int>(i) % size == group.rank())
+        wrong[static_cast<std::size_t>(group.rank())] += !torch::equal(sums_on[i], expected[i]);
+    }
+  });
+  for (const auto count : wrong) CHECK(count == 0);
 }
 
 TEST_CASE("what must be the same on all processes is named where it is not", "[group]") {
@@ -89,6 +134,44 @@ TEST_CASE("a process that does not answer is lost after the time for it", "[grou
       },
       std::chrono::seconds(2)));
   CHECK_THAT(heard, ContainsSubstring("has not answered for 2 s"));
+}
+
+// Accepts connections and says nothing.
+class SilentPort {
+ public:
+  SilentPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(socket_, 16) == 0);
+    REQUIRE(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+  SilentPort(const SilentPort&) = delete;
+  SilentPort& operator=(const SilentPort&) = delete;
+  ~SilentPort() { ::close(socket_); }
+  int number() const { return port_; }
+
+ private:
+  int socket_, port_ = 0;
+};
+
+TEST_CASE("the time limit covers a port that accepts and says nothing", "[group]") {
+  const SilentPort port;
+  Launch launch{.launcher = "a test", .rank = 1, .size = 2, .local_rank = 1, .local_size = 2};
+  launch.address = "127.0.0.1";
+  launch.port = port.number();
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    make_c10d_group(launch, std::chrono::seconds(1));
+    FAIL("there is no group");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::process_lost);
+    CHECK_THAT(error.what(), ContainsSubstring("has not answered for 1 s"));
+  }
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
 }
 
 TEST_CASE("processes that never come are missed", "[group]") {

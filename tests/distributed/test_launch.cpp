@@ -54,6 +54,29 @@ TEST_CASE("without a launcher, or with one process, a process works alone", "[la
   CHECK_FALSE(launch_of({{"SLURM_JOB_ID", "5"}, {"SLURM_NTASKS", "4"}}));
 }
 
+TEST_CASE("one process needs no address, whatever a container sets besides", "[launch]") {
+  const auto [variables] = GENERATE(table<Variables>({
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "3"}, {"LOCAL_WORLD_SIZE", "8"}}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", ""}, {"MASTER_PORT", ""}}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "none"}}},
+      {{{"RANK", ""}, {"WORLD_SIZE", ""}}},
+      {{{"RANK", "0"}}},
+      {{{"LOCAL_RANK", "0"}}},
+      {{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}, {"MASTER_PORT", "none"}}},
+      {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_ID", "0"}}},
+      {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_ID", "0"}, {"MASTER_PORT", "none"}}},
+      {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NODELIST", "a[1-2]"}}},
+  }));
+  auto given = variables;
+  std::erase_if(given, [](const auto& variable) { return variable.second.empty(); });  // as process_environment does
+  CHECK_FALSE(launch_of(given));
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  CHECK_FALSE(find_launch());
+  for (const auto& [name, value] : variables) unsetenv(name.c_str());
+}
+
 TEST_CASE("torchrun's variables", "[launch]") {
   const auto launch = launch_of(torchrun);
   REQUIRE(launch);
