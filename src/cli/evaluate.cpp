@@ -21,7 +21,7 @@ struct EvaluateArguments {
   ProcessChoice processes;
   std::string split = "validation";
   std::vector<std::string> others;
-  std::int64_t random_batches = 0;
+  std::int64_t random_batches = 0, tokens = 0;  // 0: the whole split
   BeamOptions beam;
   std::vector<std::string> beam_flags;  // that are given
   bool json = false;
@@ -118,17 +118,34 @@ void evaluate_together(const EvaluateArguments& arguments, Split split, ProcessG
 }
 
 // Targets are written of whole splits only.
+bool sees_whole_split(const EvaluateArguments& arguments) {
+  return arguments.random_batches == 0 && arguments.tokens == 0;
+}
+
 void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) {
   const auto& config = run.experiment.config;
   if (!is<SequenceToSequenceConfig>(config.task)) return require_no_flags(arguments.beam_flags, run);
   if (arguments.beam_flags.empty()) return;
-  if (arguments.random_batches > 0)
-    throw Error(ExitCode::usage, arguments.beam_flags.front() +
-                                     ": has no effect with --random-batches, of which no targets are written");
+  if (!sees_whole_split(arguments))
+    throw Error(ExitCode::usage,
+                fmt::format("{}: has no effect with {}, of which no targets are written", arguments.beam_flags.front(),
+                            arguments.random_batches > 0 ? "--random-batches" : "--tokens"));
   if (config.train.overfit_batch)
     throw Error(ExitCode::usage,
                 arguments.beam_flags.front() +
                     ": has no effect on a run with train.overfit_batch, of which no targets are written");
+}
+
+nlohmann::ordered_json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
+                                         Split split, ProcessGroup& group) {
+  const auto precision = run.experiment.config.train.precision;
+  if (arguments.random_batches > 0)
+    return estimate_split(*run.predictor, task, split, arguments.random_batches, precision, run.device, group);
+  if (arguments.tokens == 0) return evaluate_split(*run.predictor, task, split, precision, run.device, group);
+  const auto part = part_of_split(*task.batches, split, arguments.tokens, run.predictor->remembers());
+  auto metrics = evaluate_part(*run.predictor, task, split, part, precision, run.device, group);
+  metrics.update({{"evaluated_tokens", part.tokens}, {"split_tokens", part.split_tokens}});
+  return metrics;
 }
 
 void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup& group) {
@@ -141,12 +158,9 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
   check_beam_flags(arguments, run);
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
-  auto metrics = arguments.random_batches > 0
-                     ? estimate_split(*run.predictor, task, split, arguments.random_batches, config.train.precision,
-                                      run.device, group)
-                     : evaluate_split(*run.predictor, task, split, config.train.precision, run.device, group);
+  auto metrics = evaluate_as_asked(arguments, run, task, split, group);
   const auto* pairs = dynamic_cast<const PairData*>(task.data.get());
-  if (pairs != nullptr && arguments.random_batches == 0 && !config.train.overfit_batch)
+  if (pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
     metrics["written"] =
         score_written_targets(*run.model, config, run.device, pairs->pairs(), split, arguments.beam, group);
   if (!group.is_first()) return;
@@ -179,11 +193,18 @@ void add_evaluate_command(CLI::App& app) {
                    .add_option("--with", arguments->others,
                                "more classifiers of the same data; averages the probabilities of all runs")
                    ->type_name("RUN...");
+  auto* random = command
+                     .add_option("--random-batches", arguments->random_batches,
+                                 "estimate on this many random batches, as nanoGPT does, instead of the whole split")
+                     ->transform(whole_number(1, std::int64_t{1} << 20))
+                     ->excludes(with);
   command
-      .add_option("--random-batches", arguments->random_batches,
-                  "estimate on this many random batches, as nanoGPT does, instead of the whole split")
-      ->transform(whole_number(1, std::int64_t{1} << 20))
-      ->excludes(with);
+      .add_option("--tokens", arguments->tokens,
+                  "evaluate at most this many tokens, evenly spread over the split, as training does with "
+                  "train.evaluation limited; default: the whole split")
+      ->transform(whole_number(1, std::int64_t{1} << 40))
+      ->excludes(with)
+      ->excludes(random);
   add_beam_to(command, arguments->beam);
   arguments->processes.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");

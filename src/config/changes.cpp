@@ -65,6 +65,15 @@ class ChangesWriter {
   const Json defaults_;
 };
 
+// How much of the validation split an evaluation sees changes nothing that is trained. Results of earlier versions,
+// which saw all of it, stay those of the same config.
+void forget_evaluated_tokens(TrainConfig& train) {
+  if (auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation))
+    random->tokens = RandomEvaluationConfig{}.tokens;
+  else
+    train.evaluation = EvaluationConfig{};
+}
+
 void flatten(const Json& section, const std::string& prefix, std::map<std::string, std::string>& values) {
   for (const auto& [key, value] : section.items())
     value.is_object() ? flatten(value, prefix + key + ".", values) : void(values[prefix + key] = yaml_value(value));
@@ -81,6 +90,7 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
   same_kinds.train.cpu_slices = default_slices(config);
   ChangesWriter writer(config_to_json(same_kinds));
   auto copy = config;  // visitors take what can be changed
+  forget_evaluated_tokens(copy.train);
   visit(writer, copy);
   if (kind_of(config.task) != kind_of(defaults.task)) writer.json["task"]["kind"] = std::string(kind_of(config.task));
   if (kind_of(config.model) != kind_of(defaults.model))

@@ -12,7 +12,7 @@ namespace metaformer {
 
 // The keys whose values differ from the defaults of the chosen kinds, nested as in the config, sorted by name: a kind
 // that is not the default one, and options that are not that kind's defaults. A key that a later version adds therefore
-// changes nothing while it has its default.
+// changes nothing while it has its default. How many tokens train.evaluation sees is left out.
 nlohmann::json config_changes(const ExperimentConfig& config);
 
 // 16 hexadecimal digits of the SHA-256 of config_changes, train.cpu_slices left out: it only rounds.

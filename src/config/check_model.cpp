@@ -47,7 +47,7 @@ void check_order(const ExperimentConfig& config, const Provenance& provenance) {
                      kind_of(task->data.packing), key, off));
   if (is<RandomEvaluationConfig>(config.train.evaluation))
     fail(provenance, {"train.evaluation", "train.evaluation.kind", key},
-         "'random' batches have nothing before them to remember: set it to whole");
+         "'random' batches have nothing before them to remember: set it to limited or whole");
   if (config.train.overfit_batch)
     fail(provenance, {"train.overfit_batch", key},
          fmt::format("true shows one batch again and again, and with {} a batch goes on from the one before it: set {}",

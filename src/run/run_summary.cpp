@@ -34,6 +34,8 @@ std::optional<StepwiseSummary> stepwise_of(const Json& json) {
                            .tokens = whole_number(json, "tokens"),
                            .epochs = std::nullopt,
                            .clipped_fraction = number(json, "clipped_fraction"),
+                           .evaluated_tokens = whole_number(json, "evaluated_tokens"),
+                           .validation_tokens = whole_number(json, "validation_tokens"),
                            .startup_seconds = number(json, "startup_seconds"),
                            .evaluation_seconds = number(json, "evaluation_seconds"),
                            .checkpoint_seconds = number(json, "checkpoint_seconds"),
@@ -87,7 +89,9 @@ Json to_json(const RunSummary& summary) {
                  {"seed", stepwise->seed},
                  {"tokens", stepwise->tokens},
                  {"epochs", stepwise->epochs ? Json(*stepwise->epochs) : Json()},
-                 {"clipped_fraction", stepwise->clipped_fraction}});
+                 {"clipped_fraction", stepwise->clipped_fraction},
+                 {"evaluated_tokens", stepwise->evaluated_tokens},
+                 {"validation_tokens", stepwise->validation_tokens}});
   json["train_seconds"] = summary.train_seconds;
   if (stepwise)
     json.update({{"evaluation_seconds", stepwise->evaluation_seconds},

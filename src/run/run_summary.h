@@ -14,9 +14,10 @@ namespace metaformer {
 struct StepwiseSummary {
   double ms_per_step = 0, tokens_per_second = 0;  // 0: not measured
   std::int64_t rollbacks = 0, spikes = 0, skipped_steps = 0, seed = 0;
-  std::int64_t tokens = 0;       // seen in training
-  std::optional<double> epochs;  // nothing where epochs have no meaning
-  double clipped_fraction = 0;   // of the steps
+  std::int64_t tokens = 0;                                   // seen in training
+  std::optional<double> epochs;                              // nothing where epochs have no meaning
+  double clipped_fraction = 0;                               // of the steps
+  std::int64_t evaluated_tokens = 0, validation_tokens = 0;  // of the last evaluation, and of the validation split
   double startup_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0, wall_seconds = 0;
 };
 

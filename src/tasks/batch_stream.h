@@ -27,6 +27,9 @@ class BatchStream {
   virtual std::int64_t evaluation_batches(Split split) const = 0;
   virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
 
+  // Tokens of such a batch, without padding.
+  virtual std::int64_t evaluation_tokens(Split split, std::int64_t index) const = 0;
+
   // Random batches of training size, the same at every call (nanoGPT's estimate_loss).
   virtual Batch random_batch(Split split, std::int64_t index, torch::Device device) const = 0;
 };

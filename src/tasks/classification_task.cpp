@@ -50,6 +50,14 @@ class TextStream : public BatchStream {
     return to_batch(dataset_->rows(split, index * rows, rows), device, context_);
   }
 
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    const auto rows = evaluation_rows(context_), end = std::min((index + 1) * rows, dataset_->count(split));
+    std::int64_t tokens = 0;
+    for (auto row = index * rows; row < end; ++row)
+      tokens += std::min(std::ssize(dataset_->texts(split)[static_cast<std::size_t>(row)].ids), context_);
+    return tokens;
+  }
+
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     require(split);
     return to_batch(dataset_->random_rows(split, seed(), index, train_.batch_size), device, context_);

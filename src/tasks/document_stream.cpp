@@ -33,10 +33,21 @@ std::int64_t DocumentStream::evaluation_batches(Split split) const {
   return (packs + rows - 1) / rows;
 }
 
-Batch DocumentStream::evaluation_batch(Split split, std::int64_t index, torch::Device device) const {
+std::vector<TextPack> DocumentStream::evaluation_packs(Split split, std::int64_t index) const {
   const auto first = index * evaluation_rows(context());
   const auto rows = std::min(evaluation_rows(context()), documents_.packs(split) - first);
-  return evaluation(documents_.packs_at(split, /*seed=*/0, first, rows), split, device);
+  return documents_.packs_at(split, /*seed=*/0, first, rows);
+}
+
+Batch DocumentStream::evaluation_batch(Split split, std::int64_t index, torch::Device device) const {
+  return evaluation(evaluation_packs(split, index), split, device);
+}
+
+std::int64_t DocumentStream::evaluation_tokens(Split split, std::int64_t index) const {
+  std::int64_t tokens = 0;
+  for (const auto& pack : evaluation_packs(split, index))
+    for (const auto& piece : pack) tokens += piece.length;
+  return tokens;
 }
 
 Batch DocumentStream::random_batch(Split split, std::int64_t index, torch::Device device) const {

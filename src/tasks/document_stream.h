@@ -14,6 +14,7 @@ class DocumentStream : public TextStream {
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override;
   std::int64_t evaluation_batches(Split split) const override;
   Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override;
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override;
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override;
 
  protected:
@@ -30,6 +31,8 @@ class DocumentStream : public TextStream {
   virtual Batch evaluation(const std::vector<TextPack>& packs, Split split, torch::Device device) const = 0;
 
  private:
+  std::vector<TextPack> evaluation_packs(Split split, std::int64_t index) const;
+
   PackingOptions options_;
   PackedDocuments documents_;
 };

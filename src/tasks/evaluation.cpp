@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -12,6 +13,61 @@
 #include "tasks/shared_scores.h"
 
 namespace metaformer {
+
+namespace {
+
+// The tokens of each row, without padding.
+torch::Tensor row_tokens_b(const Batch& batch) {
+  const auto count_b = [](const torch::Tensor& ids_bc, const torch::Tensor& segments_bc) {
+    return (segments_bc.defined() ? segments_bc >= 0 : torch::ones_like(ids_bc, torch::kBool)).sum(1);
+  };
+  const auto tokens_b = count_b(batch.ids_bc, batch.segments_bc);
+  return batch.source_ids_bs.defined() ? tokens_b + count_b(batch.source_ids_bs, batch.source_segments_bs) : tokens_b;
+}
+
+// Leaves of the only batch of a part the first rows that have at most `most_tokens` tokens, at least one row.
+void cut_rows(EvaluationPart& part, const Batch& batch, std::int64_t most_tokens) {
+  const auto sums_b = row_tokens_b(batch).cumsum(0);
+  part.rows = std::max<std::int64_t>(1, (sums_b <= most_tokens).sum().item<std::int64_t>());
+  part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
+}
+
+Batch first_rows(const Batch& batch, std::int64_t rows) {
+  auto part = rows_of(batch, 0, rows);
+  const auto counted = part.labels_l.defined() ? torch::ones_like(part.labels_l) : wanted_targets_t(part) >= 0;
+  part.weight = counted.sum().to(torch::kDouble);
+  return part;
+}
+
+}  // namespace
+
+EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
+                             bool in_order) {
+  EvaluationPart part{.batches =
+                          std::vector<std::int64_t>(static_cast<std::size_t>(batches.evaluation_batches(split)))};
+  std::iota(part.batches.begin(), part.batches.end(), std::int64_t{0});
+  std::vector<std::int64_t> tokens;
+  for (const auto i : part.batches) tokens.push_back(batches.evaluation_tokens(split, i));
+  part.tokens = part.split_tokens = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
+  if (!most_tokens) return part;
+  const auto all = std::ssize(part.batches);
+  while (part.tokens > *most_tokens && part.batches.size() > 1) {
+    // By the tokens of a batch on average; less by one where the chosen ones have more.
+    const auto estimate = static_cast<std::int64_t>(static_cast<double>(all) * static_cast<double>(*most_tokens) /
+                                                    static_cast<double>(part.split_tokens));
+    const auto count = std::clamp<std::int64_t>(estimate, 1, std::ssize(part.batches) - 1);
+    part.batches.resize(static_cast<std::size_t>(count));
+    part.tokens = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto batch = in_order ? i : i * all / count;
+      part.batches[static_cast<std::size_t>(i)] = batch;
+      part.tokens += tokens[static_cast<std::size_t>(batch)];
+    }
+  }
+  if (part.tokens > *most_tokens)
+    cut_rows(part, batches.evaluation_batch(split, part.batches.front(), torch::kCPU), *most_tokens);
+  return part;
+}
 
 namespace {
 
@@ -43,6 +99,18 @@ ScoreSums score_split(const Predictor& predictor, const Task& task, Split split,
   return score_batches(predictor, task, fmt::format("the {} split", to_string(split)),
                        task.batches->evaluation_batches(split), precision, device, group,
                        [&](std::int64_t i) { return task.batches->evaluation_batch(split, i, device); });
+}
+
+nlohmann::ordered_json evaluate_part(const Predictor& predictor, const Task& task, Split split,
+                                     const EvaluationPart& part, Precision precision, torch::Device device,
+                                     ProcessGroup& group) {
+  const auto sums = score_batches(
+      predictor, task, fmt::format("{}the {} split", part.is_whole() ? "" : "a part of ", to_string(split)),
+      std::ssize(part.batches), precision, device, group, [&](std::int64_t i) {
+        const auto batch = task.batches->evaluation_batch(split, part.batches[static_cast<std::size_t>(i)], device);
+        return part.rows ? first_rows(batch, part.rows) : batch;
+      });
+  return task.metrics->report(sums, task.batches->source_of(split));
 }
 
 nlohmann::ordered_json evaluate_split(const Predictor& predictor, const Task& task, Split split, Precision precision,

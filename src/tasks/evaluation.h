@@ -2,6 +2,8 @@
 // Evaluates a predictor on a split.
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "config/train_config.h"
 #include "distributed/process_group.h"
@@ -10,13 +12,31 @@
 
 namespace metaformer {
 
+// The evaluation batches of a split that an evaluation sees, in rising order; of a single one perhaps the first rows.
+struct EvaluationPart {
+  std::vector<std::int64_t> batches;
+  std::int64_t rows = 0;                      // 0: all
+  std::int64_t tokens = 0, split_tokens = 0;  // of these batches, and of all
+  bool is_whole() const { return tokens == split_tokens; }
+};
+
+// As many batches, or rows of one, as have at most `most_tokens` tokens (at least one row), evenly spread over the
+// split; `in_order`: its first ones, where a batch goes on from the one before it. Without a limit all of them.
+EvaluationPart part_of_split(const BatchStream& batches, Split split, std::optional<std::int64_t> most_tokens,
+                             bool in_order);
+
 // Over the whole split, each target once. Deterministic. Throws Interrupted when a stop signal arrives. Processes of a
 // group take turns in the batches, and all get what one process gets, to the last bit. A predictor that remembers
 // computes all batches in each of them.
 nlohmann::ordered_json evaluate_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
                                       torch::Device device, ProcessGroup& group = one_process());
 
-// What those metrics follow from.
+// The same over a part of the split.
+nlohmann::ordered_json evaluate_part(const Predictor& predictor, const Task& task, Split split,
+                                     const EvaluationPart& part, Precision precision, torch::Device device,
+                                     ProcessGroup& group = one_process());
+
+// What the metrics of the whole split follow from.
 ScoreSums score_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
                       torch::Device device, ProcessGroup& group = one_process());
 

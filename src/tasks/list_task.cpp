@@ -35,6 +35,11 @@ class ListStream : public BatchStream {
     return to_batch(dataset_->rows(split, index * rows, rows), device);
   }
 
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    const auto rows = evaluation_rows(row_length_);
+    return std::min(rows, dataset_->list_count(split) - index * rows) * row_length_;
+  }
+
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     return to_batch(dataset_->random_rows_of(split, seed(), index, train_.batch_size), device);
   }

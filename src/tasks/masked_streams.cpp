@@ -66,6 +66,11 @@ class MaskedWindows : public TextStream {
     return masked_.evaluation(rows_of(split, windows), windows, split, device);
   }
 
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    const auto of_batch = evaluation_rows(context()) * context();
+    return std::min(of_batch, size(split) - index * of_batch);
+  }
+
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     const auto windows = random_windows(split, RandomPurpose::evaluation, index, 0);
     return masked_.evaluation(rows_of(split, windows), windows, split, device);

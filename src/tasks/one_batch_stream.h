@@ -2,6 +2,7 @@
 // train.overfit_batch: every step and evaluation sees the first step's batch. A network and an optimiser that work
 // memorise it, so the loss must fall to nearly 0 (as far as the batch does not contradict itself).
 
+#include <cmath>
 #include <memory>
 
 #include "tasks/batch_stream.h"
@@ -21,6 +22,9 @@ class OneBatchStream : public BatchStream {
   std::int64_t evaluation_batches(Split) const override { return accumulate_; }
   Batch evaluation_batch(Split, std::int64_t index, torch::Device device) const override {
     return whole_->training_batch(0, index, device);
+  }
+  std::int64_t evaluation_tokens(Split, std::int64_t) const override {
+    return std::llround(tokens_per_step() / static_cast<double>(accumulate_));
   }
   Batch random_batch(Split, std::int64_t index, torch::Device device) const override {
     return whole_->training_batch(0, index % accumulate_, device);

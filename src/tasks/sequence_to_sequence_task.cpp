@@ -39,10 +39,14 @@ class PairStream : public BatchStream {
   }
 
   Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto rows = evaluation_rows(context_), end = std::min((index + 1) * rows, pairs_->count(split));
-    std::vector<EncodedPair> pairs;
-    for (auto row = index * rows; row < end; ++row) pairs.push_back(pairs_->pair(split, row));
-    return batch_of(pairs, device);
+    return batch_of(evaluation_pairs(split, index), device);
+  }
+
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    std::int64_t tokens = 0;
+    for (const auto& pair : evaluation_pairs(split, index))
+      tokens += row_length(pair.source, context_) + row_length(pair.target, context_);
+    return tokens;
   }
 
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
@@ -58,6 +62,14 @@ class PairStream : public BatchStream {
 
  private:
   double pairs_per_step() const { return static_cast<double>(train_.accumulate) * pairs_->mean_pairs(); }
+
+  std::vector<EncodedPair> evaluation_pairs(Split split, std::int64_t index) const {
+    const auto rows = evaluation_rows(context_), end = std::min((index + 1) * rows, pairs_->count(split));
+    std::vector<EncodedPair> pairs;
+    for (auto row = index * rows; row < end; ++row) pairs.push_back(pairs_->pair(split, row));
+    return pairs;
+  }
+
   Batch batch_of(const std::vector<EncodedPair>& pairs, torch::Device device) const {
     return to_batch(to_rows(pairs, mark_, context_), device, context_);
   }

@@ -60,6 +60,11 @@ class RandomWindows : public TextWindows {
     return to_batch(dataset().consecutive_windows(split, index * rows, rows), device);
   }
 
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    const auto of_batch = evaluation_rows(context()) * context();
+    return std::min(of_batch, std::ssize(dataset().tokens(split)) - 1 - index * of_batch);
+  }
+
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     return to_batch(dataset().random_windows(split, seed(), RandomPurpose::evaluation, index, 0, rows()), device);
   }
@@ -97,15 +102,18 @@ class OrderedStreams : public TextWindows {
 
   std::int64_t evaluation_batches(Split split) const override { return windows_of_row(split); }
 
-  // Every row is a part of the split and begins with nothing before it.
   Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
-    const auto windows = dataset().consecutive_window_count(split), of_row = windows_of_row(split);
-    std::vector<std::int64_t> starts;
-    for (std::int64_t row = 0; row < (windows + of_row - 1) / of_row; ++row)
-      starts.push_back((row * of_row + index) * context());
-    auto batch = to_batch(dataset().windows(split, starts), device);
+    auto batch = to_batch(dataset().windows(split, evaluation_starts(split, index)), device);
     batch.begins = index == 0;
     return batch;
+  }
+
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    const auto end = std::ssize(dataset().tokens(split)) - 1;
+    std::int64_t tokens = 0;
+    for (const auto start : evaluation_starts(split, index))
+      tokens += std::clamp<std::int64_t>(end - start, 0, context());
+    return tokens;
   }
 
   Batch random_batch(Split, std::int64_t, torch::Device) const override {
@@ -116,6 +124,15 @@ class OrderedStreams : public TextWindows {
 
  private:
   std::int64_t targets() const { return static_cast<std::int64_t>(dataset().tokens(Split::train).size()) - 1; }
+
+  // Every row is a part of the split and begins with nothing before it.
+  std::vector<std::int64_t> evaluation_starts(Split split, std::int64_t index) const {
+    const auto windows = dataset().consecutive_window_count(split), of_row = windows_of_row(split);
+    std::vector<std::int64_t> starts;
+    for (std::int64_t row = 0; row < (windows + of_row - 1) / of_row; ++row)
+      starts.push_back((row * of_row + index) * context());
+    return starts;
+  }
 
   // Rows are long against what is remembered, so that a small part of the split is predicted with less than all of it.
   std::int64_t windows_of_row(Split split) const {

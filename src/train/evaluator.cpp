@@ -16,6 +16,14 @@ namespace metaformer {
 
 using Json = nlohmann::ordered_json;
 
+// The most tokens of an evaluation of the validation split; nothing: all of it.
+static std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
+  if (train.overfit_batch) return std::nullopt;
+  if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&train.evaluation)) return limited->tokens;
+  if (const auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation)) return random->tokens;
+  return std::nullopt;
+}
+
 Evaluator::Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
                      const Divergence& divergence, ProcessGroup& group)
     : config_(config),
@@ -24,7 +32,8 @@ Evaluator::Evaluator(const ExperimentConfig& config, const Task& task, SequenceM
       predictor_(model),
       device_(device),
       divergence_(divergence),
-      group_(group) {}
+      group_(group),
+      part_(part_of_split(*task.batches, Split::validation, evaluated_tokens(config.train), predictor_.remembers())) {}
 
 void Evaluator::adapt(std::int64_t step) {
   if (adapted_step_ == step) return;
@@ -43,18 +52,19 @@ Json Evaluator::estimate(std::int64_t step, MetricsLog& metrics) {
   return report;
 }
 
-Json Evaluator::evaluate_whole(std::int64_t step, MetricsLog& metrics) {
-  auto report = evaluate_split(predictor_, task_, Split::validation, config_.train.precision, device_, group_);
+Json Evaluator::evaluate_part(std::int64_t step, MetricsLog& metrics) {
+  auto report =
+      metaformer::evaluate_part(predictor_, task_, Split::validation, part_, config_.train.precision, device_, group_);
   metrics.write(step, "validation", report);
   return report;
 }
 
-// Estimates are compared with estimates; the whole split, evaluated where training ends, is for the report.
+// Estimates are compared with estimates; the part of the split that is evaluated where training ends is for the report.
 Progress Evaluator::evaluate(const Progress& now, MetricsLog& metrics) {
   const bool estimates = is<RandomEvaluationConfig>(config_.train.evaluation);
   adapt(now.step);
   auto after = now;
-  after.validation = estimates ? estimate(now.step, metrics) : evaluate_whole(now.step, metrics);
+  after.validation = estimates ? estimate(now.step, metrics) : evaluate_part(now.step, metrics);
   const double loss = after.validation.at("loss").get<double>();
   if (!std::isfinite(loss)) throw divergence_.error("validation loss");
   const double error = task_.metrics->selection_error(after.validation);
@@ -62,9 +72,17 @@ Progress Evaluator::evaluate(const Progress& now, MetricsLog& metrics) {
   after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
   if (improved) after.best = BestSoFar{after.step, loss, error};
   after.evaluated_step = after.step;
-  if (estimates && is_finished(config_.train, after)) after.validation = evaluate_whole(now.step, metrics);
+  if (estimates && is_finished(config_.train, after)) after.validation = evaluate_part(now.step, metrics);
   log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
   return after;
+}
+
+// The test split is evaluated as a whole, however large.
+void Evaluator::describe_test() const {
+  const auto usual = evaluated_tokens(config_.train);
+  if (!usual) return;
+  const auto tokens = part_of_split(*task_.batches, Split::test, std::nullopt, /*in_order=*/false).tokens;
+  if (tokens > *usual) log::info("evaluating all {} tokens of the test split", tokens);
 }
 
 Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& metrics) {
@@ -73,6 +91,7 @@ Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& m
     const auto best = load_checkpoint(run, step_name(step), WithOptimizer::no);
     copy_by_name(best.model, named_state(model_), (best.folder / "model.safetensors").string());
   }
+  describe_test();
   auto report = report_test(predictor_, task_, config_.train, run, device_, group_);
   const auto* pairs = dynamic_cast<const PairData*>(task_.data.get());
   if (pairs != nullptr && !config_.train.overfit_batch)

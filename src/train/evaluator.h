@@ -5,6 +5,7 @@
 #include "distributed/process_group.h"
 #include "run/checkpoint.h"
 #include "run/metrics_log.h"
+#include "tasks/evaluation.h"
 #include "tasks/network_predictor.h"
 #include "tasks/task.h"
 #include "train/divergence.h"
@@ -26,6 +27,9 @@ class Evaluator {
   // model with the weights of that checkpoint.
   nlohmann::ordered_json test(const RunDirectory& run, const Progress& now, MetricsLog& metrics);
 
+  // The batches of the validation split that an evaluation sees; with random batches only the last one.
+  const EvaluationPart& part() const { return part_; }
+
   // Lets the task adapt the weights of a step, once (tasks/model_adaptation.h).
   void adapt(std::int64_t step);
 
@@ -33,8 +37,10 @@ class Evaluator {
   void forget() { adapted_step_ = -1; }
 
  private:
-  nlohmann::ordered_json estimate(std::int64_t step, MetricsLog& metrics);        // on random batches
-  nlohmann::ordered_json evaluate_whole(std::int64_t step, MetricsLog& metrics);  // on the validation split
+  nlohmann::ordered_json estimate(std::int64_t step, MetricsLog& metrics);       // on random batches
+  nlohmann::ordered_json evaluate_part(std::int64_t step, MetricsLog& metrics);  // on part() of the validation split
+
+  void describe_test() const;  // in the log, where it takes longer than another evaluation
 
   const ExperimentConfig& config_;
   const Task& task_;
@@ -43,6 +49,7 @@ class Evaluator {
   torch::Device device_;
   const Divergence& divergence_;
   ProcessGroup& group_;  // that takes turns in the batches
+  EvaluationPart part_;
   std::int64_t adapted_step_ = -1;
 };
 

@@ -78,19 +78,32 @@ void report(const InitialWeights& initial, const TakenWeights& taken, const RunD
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
+// " of 262144 of 5000000 tokens"; nothing where the whole split is evaluated.
+std::string describe_part(const EvaluationPart& part) {
+  return part.is_whole() ? "" : fmt::format(" of {} of {} tokens", part.tokens, part.split_tokens);
+}
+
+void describe_evaluation(const ExperimentConfig& config, const EvaluationPart& part) {
+  if (part.is_whole()) return;
+  const bool at_end = is<RandomEvaluationConfig>(config.train.evaluation);
+  log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
+            at_end ? " at the end" : "", part.tokens, part.split_tokens);
+}
+
 RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
                          const Beginning& beginning) {
   const auto& experiment = request.experiment;
   const bool writes = request.group->is_first();
   Trainer trainer(experiment, run, task, device, *request.group, beginning.checkpoint, beginning.initial);
   if (const auto& taken = trainer.taken(); taken && writes) report(*beginning.initial, *taken, run, experiment.config);
+  if (writes) describe_evaluation(experiment.config, trainer.evaluated());
   if (request.profile && writes) trainer.profile();
   auto summary = trainer.run();
   if (!writes) return summary;
   const auto& times = *summary.stepwise;
-  log::info("validation {}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation), summary.best_val_loss, summary.best_step, times.ms_per_step,
-            human_count(times.tokens_per_second));
+  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            headline_of(task, summary.validation), describe_part(trainer.evaluated()), summary.best_val_loss,
+            summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
   log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
             summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
   auto comparison =

@@ -80,7 +80,7 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
   } else {
     task.adaptation->before_training(*setup_.model);
   }
-  progress_.startup_seconds += seconds_since_process_start();
+  progress_.startup_seconds += seconds_since_program_start();
   clock_.emplace(progress_);
   metrics_ = open_metrics(log_position(config_.train, progress_));
   metrics_->write_config(config_);
@@ -258,6 +258,8 @@ RunSummary Trainer::summary() {
   auto test = task_.batches->has(Split::test) ? evaluator_.test(run_, progress_, *metrics_) : nlohmann::ordered_json();
   auto summary = summarise(config_, task_, *setup_.model, progress_, *clock_, device_);
   summary.test = std::move(test);
+  summary.stepwise->evaluated_tokens = evaluator_.part().tokens;
+  summary.stepwise->validation_tokens = evaluator_.part().split_tokens;
   summary.run = std::filesystem::absolute(run_.path()).lexically_normal().string();
   return summary;
 }

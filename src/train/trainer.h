@@ -24,6 +24,9 @@ class Trainer {
   // What became of those weights.
   const std::optional<TakenWeights>& taken() const { return setup_.taken; }
 
+  // Which part of the validation split its evaluations see.
+  const EvaluationPart& evaluated() const { return evaluator_.part(); }
+
   // Records a few of the coming steps and reports time by operator.
   void profile();
 

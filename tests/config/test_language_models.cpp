@@ -22,7 +22,7 @@ TEST_CASE("recurrent and feed-forward models that do not fit say what does", "[c
        "true has no meaning for task sort: it is for texts that are read in order, as language_model does"},
       {{"model=gru", "model.carry_state=true", "train.evaluation=random"},
        "train.evaluation",
-       "'random' batches have nothing before them to remember: set it to whole"},
+       "'random' batches have nothing before them to remember: set it to limited or whole"},
       {{"model=lstm", "model.carry_state=true", "train.overfit_batch=true"},
        "train.overfit_batch",
        "with model.carry_state a batch goes on from the one before it: set model.carry_state to false"},

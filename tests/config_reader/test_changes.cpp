@@ -1,5 +1,8 @@
 // What a config changes of the defaults, and the digest by which runs are recognised.
 
+#include <filesystem>
+#include <set>
+
 #include "config/changes.h"
 #include "config/writer.h"
 #include "config_reader/loader.h"
@@ -52,5 +55,35 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
   CHECK(digest({"model.mixer={kind: quadratic, score_std: 0.3}", "train.steps=1e3"}) ==
         digest({"train.steps=1000", "model.mixer.kind=quadratic", "model.mixer.score_std=0.3"}));
   CHECK(digest({"train.seed=1"}) != digest({"train.seed=2"}));
+  // How many tokens are evaluated changes nothing that is trained.
+  CHECK(digest({"train.evaluation=whole"}) == digest({}));
+  CHECK(digest({"train.evaluation={kind: limited, tokens: 1000}"}) == digest({}));
+  CHECK(digest({"train.evaluation={kind: random, tokens: 1000}"}) == digest({"train.evaluation=random"}));
+  CHECK(digest({"train.evaluation=random"}) != digest({}));
   CHECK(digest({}).size() == 16);
+}
+
+// Their published results are those of the whole validation split.
+TEST_CASE("configs that come with the program evaluate the whole validation split of their data", "[changes]") {
+  const auto folder = config_folders().back();
+  // What is made for other texts.
+  const std::set<std::string> for_any_data = {"gpt2", "llama", "vaswani2017", "text_classifier"};
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (for_any_data.contains(entry.path().stem().string())) continue;
+    const auto config = load_experiment(entry.path().string(), {}).config;
+    if (is<LinearConfig>(config.model)) continue;
+    INFO(entry.path());
+    ++seen;
+    const auto& evaluation = config.train.evaluation;
+    const auto* data = text_data_of(config.task);
+    constexpr std::int64_t shakespeare_characters = 111540, copied_tokens = std::int64_t{1} << 20;
+    if (const auto* limited = std::get_if<LimitedEvaluationConfig>(&evaluation))
+      CHECK((limited->tokens >= shakespeare_characters && data != nullptr && data->corpus == "tinyshakespeare"));
+    else if (const auto* random = std::get_if<RandomEvaluationConfig>(&evaluation))
+      CHECK((random->tokens >= copied_tokens && kind_of(config.task) == "copy"));
+    else
+      CHECK(is<WholeEvaluationConfig>(evaluation));
+  }
+  CHECK(seen > 60);
 }

@@ -189,7 +189,7 @@ TEST_CASE("a key in the wrong section, or of another kind, is one line that name
        "a.yaml:1:36: train.schedule.floor: unknown key for kind 'constant'; only train.schedule: cosine, linear or "
        "trapezoid have it"},
       {"train: {evaluation: {batches: 3}}\n",
-       "a.yaml:1:22: train.evaluation.batches: unknown key for kind 'whole'; only train.evaluation: random has it"},
+       "a.yaml:1:22: train.evaluation.batches: unknown key for kind 'limited'; only train.evaluation: random has it"},
       {"train: {divergence: {action: {factor: 0.5}}}\n",
        "a.yaml:1:31: train.divergence.action.factor: unknown key for kind 'stop'; only train.divergence.action: "
        "rollback has it"},

@@ -21,6 +21,9 @@ class UnevenStream : public BatchStream {
   Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
     return whole_->evaluation_batch(split, index, device);
   }
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    return whole_->evaluation_tokens(split, index);
+  }
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     return whole_->random_batch(split, index, device);
   }

@@ -44,4 +44,114 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
   CHECK(estimate()["loss"] != whole["loss"]);
 }
 
+namespace {
+
+// A language model over a validation split of several evaluation batches.
+std::vector<std::string> with_long_validation(const Workplace& place, std::vector<std::string> more = {}) {
+  std::string text;
+  while (text.size() < 60000) text += learnable_text();
+  place.folder().write("validation.txt", text);
+  more.push_back("data.validation_path='" + (place / "validation.txt").string() + "'");
+  return more;
+}
+
+std::vector<std::string> pairs(const Workplace& place) {
+  std::string table = "source\ttarget\n";
+  for (int i = 0; i < 3000; ++i)
+    table += "w" + std::to_string(i * 7 % 31) + (i % 3 ? " and\tv" : "\tv") + std::to_string(i * 11 % 23) + "\n";
+  place.folder().write("pairs.tsv", table);
+  return {"task=sequence_to_sequence",  "data.path='" + (place / "pairs.tsv").string() + "'",
+          "data.tokenizer=word",        "data.validation_fraction=0.5",
+          "model.kind=encoder_decoder", "model.context=8"};
+}
+
+}  // namespace
+
+TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[training]") {
+  const Workplace place;
+  const int kind = GENERATE(range(0, 8));
+  const std::vector<std::vector<std::string>> examples = {
+      with_long_validation(place),
+      with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
+      with_long_validation(place, {"model=gru", "model.carry_state=true"}),
+      with_long_validation(place, {"task=masked_language_model"}),
+      with_long_validation(place, {"data.packing=spfhp", "data.document_separator='. '"}),
+      sorter({"task.length=6"}),
+      classifier(place),
+      pairs(place)};
+  const auto overrides = examples.at(static_cast<std::size_t>(kind));
+  const auto experiment = place.experiment(overrides);
+  const auto task = make_task(experiment.config, true);
+  INFO(kind);
+  for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::validation); ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
+    const bool has_padding = batch.segments_bc.defined();
+    auto tokens = has_padding ? (batch.segments_bc >= 0).sum().item<std::int64_t>() : batch.ids_bc.numel();
+    if (!has_padding && is<LanguageModelConfig>(experiment.config.task))
+      tokens = (batch.targets_bc >= 0).sum().item<std::int64_t>();
+    if (batch.source_ids_bs.defined())
+      tokens += batch.source_segments_bs.defined() ? (batch.source_segments_bs >= 0).sum().item<std::int64_t>()
+                                                   : batch.source_ids_bs.numel();
+    CHECK(task.batches->evaluation_tokens(Split::validation, i) == tokens);
+  }
+}
+
+TEST_CASE("a part of a split has at most as many tokens as asked for, evenly spread", "[training]") {
+  const Workplace place;
+  const auto task = make_task(place.experiment(with_long_validation(place)).config, true);
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  REQUIRE(all == 8);
+  const auto part = [&](std::optional<std::int64_t> tokens, bool in_order = false) {
+    return part_of_split(*task.batches, Split::validation, tokens, in_order);
+  };
+  CHECK(part(std::nullopt).is_whole());
+  CHECK(std::ssize(part(std::nullopt).batches) == all);
+  const auto whole = part(std::nullopt).split_tokens;
+  CHECK(part(whole).is_whole());
+  CHECK_FALSE(part(whole - 1).is_whole());
+  for (const std::int64_t tokens : {1L, 15L, 16L, 8191L, 8192L, 20000L, 40000L, 56000L}) {
+    const auto chosen = part(tokens);
+    INFO(tokens);
+    CHECK(chosen.tokens <= std::max<std::int64_t>(tokens, 16));  // a row
+    CHECK(chosen.tokens + 8192 > std::min(tokens, whole));
+    CHECK(chosen.split_tokens == whole);
+  }
+  CHECK(part(4 * 8192).batches == std::vector<std::int64_t>{0, 2, 4, 6});
+  CHECK(part(4 * 8192, true).batches == std::vector<std::int64_t>{0, 1, 2, 3});
+  CHECK(part(100).rows == 6);
+}
+
+TEST_CASE("metrics of a part are those of its rows, for every task", "[training]") {
+  const Workplace place;
+  const int kind = GENERATE(range(0, 5));
+  const std::vector<std::vector<std::string>> examples = {
+      with_long_validation(place), with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
+      with_long_validation(place, {"task=masked_language_model"}), classifier(place), pairs(place)};
+  Parts parts(place.experiment(examples.at(static_cast<std::size_t>(kind))));
+  INFO(kind);
+  const auto predictor = parts.predictor();
+  for (const std::int64_t tokens : {700, 20000}) {
+    const auto part = part_of_split(*parts.task.batches, Split::validation, tokens, predictor.remembers());
+    const auto metrics = evaluate_part(predictor, parts.task, Split::validation, part, Precision::fp32, torch::kCPU);
+    // Row by row, except where a row goes on from one that was in its place before.
+    double sum = 0, weight = 0;
+    auto fresh = parts.predictor();
+    for (const auto i : part.batches) {
+      const auto batch = parts.task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
+      const auto rows = part.rows > 0 ? part.rows : batch.ids_bc.size(0);
+      const auto step = predictor.remembers() ? rows : 1;
+      for (std::int64_t row = 0; row < rows; row += step) {
+        auto one = rows_of(batch, row, step);
+        ScoreSums sums;
+        one.weight = torch::tensor(0.0, torch::kDouble);
+        parts.task.metrics->score(fresh.logits(one), one, sums);
+        sum += sums.item("loss");
+        weight += static_cast<double>(one.labels_l.defined() ? one.labels_l.numel()
+                                                             : (wanted_targets_t(one) >= 0).sum().item<std::int64_t>());
+      }
+    }
+    CHECK(metrics["loss"].get<double>() == Approx(sum / weight).epsilon(1e-5));
+  }
+}
+
 }  // namespace metaformer

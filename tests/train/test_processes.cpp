@@ -78,6 +78,7 @@ TEST_CASE("two processes train what one does in two micro-batches, to the byte, 
                                                 {"train.weight_average.decay=0.9"},
                                                 {"train.clip=0.01"},
                                                 {"train.evaluation=random"},
+                                                {"train.evaluation={kind: limited, tokens: 200}"},
                                                 {"model.memory=8", "model.positions=transformer_xl"},
                                                 {"model={kind: lstm, width: 16, carry_state: true}"},
                                                 {"model={kind: gru, width: 16}"},
@@ -114,6 +115,24 @@ TEST_CASE("two processes train every task as one does, to the byte", "[processes
                                                                       "model.embedding.region=sequence"})));
   }
   SECTION("masked") { require_same_bytes(place, with(noisy, {"task=masked_language_model"})); }
+}
+
+TEST_CASE("several processes train what one does in as many micro-batches, to the byte", "[processes]") {
+  const Workplace place;
+  const int processes = GENERATE(3, 4);
+  // Enough parameters for the sums of large tensors; the tables of the second have gradients in few rows.
+  const auto [kind, more] = GENERATE(table<std::string, Overrides>(
+      {{"a transformer", with(noisy, {"model.width=32", "train.cpu_slices=2"})},
+       {"regions",
+        with(without_blocks, {"model.layers=0", "task.head=max_pooled", "model.embedding.region=sequence"})}}));
+  const auto overrides =
+      with(kind == "regions" ? classifier(place, more) : more, {"train.accumulate=" + std::to_string(processes)});
+  INFO(kind << ", " << processes);
+  place.train("one", overrides);
+  train_together(place, processes, "many", overrides);
+  CHECK((model_bytes(place / "one") == model_bytes(place / "many")));
+  CHECK((state_bytes(place / "one") == state_bytes(place / "many")));
+  CHECK(metrics_without_time(place / "one") == metrics_without_time(place / "many"));
 }
 
 TEST_CASE("more processes than micro-batches train the same but for rounding", "[processes]") {

@@ -156,6 +156,48 @@ TEST_CASE("random-batch estimates are repeatable and near the whole split; the e
   CHECK(estimate != summary["val_loss"].get<double>());
 }
 
+TEST_CASE("an evaluation sees at most the tokens of train.evaluation, and log and summary say how many", "[training]") {
+  const Workplace place;
+  const std::string kind = GENERATE("limited", "random");
+  std::vector<std::string> limited = {"train.evaluation=" + kind, "train.evaluation.tokens=320"};
+  const auto summary = place.train("run", limited);
+  const auto all = place.train("all", {"train.evaluation=whole"});
+  CHECK(summary["evaluated_tokens"] == 320);
+  CHECK(summary["validation_tokens"] == all["validation_tokens"]);
+  CHECK(summary["validation"]["tokens"] == 320);
+  CHECK(all["evaluated_tokens"] == all["validation_tokens"]);
+  CHECK(all["validation"]["tokens"] == all["validation_tokens"]);
+  const auto log = read_text(place / "run/train.log");
+  const auto amount = fmt::format("320 of {} tokens", all["validation_tokens"].get<int>());
+  CHECK_THAT(log, ContainsSubstring(amount + " of the validation split (train.evaluation; whole: all of them)"));
+  CHECK_THAT(log, ContainsSubstring("validation loss") && ContainsSubstring(" of " + amount + ", best loss"));
+  CHECK_THAT(read_text(place / "all/train.log"), !ContainsSubstring("train.evaluation"));
+  CHECK((model_bytes(place / "run") == model_bytes(place / "all")));
+  // The default is above this split.
+  const auto usual = place.train("usual", {});
+  CHECK(usual["validation"] == all["validation"]);
+  CHECK(metrics_without_time(place / "usual") == metrics_without_time(place / "all"));
+  // A run that goes on evaluates the same part.
+  limited.emplace_back("train.schedule=constant");
+  auto first_half = limited;
+  first_half.emplace_back("train.steps=6");
+  place.train("cut", first_half);
+  CHECK(place.train("cut", limited, true)["validation"] == place.train("straight", limited)["validation"]);
+}
+
+TEST_CASE("a large text does not make a short training long", "[training]") {
+  const Workplace place;
+  std::string text;
+  while (text.size() < 8'000'000) text += learnable_text();
+  place.folder().write("text.txt", text);
+  const std::string kind = GENERATE("limited", "random");
+  const auto summary = place.train("run", {"train.steps=3", "train.evaluation=" + kind});
+  const auto most = std::get<LimitedEvaluationConfig>(ExperimentConfig{}.train.evaluation).tokens;
+  CHECK(summary["evaluated_tokens"] <= most);
+  CHECK(summary["evaluated_tokens"].get<double>() > 0.9 * static_cast<double>(most));
+  CHECK(summary["validation_tokens"].get<double>() > 2 * static_cast<double>(most));
+}
+
 TEST_CASE("resuming falls back over damaged checkpoints and refuses what is not the same run", "[training]") {
   const Workplace place;
   place.train("run", {"train.keep_checkpoints=5"});
