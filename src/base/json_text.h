@@ -1,38 +1,91 @@
 #pragma once
 // Parses JSON from untrusted files, and writes JSON whose strings may be any bytes, such as paths.
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "base/signals.h"
 
 namespace metaformer {
 
-constexpr int deepest_json = 64;  // dumping recurses, so depth must be bounded
+constexpr std::size_t deepest_json = 64;  // dumping recurses, so depth must be bounded
 
 // ordered_json compares every key with all previous keys of its object: this many comparisons take about a second, as
 // for 20,000 keys in one object.
 constexpr std::int64_t most_key_comparisons = 200'000'000;
 
+// Builds a value from the parser's events, in one pass: nlohmann's own parser with a callback searches the whole list
+// at the end of each object in it. Ends the parsing where the text nests too deep or compares too many keys.
+template <class Json>
+class JsonBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  explicit JsonBuilder(std::int64_t most_comparisons) : comparisons_left_(most_comparisons) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr) != nullptr; }
+  bool boolean(bool value) override { return add(value) != nullptr; }
+  bool number_integer(typename Json::number_integer_t value) override { return add(value) != nullptr; }
+  bool number_unsigned(typename Json::number_unsigned_t value) override { return add(value) != nullptr; }
+  bool number_float(typename Json::number_float_t value, const std::string&) override { return add(value) != nullptr; }
+  bool string(std::string& value) override { return add(std::move(value)) != nullptr; }
+  bool binary(typename Json::binary_t&) override { return false; }  // is no JSON text
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    constexpr bool is_ordered = std::is_same_v<Json, nlohmann::ordered_json>;
+    auto& object = *around_.back();
+    if (is_ordered) comparisons_left_ -= static_cast<std::int64_t>(object.size());
+    if (comparisons_left_ < 0) return false;
+    member_ = &object[name];
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const typename Json::exception&) override { return false; }
+
+ private:
+  // Where the value is now. A list or object does not grow while one in it is open, so that places stay.
+  template <class Value>
+  Json* add(Value&& value) {
+    constexpr int values_between_looks = 1 << 16;
+    if (++values_ % values_between_looks == 0) throw_if_stopped();
+    if (around_.empty()) return &(root_ = std::forward<Value>(value));
+    if (around_.back()->is_object()) return &(*member_ = std::forward<Value>(value));
+    return &around_.back()->emplace_back(std::forward<Value>(value));
+  }
+
+  bool open(Json&& empty) {
+    around_.push_back(add(std::move(empty)));
+    return around_.size() <= deepest_json;
+  }
+
+  bool close() {
+    around_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Json*> around_;  // the lists and objects that are open, from the outermost
+  Json* member_ = nullptr;     // whose key was read last
+  std::int64_t comparisons_left_;
+  std::int64_t values_ = 0;
+};
+
 // Returns a discarded value (is_discarded()) if the text is not JSON, nests deeper than `deepest_json`, or needs
-// more than `most_comparisons` comparisons of keys. Throws only for lack of memory.
+// more than `most_comparisons` comparisons of keys. Takes time in proportion to the text and these comparisons. Throws
+// Interrupted when a signal asks to stop, and else only for lack of memory.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::int64_t most_comparisons = most_key_comparisons) {
-  constexpr bool ordered = std::is_same_v<Json, nlohmann::ordered_json>;
-  std::vector<std::int64_t> keys;  // of every object around the current position
-  std::int64_t comparisons = 0;
-  bool refused = false;
-  const auto watch = [&](int depth, typename Json::parse_event_t event, Json&) {
-    if (event == Json::parse_event_t::object_start) keys.push_back(0);
-    if (event == Json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.empty()) comparisons += keys.back()++;
-    refused = refused || depth > deepest_json || (ordered && comparisons > most_comparisons);
-    return !refused;  // values after a refusal are skipped, not kept
-  };
-  auto json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
-  return refused ? Json(Json::value_t::discarded) : json;
+  JsonBuilder<Json> builder(most_comparisons);
+  const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
+  return parsed ? builder.take() : Json(Json::value_t::discarded);
 }
 
 // Bytes that are not UTF-8 become U+FFFD, where dump() would throw. indent: spaces per level; -1: one line.

@@ -56,6 +56,20 @@ TEST_CASE("every truncation of a safetensors file is noticed", "[safetensors]") 
   CHECK_THROWS_WITH(from_safetensors("{", "some/file"), ContainsSubstring("some/file: not a valid safetensors file"));
 }
 
+TEST_CASE("a header of 300,000 names is read, in time that grows with their number", "[safetensors]") {
+  std::string header = "{";
+  for (int i = 0; i < 300'000; ++i)
+    header += (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[],"data_offsets":[)" +
+              std::to_string(i) + "," + std::to_string(i + 1) + "]}";
+  header += "}";
+  const std::uint64_t length = header.size();
+  const auto bytes = std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(300'000, '\3');
+  const auto tensors = from_safetensors(bytes, "t");
+  REQUIRE(tensors.size() == 300'000);
+  CHECK(tensors[299'999].first == "299999");
+  CHECK(tensors[299'999].second.item<int>() == 3);
+}
+
 TEST_CASE("loading into another architecture changes nothing and says what differs", "[safetensors]") {
   const auto target = torch::zeros({2, 2}), other = torch::zeros({3});
   const NamedTensors targets = {{"a", target}, {"b", other}};
