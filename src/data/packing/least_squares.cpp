@@ -55,6 +55,24 @@ LengthHistogram left_over(LengthHistogram histogram, const PackPlan& plan) {
   return histogram;
 }
 
+// Lengths can have more places than sequences. Where sequences take the places in the order of the plan, packs would
+// stay empty: the last ones of a kind.
+void drop_empty_packs(PackPlan& plan, LengthHistogram left) {
+  for (auto& kind : plan.kinds) {
+    std::int64_t filled = 0;  // packs
+    for (const auto length : kind.lengths) {
+      const auto places = std::count(kind.lengths.begin(), kind.lengths.end(), length);
+      filled = std::max(filled, (left[static_cast<std::size_t>(length)] + places - 1) / places);
+    }
+    kind.count = std::min(kind.count, filled);
+    for (const auto length : kind.lengths) {
+      auto& sequences = left[static_cast<std::size_t>(length)];
+      sequences -= std::min(sequences, kind.count);
+    }
+  }
+  std::erase_if(plan.kinds, [](const PackKind& kind) { return kind.count == 0; });
+}
+
 }  // namespace
 
 PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth) {
@@ -70,6 +88,7 @@ PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t de
   auto left = left_over(histogram, plan);
   for (auto& count : left) count = std::max<std::int64_t>(count, 0);
   for (auto& kind : pack_shortest_first(left, depth).kinds) plan.kinds.push_back(std::move(kind));
+  drop_empty_packs(plan, histogram);
   return plan;
 }
 

@@ -17,9 +17,9 @@ PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t
 
 PackedOrder::PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config)
     : sequences_(static_cast<std::size_t>(context) + 1),
-      plan_(make_pack_plan(length_histogram(lengths, context), config)) {
+      plan_(make_pack_plan(length_histogram(lengths, context), config)),
+      packs_(plan_.packs()) {
   for (std::size_t i = 0; i < lengths.size(); ++i) sequences_.at(static_cast<std::size_t>(lengths[i])).push_back(i);
-  packs_ = std::ssize(deal(0, 0));
 }
 
 // Sequences of a length go to its places in another order in every epoch; places without a sequence stay empty.
@@ -37,7 +37,7 @@ PackedOrder::Packs PackedOrder::deal(std::uint64_t seed, std::int64_t epoch) con
         pack.push_back(sequences.back());
         sequences.pop_back();
       }
-      if (!pack.empty()) packs.push_back(std::move(pack));
+      packs.push_back(std::move(pack));
     }
   }
   shuffle(packs, Rng::with_key(rng.bits(left.size())));

@@ -99,6 +99,31 @@ TEST_CASE("every plan has a place for every sequence, no pack is too long or has
   }
 }
 
+TEST_CASE("every pack that is planned gets a sequence, and statistics count no other", "[packing]") {
+  const std::int64_t depth = GENERATE(1, 2, 3, 4), context = GENERATE(5, 16, 40);
+  std::int64_t surplus = 0;  // places without a sequence, in all plans
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(depth, context, seed);
+    const Rng rng(seed, RandomPurpose::noise, static_cast<std::uint64_t>(context));
+    std::vector<std::int64_t> lengths;
+    for (std::uint64_t i = 0; i < 1 + seed; ++i)
+      lengths.push_back(1 + static_cast<std::int64_t>(rng.below(i, static_cast<std::uint64_t>(context))));
+    const auto config = packing("nnlshp", depth);
+    const PackedOrder order(lengths, context, config);
+    std::size_t dealt = 0;
+    for (std::int64_t i = 0; i < order.packs(); ++i) {
+      CHECK_FALSE(order.at(1, i).empty());
+      dealt += order.at(1, i).size();
+    }
+    CHECK(dealt == lengths.size());
+    CHECK(measure_packing(lengths, context, config).packs == order.packs());
+    const auto plan = make_pack_plan(length_histogram(lengths, context), config);
+    for (const auto count : places_by_length(plan, static_cast<std::size_t>(context) + 1)) surplus += count;
+    surplus -= std::ssize(lengths);
+  }
+  if (depth > 1) CHECK(surplus > 0);
+}
+
 TEST_CASE("no lengths, or one, can be packed", "[packing]") {
   const std::string kind = GENERATE("spfhp", "nnlshp");
   CHECK(make_pack_plan({0, 0, 0, 0}, packing(kind, 2)).packs() == 0);
