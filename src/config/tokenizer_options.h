@@ -17,7 +17,8 @@ struct EnumNames<Whitespace> {
 };
 
 constexpr const char* whitespace_help =
-    "dropped: it only separates words; kept: decoding gives it back, as a language model needs";
+    "dropped: it only separates words; kept: decoding gives it back, as a language model needs; default: kept for task "
+    "language_model, else dropped";
 
 // The characters that may join words: ASCII, printed, neither letters nor digits.
 constexpr bool is_joiner(char c) {

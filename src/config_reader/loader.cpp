@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -49,6 +51,13 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
 }
 
 [[noreturn]] void fail_not_found(const std::string& prefix, const std::string& name) {
+  std::error_code error;
+  if (fs::is_directory(name, error))
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}{}: a folder, and a config is a YAML file; to train on the texts in it: metaformer train "
+                    "--config shakespeare_metric.yaml --set data.path={}",
+                    prefix, name, name));
   if (!is_bare_name(name)) {
     const auto folder = fs::path(name).parent_path();
     std::error_code ignored;
@@ -65,6 +74,25 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
   shown.pop_back();
   throw Error(ExitCode::usage, fmt::format("{}{}: no such config; looked {} and {}{}", prefix, name,
                                            fmt::join(shown, ", "), last, did_you_mean(name, config_names(folders))));
+}
+
+// Whether a file is rather a text or a table to train on.
+bool looks_like_data(const fs::path& path) {
+  constexpr std::uintmax_t largest_config = 1 << 20;
+  constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
+  std::error_code ignored;
+  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end() ||
+         fs::file_size(path, ignored) > largest_config;
+}
+
+// What to type for a text, a table or a folder of texts in the place of a config.
+std::string data_advice(const fs::path& path) {
+  const auto inner = path.extension() == ".gz" ? path.stem() : path;
+  const bool is_table = inner.extension() == ".csv" || inner.extension() == ".tsv";
+  return fmt::format(
+      "this is {}, and a config is a YAML file; to train on it: metaformer train --config {} --set "
+      "data.path={}",
+      is_table ? "a table" : "a text", is_table ? "text_classifier.yaml" : "shakespeare_metric.yaml", path.string());
 }
 
 fs::path look_up(const std::string& name) {
@@ -193,13 +221,22 @@ fs::path find_config(const std::string& name) {
   return found;
 }
 
-Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
-  const auto path = find_config(name);
+static Experiment load_config(const fs::path& path, const std::vector<std::string>& overrides) {
   SourceCollector collector;
   collector.collect(path, {});
   auto sources = collector.take();
   sources.push_back(read_overrides(overrides));
   return resolve(path.stem().string(), sources);
+}
+
+Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides) {
+  const auto path = find_config(name);
+  try {
+    return load_config(path, overrides);
+  } catch (const Error& error) {
+    if (!looks_like_data(path)) throw;
+    throw Error(error.code(), fmt::format("{}; {}", error.what(), data_advice(path)));
+  }
 }
 
 Experiment default_experiment(const std::vector<std::string>& overrides) {

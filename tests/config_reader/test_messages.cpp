@@ -36,6 +36,56 @@ TEST_CASE("a key with dots in a file is told how to nest", "[config]") {
   CHECK_THAT(complaint(std::string(99, '.') + ": 3\n"), ContainsSubstring("...: unknown key"));
 }
 
+TEST_CASE("a text or a table in the place of a config is named, with what to type", "[config]") {
+  const TemporaryFolder folder;
+  const auto outcome = [&](const std::string& name, const std::string& content) {
+    const auto path = folder.write(name, content).string();
+    const auto [code, message] = failure([&] { load_experiment(path, {}); });
+    CHECK(code == ExitCode::usage);
+    CHECK(message.find('\n') == std::string::npos);
+    return std::pair(path, message);
+  };
+  const std::string long_text(3 << 20, 'a');
+  for (const auto& [name, content] : {std::pair<std::string, std::string>{"own.txt", long_text},
+                                      {"novel", long_text},
+                                      {"small.txt", "First Citizen:\nBefore we proceed any further, hear me speak.\n"},
+                                      {"small.text", "plain words\n"},
+                                      {"lines.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"},
+                                      {"packed.txt.gz", "\x1f\x8b\x08"}}) {
+    const auto [path, message] = outcome(name, content);
+    CHECK_THAT(message, Catch::Matchers::EndsWith("; this is a text, and a config is a YAML file; to train on it: "
+                                                  "metaformer train --config shakespeare_metric.yaml --set data.path=" +
+                                                  path));
+  }
+  const auto [path, message] = outcome("reviews.csv", "text,label\nfine,good\n");
+  CHECK_THAT(message, Catch::Matchers::EndsWith("; this is a table, and a config is a YAML file; to train on it: "
+                                                "metaformer train --config text_classifier.yaml --set data.path=" +
+                                                path));
+  CHECK_THAT(outcome("a.yaml", "train: {stepz: 3}\n").second, !ContainsSubstring("this is a text"));
+  CHECK_THAT(failure([&] { load_experiment(folder.path().string(), {}); }).second,
+             ContainsSubstring("a folder, and a config is a YAML file; to train on the texts in it: metaformer train"));
+  const auto config = folder.write("config.txt", "train: {steps: 3}\n").string();
+  CHECK(load_experiment(config, {}).config.train.steps == 3);
+}
+
+TEST_CASE("white space is kept by default where a model writes text", "[config]") {
+  const auto kind = GENERATE(as<std::string>{}, "word", "bpe", "unigram");
+  const auto drops = [&](const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+    auto config = config_of(yaml, overrides);
+    return drops_whitespace(data_of(config)->tokenizer);
+  };
+  const auto tokenizer = "data: {tokenizer: {kind: " + kind + "}}\n";
+  CHECK_FALSE(drops(tokenizer));
+  CHECK_FALSE(drops("", {"data.tokenizer=" + kind}));
+  CHECK_FALSE(drops(tokenizer + "task: language_model\n"));
+  for (const std::string task : {"masked_language_model", "classification"}) {
+    CHECK(drops(tokenizer + "task: " + task + "\n"));
+    CHECK_FALSE(drops(tokenizer, {"task=" + task, "data.tokenizer.whitespace=kept"}));
+  }
+  CHECK_THAT(complaint(tokenizer, {"data.tokenizer.whitespace=dropped"}),
+             ContainsSubstring("a language model needs the spaces that " + kind + " leaves out: set it to kept"));
+}
+
 TEST_CASE("a tab and an open bracket are named", "[config]") {
   const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
       {"train:\n\tsteps: 3\n", "a.yaml:2:1: indented with a tab; use spaces"},
