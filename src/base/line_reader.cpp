@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 
 namespace metaformer {
 
@@ -62,8 +63,7 @@ Line LineReader::take_line(std::size_t length, std::size_t ending) {
   skipping_ = false;
   if (line.too_long) line.text.clear();
   if (line.text.ends_with('\r')) line.text.pop_back();
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (line.number == 1 && line.text.starts_with(byte_order_mark)) line.text.erase(0, byte_order_mark.size());
+  if (line.number == 1) drop_byte_order_mark(line.text);
   return line;
 }
 

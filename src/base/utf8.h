@@ -67,6 +67,17 @@ inline bool is_blank(std::string_view text) {
   return true;
 }
 
+// Some programs put a byte order mark (U+FEFF) in front of a file; it is no part of the text.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  if (text.starts_with(mark)) text.remove_prefix(mark.size());
+  return text;
+}
+
+inline void drop_byte_order_mark(std::string& text) {
+  text.erase(0, text.size() - without_byte_order_mark(text).size());
+}
+
 // The number of bytes that start a character, which in valid text is the number of code points.
 inline std::int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });

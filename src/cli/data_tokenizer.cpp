@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/command_line.h"
 #include "config_reader/loader.h"
 #include "data/statistics/tokenizer_report.h"
@@ -36,7 +37,7 @@ std::string describe(const TokenizerReport& report) {
 }
 
 // The tokens of a text, one by one.
-nlohmann::ordered_json encode(const Tokenizer& tokenizer, const std::string& text) {
+nlohmann::ordered_json encode(const Tokenizer& tokenizer, std::string_view text) {
   auto tokens = nlohmann::ordered_json::array();
   for (const auto id : tokenizer.encode(text))
     tokens.push_back({{"id", id}, {"text", tokenizer.decode(std::vector{id})}});
@@ -47,7 +48,7 @@ void run_tokenizer(const TokenizerArguments& arguments) {
   const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
   const auto report = report_tokenizer(config, arguments.offline);
   auto json = to_json(report);
-  if (arguments.text) json["encoded"] = encode(*report.tokenizer, *arguments.text);
+  if (arguments.text) json["encoded"] = encode(*report.tokenizer, without_byte_order_mark(*arguments.text));
   if (!arguments.out.empty()) {
     write_file_atomically(file_to_write(arguments.out), report.tokenizer->to_json().dump() + "\n");
     log::info("saved {}", arguments.out);

@@ -8,6 +8,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
@@ -57,9 +58,15 @@ std::vector<std::int32_t> given_ids(const InspectArguments& arguments, const Loa
   return ids;
 }
 
+std::string text_of_file(const std::string& file) {
+  auto text = InputFile(file).read_to_end();
+  drop_byte_order_mark(text);
+  return text;
+}
+
 std::vector<std::int32_t> chosen_ids(const InspectArguments& arguments, const LoadedRun& run, const Task* task) {
-  if (!arguments.file.empty()) return given_ids(arguments, run, InputFile(arguments.file).read_to_end());
-  if (arguments.text) return given_ids(arguments, run, *arguments.text);
+  if (!arguments.file.empty()) return given_ids(arguments, run, text_of_file(arguments.file));
+  if (arguments.text) return given_ids(arguments, run, std::string(without_byte_order_mark(*arguments.text)));
   if (task == nullptr) throw Error(ExitCode::usage, "--no-data needs --text or --file");
   return validation_text(*task, arguments.limits.tokens, list_task(run.experiment.config.task).has_value());
 }
@@ -70,8 +77,8 @@ EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run)
     const auto source = given_ids(arguments, run, text);
     return EncodedPair{.source = source, .target = write_target(run, source).ids};
   };
-  if (!arguments.file.empty()) return written(without_last_break(InputFile(arguments.file).read_to_end()));
-  if (arguments.text) return written(*arguments.text);
+  if (!arguments.file.empty()) return written(without_last_break(text_of_file(arguments.file)));
+  if (arguments.text) return written(std::string(without_byte_order_mark(*arguments.text)));
   if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
   const auto task = task_of(run, arguments.offline);
   return dynamic_cast<const PairData&>(*task.data).pairs().pair(Split::validation, 0);

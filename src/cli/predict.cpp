@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +21,7 @@
 #include "data/sources/labelled_table.h"
 #include "data/sources/parallel_table.h"
 #include "infer/text_answers.h"
+#include "run/environment.h"
 
 namespace metaformer {
 
@@ -29,6 +32,8 @@ struct PredictArguments {
   ProcessChoice processes;
   std::string file = "-";
   std::string format = "auto";
+  std::optional<std::string> column;
+  std::string header = "auto";
   std::int64_t batch_size = 32;
   BeamOptions beam;
   bool json = false;
@@ -41,6 +46,12 @@ TableFormat parse_format(const std::string& name) {
                               {"csv", TableFormat::csv},
                               {"tsv", TableFormat::tsv},
                               {"jsonl", TableFormat::jsonl}});
+}
+
+TableHeader parse_header(const std::string& name) {
+  return choose<TableHeader>(
+      "--header", name,
+      {{"auto", TableHeader::automatic}, {"present", TableHeader::present}, {"absent", TableHeader::absent}});
 }
 
 constexpr std::size_t longest_line = 1 << 20;
@@ -184,10 +195,8 @@ void predict_lines(const InputFile& input, TextPredictor& predictor) {
   predict_lines(unpacked.descriptor(), unpacked.name(), predictor);
 }
 
-// Reads the fields that the run was trained on.
-void predict_table(const InputFile& input, TableFormat format, TableColumns columns, TextPredictor& predictor) {
+void predict_table(const InputFile& input, TableFormat format, const TableColumns& columns, TextPredictor& predictor) {
   const bool is_json = format == TableFormat::jsonl;
-  if (is_json) columns.header = TableHeader::automatic;  // the training table may have been another format's
   const auto table = read_text_table(input.read_to_end(), input.name(), format, columns);
   const auto field = in_quotes(columns.first.field);
   log::info("{}: {}", input.name(),
@@ -207,10 +216,75 @@ void predict_table(const InputFile& input, TableFormat format, TableColumns colu
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
 
-// Of the tables that the run reads.
+bool is_number(std::string_view field) {
+  return std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Whether the run's training table had a header; nothing for texts of other forms, and for runs of earlier versions.
+std::optional<bool> had_header(const LoadedRun& run) {
+  const auto environment = read_environment(run.directory);
+  const auto place = "/data/train/header"_json_pointer;
+  if (!environment.contains(place) || !environment.at(place).is_boolean()) return std::nullopt;
+  return environment.at(place).get<bool>();
+}
+
 TableColumns columns_of(const ExperimentConfig& config) {
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) return columns_of(task->data);
   return columns_of(classification(config).data);
+}
+
+// Whether the table has a header, for --header auto: a first row without the names must not become a text, unless the
+// training table had no header either.
+TableHeader expected_header(const LoadedRun& run, const TableColumns& columns, bool is_numbered) {
+  if (columns.header != TableHeader::automatic) return columns.header;
+  const auto before = had_header(run);
+  if (before) return *before ? TableHeader::present : TableHeader::automatic;
+  return is_numbered ? TableHeader::automatic : TableHeader::present;
+}
+
+// The column that --column names, if it is given.
+void choose_column(const PredictArguments& arguments, const LoadedRun& run, TableColumns& columns) {
+  const auto header = parse_header(arguments.header);
+  auto& column = columns.first;
+  bool is_numbered = is_number(column.field) && is_number(columns.second.field), is_named = false;
+  if (arguments.column) {
+    column.field = *arguments.column;
+    column.key = "--column";
+    columns.are_usual = false;
+    is_numbered = is_number(column.field);
+    is_named = !is_numbered;
+  }
+  if (header == TableHeader::absent && is_named)
+    throw Error(ExitCode::usage, fmt::format("--column {}: without a header columns have no names, but numbers from 1",
+                                             in_quotes(column.field)));
+  if (header == TableHeader::absent && !is_number(column.field)) column.field = "1";
+  columns.header = header != TableHeader::automatic ? header
+                   : is_named                       ? TableHeader::present
+                                                    : expected_header(run, columns, is_numbered);
+}
+
+// The columns of the run's training table, unless the flags name others.
+TableColumns columns_of(const PredictArguments& arguments, const LoadedRun& run, TableFormat format,
+                        const std::string& file) {
+  auto columns = columns_of(run.experiment.config);
+  columns.absence_advice = "; --column names another one, and --header absent reads a table without a header";
+  choose_column(arguments, run, columns);
+  if (format != TableFormat::jsonl) return columns;
+  if (parse_header(arguments.header) != TableHeader::automatic)
+    throw Error(ExitCode::usage,
+                fmt::format("--header {}: {} holds JSON lines, which have no header", arguments.header, file));
+  columns.header = TableHeader::automatic;  // the training table may have been another format's
+  return columns;
+}
+
+void refuse_table_flags(const PredictArguments& arguments, const std::string& file) {
+  const auto flag = arguments.column                                           ? "--column " + *arguments.column
+                    : parse_header(arguments.header) != TableHeader::automatic ? "--header " + arguments.header
+                                                                               : "";
+  if (!flag.empty())
+    throw Error(ExitCode::usage, fmt::format("{}: {} is read as plain lines, which have no columns; --format csv, tsv "
+                                             "or jsonl reads a table",
+                                             flag, file));
 }
 
 void predict_file(const PredictArguments& arguments, TableFormat format, const InputFile& input, const LoadedRun& run,
@@ -219,7 +293,7 @@ void predict_file(const PredictArguments& arguments, TableFormat format, const I
   if (format == TableFormat::text)
     predict_lines(input, predictor);
   else
-    predict_table(input, format, columns_of(run.experiment.config), predictor);
+    predict_table(input, format, columns_of(arguments, run, format, input.name()), predictor);
   predictor.flush();
   end_answers(group);
   predictor.finish(context_of(run.experiment.config.model));
@@ -245,6 +319,7 @@ void run_predict(const PredictArguments& arguments, TableFormat format, const st
   const auto answers = answers_of(arguments, run, given);
   if (!input) return help_answer(group, [&](const TextBatch& texts) { return answers->answer(texts); });
   if (format == TableFormat::automatic) format = format_by_name(arguments.file).value_or(TableFormat::text);
+  if (format == TableFormat::text) refuse_table_flags(arguments, input->name());
   predict_file(arguments, format, *input, run, *answers, group);
 }
 
@@ -268,9 +343,20 @@ void add_predict_command(CLI::App& app) {
       ->capture_default_str();
   command
       .add_option("--format", arguments->format,
-                  "format of the file; text: plain lines; auto: by the file's name, else text. In a table the run's "
-                  "data.text_field (data.source_field) names the column or member to read")
+                  "format of the file; text: plain lines; auto: by the file's name, else text")
       ->type_name("auto|text|csv|tsv|jsonl")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--column", arguments->column,
+          "column of the texts: its name in the header, or its number counted from 1; or a member of JSON lines; "
+          "default: that of the run's training table")
+      ->type_name("NAME|NUMBER");
+  command
+      .add_option("--header", arguments->header,
+                  "whether the first row of a table names its columns; absent: the texts are column 1, or that of "
+                  "--column; auto: as the run's training table had")
+      ->type_name("auto|present|absent")
       ->capture_default_str();
   command.add_option("--batch-size", arguments->batch_size, "texts per forward pass")
       ->capture_default_str()
@@ -292,10 +378,14 @@ void add_predict_command(CLI::App& app) {
       "Examples:\n"
       "  metaformer predict --run runs/reviews reviews.txt > labels.tsv\n"
       "  metaformer predict --run runs/reviews new.csv --json --processes 2\n"
+      "  metaformer predict --run runs/reviews other.csv --column review\n"
       "  metaformer predict --run runs/multi30k --beam 4 german.txt > english.txt\n"
       "  tail -f comments.txt | metaformer predict --run runs/reviews --json");
   command.callback([arguments, &command] {
     const auto format = parse_format(arguments->format);
+    parse_header(arguments->header);
+    if (arguments->column && arguments->column->empty())
+      throw Error(ExitCode::usage, "--column: is empty; it takes the name or the number of a column");
     require_possible(*arguments);
     const auto given = given_flags(command, {"--beam", "--alpha", "--further-tokens", "--n-best"});
     arguments->processes.run([&](ProcessGroup& group) { run_predict(*arguments, format, given, group); });

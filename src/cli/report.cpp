@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/command_line.h"
 #include "report/make_report.h"
 
@@ -37,8 +38,8 @@ std::string default_title(const std::vector<std::string>& runs) {
 void run_report(ReportArguments& arguments) {
   auto& options = arguments.options;
   if (options.title.empty()) options.title = default_title(options.runs);
-  options.prompt.prompt = arguments.prompt;
-  options.text = arguments.text;
+  if (arguments.prompt) options.prompt.prompt = without_byte_order_mark(*arguments.prompt);
+  if (arguments.text) options.text = without_byte_order_mark(*arguments.text);
   options.with_texts = !arguments.without_samples;
   options.with_insides = !arguments.without_insides;
   file_to_write(arguments.out);  // before the work

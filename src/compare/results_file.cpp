@@ -19,6 +19,7 @@
 #include "base/json_text.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "compare/derived_metrics.h"
 #include "compare/metric.h"
 
@@ -225,7 +226,9 @@ constexpr std::uintmax_t largest_results = std::uintmax_t{1} << 30;
 }  // namespace
 
 ResultsFile read_results(const fs::path& path) {
-  return parse_results(read_file(path, largest_results, ExitCode::data), path);
+  auto text = read_file(path, largest_results, ExitCode::data);
+  drop_byte_order_mark(text);  // of spreadsheets
+  return parse_results(text, path);
 }
 
 ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace metaformer {
 
@@ -16,6 +17,7 @@ using Json = nlohmann::json;
 
 static Json read_merges(std::string_view rest, const std::string& source) {
   auto merges = Json::array();
+  rest = without_byte_order_mark(rest);
   for (std::int64_t number = 1; !rest.empty(); ++number) {
     auto line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));

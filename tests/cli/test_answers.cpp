@@ -309,9 +309,9 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   CHECK_THAT(table.err, ContainsSubstring("new.csv: csv with a header; the texts are column 'text'"));
   const auto labelled = predict("old.tsv", "label\ttext\nno\tw1 marker\n");
   CHECK(labels_of(labelled.out) == "yes ");
-  const auto bare = predict("bare.tsv", "w1 marker\nw2 other\n");
+  const auto bare = predict("bare.tsv", "w1 marker\nw2 other\n", {"--header", "absent"});
   CHECK(labels_of(bare.out) == "yes no ");
-  CHECK_THAT(bare.err, ContainsSubstring("bare.tsv: tsv without a header; the texts are column 1"));
+  CHECK_THAT(bare.err, ContainsSubstring("bare.tsv: tsv without a header; the texts are column '1'"));
   const auto lines = predict("new.jsonl", "{\"text\": \"w1 marker\"}\n[]\n{\"text\": \"w2 other\"}\n");
   CHECK(lines.code == 3);
   CHECK(labels_of(lines.out) == "yes  no ");
@@ -326,6 +326,140 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   CHECK_THAT(no_column.err,
              ContainsSubstring("wrong.csv: no column 'text' in the first row, which has 'id', 'body', 'label'"));
   CHECK(predict("new.txt", "x\n", {"--format", "xml"}).code == 2);
+}
+
+TEST_CASE("predict labels no other column than that of the training", "[cli]") {
+  const Program program;
+  train_classifier(program);
+  const auto predict = [&](const std::string& name, const std::string& content, const Arguments& more = {}) {
+    program.folder().write(name, content);
+    Arguments arguments = {"predict", "--run", "run", name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return program.run(arguments);
+  };
+  const auto labels_of = [](const Result& result) {
+    std::string labels;
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) labels += line.substr(0, line.find('\t')) + " ";
+    return labels;
+  };
+  const std::string csv = "id,review\n1,w1 marker\n2,w2 other\n", tsv = "id\treview\n1\tw1 marker\n2\tw2 other\n";
+  const std::string bare = "w1 marker,x\nw2 other,y\n", jsonl = "{\"id\": 1, \"review\": \"w1 marker\"}\n";
+  for (const auto& [name, content, columns] :
+       {std::tuple("other.csv", csv, "'id', 'review'"), std::tuple("other.tsv", tsv, "'id', 'review'"),
+        std::tuple("bare.csv", bare, "'w1 marker', 'x'"),
+        std::tuple("Text.csv", std::string("Text\nw1\n"), "'Text'")}) {
+    const auto refused = predict(name, content);
+    CHECK(refused.code == 3);
+    CHECK(refused.out.empty());
+    CHECK_THAT(refused.err,
+               ContainsSubstring(std::string(name) + ": no column 'text' in the first row, which has " + columns) &&
+                   ContainsSubstring("--column names another one, and --header absent reads a table"));
+  }
+  const auto member = predict("other.jsonl", jsonl);
+  CHECK(member.code == 3);
+  CHECK_THAT(member.err, ContainsSubstring("no object has a member 'text'; the first, on line 1, has 'id', 'review'"));
+
+  CHECK(labels_of(predict("other.csv", csv, {"--column", "review"})) == "yes no ");
+  CHECK(labels_of(predict("other.csv", csv, {"--column", "2"})) == "yes no ");  // a header, as the training had
+  CHECK(labels_of(predict("other.jsonl", jsonl, {"--column", "review"})) == "yes ");
+  CHECK(labels_of(predict("bare.csv", bare, {"--header", "absent"})) == "yes no ");
+  CHECK(labels_of(predict("bare.csv", "1,w1 marker\n2,w2 other\n", {"--header", "absent", "--column", "2"})) ==
+        "yes no ");
+  for (const auto& [more, why] :
+       {std::pair(Arguments{"--column", "revew"},
+                  "no column 'revew' in the first row, which has 'id', 'review'; did you "
+                  "mean 'review'?"),
+        std::pair(Arguments{"--column", "text", "--header", "absent"}, "--column 'text': without a header"),
+        std::pair(Arguments{"--column", "0"}, "--column counts columns from 1, not 0"),
+        std::pair(Arguments{"--column", ""}, "--column: is empty"),
+        std::pair(Arguments{"--header", "maybe"}, "--header maybe: expected auto, present or absent")}) {
+    const auto refused = predict("other.csv", csv, more);
+    CHECK(refused.code == (more[1] == "revew" ? 3 : 2));
+    CHECK_THAT(refused.err, ContainsSubstring(why));
+  }
+  CHECK_THAT(predict("lines.txt", "w1\n", {"--column", "text"}).err, ContainsSubstring("is read as plain lines"));
+  CHECK_THAT(predict("other.jsonl", jsonl, {"--header", "absent"}).err, ContainsSubstring("which have no header"));
+
+  // A run whose training table had no header takes such tables, and still finds a name.
+  std::string table;
+  for (int i = 0; i < 300; ++i)
+    table += "w" + std::to_string(i * 7 % 31) + (i % 2 == 1 ? " marker,yes\n" : " other,no\n");
+  program.folder().write("bare_training.csv", table);
+  train_classifier(program, {"data.path=bare_training.csv"}, "run2");
+  const auto by_second = [&](const std::string& name, const std::string& content, const Arguments& more = {}) {
+    auto arguments = Arguments{"--run", "run2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    program.folder().write(name, content);
+    Arguments words = {"predict", name};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return program.run(words);
+  };
+  const auto headless = by_second("bare.csv", bare);
+  CHECK(labels_of(headless) == "yes no ");
+  CHECK_THAT(headless.err, ContainsSubstring("bare.csv: csv without a header; the texts are column 1"));
+  CHECK(labels_of(by_second("named.csv", "id,text\n1,w1 marker\n")) == "yes ");
+  CHECK(by_second("other.csv", csv, {"--column", "text"}).code == 3);
+  CHECK(by_second("other.csv", csv, {"--header", "present"}).code == 3);
+}
+
+TEST_CASE("a byte order mark is no part of what is asked", "[cli]") {
+  const Program program;
+  const std::string mark = "\xEF\xBB\xBF";
+  program.folder().write("text.txt", mark + small_text());
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  CHECK(read_text(program.folder() / "run/checkpoints/last/tokenizer.json").find("\uFEFF") == std::string::npos);
+  const Arguments sample = {"sample", "--run", "run", "--tokens", "5", "--seed", "3"};
+  const auto with = [](Arguments first, const Arguments& more) {
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+  };
+  const auto expected = program.succeed(with(sample, {"--prompt", "to be"}));
+  program.folder().write("prompt.txt", mark + "to be");
+  CHECK(program.succeed(with(sample, {"--prompt", mark + "to be"})) == expected);
+  CHECK(program.succeed(with(sample, {"--prompt-file", "prompt.txt"})) == expected);
+  CHECK(program.run_with_input(with(sample, {"--interactive"}), mark + "to be\n").out == expected);
+  const Arguments inspect = {"inspect", "--run", "run", "--no-pictures", "--no-data", "--json"};
+  const auto inspected = program.succeed(with(inspect, {"--text", "to be"}));
+  CHECK(program.succeed(with(inspect, {"--text", mark + "to be"})) == inspected);
+  CHECK(program.succeed(with(inspect, {"--file", "prompt.txt"})) == inspected);
+  const auto tokens = [&](const std::string& text) {
+    return nlohmann::json::parse(
+               program.succeed({"data", "tokenizer", "--config", "small.yaml", "--encode", text, "--json"}))
+        .at("encoded");
+  };
+  CHECK(tokens(mark + "to be") == tokens("to be"));
+  CHECK(program.succeed({"report", "run", "--prompt", mark + "to be", "--tokens", "5", "--json"}).find("cannot") ==
+        std::string::npos);
+  program.folder().write("marked.yaml", mark + read_text(program.folder() / "small.yaml"));
+  program.succeed({"config", "check", "marked.yaml"});
+  train_classifier(program, {}, "classifier");
+  program.folder().write("new.csv", mark + "text\nw1 marker\n");
+  CHECK(program.succeed({"predict", "--run", "classifier", "new.csv"}).starts_with("yes\t"));
+}
+
+TEST_CASE("sample says how much of a long prompt the model sees", "[cli]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  const std::string fits = "to be, or not to", longer = "a" + fits;  // of 16 and 17 characters, the context is 16
+  const auto sample = [&](const std::string& prompt, const Arguments& more = {}) {
+    Arguments arguments = {"sample", "--run", "run", "--prompt", prompt, "--tokens", "1", "--seed", "3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return program.run(arguments);
+  };
+  const auto notice = "the prompt has 17 tokens; the model sees the last 16 of them (model.context)";
+  for (const Arguments& more : {Arguments{}, {"--window", "slide"}, {"--no-cache"}}) {
+    const auto whole = sample(fits, more), cut = sample(longer, more);
+    CHECK_THAT(whole.err, !ContainsSubstring("the model sees"));
+    CHECK_THAT(cut.err, ContainsSubstring(notice));
+    CHECK(cut.out == "a" + whole.out);
+  }
+  CHECK(nlohmann::json::parse(sample(longer, {"--json"}).out).at("cut") == true);
+  CHECK(nlohmann::json::parse(sample(fits, {"--json"}).out).at("cut") == false);
+  program.succeed(
+      {"train", "--config", "small.yaml", "--set", "model={kind: gru, width: 8, context: 16}", "--out", "gru"});
+  CHECK_THAT(program.run({"sample", "--run", "gru", "--prompt", longer, "--tokens", "1"}).err,
+             !ContainsSubstring("the model sees"));
 }
 
 TEST_CASE("predict answers a slow writer line by line, and a signal ends it cleanly", "[cli]") {

@@ -83,7 +83,15 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
   CHECK(program.succeed({"predict", "--run", "run", "asked.tsv", "--processes", "2", "--batch-size", "1"}) ==
         "v4 v1\nv6 v3 v0\n");
   program.folder().write("headless.tsv", "w1 w4\t?\nw0 w3 w6\t?\n");
-  CHECK(program.succeed({"predict", "--run", "run", "headless.tsv"}) == "v4 v1\nv6 v3 v0\n");
+  CHECK(program.succeed({"predict", "--run", "run", "headless.tsv", "--header", "absent"}) == "v4 v1\nv6 v3 v0\n");
+  program.folder().write("named.tsv", "de\ten\nw1 w4\t?\n");
+  CHECK(program.succeed({"predict", "--run", "run", "named.tsv", "--column", "de"}) == "v4 v1\n");
+  for (const std::string other : {"headless.tsv", "named.tsv"}) {
+    const auto refused = program.run({"predict", "--run", "run", other});
+    CHECK(refused.code == 3);
+    CHECK(refused.out.empty());
+    CHECK_THAT(refused.err, ContainsSubstring(other + ": no column 'source' in the first row, which has "));
+  }
 
   // A wide beam takes few texts at a time.
   const auto wide =

@@ -41,6 +41,8 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
   CHECK(runs[0].metrics == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
   CHECK(runs[0].source == file.string() + ":2");
   CHECK(runs[0].commit == "c");
+  const auto marked = folder.write("marked.csv", "\xEF\xBB\xBF" + read_text(file));  // as spreadsheets write it
+  CHECK(keys_of(marked) == std::vector<std::string>{"k1"});
 }
 
 TEST_CASE("an export replaces rows of the same key, keeps others and sorts by the order given", "[results_file]") {

@@ -152,8 +152,9 @@ Places TableReader::find_places(const DelimitedRow& row) const {
 void TableReader::refuse_header(const std::string& missing, const DelimitedRow& first) const {
   std::vector<std::string> header;
   for (const auto& field : first.fields) header.emplace_back(trim(field));
-  throw Error(ExitCode::data, fmt::format("{}: no column {} in the first row, which has {}{}", table_.path.string(),
-                                          in_quotes(missing), quoted_list(header), did_you_mean(missing, header)));
+  throw Error(ExitCode::data, fmt::format("{}: no column {} in the first row, which has {}{}{}", table_.path.string(),
+                                          in_quotes(missing), quoted_list(header), did_you_mean(missing, header),
+                                          columns_.absence_advice));
 }
 
 // Why its columns cannot be found, or "".

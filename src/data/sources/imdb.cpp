@@ -98,6 +98,7 @@ class Reader {
 
   void add(std::string_view path, std::string&& text, std::string defect) {
     throw_if_stopped();
+    drop_byte_order_mark(text);
     if (FilmLists::is_list(path)) {
       if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
       return films_.add(std::string(path), text);

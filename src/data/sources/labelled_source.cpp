@@ -27,8 +27,10 @@ void report(const LabelledTable& table) {
   report_malformed(table, table.all_rows());
 }
 
-std::vector<LabelledText> read_table(const std::string& path, const LabelledDataConfig& config, const std::string& name,
+std::vector<LabelledText> read_table(const std::string& path, LabelledDataConfig config, const std::string& name,
                                      nlohmann::ordered_json& description) {
+  const auto format = table_format(path, config.format);
+  if (description.contains("train")) config.header = header_beside(description["train"], config.header, format);
   auto table = read_labelled_table(path, config);
   report(table);
   description[name] = {{"path", path},
@@ -36,6 +38,7 @@ std::vector<LabelledText> read_table(const std::string& path, const LabelledData
                        {"rows", table.rows.size()},
                        {"malformed", table.malformed.size()},
                        {"left_out", table.left_out}};
+  describe_header(description[name], table, format);
   std::vector<LabelledText> texts;
   for (auto& row : table.rows)
     texts.push_back({std::move(row.text), std::move(row.label), fmt::format("{}:{}", path, row.line)});

@@ -114,7 +114,7 @@ LabelledTable read_text_table(std::string content, const std::filesystem::path& 
   table.sha256 = sha256(content);
   content = unpacked_text(std::move(content), path);
   const LabelledDataConfig no_ratings;
-  TableBuilder builder(table, no_ratings, Labels::none);
+  TableBuilder builder(table, no_ratings, Labels::none, columns.longest_text);
   columns.needs_second = false;
   format = table_format(path, format);
   if (format != TableFormat::jsonl) {

@@ -32,8 +32,9 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const Label
 TableColumns columns_of(const LabelledDataConfig& config);
 
 // The texts of a table, from `content`, gzipped or not, which messages call `path`; rows without labels. Only the first
-// of the columns is needed; if both have their default names and there is no header with one of them, it is column 1.
-// Malformed rows are never an error, and a table may have no rows. Other errors as above.
+// of the columns is needed; without a header that has its name it is column 1, if columns.header lets a table be
+// without and both columns have their default names. Malformed rows are never an error, and a table may have no rows.
+// Other errors as above.
 LabelledTable read_text_table(std::string content, const std::filesystem::path& path, TableFormat format,
                               TableColumns columns);
 

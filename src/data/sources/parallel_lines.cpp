@@ -15,9 +15,6 @@ namespace metaformer {
 
 namespace {
 
-// A longer line means that the file has no line ends or is no text.
-constexpr std::size_t longest_line = 1 << 20;
-
 struct Lines {
   std::string path, sha256;
   std::vector<std::string> lines;
@@ -27,8 +24,8 @@ struct Lines {
 
 // Why a line is no text, or "".
 std::string defect_of(std::string_view line) {
-  if (line.size() > longest_line)
-    return fmt::format("the line has {} bytes; at most {} make sense", line.size(), longest_line);
+  if (line.size() > longest_pair_text)
+    return fmt::format("the line has {} bytes; at most {} make sense", line.size(), longest_pair_text);
   if (line.find('\0') != std::string_view::npos) return "the line has NUL bytes; a text is UTF-8";
   if (auto why = utf8_defect(line); !why.empty()) return "the line is " + why + "; convert the file to UTF-8";
   return "";

@@ -112,13 +112,17 @@ void add_lines(const std::string& source, const std::string& target, Split split
   splits[split] = std::move(read.pairs);
 }
 
-void add_table(const SplitPaths& paths, const ParallelDataConfig& config, PairSplits& splits) {
+void add_table(const SplitPaths& paths, ParallelDataConfig config, PairSplits& splits) {
+  const auto format = table_format(*paths.path, config.format);
+  if (splits.description.contains("train"))
+    config.header = header_beside(splits.description["train"], config.header, format);
   auto table = read_pair_table(*paths.path, config, paths.target_key);
   report(table);
   splits.description[to_string(paths.split)] = {{"path", *paths.path},
                                                 {"sha256", table.sha256},
                                                 {"pairs", table.pairs.size()},
                                                 {"malformed", table.malformed.size()}};
+  describe_header(splits.description[to_string(paths.split)], table, format);
   splits[paths.split] = std::move(table.pairs);
 }
 

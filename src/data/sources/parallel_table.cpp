@@ -15,8 +15,8 @@ namespace metaformer {
 namespace {
 
 void add_pair(std::string&& source, std::string&& target, std::int64_t line, PairTable& table) {
-  auto why = defect_of_field("source", source);
-  if (why.empty()) why = defect_of_field("target", target);
+  auto why = defect_of_field("source", source, longest_pair_text);
+  if (why.empty()) why = defect_of_field("target", target, longest_pair_text);
   if (!why.empty()) return table.malformed.push_back({line, std::move(why)});
   const auto place = fmt::format("{}:{}", table.path.string(), line);
   table.pairs.push_back({std::move(source), std::move(target), place, place});
@@ -44,7 +44,8 @@ TableColumns columns_of(const ParallelDataConfig& config, std::string_view advic
           .second = {config.target_field, "data.target_field", "target"},
           .are_usual = config.source_field == usual.source_field && config.target_field == usual.target_field,
           .header = config.header,
-          .advice = advice};
+          .advice = advice,
+          .longest_text = longest_pair_text};
 }
 
 PairTable read_pair_table(const std::filesystem::path& path, const ParallelDataConfig& config,

@@ -26,8 +26,8 @@ std::optional<double> as_rating(std::string_view label) {
 
 void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t line) {
   label = trim(label);
-  auto why = defect_of_field("text", text);
-  if (why.empty() && needs_labels()) why = defect_of_field("label", label);
+  auto why = defect_of_field("text", text, longest_);
+  if (why.empty() && needs_labels()) why = defect_of_field("label", label, longest_);
   if (!why.empty()) return refuse(line, std::move(why));
   if (needs_labels() && config_.rating.positive_from) {
     const auto rating = as_rating(label);

@@ -1,6 +1,7 @@
 #pragma once
 // Checks the rows that the readers of formats find, and adds them to a LabelledTable.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,12 +30,13 @@ enum class Labels { needed, none };
 
 class TableBuilder {
  public:
-  // Both must outlive the builder. Labels::none: rows have texts only.
-  TableBuilder(LabelledTable& table, const LabelledDataConfig& config, Labels labels = Labels::needed)
-      : table_(table), config_(config), labels_(labels) {}
+  // Both must outlive the builder. Labels::none: rows have texts only. `longest`: bytes of a text.
+  TableBuilder(LabelledTable& table, const LabelledDataConfig& config, Labels labels = Labels::needed,
+               std::size_t longest = longest_table_text)
+      : table_(table), config_(config), labels_(labels), longest_(longest) {}
 
-  // A row; malformed when its text or label is empty, not UTF-8, or has NUL bytes, or when data.rating is set and the
-  // label is no finite number. White space around the label is left out.
+  // A row; malformed when its text or label is empty, too long, not UTF-8, or has NUL bytes, or when data.rating is set
+  // and the label is no finite number. White space around the label is left out.
   void add(std::string&& text, std::string_view label, std::int64_t line);
 
   // A row that its format cannot separate into fields, and why.
@@ -52,6 +54,7 @@ class TableBuilder {
   LabelledTable& table_;
   const LabelledDataConfig& config_;
   Labels labels_;
+  std::size_t longest_;
 };
 
 }  // namespace metaformer

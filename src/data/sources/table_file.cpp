@@ -21,9 +21,8 @@ TableFormat table_format(const std::filesystem::path& path, TableFormat format) 
 }
 
 std::string unpacked_text(std::string content, const std::filesystem::path& path) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   if (is_gzip(content)) content = unpack_gzip(content, largest_file, path.string());
-  if (content.starts_with(byte_order_mark)) content.erase(0, byte_order_mark.size());
+  drop_byte_order_mark(content);
   return content;
 }
 
@@ -31,6 +30,15 @@ std::string read_packed_text(const std::filesystem::path& path, std::string& dig
   auto content = read_file(path, largest_file, ExitCode::data);
   digest = sha256(content);
   return unpacked_text(std::move(content), path);
+}
+
+void describe_header(nlohmann::ordered_json& description, const TableFile& table, TableFormat format) {
+  if (format != TableFormat::jsonl) description["header"] = table.has_header;
+}
+
+TableHeader header_beside(const nlohmann::ordered_json& description, TableHeader header, TableFormat format) {
+  const bool has_header = description.is_object() && description.value("header", false);
+  return has_header && format != TableFormat::jsonl ? TableHeader::present : header;
 }
 
 void check_json_columns(const TableColumns& columns, const std::string& source) {
@@ -42,8 +50,10 @@ void check_json_columns(const TableColumns& columns, const std::string& source) 
     throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", source));
 }
 
-std::string defect_of_field(std::string_view role, std::string_view text) {
+std::string defect_of_field(std::string_view role, std::string_view text, std::size_t longest) {
   if (trim(text).empty()) return fmt::format("the {} is empty", role);
+  if (text.size() > longest)
+    return fmt::format("the {} has {} bytes; at most {} make sense", role, text.size(), longest);
   if (!utf8::is_valid(text.begin(), text.end())) return fmt::format("the {} is not valid UTF-8", role);
   if (text.find('\0') != std::string_view::npos) return fmt::format("the {} has NUL bytes", role);
   if (is_blank(text)) return fmt::format("the {} is empty", role);

@@ -1,8 +1,10 @@
 #pragma once
 // Tables of two texts a row, whatever the texts are: the file, its columns, and the rows that cannot be used.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,12 +20,18 @@ struct TableColumn {
   std::string_view role;  // for messages: "text"
 };
 
+// A longer text means that the file has no line ends, or is no table; a text of a pair, of which a test compares each
+// with another one, as it is in files of lines.
+constexpr std::size_t longest_table_text = std::size_t{16} << 20, longest_pair_text = std::size_t{1} << 20;
+
 struct TableColumns {
   TableColumn first, second;
   bool are_usual = false;  // both fields have their default values: without a header they are columns 1 and 2
   TableHeader header = TableHeader::automatic;
-  bool needs_second = true;      // false: its name only shows that the first row is a header
-  std::string_view advice = {};  // where the second may be instead, for the message on a table of one column
+  bool needs_second = true;              // false: its name only shows that the first row is a header
+  std::string_view advice = {};          // where the second may be instead, for the message on a table of one column
+  std::string_view absence_advice = {};  // for the message on a name that is not in the first row
+  std::size_t longest_text = longest_table_text;
 };
 
 struct MalformedRow {
@@ -49,12 +57,21 @@ std::string unpacked_text(std::string content, const std::filesystem::path& path
 // The same of a file, whose digest before unpacking becomes `digest`. Errors: as above, and unreadable.
 std::string read_packed_text(const std::filesystem::path& path, std::string& digest);
 
+// Notes in the description of a table that was read whether it has a header, unless it is JSON lines. Predictions read
+// that.
+void describe_header(nlohmann::ordered_json& description, const TableFile& table, TableFormat format);
+
+// data.header for another table than that for training, which `description` is of: where that one has a header, this
+// one must have the same names.
+TableHeader header_beside(const nlohmann::ordered_json& description, TableHeader header, TableFormat format);
+
 // Errors (exit code 2): both columns are one member of JSON lines, which messages call `source`; data.header is set,
 // though they have none.
 void check_json_columns(const TableColumns& columns, const std::string& source);
 
-// Why a text cannot be used, or "": it is empty, not UTF-8, or has NUL bytes. `role` is its name in the answer.
-std::string defect_of_field(std::string_view role, std::string_view text);
+// Why a text cannot be used, or "": it is empty, has more than `longest` bytes, is not UTF-8, or has NUL bytes. `role`
+// is its name in the answer.
+std::string defect_of_field(std::string_view role, std::string_view text, std::size_t longest);
 
 // Errors (exit code 3): the malformed rows are a larger fraction of `all_rows` than data.malformed_limit, `limit`.
 void refuse_malformed_table(const TableFile& table, std::size_t all_rows, double limit);

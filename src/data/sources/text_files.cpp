@@ -110,6 +110,7 @@ void TextReader::add_file(const fs::path& file) {
   auto content = read_file(file, most_bytes - bytes_, ExitCode::data);
   digests_.emplace_back(file.lexically_relative(path_).generic_string(), sha256(content));
   if (is_gzip(content)) content = unpack_gzip(content, most_bytes - bytes_, file.string());
+  drop_byte_order_mark(content);
   bytes_ += std::min<std::uintmax_t>(content.size(), most_bytes - bytes_);
   if (is_jsonl(file)) return add_json_lines(content, file);
   if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(content, file.string());
@@ -117,8 +118,6 @@ void TextReader::add_file(const fs::path& file) {
 }
 
 void TextReader::add_json_lines(std::string_view content, const fs::path& file) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (content.starts_with(byte_order_mark)) content.remove_prefix(byte_order_mark.size());
   files_.has_json_lines = true;
   const auto refuse = [&](std::int64_t line, const std::string& why) {
     if (malformed_++ == 0) first_defect_ = fmt::format("{}:{}: {}", file.string(), line, why);

@@ -25,9 +25,9 @@ struct TextFiles {
 // In a folder all files below it are read, in the order of their paths in bytes. Hidden files, links to folders and, if
 // data.format is auto, names without a known ending are skipped; a warning has their number.
 //
-// Unless the tokenizer is `byte`, plain text must be UTF-8. Errors (exit code 3) name the file, and the line
-// if there is one: unreadable, damaged, more than 16 GiB in all, not UTF-8, no text, lines of JSON that are
-// malformed (base/json_lines.h) beyond data.malformed_limit.
+// A byte order mark at the start of a file is left out. Unless the tokenizer is `byte`, plain text must be UTF-8.
+// Errors (exit code 3) name the file, and the line if there is one: unreadable, damaged, more than 16 GiB in all, not
+// UTF-8, no text, lines of JSON that are malformed (base/json_lines.h) beyond data.malformed_limit.
 TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfig& config);
 
 }  // namespace metaformer

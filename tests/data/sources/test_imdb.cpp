@@ -120,6 +120,18 @@ bool have_common(const std::set<std::string>& a, const std::set<std::string>& b)
 
 }  // namespace
 
+TEST_CASE("a byte order mark at the start of a review is no part of it", "[imdb]") {
+  const TemporaryFolder plain_folder, marked_folder;
+  auto files = official_layout(20);
+  const auto expected = load_imdb(write_archive(plain_folder, files), config_with(0));
+  for (auto& [name, content] : files) content.insert(0, "\xEF\xBB\xBF");
+  for (const auto& source : {write_archive(marked_folder, files), write_folder(marked_folder, files)}) {
+    const auto splits = load_imdb(source, config_with(0));
+    for (const auto split : {Split::train, Split::validation, Split::test})
+      CHECK(texts_of(splits, split) == texts_of(expected, split));
+  }
+}
+
 TEST_CASE("an archive, an unpacked folder and its inner folder give the same reviews", "[imdb]") {
   const TemporaryFolder folder;
   const auto files = official_layout(1000);

@@ -139,8 +139,21 @@ TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
   CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
 }
 
-static LabelledTable read_texts(const std::string& content) {
-  return read_text_table(content, "t.csv", TableFormat::csv, columns_of(LabelledDataConfig()));
+static LabelledTable read_texts(const std::string& content, TableHeader header = TableHeader::automatic) {
+  auto columns = columns_of(LabelledDataConfig());
+  columns.header = header;
+  return read_text_table(content, "t.csv", TableFormat::csv, columns);
+}
+
+TEST_CASE("a header that texts must have is not taken for a text", "[table]") {
+  CHECK(rows_of(read_texts("id,text\n1,a\n", TableHeader::present)) == Texts{"2  a"});
+  CHECK(rows_of(read_texts("a,b\nc,d\n")) == Texts{"1  a", "2  c"});
+  for (const std::string content : {"id,review\n1,a\n", "a\nb\n", "label,Text\nx,a\n", "id;text\n1;a\n"}) {
+    const auto [code, message] = failure([&] { read_texts(content, TableHeader::present); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("no column 'text' in the first row, which has") ||
+                            ContainsSubstring("looks like its delimiter"));
+  }
 }
 
 TEST_CASE("texts to classify may have one column, but no header with another delimiter", "[table]") {
@@ -239,6 +252,21 @@ TEST_CASE("byte order marks and kinds of line ends are no part of a table", "[ta
   }
   CHECK(rows_of(read_text("t.tsv", mark + "text\tlabel\r\nfine\tgood\r\npoor\tbad\r")) == expected);
   CHECK(rows_of(read_text("t.csv", mark + "\"text\",\"label\"\nfine,good\npoor,bad")) == expected);
+}
+
+TEST_CASE("a text above the limit is malformed, with its line", "[table]") {
+  const std::string fits(longest_table_text, 'x'), too_long = fits + "x";
+  const auto why = fmt::format("the text has {} bytes; at most {} make sense", too_long.size(), fits.size());
+  for (const std::string name : {"t.csv", "t.tsv"}) {
+    const std::string comma = name == "t.csv" ? "," : "\t";
+    const auto content =
+        "text" + comma + "label\n" + fits + comma + "good\n" + too_long + comma + "bad\nfine" + comma + "good\n";
+    CHECK(refusal(name, content) == ":3: " + why + " (1 of 3 rows are malformed; data.malformed_limit allows 0)");
+    const auto table = read_text(name, content, columns("text", "label", 0.5));
+    CHECK(table.rows.size() == 2);
+    CHECK(malformed_of(table) == Texts{"3 " + why});
+  }
+  CHECK_THAT(refusal("t.csv", "text,label\nfine," + too_long + "\n"), ContainsSubstring(":2: the label has "));
 }
 
 TEST_CASE("tables without rows are refused", "[table]") {

@@ -196,6 +196,27 @@ TEST_CASE("malformed rows of pairs are counted up to the limit, and named above 
   CHECK(json.malformed[3].why == "the target has NUL bytes");
 }
 
+TEST_CASE("a table refuses a text above the limit of a line, with its line", "[parallel]") {
+  const std::string fits(longest_pair_text, 'x'), too_long = fits + "x";
+  CHECK(read_pairs("t.tsv", fits + "\t" + fits + "\n").pairs.size() == 1);
+  const auto refused = [&](const std::string& name, const std::string& content, const std::string& role) {
+    const auto [code, message] = refusal_of_table(name, content);
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message,
+               EndsWith(fmt::format("{}:2: the {} has {} bytes; at most {} make sense (1 of 2 rows are malformed; "
+                                    "data.malformed_limit allows 0)",
+                                    name, role, too_long.size(), fits.size())));
+  };
+  refused("t.tsv", "a\tb\n" + too_long + "\tb\n", "source");
+  refused("t.csv", "a,b\na," + too_long + "\n", "target");
+  refused("t.jsonl",
+          R"({"source": "a", "target": "b"})"
+          "\n"
+          R"({"source": "a", "target": ")" +
+              too_long + "\"}\n",
+          "target");
+}
+
 TEST_CASE("a table without the columns of pairs is refused, with what would be right", "[parallel]") {
   ParallelDataConfig with_header;
   with_header.header = TableHeader::present;

@@ -307,6 +307,32 @@ TEST_CASE("a review of a million bytes is a review, with or without spaces", "[r
   }
 }
 
+TEST_CASE("a table beside a training table with a header must have its names", "[reviews]") {
+  const TemporaryFolder folder;
+  LabelledDataConfig config;
+  config.path = folder.write("train.csv", "text,label\na,good\nb,bad\n").string();
+  config.validation_path = folder.write("dev.csv", "label,text\ngood,c\n").string();
+  auto splits = load_labelled_splits(config, true);
+  CHECK(splits.description.at("train").at("header") == true);
+  CHECK(splits[Split::validation].at(0).text == "c");
+  const auto other = folder.write("other.csv", "a,good\nb,bad\n").string();
+  for (auto* path : {&config.validation_path, &config.test_path, &config.extra_path}) {
+    const auto before = *path;
+    *path = other;
+    const auto [code, message] = failure([&] { load_labelled_splits(config, true); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring("other.csv: no column 'text' in the first row, which has 'a', 'good'"));
+    *path = before;
+  }
+  config.test_path = folder.write("test.jsonl", "{\"text\": \"d\", \"label\": \"good\"}\n").string();
+  splits = load_labelled_splits(config, true);
+  CHECK(splits[Split::test].at(0).text == "d");
+  CHECK_FALSE(splits.description.at("test").contains("header"));
+  config.path = other;  // which has no header, so the others need none
+  config.validation_path = other;
+  CHECK(load_labelled_splits(config, true).description.at("train").at("header") == false);
+}
+
 TEST_CASE("a hundred thousand malformed lines are counted", "[reviews]") {
   std::string content = review("\"a\"", "5.0");
   for (int i = 0; i < 100'000; ++i) content += "{\"reviewText\": \"open\n";
