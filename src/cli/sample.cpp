@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/target_sample.h"
@@ -68,6 +69,8 @@ class Sampler {
 
   void answer(const std::string& prompt) {
     const auto ids = encode(prompt);
+    const auto cut = prompt_cut(*run_.model, ids.size());
+    if (!cut.empty()) log::warning("{}", cut);
     const bool streams = arguments_.samples == 1 && !arguments_.json;
     if (streams && !lists_) print(prompt);
     const auto start = std::chrono::steady_clock::now();
@@ -75,7 +78,7 @@ class Sampler {
     const auto samples = generate(generator, streams);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (arguments_.json) {
-      print_as_json(prompt, samples, seconds, generator.cache_bytes());
+      print_as_json(prompt, !cut.empty(), samples, seconds, generator.cache_bytes());
     } else if (streams) {
       print("\n");
     } else {
@@ -121,7 +124,7 @@ class Sampler {
     return samples;
   }
 
-  void print_as_json(const std::string& prompt, const std::vector<Sample>& samples, double seconds,
+  void print_as_json(const std::string& prompt, bool cut, const std::vector<Sample>& samples, double seconds,
                      std::int64_t cache_bytes) const {
     auto list = nlohmann::ordered_json::array();
     std::int64_t tokens = 0;
@@ -130,6 +133,7 @@ class Sampler {
       tokens += sample.tokens;
     }
     print_json({{"prompt", prompt},
+                {"cut", cut},
                 {"text", samples.front().text},
                 {"tokens", tokens},
                 {"stopped", samples.front().stopped},
@@ -208,7 +212,8 @@ void check_source(const SampleArguments& arguments, const LoadedRun& run) {
 }
 
 void answer_file(const std::string& file, const AnswerPrompt& answer) {
-  const auto prompt = read_file(file, longest_prompt, ExitCode::usage);
+  auto prompt = read_file(file, longest_prompt, ExitCode::usage);
+  drop_byte_order_mark(prompt);
   try {
     answer(prompt);
   } catch (const Error& error) {
@@ -220,7 +225,8 @@ void answer_file(const std::string& file, const AnswerPrompt& answer) {
 void answer_prompts(const SampleArguments& arguments, const LoadedRun& run, const AnswerPrompt& answer) {
   if (arguments.interactive) return converse(answer);
   if (!arguments.prompt_file.empty()) return answer_file(arguments.prompt_file, answer);
-  answer(arguments.prompt ? *arguments.prompt : default_prompt(*run.codec.tokenizer));
+  answer(arguments.prompt ? std::string(without_byte_order_mark(*arguments.prompt))
+                          : default_prompt(*run.codec.tokenizer));
 }
 
 void run_sample(const SampleArguments& arguments) {
@@ -281,7 +287,8 @@ void add_sample_command(CLI::App& app) {
       command
           .add_option(
               "--prompt-file", arguments->prompt_file,
-              "file with the prompt, which is used unchanged; of a source, the line break at its end is left out")
+              "file with the prompt, which is used unchanged but for a byte order mark; of a source, the line break at "
+              "its end is left out")
           ->excludes(prompt);
   command.add_flag("--interactive", arguments->interactive, "answer every line of standard input, until Ctrl-D")
       ->excludes(prompt)
@@ -296,6 +303,9 @@ void add_sample_command(CLI::App& app) {
   add_beam_to(command, arguments->beam);
   command.add_flag("--json", arguments->json, "one line of JSON per prompt when done, instead of streaming");
   command.footer(
+      "Of a prompt that is longer than the model's context the model sees the last tokens, as many as the context "
+      "has;\n"
+      "of a source it sees the first ones. A warning says so.\n"
       "When the model's context is full, --window half forgets its first half, so that each token is predicted from\n"
       "half a context or more. --window slide forgets one token, as nanoGPT does, so that each token is predicted "
       "from\n"

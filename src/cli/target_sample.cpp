@@ -43,11 +43,12 @@ std::string largest_of(const Row& weights, const std::vector<std::string>& token
   return text;
 }
 
-std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& source, const BeamOptions& options) {
+std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& source, const BeamOptions& options,
+                                      bool& cut) {
   try {
-    bool cut = false;
     auto ids = target_answers(run, options)->encode(without_last_break(source), cut);
-    if (cut) log::warning("the source is longer than the model's context and is cut to {} tokens", ids.size());
+    if (cut)
+      log::warning("the source is longer than the model's context and is cut to its first {} tokens", ids.size());
     return ids;
   } catch (const Error& error) {
     throw Error(ExitCode::usage, fmt::format("prompt {}: {}", in_quotes(source), error.what()));
@@ -57,7 +58,8 @@ std::vector<std::int32_t> read_source(const LoadedRun& run, const std::string& s
 }  // namespace
 
 void show_target(const LoadedRun& run, const std::string& source, const BeamOptions& options, bool json) {
-  const auto ids = read_source(run, source, options);
+  bool cut = false;
+  const auto ids = read_source(run, source, options, cut);
   const auto start = std::chrono::steady_clock::now();
   const auto best = write_target(run, ids, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -66,6 +68,7 @@ void show_target(const LoadedRun& run, const std::string& source, const BeamOpti
   const auto text = run.codec.tokenizer->decode(best.ids);
   if (json)
     return print_json({{"prompt", source},
+                       {"cut", cut},
                        {"text", text},
                        {"tokens", best.ids.size()},
                        {"log_probability", best.log_probability},

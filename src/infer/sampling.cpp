@@ -1,7 +1,10 @@
 #include "infer/sampling.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace metaformer {
@@ -39,8 +42,26 @@ std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   return order_[weights_.size() - 1];
 }
 
-ContextWindow::ContextWindow(std::int64_t context, WindowKind kind) : context_(context), kind_(kind) {
+static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t most_prompt_tokens(const SequenceModel& model) {
+  return model.has_endless_state() ? unlimited : model.context();
+}
+
+std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens) {
+  const auto most = most_prompt_tokens(model);
+  if (static_cast<std::int64_t>(prompt_tokens) <= most) return "";
+  return fmt::format("the prompt has {} tokens; the model sees the last {} of them (model.context)", prompt_tokens,
+                     most);
+}
+
+ContextWindow::ContextWindow(std::int64_t context, WindowKind kind) : ContextWindow(context, kind, {}) {}
+
+ContextWindow::ContextWindow(std::int64_t context, WindowKind kind, std::span<const std::int32_t> prompt)
+    : context_(context), kind_(kind) {
   if (context < unlimited) tokens_.reserve(static_cast<std::size_t>(context) + 1);
+  const auto seen = std::min(prompt.size(), static_cast<std::size_t>(context));
+  tokens_.assign(prompt.end() - static_cast<std::ptrdiff_t>(seen), prompt.end());
 }
 
 bool ContextWindow::push(std::int32_t token) {
@@ -60,11 +81,8 @@ TextGenerator::TextGenerator(SequenceModel& model, const std::vector<std::int32_
       threads_(at::get_num_threads()),
       threads_now_(threads_),
       picker_(options) {
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    auto& window =
-        windows_.emplace_back(model.has_endless_state() ? ContextWindow::unlimited : model.context(), options.window);
-    for (const auto token : prompt) window.push(token);
-  }
+  for (std::int64_t sample = 0; sample < samples; ++sample)
+    windows_.emplace_back(most_prompt_tokens(model), options.window, prompt);
   fresh_ = static_cast<std::int64_t>(windows_.front().tokens().size());
   if (!options.cached) return;
   if (!make_graph && device.is_cuda()) make_graph = make_cuda_graph;

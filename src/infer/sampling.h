@@ -2,7 +2,6 @@
 // Text from a language model, token by token.
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,13 +30,20 @@ class TokenPicker {
   std::vector<double> weights_;
 };
 
+// How many tokens of a prompt a model sees at most: its context, or with an endless state all.
+std::int64_t most_prompt_tokens(const SequenceModel& model);
+
+// "the prompt has 33 tokens; the model sees the last 32 of them (model.context)", or "" if it sees all.
+std::string prompt_cut(const SequenceModel& model, std::size_t prompt_tokens);
+
 // What the model sees while generating: all tokens so far or, past its context, a window, in which positions start
 // again.
 class ContextWindow {
  public:
-  static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
-
   explicit ContextWindow(std::int64_t context, WindowKind kind = WindowKind::half);
+
+  // Of a prompt that is longer than the context, its last `context` tokens.
+  ContextWindow(std::int64_t context, WindowKind kind, std::span<const std::int32_t> prompt);
 
   // Returns true when the window was cut: everything in it must be encoded again.
   bool push(std::int32_t token);
@@ -53,7 +59,8 @@ class ContextWindow {
 // however many there are (but for draws that rounding decides).
 class TextGenerator {
  public:
-  // Keeps a reference to the model. `prompt` must not be empty. `make_graph` makes graphs for the device, which replace
+  // Keeps a reference to the model. `prompt` must not be empty; of a longer one the model sees its last
+  // most_prompt_tokens. `make_graph` makes graphs for the device, which replace
   // the cache where they are expected to pay; by default CUDA graphs on a CUDA device and none on the CPU.
   TextGenerator(SequenceModel& model, const std::vector<std::int32_t>& prompt, const SamplingOptions& options,
                 torch::Device device, std::int64_t samples = 1, MakeGraph make_graph = {});

@@ -6,9 +6,9 @@
 
 namespace metaformer {
 
-// What of a text that outgrows the model's context is kept: the last half of the context, when it is full (one token in
-// context / 2 encodes that much again), or all but the oldest token (every token encodes the whole context again, as in
-// nanoGPT).
+// What of a text that outgrows the model's context is kept while it is generated: the last half of the context, when it
+// is full (one token in context / 2 encodes that much again), or all but the oldest token (every token encodes the
+// whole context again, as in nanoGPT).
 enum class WindowKind { half, slide };
 
 // The newest tokens that are kept of context + 1.

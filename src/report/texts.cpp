@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/signals.h"
 #include "data/datasets/list_dataset.h"
 #include "infer/prediction.h"
@@ -25,6 +26,8 @@ std::vector<std::int32_t> encode(const LoadedRun& run, const std::string& prompt
 
 std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prompt, std::int64_t count,
                      const SamplingOptions& options) {
+  if (const auto cut = prompt_cut(*run.model, prompt.size()); !cut.empty())
+    log::warning("{}: {}", run.directory.path().string(), cut);
   TextGenerator generator(*run.model, prompt, options, run.device);
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -34,10 +37,18 @@ std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prom
   return run.codec.tokenizer->decode(tokens);
 }
 
-std::string classify(const LoadedRun& run, std::vector<std::int32_t> ids) {
-  const auto context = context_of(run.experiment.config.model);
-  if (static_cast<std::int64_t>(ids.size()) > context) ids.resize(static_cast<std::size_t>(context));
-  const auto prediction = predict(run, {ids}).front();
+// As predict reads a text.
+std::vector<std::int32_t> encode(const LoadedRun& run, const TextAnswers& answers, const std::string& prompt) {
+  bool cut = false;
+  auto ids = answers.encode(prompt, cut);
+  if (cut)
+    log::warning("{}: the prompt is longer than the model's context and is cut to {} tokens",
+                 run.directory.path().string(), ids.size());
+  return ids;
+}
+
+std::string classify(const LoadedRun& run, const std::string& prompt) {
+  const auto prediction = predict(run, {encode(run, *class_answers(run), prompt)}).front();
   std::string text;
   for (std::size_t i = 0; i < prediction.probabilities.size(); ++i)
     text += fmt::format("\n{}{}: {:.1f}%", i == prediction.label ? "→ " : "   ", run.codec.labels[i],
@@ -74,16 +85,14 @@ std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
 nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options) {
   const auto& task = run.experiment.config.task;
   const auto prompt = prompt_for(run, options);
-  auto ids = encode(run, prompt);
-  if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, std::move(ids))}};
+  if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, prompt)}};
   if (is<SequenceToSequenceConfig>(task)) {
-    bool cut = false;
-    const auto source = target_answers(run, {})->encode(prompt, cut);
-    const auto target = write_target(run, source).ids;
+    const auto target = write_target(run, encode(run, *target_answers(run, {}), prompt)).ids;
     return {{"prompt", prompt}, {"text", "\n→ " + run.codec.tokenizer->decode(target)}};
   }
   if (!is_causal(task))
     throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
+  const auto ids = encode(run, prompt);
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
   const auto lists = list_task(task);
   if (!lists) return {{"prompt", prompt}, {"text", generate(run, ids, options.tokens, sampling)}};

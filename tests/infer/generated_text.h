@@ -68,8 +68,7 @@ inline Tokens by_host(Gpt& model, const Tokens& prompt, const SamplingOptions& o
 inline Tokens by_device(Gpt& model, const Tokens& prompt, const SamplingOptions& options, std::int64_t samples,
                         int steps, const DeviceGenerationPlan& plan, GraphCounts& counts) {
   const torch::InferenceMode inference;
-  ContextWindow window(model.config().context, options.window);
-  for (const auto token : prompt) window.push(token);
+  const ContextWindow window(model.config().context, options.window, prompt);
   DeviceGenerator generator(model, window.tokens(), samples, options, torch::kCPU, graphs_by_hand(counts), plan);
   Tokens all;
   for (int i = 0; i < steps; ++i) {

@@ -73,6 +73,16 @@ TEST_CASE("a window that slides keeps the last tokens of the context", "[samplin
   }
 }
 
+TEST_CASE("a window begins with the last tokens of a prompt, as many as the context has", "[sampling]") {
+  const auto kind = GENERATE(WindowKind::half, WindowKind::slide);
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t length = 1; length < 70; ++length) {
+    prompt.push_back(length);
+    const auto seen = std::min<std::ptrdiff_t>(length, 32);
+    CHECK(ContextWindow(32, kind, prompt).tokens() == std::vector<std::int32_t>(prompt.end() - seen, prompt.end()));
+  }
+}
+
 // What nanoGPT does: every token from the whole of the last `context` tokens, without anything remembered.
 static std::vector<std::int32_t> recompute(Gpt& model, std::vector<std::int32_t> tokens, int count) {
   const torch::NoGradGuard no_grad;
@@ -119,6 +129,29 @@ TEST_CASE("a sliding window gives what encoding the last context tokens for ever
   std::vector<std::int32_t> tokens;
   for (int i = 0; i < 40; ++i) tokens.push_back(generator.next().at(0));
   CHECK(tokens == recompute(model, prompt, 40));
+}
+
+TEST_CASE("the first token after a prompt beyond the context follows from the whole context", "[sampling]") {
+  const auto small = any_small_gpt();
+  auto& model = *small;
+  const auto cached = GENERATE(true, false);
+  const auto window = GENERATE(WindowKind::half, WindowKind::slide);
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t i = 0; i < 2 * static_cast<std::int32_t>(model.config().context) + 3; ++i) {
+    prompt.push_back(i * i % 11);
+    TextGenerator generator(model, prompt, {.temperature = 1, .cached = cached, .window = window}, torch::kCPU);
+    CHECK(generator.next().at(0) == recompute(model, prompt, 1).at(0));
+  }
+}
+
+TEST_CASE("a prompt that is cut is told in tokens", "[sampling]") {
+  TransformerConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.context = 32;
+  Gpt model(config, 11);
+  CHECK(prompt_cut(model, 32).empty());
+  CHECK(prompt_cut(model, 33) == "the prompt has 33 tokens; the model sees the last 32 of them (model.context)");
 }
 
 TEST_CASE("cached and uncached generation give the same text, past the context too", "[sampling]") {
