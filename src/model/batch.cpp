@@ -85,7 +85,8 @@ torch::Tensor segment_starts(const torch::Tensor& segments_bc) {
 
 torch::Tensor positions_in_segments(const torch::Tensor& segments_bc) {
   const auto place_c = torch::arange(segments_bc.size(1), segments_bc.options());
-  return place_c - std::get<0>(torch::where(segment_starts(segments_bc), place_c, 0).cummax(1));
+  const auto position_bc = place_c - std::get<0>(torch::where(segment_starts(segments_bc), place_c, 0).cummax(1));
+  return position_bc.masked_fill(segments_bc < 0, 0);
 }
 
 }  // namespace metaformer

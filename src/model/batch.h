@@ -51,7 +51,7 @@ Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count);
 // Whether a segment starts at each token, [b, c] bool. Padding starts none.
 torch::Tensor segment_starts(const torch::Tensor& segments_bc);
 
-// The place of every token within its segment, [b, c]; padding counts as a part of the segment before it.
+// The place of every token within its segment, [b, c]; 0 of padding.
 torch::Tensor positions_in_segments(const torch::Tensor& segments_bc);
 
 }  // namespace metaformer

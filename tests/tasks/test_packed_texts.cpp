@@ -1,6 +1,7 @@
 // Texts of a classifier, several in a row of a training batch.
 
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {
@@ -50,6 +51,16 @@ Answer answer_of(const ExperimentConfig& config) {
   return answer;
 }
 
+// Texts of nine words and of one: beside a row of many short texts stands one of a long text and padding.
+std::string long_and_short_texts(const std::string& word) {
+  std::string table = "text\tlabel\n";
+  for (int i = 0; i < 18; ++i) {
+    for (int length = i % 3 == 0 ? 9 : 1; length > 0; --length) table += word + std::to_string(i + length) + " ";
+    table += i % 2 == 0 ? "\tgood\n" : "\tbad\n";
+  }
+  return table;
+}
+
 }  // namespace
 
 TEST_CASE("packed texts have the loss and the gradients of texts in rows of their own", "[packing][classification]") {
@@ -76,6 +87,46 @@ TEST_CASE("packed texts have the loss and the gradients of texts in rows of thei
     CHECK(packed.loss == Approx(apart.loss).epsilon(1e-6));
     CHECK((packed.gradient - apart.gradient).norm().item<double>() < 1e-5 * apart.gradient.norm().item<double>());
   }
+}
+
+TEST_CASE("packed texts have the logits of texts by themselves, with every head, packing and kind of positions",
+          "[packing][positions][classification]") {
+  const Workplace place;
+  place.folder().write("train.tsv", long_and_short_texts("word"));
+  place.folder().write("held_out.tsv", long_and_short_texts("other"));
+  const auto positions = any_positions();
+  const std::string head = GENERATE("mean_pooled", "per_token_mean", "first_token", "max_pooled");
+  const std::string packing = GENERATE("{kind: spfhp, depth: 0}", "spfhp", "nnlshp");
+  CAPTURE(kind_of(positions), head, packing);
+  auto config = experiment_of(place, packing,
+                              {"data.path='" + (place / "train.tsv").string() + "'", "train.batch_size=3",
+                               "data.validation_path='" + (place / "held_out.tsv").string() + "'"})
+                    .config;
+  transformer(config).positions = positions;
+  classification(config).head = *make_kind<HeadConfig>(head);
+  const auto task = make_task(config, true);
+  const auto model = make_model(config, sizes_of(task.data->codec()));
+  model->to(torch::kDouble);
+  torch::manual_seed(4);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model->parameters()) parameter.normal_(0, 0.4);
+
+  bool is_padded = false;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    auto batch = task.batches->training_batch(step, 0, torch::kCPU);
+    const auto logits_lv = model->evaluate(batch);
+    for (std::int64_t text = 0; text < batch.label_rows_l2.size(0); ++text) {
+      const auto row = batch.label_rows_l2[text][0].item<std::int64_t>();
+      const auto ids_1c =
+          batch.ids_bc[row].masked_select(batch.segments_bc[row] == batch.label_rows_l2[text][1]).unsqueeze(0);
+      CHECK(torch::allclose(logits_lv[text], model->evaluate({.ids_bc = ids_1c})[0], 1e-10, 1e-12));
+    }
+    const auto is_padding_bc = batch.segments_bc < 0;
+    is_padded = is_padded || is_padding_bc.any().item<bool>();
+    batch.ids_bc = batch.ids_bc.masked_fill(is_padding_bc, 1);
+    CHECK(torch::equal(model->evaluate(batch), logits_lv));
+  }
+  CHECK(is_padded);
 }
 
 }  // namespace metaformer
