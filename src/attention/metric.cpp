@@ -146,10 +146,16 @@ class Metric : public Mixer {
   }
 
   // Transformer-XL's distances, seen through M: (p + v) M r_l for the projected encoding r_l of a distance, or
-  // -(p + v - r_l) M (p + v - r_l) without what is constant along a row.
-  std::optional<DistanceTerms> distance_terms(const Visibility& visibility) {
+  // -(p + v - r_l) M (p + v - r_l), without what is constant along a row unless a probe sees scores. `p_bnck`
+  // has u.
+  std::optional<DistanceTerms> distance_terms(const torch::Tensor& p_bnck, const Visibility& visibility,
+                                              const Pass& pass) {
     auto terms = positions_.distance_terms(visibility);
     if (!terms) return terms;
+    if (options_.score == MetricScore::distance && pass.wants_scores()) {
+      const auto from_bnck = p_bnck + terms->bias_n1k;
+      terms->row_bnc1 = -(metric_.apply(from_bnck) * from_bnck).sum(-1, true);
+    }
     terms->bias_n1k = query_factor() * metric_.apply(terms->bias_n1k.unsqueeze(0)).squeeze(0);
     if (options_.score == MetricScore::distance) {
       const auto image_nlk = metric_.apply(terms->key_nlk.unsqueeze(0)).squeeze(0);
@@ -165,7 +171,7 @@ class Metric : public Mixer {
     const ScoreMixing mixing{.scale = scale(),
                              .dropout = shape_.dropout,
                              .shaw = positions_.shaw(),
-                             .distances = distance_terms(visibility)};
+                             .distances = distance_terms(p_bnck, visibility, pass)};
     const bool by_formula = options_.backend == Backend::reference || options_.score == MetricScore::as_published;
     if (by_formula && !positions_.rotates()) {
       const bool has_vectors = mixing.shaw != nullptr || mixing.distances;
@@ -228,7 +234,10 @@ class Metric : public Mixer {
     const auto q = positions_.rotated(2 * image_c, p_e.size(2)), k = positions_.rotated(p_e, p_e.size(2));
     if (options_.backend == Backend::reference || needs_scores(visibility, mixing, pass)) {
       auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
-      if (pass.wants_scores()) score_bnce = score_bnce - (image_c * p_c).sum(-1, true);  // a probe sees the whole score
+      if (pass.wants_scores()) {  // a probe sees the whole score
+        score_bnce = score_bnce - (image_c * p_c).sum(-1, true);
+        if (!positions_.rotates()) score_bnce = score_bnce.clamp_max(0);  // rounding may leave a little above
+      }
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
     }
     return attend_with_key_term(q, k, -length_bne1, v_e, visibility, mixing, options_.backend, pass).to(given);

@@ -104,7 +104,8 @@ torch::Tensor attend_with_key_term(const torch::Tensor& q_bnck, const torch::Ten
     const auto no_term_n1k = torch::zeros_like(distances->bias_n1k.narrow(2, 0, 1));
     distances = DistanceTerms{.bias_n1k = with_feature(distances->bias_n1k, no_term_n1k),
                               .key_nlk = with_feature(distances->key_nlk, term_n1l.transpose(1, 2)),
-                              .term_n1l = {}};
+                              .term_n1l = {},
+                              .row_bnc1 = {}};
   }
   const auto t = attend(with_feature(q_bnck, torch::ones_like(q_bnck.narrow(3, 0, 1))), with_feature(k_bnek, term_bne1),
                         torch::constant_pad_nd(value_bnek, {0, 1 + zeros}), visibility, wider_mixing, backend, pass);

@@ -13,7 +13,8 @@ namespace {
 // From distance `tokens` - 1 down to 1 - tokens.
 torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t clamp_length) {
   auto distance_l = torch::arange(tokens - 1, -tokens, -1, torch::kDouble);
-  if (clamp_length > 0) distance_l = distance_l.clamp_max(static_cast<double>(clamp_length));
+  const auto longest = static_cast<double>(clamp_length);
+  if (clamp_length > 0) distance_l = distance_l.clamp(-longest, longest);
   const auto frequency = torch::pow(10000.0, -torch::arange(0, width, 2, torch::kDouble) / static_cast<double>(width));
   const auto angle = torch::outer(distance_l, frequency);
   return torch::cat({angle.sin(), angle.cos()}, 1);
@@ -79,7 +80,8 @@ DistanceTerms TransformerXlImpl::terms(const Visibility& visibility) {
   const auto& distance_nk = own ? biases_->distance_nk() : visibility.distance_bias_nk;
   return {.bias_n1k = (distance_nk - content_nk).unsqueeze(1),
           .key_nlk = projection_(visibility.distance_ld).unflatten(1, {heads_, -1}).transpose(0, 1),
-          .term_n1l = {}};
+          .term_n1l = {},
+          .row_bnc1 = {}};
 }
 
 torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) { return Shift::apply(x_bncl, keys); }
@@ -91,6 +93,7 @@ torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTe
 torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys) {
   auto of_distance_bncl = per_head_product(queries_of_distances(q_bnck, terms), terms.key_nlk.transpose(1, 2));
   if (terms.term_n1l.defined()) of_distance_bncl = of_distance_bncl + terms.term_n1l;
+  if (terms.row_bnc1.defined()) of_distance_bncl = of_distance_bncl + terms.row_bnc1;
   return shifted_by_distance(of_distance_bncl, keys);
 }
 

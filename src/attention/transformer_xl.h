@@ -16,7 +16,8 @@ namespace metaformer {
 // R_t = [sin(t w_0) ... sin(t w_m), cos(t w_0) ... cos(t w_m)], w_i = 10000^(-2 i / width), of one distance per row.
 class DistanceTable {
  public:
-  // `width` is even. Distances above `clamp_length` count as that one, unless it is 0.
+  // `width` is even. Unless it is 0, distances above `clamp_length` count as that one, those below -clamp_length as
+  // -clamp_length (XLNet, Yang et al. 2019, clamps so, too).
   DistanceTable(std::int64_t width, std::int64_t clamp_length) : width_(width), clamp_length_(clamp_length) {}
 
   // For Visibility::distance_ld: of the type of `like`, and where that is. Threads may ask at the same time.
@@ -40,12 +41,13 @@ class DistanceBiasesImpl : public Layer {
 };
 TORCH_MODULE(DistanceBiases);
 
-// What distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l of the row l of the
-// pair's distance.
+// What distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of the row l
+// of the pair's distance.
 struct DistanceTerms {
   torch::Tensor bias_n1k;  // b = v - u
   torch::Tensor key_nlk;   // W_R R
   torch::Tensor term_n1l;  // undefined: none
+  torch::Tensor row_bnc1;  // which a softmax cancels; undefined: none
 };
 
 // The part of a layer.

@@ -115,7 +115,8 @@ void visit(Visitor& field, ShawPositionsConfig& c) {
 template <class Visitor>
 void visit(Visitor& field, TransformerXlPositionsConfig& c) {
   field("shared_biases", c.shared_biases, "all layers share the two learned vectors u and v; else each has its own");
-  field("clamp_length", c.clamp_length, between(0, 1 << 20), "larger distances count as this one; 0: none does");
+  field("clamp_length", c.clamp_length, between(0, 1 << 20),
+        "larger distances, to tokens behind or ahead, count as this one; 0: none does");
 }
 
 }  // namespace metaformer

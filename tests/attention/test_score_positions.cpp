@@ -162,7 +162,7 @@ Tensor distance_terms_bn(const Parts& parts, const Positioned& of, std::int64_t 
     return parts.form_nkj.defined() ? einsum("nk,nkj->nj", {x_nk, parts.form_nkj}) : x_nk;
   };
   auto distance = c - e;
-  if (xl.clamp_length > 0) distance = std::min(distance, xl.clamp_length);
+  if (xl.clamp_length > 0) distance = std::clamp(distance, -xl.clamp_length, xl.clamp_length);
   auto encoding_d = torch::zeros(width, torch::kDouble);
   for (std::int64_t i = 0; i < width / 2; ++i) {
     const double angle =

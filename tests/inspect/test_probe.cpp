@@ -21,6 +21,8 @@ struct Observed {
   Tensor mixed_bcd, unobserved_bcd;
   Recorder recorder;
   bool causal;
+  std::shared_ptr<Mixer> mixer;
+  Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
 };
 
 Observed observe(const MixerConfig& options, const PositionsConfig& positions, bool causal) {
@@ -32,9 +34,9 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
     visibility.score_bias_nce = bias->forward(tokens, tokens);
   }
   const torch::NoGradGuard no_grad;
-  set_distances(visibility, shape, shared_distance_biases(options, shape), tokens, tokens);
   const auto x_bcd = torch::randn({1, tokens, width}, torch::kDouble);
-  Observed observed{.causal = causal};
+  Observed observed{.causal = causal, .mixer = mixer, .biases_2nk = shared_distance_biases(options, shape)};
+  set_distances(visibility, shape, observed.biases_2nk, tokens, tokens);
   Pass pass, with_probe{.probe = &observed.recorder};
   observed.unobserved_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, pass);
   observed.mixed_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, with_probe);
@@ -48,6 +50,34 @@ void check_attention(const Observed& observed) {
   auto weight_nce = score_nce.exp();  // of scores that are small here
   if (observed.causal) weight_nce = weight_nce.tril();
   CHECK(torch::allclose(attention_nce, weight_nce / weight_nce.sum(2, true), 1e-9, 1e-12));
+}
+
+// Minus the squared distances of docs/architecture.md, "Positions of Transformer-XL", divided by the root of the head's
+// width, pair by pair.
+Tensor expected_distances_nce(Mixer& mixer, const TransformerXlPositionsConfig& xl, const Tensor& biases_2nk,
+                              const ScoredVectors& vectors) {
+  const auto parameters = mixer.named_parameters();
+  const auto u_nk = xl.shared_biases ? biases_2nk[0] : parameters["positions.biases.content"];
+  const auto v_nk = xl.shared_biases ? biases_2nk[1] : parameters["positions.biases.distance"];
+  const auto& form_nkk = vectors.form_nij;
+  const auto square_n = [&](const Tensor& x_nk) { return torch::einsum("nk,nkj,nj->n", {x_nk, form_nkk, x_nk}); };
+  auto score_nce = torch::zeros({heads, tokens, tokens}, torch::kDouble);
+  for (std::int64_t c = 0; c < tokens; ++c)
+    for (std::int64_t e = 0; e < tokens; ++e) {
+      auto t = static_cast<double>(c - e);
+      if (xl.clamp_length > 0) t = std::copysign(std::min(std::abs(t), static_cast<double>(xl.clamp_length)), t);
+      std::vector<double> encoding;
+      for (const bool sine : {true, false})
+        for (std::int64_t i = 0; i < width / 2; ++i) {
+          const double angle = t * std::pow(10000.0, -2 * static_cast<double>(i) / static_cast<double>(width));
+          encoding.push_back(sine ? std::sin(angle) : std::cos(angle));
+        }
+      const auto r_nk = torch::mv(parameters["positions.projection.weight"], torch::tensor(encoding, torch::kDouble))
+                            .view({heads, -1});
+      const auto p_nk = vectors.left_bnci[0].select(1, c), key_nk = vectors.right_bnej[0].select(1, e);
+      score_nce.select(1, c).select(1, e).copy_(-square_n(p_nk + u_nk - key_nk) - square_n(p_nk + v_nk - r_nk));
+    }
+  return score_nce / std::sqrt(static_cast<double>(width) / heads);
 }
 
 }  // namespace
@@ -73,6 +103,38 @@ TEST_CASE("with every kind of positions a probe sees the attention that mixes th
   const auto observed = observe(options, positions, causal);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
   check_attention(observed);
+}
+
+TEST_CASE("observed distances with positions of Transformer-XL are those of their formula", "[probe]") {
+  const auto constraint = GENERATE(MetricConstraint::psd, MetricConstraint::diagonal, MetricConstraint::identity);
+  const auto backend = GENERATE(Backend::automatic, Backend::reference);
+  const bool shares = GENERATE(true, false), causal = GENERATE(false, true), own = GENERATE(false, true);
+  const TransformerXlPositionsConfig xl{.shared_biases = shares, .clamp_length = shares ? 0 : 4};
+  const MixerConfig options(MetricOptions{.constraint = constraint,
+                                          .score = MetricScore::distance,
+                                          .values = own ? MixerValues::own : MixerValues::shared,
+                                          .backend = backend});
+  INFO(describe(options) << " shared " << shares << " causal " << causal);
+  const auto observed = observe(options, xl, causal);
+  const auto& [vectors, score_nce, attention_nce] = observed.recorder.latest().value();
+  auto expected_nce = expected_distances_nce(*observed.mixer, xl, observed.biases_2nk, vectors);
+  // This visibility has no distances to tokens that the mask hides.
+  auto visible_nce = causal ? score_nce.tril() : score_nce;
+  if (causal) expected_nce = expected_nce.tril();
+  CHECK(relative_error(visible_nce, expected_nce) < 1e-12);
+  CHECK(visible_nce.max().item<double>() <= 0);
+  check_attention(observed);
+  CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
+}
+
+TEST_CASE("no observed distance is positive", "[probe]") {
+  const auto options = any_mixer();
+  if (describe(options).find("distance") == std::string::npos) return;
+  const auto positions = GENERATE(PositionsConfig(NoPositionsConfig{}), PositionsConfig(AlibiPositionsConfig{}));
+  INFO(describe(options) << " " << kind_of(positions));
+  const bool causal = GENERATE(false, true);
+  const auto observed = observe(options, positions, causal);
+  CHECK(observed.recorder.latest()->score_nce.max().item<double>() <= 0);
 }
 
 TEST_CASE("observed scores are those of the observed vectors and form", "[probe]") {

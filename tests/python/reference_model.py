@@ -78,7 +78,7 @@ def distance_terms(weights, name, query, key, form, is_distance, options):
     image = (lambda x: torch.einsum("nk,nkj->nj", x, form)) if form is not None else lambda x: x
     distance = (torch.arange(c)[:, None] - torch.arange(c)[None, :]).double()
     if options["clamp_length"] > 0:
-        distance = distance.clamp(max=options["clamp_length"])
+        distance = distance.clamp(-options["clamp_length"], options["clamp_length"])
     angle = distance[:, :, None] * 10000 ** (-torch.arange(0, d, 2).double() / d)
     encoding = torch.cat((angle.sin(), angle.cos()), -1)
     r = (encoding @ weights[name + ".positions.projection.weight"].T).unflatten(-1, (n, -1))
