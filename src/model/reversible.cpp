@@ -50,6 +50,7 @@ struct Run : torch::CustomClassHolder {
   std::shared_ptr<const Visibility> visibility;
   Tensor memory_bmd;
   Pass pass;                                                  // as it was before the block
+  bool streams_have_gradients = false;                        // those that the block reads
   std::uint64_t place_of_feed_forward = 0, place_behind = 0;  // of the random numbers
   Choices choices;
   OperatorSettings settings;
@@ -68,18 +69,19 @@ struct Repeated {
   Tensors gradients;  // of x, then of `inputs`
 };
 
+// `needs_dx`: whether x has a gradient.
 template <class Branch>
-Repeated repeat(const Run& run, const Tensor& x_bcd, const Tensors& inputs, const Tensor& dbranch_bcd, Branch branch) {
-  Tensors all = {x_bcd.detach().requires_grad_()};
+Repeated repeat(const Run& run, const Tensor& x_bcd, bool needs_dx, const Tensors& inputs, const Tensor& dbranch_bcd,
+                Branch branch) {
+  Tensors all = {x_bcd.detach().requires_grad_(needs_dx)};
   all.insert(all.end(), inputs.begin(), inputs.end());
   Tensor y_bcd;
   {
     const RepeatScope scope(run.settings, RepeatScope::Gradients::recorded);
     y_bcd = branch(all.front());
   }
-  if (!y_bcd.requires_grad()) return {y_bcd, Tensors(all.size())};  // of no branch at all
-  return {y_bcd.detach(), torch::autograd::grad({y_bcd}, all, {dbranch_bcd}, /*retain_graph=*/false,
-                                                /*create_graph=*/false, /*allow_unused=*/true)};
+  auto gradients = gradients_of(y_bcd, all, dbranch_bcd);
+  return {y_bcd.detach(), std::move(gradients)};
 }
 
 // An undefined gradient is zero.
@@ -97,6 +99,7 @@ class ReversibleBlock : public torch::autograd::Function<ReversibleBlock> {
   static Tensors forward(torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Run>& run_of_block,
                          const Tensor& one_bcd, const Tensor& two_bcd, at::TensorList) {
     auto& own = *run_of_block;
+    own.streams_have_gradients = one_bcd.requires_grad() || two_bcd.requires_grad();
     context->saved_data["run"] = c10::IValue::make_capsule(run_of_block);
     const RepeatScope scope(own.settings, RepeatScope::Gradients::ignored);
     auto pass = own.pass;
@@ -129,7 +132,7 @@ class ReversibleBlock : public torch::autograd::Function<ReversibleBlock> {
 
     const auto &y_one_bcd = own.behind->one_bcd, &dy_two_bcd = gradients[1];
     const auto zeros_bcd = torch::zeros_like(y_one_bcd);
-    const auto second = repeat(own, y_one_bcd, inputs, dy_two_bcd, [&](const Tensor& x_bcd) {
+    const auto second = repeat(own, y_one_bcd, /*needs_dx=*/true, inputs, dy_two_bcd, [&](const Tensor& x_bcd) {
       auto pass = own.pass;
       pass.random.go_back(own.place_of_feed_forward);
       return own.block->add_feed_forward(zeros_bcd, x_bcd, pass);
@@ -138,7 +141,7 @@ class ReversibleBlock : public torch::autograd::Function<ReversibleBlock> {
     const auto dy_one_bcd = plus(gradients[0], second.gradients[0]);
     add_to(sums, second.gradients, 1);
 
-    const auto first = repeat(own, x_two_bcd, inputs, dy_one_bcd, [&](const Tensor& x_bcd) {
+    const auto first = repeat(own, x_two_bcd, own.streams_have_gradients, inputs, dy_one_bcd, [&](const Tensor& x_bcd) {
       auto pass = own.pass;
       pass.choices = &own.choices;
       const BlockImpl::Surroundings surroundings{.visibility = visibility, .memory_bmd = own.memory_bmd};

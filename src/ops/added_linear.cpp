@@ -18,10 +18,10 @@ Tensor BranchEnd::add_to(const Tensor& x_bcd, const Tensor& t_ri, const std::opt
   return x_bcd + y_bcd;
 }
 
-LinearGradients BranchEnd::gradients(const Tensor& dout_bcd, const Tensor& t_ri, bool has_bias) const {
+LinearGradients BranchEnd::gradients(const Tensor& dout_bcd, const Tensor& t_ri, const LinearNeeds& needs) const {
   auto dy_bcd = dout_bcd.to(weight_di.scalar_type());
   if (mask.drops()) dy_bcd = drop_on_host(dy_bcd, mask);
-  return linear_gradients(dy_bcd.view({-1, weight_di.size(0)}), t_ri, weight_di, has_bias);
+  return linear_gradients(dy_bcd.view({-1, weight_di.size(0)}), t_ri, weight_di, needs);
 }
 
 void BranchEnd::keep_in(AutogradContext& context) const { mask.keep_in(context); }
@@ -39,7 +39,7 @@ class AddLinear : public torch::autograd::Function<AddLinear> {
     const auto t_ri = t_bci.to(end.weight_di.scalar_type()).reshape({-1, t_bci.size(-1)});
     context->save_for_backward({t_ri, end.weight_di});
     context->saved_data["type"] = t_bci.scalar_type();
-    context->saved_data["has_bias"] = bias_d.has_value();
+    context->saved_data["needs_bias"] = bias_d.has_value() && bias_d->requires_grad();
     end.keep_in(*context);
     return end.add_to(x_bcd, t_ri, bias_d);
   }
@@ -50,10 +50,13 @@ class AddLinear : public torch::autograd::Function<AddLinear> {
     const auto &t_ri = saved[0], &weight_di = saved[1];
     auto& data = context->saved_data;
     const auto dout_bcd = gradients[0].contiguous();
-    const auto found = BranchEnd::kept_in(*context, weight_di).gradients(dout_bcd, t_ri, data["has_bias"].toBool());
+    const LinearNeeds needs{
+        .x = context->needs_input_grad(1), .weight = context->needs_input_grad(2), .bias = data["needs_bias"].toBool()};
+    auto found = BranchEnd::kept_in(*context, weight_di).gradients(dout_bcd, t_ri, needs);
     auto sizes = dout_bcd.sizes().vec();
     sizes.back() = weight_di.size(1);
-    return {dout_bcd, found.dx_ri.view(sizes).to(data["type"].toScalarType()), found.dweight_oi, found.dbias_o, {}};
+    if (needs.x) found.dx_ri = found.dx_ri.view(sizes).to(data["type"].toScalarType());
+    return {dout_bcd, found.dx_ri, found.dweight_oi, found.dbias_o, {}};
   }
 };
 

@@ -30,7 +30,7 @@ struct BranchEnd {
   torch::Tensor add_to(const torch::Tensor& x_bcd, const torch::Tensor& t_ri,
                        const std::optional<torch::Tensor>& bias_d) const;
   // Those of t, of the weight and of the bias; the gradient of x is dout itself.
-  LinearGradients gradients(const torch::Tensor& dout_bcd, const torch::Tensor& t_ri, bool has_bias) const;
+  LinearGradients gradients(const torch::Tensor& dout_bcd, const torch::Tensor& t_ri, const LinearNeeds& needs) const;
 
   void keep_in(torch::autograd::AutogradContext& context) const;  // but for the weight
   static BranchEnd kept_in(torch::autograd::AutogradContext& context, const torch::Tensor& weight_di);

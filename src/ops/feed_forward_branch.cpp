@@ -32,8 +32,8 @@ struct Fixed {
 class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x_bcd, const Tensor& gain_d,
-                        const std::optional<Tensor>& norm_bias_d, const Tensor& /*up_hd*/,
-                        const std::optional<Tensor>& up_bias_h, const Tensor& /*down_dh*/,
+                        const std::optional<Tensor>& norm_bias_d, const Tensor& up_hd,
+                        const std::optional<Tensor>& up_bias_h, const Tensor& down_dh,
                         const std::optional<Tensor>& down_bias_d, const Fixed& fixed) {
     const auto normed = normalise(fixed.norm, x_bcd, gain_d, norm_bias_d);
     const auto n_rd = normed.y.view({-1, x_bcd.size(-1)}).to(fixed.up_hd.scalar_type());
@@ -43,8 +43,10 @@ class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
     context->save_for_backward({x_bcd, gain_d, norm_bias_d.value_or(Tensor()), normed.mean, normed.scale, n_rd, h_rh,
                                 slopes_rh, fixed.up_hd, fixed.down.weight_di});
     auto& data = context->saved_data;
-    data["up_has_bias"] = up_bias_h.has_value();
-    data["down_has_bias"] = down_bias_d.has_value();
+    data["needs_up"] = up_hd.requires_grad();
+    data["needs_up_bias"] = up_bias_h.has_value() && up_bias_h->requires_grad();
+    data["needs_down"] = down_dh.requires_grad();
+    data["needs_down_bias"] = down_bias_d.has_value() && down_bias_d->requires_grad();
     fixed.down.keep_in(*context);
     return fixed.down.add_to(x_bcd, h_rh, down_bias_d);
   }
@@ -56,8 +58,11 @@ class AddFeedForward : public torch::autograd::Function<AddFeedForward> {
                &slopes_rh = saved[7], &up_hd = saved[8], &down_dh = saved[9];
     auto& data = context->saved_data;
     const auto dout_bcd = gradients[0].contiguous();
-    const auto down = BranchEnd::kept_in(*context, down_dh).gradients(dout_bcd, h_rh, data["down_has_bias"].toBool());
-    const auto up = linear_gradients(multiply_slopes(slopes_rh, down.dx_ri), n_rd, up_hd, data["up_has_bias"].toBool());
+    const auto down = BranchEnd::kept_in(*context, down_dh)
+                          .gradients(dout_bcd, h_rh,
+                                     {.weight = data["needs_down"].toBool(), .bias = data["needs_down_bias"].toBool()});
+    const auto up = linear_gradients(multiply_slopes(slopes_rh, down.dx_ri), n_rd, up_hd,
+                                     {.weight = data["needs_up"].toBool(), .bias = data["needs_up_bias"].toBool()});
     auto norm = norm_gradients(up.dx_ri.to(torch::kFloat).view(x_bcd.sizes()), x_bcd,
                                {.y = {}, .mean = saved[3], .scale = saved[4]}, gain_d, if_defined(norm_bias_d));
     return {norm.dx.add_(dout_bcd),

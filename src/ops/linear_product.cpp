@@ -23,7 +23,7 @@ class LinearProduct : public torch::autograd::Function<LinearProduct> {
     const auto y_ro = linear_of_rows(used_x.reshape({-1, x.size(-1)}), used_oi, bias_o);
     context->save_for_backward({used_x, used_oi});
     context->saved_data["type"] = x.scalar_type();
-    context->saved_data["has_bias"] = bias_o.has_value();
+    context->saved_data["needs_bias"] = bias_o.has_value() && bias_o->requires_grad();
     auto sizes = x.sizes().vec();
     sizes.back() = weight_oi.size(0);
     return y_ro.view(sizes);
@@ -34,7 +34,9 @@ class LinearProduct : public torch::autograd::Function<LinearProduct> {
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &used_oi = saved[1];
     auto found = linear_gradients(gradients[0].reshape({-1, used_oi.size(0)}), x.reshape({-1, x.size(-1)}), used_oi,
-                                  context->saved_data["has_bias"].toBool(), context->needs_input_grad(0));
+                                  {.x = context->needs_input_grad(0),
+                                   .weight = context->needs_input_grad(1),
+                                   .bias = context->saved_data["needs_bias"].toBool()});
     if (found.dx_ri.defined()) found.dx_ri = found.dx_ri.view(x.sizes()).to(context->saved_data["type"].toScalarType());
     return {found.dx_ri, found.dweight_oi, found.dbias_o, {}};
   }
@@ -43,8 +45,8 @@ class LinearProduct : public torch::autograd::Function<LinearProduct> {
 }  // namespace
 
 bool can_use_linear_parts(const Tensor& x, const Tensor& weight_oi) {
-  const bool differentiates = torch::GradMode::is_enabled() && weight_oi.requires_grad();
-  if (!x.is_cpu() || !differentiates || weight_oi.scalar_type() != torch::kFloat || x.numel() == 0) return false;
+  if (!x.is_cpu() || !torch::GradMode::is_enabled() || weight_oi.scalar_type() != torch::kFloat || x.numel() == 0)
+    return false;
   if (is_autocast()) return at::autocast::get_autocast_dtype(torch::kCPU) == torch::kBFloat16;
   return x.scalar_type() == torch::kFloat;
 }
@@ -58,12 +60,12 @@ Tensor linear_of_rows(const Tensor& x_ri, const Tensor& weight_oi, const std::op
   return at::addmm(bias_o->to(weight_oi.scalar_type()), x_ri, weight_oi.t());
 }
 
-LinearGradients linear_gradients(const Tensor& dy_ro, const Tensor& x_ri, const Tensor& weight_oi, bool has_bias,
-                                 bool needs_dx) {
+LinearGradients linear_gradients(const Tensor& dy_ro, const Tensor& x_ri, const Tensor& weight_oi,
+                                 const LinearNeeds& needs) {
   LinearGradients found;
-  if (needs_dx) found.dx_ri = at::mm(dy_ro, weight_oi);
-  found.dweight_oi = at::mm(dy_ro.t(), x_ri).to(torch::kFloat);
-  if (has_bias) found.dbias_o = dy_ro.sum(0).to(torch::kFloat);
+  if (needs.x) found.dx_ri = at::mm(dy_ro, weight_oi);
+  if (needs.weight) found.dweight_oi = at::mm(dy_ro.t(), x_ri).to(torch::kFloat);
+  if (needs.bias) found.dbias_o = dy_ro.sum(0).to(torch::kFloat);
   return found;
 }
 

@@ -12,7 +12,8 @@ torch::Tensor linear_product(const torch::Tensor& x, const torch::Tensor& weight
 
 // The parts of a node that contains a linear layer, where it can (rows r).
 
-// Whether this pass can have such a node: it trains on the CPU, in float32 or under bfloat16's autocast.
+// Whether this pass can have such a node: it trains on the CPU, in float32 or under bfloat16's autocast. Which tensors
+// have gradients makes no difference, so that frozen weights compute what others would.
 bool can_use_linear_parts(const torch::Tensor& x, const torch::Tensor& weight_oi);
 
 // The weight outside the graph, in the type of this pass's products; cast once for all passes of a step.
@@ -24,9 +25,14 @@ torch::Tensor linear_of_rows(const torch::Tensor& x_ri, const torch::Tensor& wei
 
 struct LinearGradients {
   torch::Tensor dx_ri;                // in the weight's type
-  torch::Tensor dweight_oi, dbias_o;  // in float32; dbias_o undefined: no bias
+  torch::Tensor dweight_oi, dbias_o;  // in float32
+};
+
+// Which of them are computed; the others stay undefined.
+struct LinearNeeds {
+  bool x = true, weight = true, bias = true;
 };
 LinearGradients linear_gradients(const torch::Tensor& dy_ro, const torch::Tensor& x_ri, const torch::Tensor& weight_oi,
-                                 bool has_bias, bool needs_dx = true);
+                                 const LinearNeeds& needs);
 
 }  // namespace metaformer

@@ -31,6 +31,19 @@ RepeatScope::~RepeatScope() {
   apply(before_);
 }
 
+torch::autograd::variable_list gradients_of(const torch::Tensor& y, const torch::autograd::variable_list& inputs,
+                                            const torch::Tensor& dy) {
+  torch::autograd::variable_list wanted, found(inputs.size());
+  for (const auto& input : inputs)
+    if (input.requires_grad()) wanted.push_back(input);
+  if (wanted.empty() || !y.requires_grad()) return found;
+  const auto gradients = torch::autograd::grad({y}, wanted, {dy}, /*retain_graph=*/false, /*create_graph=*/false,
+                                               /*allow_unused=*/true);
+  for (std::size_t i = 0, next = 0; i < inputs.size(); ++i)
+    if (inputs[i].requires_grad()) found[i] = gradients[next++];
+  return found;
+}
+
 namespace {
 
 struct Part : torch::CustomClassHolder {
@@ -56,14 +69,13 @@ class Recompute : public torch::autograd::Function<Recompute> {
     require_first_order("a part that is computed again in backward");
     const auto part = c10::static_intrusive_pointer_cast<Part>(context->saved_data["part"].toCapsule());
     auto inputs = context->get_saved_variables();
-    inputs[0] = inputs[0].detach().requires_grad_();
+    inputs[0] = inputs[0].detach().requires_grad_(inputs[0].requires_grad());
     torch::Tensor y;
     {
       const RepeatScope scope(part->settings, RepeatScope::Gradients::recorded);
       y = part->f(inputs[0]);
     }
-    auto found = torch::autograd::grad({y}, inputs, {gradients.front()}, /*retain_graph=*/false,
-                                       /*create_graph=*/false, /*allow_unused=*/true);
+    auto found = gradients_of(y, inputs, gradients.front());
     found.insert(found.begin(), torch::Tensor());  // of the part
     return found;
   }

@@ -8,6 +8,11 @@
 
 namespace metaformer {
 
+// The gradients of `inputs` for those of y, as torch::autograd::grad() finds them, where an input may have none: those
+// are undefined, as are the gradients of inputs that y does not depend on. Nothing is computed for them.
+torch::autograd::variable_list gradients_of(const torch::Tensor& y, const torch::autograd::variable_list& inputs,
+                                            const torch::Tensor& dy);
+
 // What operators of a device run in, by autocast, when it is made.
 struct OperatorSettings {
   explicit OperatorSettings(torch::Device of_device);
@@ -34,8 +39,8 @@ class RepeatScope {
 
 using Recomputed = std::function<torch::Tensor(const torch::Tensor& x)>;
 
-// f(x), of which x is kept. `weights`: all tensors with gradients that f reads besides. f must give the same again,
-// draw nothing, and live as long as the graph.
+// f(x), of which x is kept. `weights`: all that f reads besides and that may have gradients; those that have none cost
+// backward nothing. f must give the same again, draw nothing, and live as long as the graph.
 torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
 
 // The same for a function of rows that are independent of each other, x_rd, in `chunks` parts, one after the other, of

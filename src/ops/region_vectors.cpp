@@ -97,8 +97,17 @@ class RegionVectors : public torch::autograd::Function<RegionVectors> {
     const auto saved = context->get_saved_variables();
     const auto &rows_bcp = saved[0], &y_bcd = saved[1];
     const auto dy_bcd = gradients[0].masked_fill(y_bcd <= 0, 0).contiguous();
+    return {
+        {},
+        context->needs_input_grad(1) ? table_gradient(rows_bcp, dy_bcd, context->saved_data["rows"].toInt()) : Tensor(),
+        dy_bcd.sum(at::IntArrayRef{0, 1}),
+        context->saved_data["adds"].toBool() ? dy_bcd : Tensor()};
+  }
+
+ private:
+  static Tensor table_gradient(const Tensor& rows_bcp, const Tensor& dy_bcd, std::int64_t table_rows) {
     const auto regions = regions_of(rows_bcp, dy_bcd.size(2));
-    SparseRows rows(context->saved_data["rows"].toInt());
+    SparseRows rows(table_rows);
     const auto* read = regions.rows;
     for (std::int64_t i = 0; i < rows_bcp.numel(); ++i)
       if (read[i] >= 0) rows.read(read[i]);
@@ -107,10 +116,7 @@ class RegionVectors : public torch::autograd::Function<RegionVectors> {
     const auto* dy = dy_bcd.const_data_ptr<float>();
     for_each_block(regions.width,
                    [&](const FeatureRange& features) { add_region_gradients(regions, features, dy, sums); });
-    return {{},
-            rows.gradient(values_sd),
-            dy_bcd.sum(at::IntArrayRef{0, 1}),
-            context->saved_data["adds"].toBool() ? dy_bcd : Tensor()};
+    return rows.gradient(values_sd);
   }
 };
 
@@ -137,9 +143,22 @@ class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVec
     const auto saved = context->get_saved_variables();
     const auto &rows_bcp = saved[0], &tokens_bd = saved[1];
     const auto dy_bd = gradients[0].masked_fill(tokens_bd < 0, 0).contiguous();
+    auto [du_bcm, dweight_md] = product_gradients(*context, dy_bd, tokens_bd, saved[2], saved[3]);
+    return {{},
+            context->needs_input_grad(1)
+                ? table_gradient(rows_bcp, tokens_bd, dy_bd, context->saved_data["rows"].toInt())
+                : Tensor(),
+            dy_bd.sum(0),
+            du_bcm,
+            dweight_md};
+  }
+
+ private:
+  static Tensor table_gradient(const Tensor& rows_bcp, const Tensor& tokens_bd, const Tensor& dy_bd,
+                               std::int64_t table_rows) {
     const auto regions = regions_of(rows_bcp, dy_bd.size(1));
     const auto* tokens = tokens_bd.const_data_ptr<std::int32_t>();
-    SparseRows rows(context->saved_data["rows"].toInt());
+    SparseRows rows(table_rows);
     for (std::int64_t i = 0; i < tokens_bd.numel(); ++i) {
       if (tokens[i] < 0) continue;
       const auto* region = regions.rows + (i / regions.width * regions.tokens + tokens[i]) * regions.places;
@@ -151,11 +170,9 @@ class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVec
     const auto* dy = dy_bd.const_data_ptr<float>();
     for_each_block(regions.width,
                    [&](const FeatureRange& features) { add_greatest_gradients(regions, features, dy, tokens, sums); });
-    auto [du_bcm, dweight_md] = product_gradients(*context, dy_bd, tokens_bd, saved[2], saved[3]);
-    return {{}, rows.gradient(values_sd), dy_bd.sum(0), du_bcm, dweight_md};
+    return rows.gradient(values_sd);
   }
 
- private:
   // Of u and V, at the tokens that had the greatest values.
   static std::pair<Tensor, Tensor> product_gradients(AutogradContext& context, const Tensor& dy_bd,
                                                      const Tensor& tokens_bd, const Tensor& u_bcm,
@@ -166,7 +183,9 @@ class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVec
     Tensor du_bcm;
     if (context.needs_input_grad(3))
       du_bcm = torch::zeros_like(u_bcm).scatter_add_(1, index_bdm, dy_bd1 * weight_md.t());
-    return {du_bcm, u_bcm.gather(1, index_bdm).mul_(dy_bd1).sum(0).t()};
+    Tensor dweight_md;
+    if (context.needs_input_grad(4)) dweight_md = u_bcm.gather(1, index_bdm).mul_(dy_bd1).sum(0).t();
+    return {du_bcm, dweight_md};
   }
 };
 

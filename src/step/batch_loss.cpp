@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.h"
 #include "base/fault.h"
 #include "ops/recompute.h"
 
@@ -50,6 +51,9 @@ torch::Tensor with_faults(torch::Tensor loss) {
 }
 
 torch::Tensor scaled(const StepParts& parts, const torch::Tensor& loss) {
+  if (!loss.requires_grad())
+    throw Error(ExitCode::usage,
+                "train.freeze: the loss depends on no parameter that is left, so that there is nothing to train");
   return parts.loss_scale == nullptr ? loss : loss * parts.loss_scale->factor();
 }
 
