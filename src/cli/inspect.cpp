@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -146,10 +147,32 @@ LoadedRun load_other(const InspectArguments& arguments, const LoadedRun& run) {
   return other;
 }
 
-// The same text in another run, by its own tokenizer.
+// The same text in another run, by its own tokenizer. Masks, whose ids follow those of the tokenizer, stay where they
+// are.
 std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& other,
                                        const std::vector<std::int32_t>& ids) {
-  return other.codec.tokenizer->encode(run.codec.tokenizer->decode(ids));
+  const auto &from = *run.codec.tokenizer, &to = *other.codec.tokenizer;
+  std::vector<std::int32_t> found;
+  for (auto begin = ids.begin(); begin != ids.end();) {
+    const auto mask = std::find(begin, ids.end(), static_cast<std::int32_t>(from.vocabulary_size()));
+    const auto part = to.encode(from.decode({begin, mask}));
+    found.insert(found.end(), part.begin(), part.end());
+    if (mask != ids.end()) found.push_back(static_cast<std::int32_t>(to.vocabulary_size()));
+    begin = mask == ids.end() ? mask : mask + 1;
+  }
+  return found;
+}
+
+// As many of them as the other run is inspected with.
+std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const LoadedRun& run, const LoadedRun& other,
+                                        const std::vector<std::int32_t>& ids) {
+  if (list_task(run.experiment.config.task)) return ids;
+  auto found = ids_in_other(run, other, ids);
+  if (found.empty())
+    throw Error(ExitCode::data, fmt::format("--beside {}: its tokenizer finds no token in the text", arguments.beside));
+  const auto most = std::min(arguments.limits.tokens, context_of(other.experiment.config.model));
+  if (std::ssize(found) > most) found.resize(static_cast<std::size_t>(most));
+  return found;
 }
 
 std::string name_of(const LoadedRun& run) {
@@ -164,10 +187,7 @@ Findings inspect_whole(const InspectArguments& arguments, const LoadedRun& run) 
   findings.texts.push_back(inspect_text(run, ids, arguments.limits));
   if (!arguments.beside.empty()) {
     const auto other = load_other(arguments, run);
-    const auto text = run.codec.tokenizer->decode(ids);
-    const bool same_ids = list_task(run.experiment.config.task).has_value();
-    findings.beside.push_back(
-        inspect_text(other, same_ids ? ids : ids_of_text(other, text, arguments.limits.tokens), arguments.limits));
+    findings.beside.push_back(inspect_text(other, text_in_other(arguments, run, other, ids), arguments.limits));
   }
   if (task) findings.split = inspect_split(run, *task, arguments.split_limits);
   return findings;

@@ -36,9 +36,11 @@ TransformerImpl& transformer_of(SequenceModel& model) {
   throw Error(ExitCode::failure, "this model has no transformer to inspect");
 }
 
+// The mask of a masked language model is no token of the tokenizer: its id follows theirs.
 std::vector<std::string> names_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   std::vector<std::string> names;
-  for (const auto id : ids) names.push_back(escaped(tokenizer.decode({&id, 1})));
+  for (const auto id : ids)
+    names.push_back(id < tokenizer.vocabulary_size() ? escaped(tokenizer.decode({&id, 1})) : "[mask]");
   return names;
 }
 

@@ -1,0 +1,297 @@
+// Every command on every task with a model of every kind: each does its work, or says in one line why it does not.
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "commands/captured.h"
+#include "config/experiment_config.h"
+#include "support/byte_level_bpe.h"
+
+namespace metaformer {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+// What a refusal says; empty: the command works.
+using Answer = std::string;
+const Answer works;
+
+Words joined(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+std::string text_with_words() {
+  std::string text;
+  for (int i = 0; i < 120; ++i) text += std::string("to be, or not to be ") + static_cast<char>('a' + i % 20) + "\n";
+  return text;
+}
+
+// The data of all tasks.
+class Place : public Commands {
+ public:
+  Place() {
+    std::string table = "text,label\n", pairs = "source\ttarget\n";
+    for (int i = 0; i < 60; ++i) {
+      const auto words = "to be w" + std::to_string(i % 7) + " or w" + std::to_string(i % 11);
+      table += words + (i % 2 == 0 ? " not,no\n" : " so,yes\n");
+      pairs += words + "\tbe w" + std::to_string(i % 5) + "\n";
+    }
+    folder().write("text.txt", text_with_words());
+    folder().write("table.csv", table);
+    folder().write("pairs.tsv", pairs);
+    folder().write("lines.txt", "to be w1\nor not\n");
+    folder().write("train.yaml",
+                   "train: {steps: 2, batch_size: 2, eval_interval: 2, checkpoint_interval: 2, "
+                   "schedule: {warmup_steps: 0}}\n");
+  }
+};
+
+// The config of a task, and what `sample` begins with.
+struct TaskRow {
+  Words overrides;
+  std::string prompt;
+};
+const std::map<std::string, TaskRow> tasks = {
+    {"language_model", {{"data.path=text.txt"}, "to be"}},
+    {"masked_language_model", {{"data.path=text.txt"}, "to be"}},
+    {"neighbouring_words", {{"data.path=text.txt"}, "to be"}},
+    {"classification", {{"data.path=table.csv", "data.tokenizer.min_count=1"}, "to be"}},
+    {"sequence_to_sequence",
+     {{"data.path=pairs.tsv", "data.validation_fraction=0.2", "data.tokenizer={kind: word, min_count: 1}"}, "to be"}},
+    {"sort", {{"task.length=4", "task.digits=4"}, "3 0 2 1"}},
+    {"copy", {{"task.length=4", "task.digits=4"}, "3 1 2 4"}},
+};
+
+const std::map<std::string, Words> models = {
+    {"transformer", {"model.layers=1", "model.heads=2", "model.width=16", "model.context=16"}},
+    {"encoder_decoder", {"model.layers=1", "model.heads=2", "model.width=16", "model.context=16"}},
+    {"lstm", {"model.layers=1", "model.width=16", "model.context=16"}},
+    {"gru", {"model.layers=1", "model.width=16", "model.context=16"}},
+    {"feed_forward", {"model.window=10", "model.width=8", "model.hidden=8", "model.context=16"}},
+    {"linear", {"model.buckets=64"}},
+};
+
+// A transformer of neighbouring words is its embeddings of regions.
+const Words neighbours = {"model.layers=0", "model.width=16", "model.context=16", "model.positions=none",
+                          "model.embedding.region=bag"};
+
+// Whether a config of the task and the model is one: by task, then by model.
+const Answer whole_text = "needs a model that sees a whole text", two_sequences = "set it to encoder_decoder",
+             pairs_only = "it is for sequence_to_sequence", classes_only = "it is for classification";
+const std::map<std::string, std::map<std::string, Answer>> trained = {
+    {"language_model",
+     {{"transformer", works},
+      {"encoder_decoder", pairs_only},
+      {"lstm", works},
+      {"gru", works},
+      {"feed_forward", works},
+      {"linear", classes_only}}},
+    {"masked_language_model",
+     {{"transformer", works},
+      {"encoder_decoder", pairs_only},
+      {"lstm", whole_text},
+      {"gru", whole_text},
+      {"feed_forward", whole_text},
+      {"linear", classes_only}}},
+    {"neighbouring_words",
+     {{"transformer", works},
+      {"encoder_decoder", pairs_only},
+      {"lstm", whole_text},
+      {"gru", whole_text},
+      {"feed_forward", whole_text},
+      {"linear", classes_only}}},
+    {"classification",
+     {{"transformer", works},
+      {"encoder_decoder", pairs_only},
+      {"lstm", whole_text},
+      {"gru", whole_text},
+      {"feed_forward", whole_text},
+      {"linear", works}}},
+    {"sequence_to_sequence",
+     {{"transformer", two_sequences},
+      {"encoder_decoder", works},
+      {"lstm", two_sequences},
+      {"gru", two_sequences},
+      {"feed_forward", two_sequences},
+      {"linear", two_sequences}}},
+    {"sort",
+     {{"transformer", works},
+      {"encoder_decoder", pairs_only},
+      {"lstm", works},
+      {"gru", works},
+      {"feed_forward", works},
+      {"linear", classes_only}}},
+    {"copy",
+     {{"transformer", works},
+      {"encoder_decoder", pairs_only},
+      {"lstm", works},
+      {"gru", works},
+      {"feed_forward", works},
+      {"linear", classes_only}}},
+};
+
+// A command of a run: by task and by model what it refuses.
+struct CommandRow {
+  Words words;
+  std::map<std::string, Answer> by_task, by_model;
+};
+
+template <class Variant>
+std::map<std::string, Answer> all_kinds(const Answer& answer, const std::map<std::string, Answer>& others) {
+  std::map<std::string, Answer> answers;
+  for (const auto& kind : kinds_of<Variant>()) answers[kind] = answer;
+  for (const auto& [kind, other] : others) {
+    REQUIRE(answers.contains(kind));
+    answers[kind] = other;
+  }
+  return answers;
+}
+
+std::vector<CommandRow> commands_of(const std::string& prompt) {
+  const Answer no_text = "cannot continue a text", no_classes = "predict needs a classifier",
+               only_language_models = "and must be language_model", no_transformer = "must be transformer",
+               no_layers = "only transformers have layers to inspect";
+  const auto any_task = all_kinds<TaskConfig>(works, {}), any_model = all_kinds<ModelConfig>(works, {});
+  const auto inspected = all_kinds<ModelConfig>(no_layers, {{"transformer", works}, {"encoder_decoder", works}});
+  return {
+      {{"evaluate", "--json"}, any_task, any_model},
+      {{"predict", "lines.txt"},
+       all_kinds<TaskConfig>(no_classes, {{"classification", works}, {"sequence_to_sequence", works}}),
+       any_model},
+      {{"sample", "--prompt", prompt},
+       all_kinds<TaskConfig>(works, {{"masked_language_model", no_text},
+                                     {"neighbouring_words", no_text},
+                                     {"classification", "use metaformer predict"}}),
+       any_model},
+      {{"inspect", "--no-pictures", "--json"}, any_task, inspected},
+      {{"inspect", "--text", prompt, "--no-data", "--out", "inspected"}, any_task, inspected},
+      {{"export", "--format", "huggingface", "--out", "exported"},
+       all_kinds<TaskConfig>(works, {{"masked_language_model", only_language_models},
+                                     {"neighbouring_words", only_language_models},
+                                     {"classification", only_language_models},
+                                     {"sequence_to_sequence", no_transformer}}),
+       all_kinds<ModelConfig>(no_transformer, {{"transformer", works}})},
+      {{"export", "--format", "safetensors", "--out", "exported"},
+       any_task,
+       all_kinds<ModelConfig>(works, {{"linear", "linear"}})},
+      {{"export", "--format", "numpy", "--out", "exported"},
+       any_task,
+       all_kinds<ModelConfig>(works, {{"linear", "linear"}})},
+      {{"report", "RUN", "-o", "report.html", "--tokens", "5"}, any_task, any_model},
+      {{"compare", "RUN"}, any_task, any_model},
+  };
+}
+
+// The run stands where the command says RUN; else it is --run.
+Words with_run(Words words, const std::string& run) {
+  const auto place = std::find(words.begin(), words.end(), "RUN");
+  if (place == words.end()) return joined(std::move(words), {"--run", run});
+  *place = run;
+  return words;
+}
+
+void check(const Outcome& outcome, const Answer& expected) {
+  INFO("exit code " << outcome.code << ", stdout: " << outcome.out.substr(0, 200) << ", stderr: " << outcome.err);
+  CHECK(outcome.code == (expected.empty() ? 0 : 2));
+  if (expected.empty()) {
+    CHECK_FALSE(outcome.out.empty());
+    return;
+  }
+  CHECK_THAT(outcome.err, ContainsSubstring(expected));
+  CHECK(outcome.out.empty());
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+}
+
+}  // namespace
+
+TEST_CASE("every kind of task and model is in the tables", "[commands]") {
+  for (const auto& task : kinds_of<TaskConfig>()) {
+    INFO("task " << task);
+    REQUIRE(tasks.contains(task));
+    for (const auto& model : kinds_of<ModelConfig>()) {
+      INFO("model " << model);
+      REQUIRE(models.contains(model));
+      REQUIRE(trained.at(task).contains(model));
+    }
+  }
+}
+
+TEST_CASE("every command of the program is tried, or is none of a run", "[commands]") {
+  std::set<std::string> known = {"train", "config", "data", "bench", "info", "completion", "help"};
+  for (const auto& command : commands_of("")) known.insert(command.words.front());
+  const Place place;
+  std::istringstream help(place.run({"--help"}).out);
+  bool is_list = false;
+  std::size_t found = 0;
+  for (std::string line; std::getline(help, line);) {
+    if (line.empty() || line.front() != ' ') is_list = line.find("ommands:") != std::string::npos;
+    if (!is_list || !line.starts_with("  ") || line[2] == ' ') continue;
+    const auto name = line.substr(2, line.find(' ', 2) - 2);
+    INFO(name);
+    CHECK(known.contains(name));
+    ++found;
+  }
+  CHECK(found == known.size());
+}
+
+TEST_CASE("every command works on every task with every kind of model, or says why not", "[commands]") {
+  const Place place;
+  for (const auto& [task, row] : tasks)
+    for (const auto& [model, options] : models) {
+      INFO("task " << task << ", model " << model);
+      const auto& is_trained = trained.at(task).at(model);
+      const auto& model_options = task == "neighbouring_words" && is_trained.empty() ? neighbours : options;
+      Words config = {"train.yaml", "--set", "task=" + task, "--set", "model=" + model};
+      for (const auto& change : joined(row.overrides, model_options)) config.insert(config.end(), {"--set", change});
+      const auto run = "runs/" + task + "_" + model;
+      check(place.run(joined({"config", "check"}, config)), is_trained);
+      check(place.run(joined({"train", "--out", run, "--device", "cpu"}, config)), is_trained);
+      CHECK(std::filesystem::exists(run) == is_trained.empty());
+      if (!is_trained.empty()) continue;
+      for (const auto& command : commands_of(row.prompt)) {
+        INFO("command " << command.words.front() << " " << command.words.at(1));
+        std::filesystem::remove_all("exported");
+        const auto& of_task = command.by_task.at(task);
+        check(place.run(with_run(command.words, run)), of_task.empty() ? command.by_model.at(model) : of_task);
+      }
+    }
+}
+
+TEST_CASE("a masked language model is inspected with its hidden tokens, whatever its tokenizer", "[commands]") {
+  const Place place;
+  const RandomMerges merges(3, 40, "tobernqa ");
+  place.folder().write("tokenizer.json", merges.file().dump());
+  const std::string kept = ", whitespace: kept, vocabulary: ";
+  const std::map<std::string, std::string> tokenizers = {{"character", "character"},
+                                                         {"byte", "byte"},
+                                                         {"word", "{kind: word, whitespace: kept, min_count: 1}"},
+                                                         {"unigram", "{kind: unigram" + kept + "30}"},
+                                                         {"bpe", "{kind: bpe" + kept + "36}"},
+                                                         {"pretrained", "{kind: pretrained, path: tokenizer.json}"}};
+  for (const auto& kind : kinds_of<TokenizerOptions>()) {
+    INFO("tokenizer " << kind);
+    REQUIRE(tokenizers.contains(kind));
+    Words train = {"train", "train.yaml", "--out", "runs/" + kind};
+    for (const auto& change : joined({"task=masked_language_model", "data.path=text.txt", "task.fraction=0.4",
+                                      "model.mixer=metric", "data.tokenizer=" + tokenizers.at(kind)},
+                                     models.at("transformer")))
+      train.insert(train.end(), {"--set", change});
+    check(place.run(train), works);
+    const auto inspected = place.run({"inspect", "--run", "runs/" + kind, "--no-pictures", "--json"});
+    check(inspected, works);
+    const auto tokens = nlohmann::json::parse(inspected.out).at("tokens").get<Words>();
+    CHECK(tokens.size() == 16);
+    CHECK(std::count(tokens.begin(), tokens.end(), "[mask]") > 0);
+    CHECK(std::count(tokens.begin(), tokens.end(), "\\x00") == 0);
+    const auto beside = place.run({"inspect", "--run", "runs/" + kind, "--beside", "runs/character", "--no-data",
+                                   "--text", "to be", "--out", "beside"});
+    check(beside, works);
+    check(place.run({"inspect", "--run", "runs/" + kind, "--beside", "runs/byte", "--out", "beside"}),
+          std::filesystem::exists("runs/byte") ? works : "no such run");
+  }
+}
+
+}  // namespace metaformer
