@@ -12,7 +12,7 @@
 #include "config_reader/loader.h"
 #include "config_reader/moved_keys.h"
 #include "config_reader/search_space.h"
-#include "data/datasets/text_dataset.h"
+#include "data/statistics/tokenizer_report.h"
 #include "model/memory_estimate.h"
 
 namespace metaformer {
@@ -55,8 +55,9 @@ void run_dump(const ConfigArguments& arguments) {
 void run_check(const ConfigArguments& arguments) {
   const auto experiment = load(arguments);
   for (const auto& warning : config_warnings(experiment.config, experiment.provenance)) log::warning("{}", warning);
-  const auto counted = count_vocabulary(experiment.config);
-  const auto memory = estimate_memory(experiment.config, {.vocabulary = counted.value_or(0)});
+  const auto [counted, classes] = count_data(experiment.config);
+  const auto memory =
+      estimate_memory(experiment.config, {.vocabulary = counted.value_or(0), .classes = classes.value_or(0)});
   const auto machine = machine_memory();
   if (arguments.json)
     return print_json({{"valid", true},

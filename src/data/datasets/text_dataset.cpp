@@ -65,20 +65,6 @@ std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextD
   return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
 }
 
-std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config) {
-  try {
-    if (const auto* any_data = data_of(config); any_data != nullptr)
-      if (is<PretrainedTokenizerOptions>(any_data->tokenizer))
-        return make_tokenizer(any_data->tokenizer, "")->vocabulary_size();
-    const auto* data = text_data_of(config.task);
-    if (data == nullptr || !is<CharacterTokenizerOptions>(data->tokenizer)) return std::nullopt;
-    constexpr bool offline = true;
-    return make_text_tokenizer(load_corpus(*data, offline), *data)->vocabulary_size();
-  } catch (const Error&) {  // training reports it
-    return std::nullopt;
-  }
-}
-
 TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
                          std::shared_ptr<const Tokenizer>& tokenizer)
     : context_(context) {

@@ -25,10 +25,6 @@ std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDat
 // know all of them, held-out ones too (as in nanoGPT). Errors (exit code 3): not UTF-8.
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config);
 
-// How many tokens the tokenizer of a config has, if it is pretrained or has the characters of a language model's text,
-// and its files are on this machine, readable and valid; otherwise nothing.
-std::optional<std::int64_t> count_vocabulary(const ExperimentConfig& config);
-
 // Tokens of one document that a model reads.
 struct TextPiece {
   std::int64_t start = 0, length = 0;

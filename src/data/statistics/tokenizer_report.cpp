@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -10,6 +12,7 @@
 #include "data/datasets/text_dataset.h"
 #include "data/sources/labelled_source.h"
 #include "data/sources/parallel_source.h"
+#include "text/make_tokenizer.h"
 #include "text/tokenizer_cache.h"
 
 namespace metaformer {
@@ -101,6 +104,58 @@ TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
     return report_pairs(task->data, offline);
   }
   return text_data_of(config.task) != nullptr ? report_text(config, offline) : report_labelled(config, offline);
+}
+
+namespace {
+
+// Whether the tokenizer is soon made.
+bool is_made_soon(const DataConfig& data, std::string_view training_text) {
+  constexpr std::size_t most_to_learn_from = 1 << 20;
+  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
+  std::error_code ignored;
+  return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
+}
+
+void count(const TextDataConfig& data, DataCounts& counts) {
+  const auto corpus = load_corpus(data, /*offline=*/true);
+  if (is_made_soon(data, split_corpus(corpus, data)[0]))
+    counts.vocabulary = make_text_tokenizer(corpus, data)->vocabulary_size();
+}
+
+// Of labelled texts or pairs.
+template <class Text>
+void count_tokens(const DataConfig& data, const std::vector<Text>& training, DataCounts& counts) {
+  const auto text = joined_texts(training);
+  if (is_made_soon(data, text)) counts.vocabulary = obtain_tokenizer(data, text, Unknown::map)->vocabulary_size();
+}
+
+void count(const LabelledDataConfig& data, DataCounts& counts) {
+  const auto splits = load_labelled_splits(data, /*offline=*/true);
+  std::set<std::string> labels;
+  for (const auto& text : splits[Split::train]) labels.insert(text.label);
+  counts.classes = std::ssize(labels);
+  count_tokens(data, splits[Split::train], counts);
+}
+
+void count(const ParallelDataConfig& data, DataCounts& counts) {
+  if (synthetic_options(data.synthetic) == nullptr)
+    count_tokens(data, load_pair_splits(data, /*offline=*/true)[Split::train], counts);
+}
+
+}  // namespace
+
+DataCounts count_data(const ExperimentConfig& config) {
+  DataCounts counts;
+  try {
+    const auto* data = data_of(config);
+    if (data != nullptr && is<PretrainedTokenizerOptions>(data->tokenizer))
+      counts.vocabulary = make_tokenizer(data->tokenizer, "")->vocabulary_size();
+    if (const auto* text = text_data_of(config.task)) count(*text, counts);
+    if (is<ClassificationConfig>(config.task)) count(labelled_data(config), counts);
+    if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task)) count(pairs->data, counts);
+  } catch (const Error&) {  // training reports it
+  }
+  return counts;
 }
 
 nlohmann::ordered_json to_json(const TokenizerReport& report) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,14 @@ struct TokenizerReport {
 TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline);
 
 nlohmann::ordered_json to_json(const TokenizerReport& report);
+
+// What a model's size depends on; nothing: it is not known.
+struct DataCounts {
+  std::optional<std::int64_t> vocabulary, classes;
+};
+
+// Of a config's data, if they are on this machine, readable and valid. Subwords are learned only from texts of up to a
+// MiB, for which that takes seconds, or are taken from the cache.
+DataCounts count_data(const ExperimentConfig& config);
 
 }  // namespace metaformer
