@@ -1,6 +1,7 @@
 #include "base/delimited_rows.h"
 
 #include <csv.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -16,6 +17,10 @@ std::string_view first_line(std::string_view text) {
   const auto end = text.find_first_of("\r\n");
   if (end == std::string_view::npos) return text;
   return text.substr(0, end + (text.substr(end, 2) == "\r\n" ? 2 : 1));
+}
+
+std::string defect_of_length(std::string_view line) {
+  return fmt::format("the line has {} bytes; at most {} make sense", line.size(), longest_delimited_line);
 }
 
 // Feeds libcsv line by line, because it does not count lines and stops at errors. A line ends at most one row.
@@ -35,9 +40,9 @@ class CsvReader {
   };
 
   void start_parser();
-  const char* parse(std::string_view line, bool last);  // why the row is malformed, or null
+  std::string parse(std::string_view line, bool last);  // why the row is malformed, or ""
   void pass_on_row();
-  void refuse_row(const char* why);
+  void refuse_row(std::string why);
   static void end_field(void* bytes, std::size_t size, void* reader);
   static void end_row(int terminator, void* reader);
 
@@ -58,8 +63,8 @@ void CsvReader::read(std::string_view text) {
       second_line = next;
     }
     at = next;
-    if (const char* why = parse(line, at.rest.empty())) {
-      refuse_row(why);
+    if (auto why = parse(line, at.rest.empty()); !why.empty()) {
+      refuse_row(std::move(why));
       at = second_line;
     } else if (row_ended_) {
       pass_on_row();
@@ -67,14 +72,15 @@ void CsvReader::read(std::string_view text) {
   }
 }
 
-const char* CsvReader::parse(std::string_view line, bool last) {
+std::string CsvReader::parse(std::string_view line, bool last) {
   row_ended_ = false;
+  if (line.size() > longest_delimited_line) return defect_of_length(line);
   if (csv_parse(&parser_, line.data(), line.size(), end_field, end_row, this) < line.size()) {
     if (csv_error(&parser_) != CSV_EPARSE) throw Error(ExitCode::out_of_memory, "no memory for a field of a table");
     return "a stray quote: quotes enclose a whole field and are doubled inside it";
   }
   if (last && csv_fini(&parser_, end_field, end_row, this) != 0) return "a quote is opened and never closed";
-  return nullptr;
+  return "";
 }
 
 void CsvReader::start_parser() {
@@ -90,8 +96,8 @@ void CsvReader::pass_on_row() {
   if (!row_.fields.empty()) use_({.fields = std::exchange(row_.fields, {}), .line = row_.line, .defect = {}});
 }
 
-void CsvReader::refuse_row(const char* why) {
-  use_({.fields = {}, .line = row_.line, .defect = why});
+void CsvReader::refuse_row(std::string why) {
+  use_({.fields = {}, .line = row_.line, .defect = std::move(why)});
   row_.fields.clear();
   row_ended_ = true;
   csv_free(&parser_);
@@ -123,7 +129,10 @@ void for_each_tsv_row(std::string_view text, const UseRow& use) {
     auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) use({.fields = split(line, '\t'), .line = number, .defect = {}});
+    if (line.size() > longest_delimited_line)
+      use({.fields = {}, .line = number, .defect = defect_of_length(line)});
+    else if (!line.empty())
+      use({.fields = split(line, '\t'), .line = number, .defect = {}});
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Splits comma- or tab-separated text into rows of fields, without interpreting the columns.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -16,6 +17,9 @@ struct DelimitedRow {
 };
 
 using UseRow = std::function<void(DelimitedRow&&)>;
+
+// A longer line means that the file has no line ends, or is no table. It is a defect of its row.
+constexpr std::size_t longest_delimited_line = std::size_t{16} << 20;
 
 // Strict RFC 4180: quotes enclose a whole field and are doubled inside it, and white space belongs to the field. A row
 // with a stray or unclosed quote is a defect of the line where it starts; reading continues at the next line, so

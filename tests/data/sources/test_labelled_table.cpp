@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/delimited_rows.h"
 #include "base/digest.h"
 #include "base/random.h"
 #include "data/table_support.h"
@@ -254,19 +255,24 @@ TEST_CASE("byte order marks and kinds of line ends are no part of a table", "[ta
   CHECK(rows_of(read_text("t.csv", mark + "\"text\",\"label\"\nfine,good\npoor,bad")) == expected);
 }
 
-TEST_CASE("a text above the limit is malformed, with its line", "[table]") {
-  const std::string fits(longest_table_text, 'x'), too_long = fits + "x";
-  const auto why = fmt::format("the text has {} bytes; at most {} make sense", too_long.size(), fits.size());
+TEST_CASE("a text or a line above the limit is malformed, with its line", "[table]") {
+  const std::string fits(longest_table_text - 100, 'x'), half(longest_table_text / 2 + 1, 'y');
+  const std::string too_long(longest_delimited_line + 1, 'z');
   for (const std::string name : {"t.csv", "t.tsv"}) {
     const std::string comma = name == "t.csv" ? "," : "\t";
-    const auto content =
-        "text" + comma + "label\n" + fits + comma + "good\n" + too_long + comma + "bad\nfine" + comma + "good\n";
-    CHECK(refusal(name, content) == ":3: " + why + " (1 of 3 rows are malformed; data.malformed_limit allows 0)");
-    const auto table = read_text(name, content, columns("text", "label", 0.5));
+    const auto rows = "text" + comma + "label\n" + fits + comma + "good\n" + too_long + "\nfine" + comma + "bad\n";
+    const auto why = fmt::format("the line has {} bytes; at most {} make sense",
+                                 too_long.size() + (name == "t.csv" ? 1 : 0), longest_delimited_line);
+    CHECK(refusal(name, rows) == ":3: " + why + " (1 of 3 rows are malformed; data.malformed_limit allows 0)");
+    const auto table = read_text(name, rows, columns("text", "label", 0.5));
     CHECK(table.rows.size() == 2);
     CHECK(malformed_of(table) == Texts{"3 " + why});
+    CHECK_THAT(refusal(name, too_long), ContainsSubstring(":1: the line has "));
   }
-  CHECK_THAT(refusal("t.csv", "text,label\nfine," + too_long + "\n"), ContainsSubstring(":2: the label has "));
+  // A quoted text may have several lines.
+  CHECK_THAT(refusal("t.csv", "text,label\n\"" + half + "\n" + half + "\",good\n"),
+             ContainsSubstring(fmt::format(":2: the text has {} bytes; at most {} make sense", 2 * half.size() + 1,
+                                           longest_table_text)));
 }
 
 TEST_CASE("tables without rows are refused", "[table]") {
