@@ -3,6 +3,7 @@
 
 #include "base/whole_number.h"
 #include "config/mixer_options.h"
+#include "ops/hashed_attention_kernel.h"
 
 namespace metaformer {
 
@@ -58,13 +59,15 @@ struct LshOptions {
     const auto d = shape.width, n = shape.heads, seen = compared(load.context);
     const bool hashes = load.context > chunk;
     const auto width = static_cast<double>(d), rotated = static_cast<double>(rounds * bucket_count(shape.context)) / 2;
-    // For every round: a query, two keys and two values (of the window), and the result; weights, and a byte of mask
-    // for each.
+    // The kernel keeps a token's buckets and a number for each head. Operators keep for every round a query, two keys
+    // and two values (of the window), and the result; weights, and a byte of mask for each.
+    const bool has_kernel = hashes && chunk % hashed_chunk_step == 0 && !correct_duplicates && shape.dropout == 0;
     const auto copies = hashes ? 6 * rounds : 0, pairs = n * seen;
+    const auto of_operators = copies * d + pairs + pairs / 4 + (shape.dropout > 0 ? pairs : 0);
     return {.parameters = 3 * (d * d + (shape.bias ? d : 0)),
             .operations = 6 * load.tokens * width * width + (hashes ? 2 * load.tokens * width * rotated : 0) +
                           4 * load.tokens * static_cast<double>(seen) * width,
-            .activations = (5 + copies) * d + pairs + pairs / 4 + (shape.dropout > 0 ? pairs : 0)};
+            .activations = 5 * d + (has_kernel ? (2 * rounds + 1) * n : of_operators)};
   }
 };
 
