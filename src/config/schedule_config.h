@@ -9,7 +9,7 @@
 
 namespace metaformer {
 
-// From train.learning_rate down to the floor at the last step.
+// From train.learning_rate down to a floor.
 struct FallingScheduleConfig {
   std::int64_t warmup_steps = 100;
   double floor = 1e-4;
@@ -17,12 +17,14 @@ struct FallingScheduleConfig {
 
 struct CosineScheduleConfig : FallingScheduleConfig {
   static constexpr std::string_view kind = "cosine";
-  static constexpr std::string_view summary = "half a cosine from train.learning_rate to floor";
+  static constexpr std::string_view summary =
+      "half a cosine from train.learning_rate to floor, which the step behind the last would have";
 };
 
 struct LinearScheduleConfig : FallingScheduleConfig {
   static constexpr std::string_view kind = "linear";
-  static constexpr std::string_view summary = "a straight line from train.learning_rate to floor";
+  static constexpr std::string_view summary =
+      "a straight line from train.learning_rate to floor, which the step behind the last would have";
 };
 
 struct ConstantScheduleConfig {
@@ -33,21 +35,22 @@ struct ConstantScheduleConfig {
 
 struct InverseSqrtScheduleConfig {
   static constexpr std::string_view kind = "inverse_sqrt";
-  static constexpr std::string_view summary = "train.learning_rate x sqrt(warmup_steps / step)";
+  static constexpr std::string_view summary = "train.learning_rate x sqrt(warmup_steps / step), steps from 0";
   std::int64_t warmup_steps = 100;
 };
 
 struct NoamScheduleConfig {
   static constexpr std::string_view kind = "noam";
   static constexpr std::string_view summary =
-      "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5) (Vaswani et al. 2017)";
+      "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5), steps from 1 (Vaswani "
+      "et al. 2017)";
   std::int64_t warmup_steps = 100;
 };
 
 struct TrapezoidScheduleConfig : FallingScheduleConfig {
   static constexpr std::string_view kind = "trapezoid";
   static constexpr std::string_view summary =
-      "train.learning_rate, then a straight line to floor over the last decay_steps";
+      "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor";
   std::int64_t decay_steps = 400;
 };
 
@@ -65,7 +68,7 @@ void visit_warmup(Visitor& field, std::int64_t& steps, std::int64_t fewest = 0) 
 
 template <class Visitor>
 void visit(Visitor& field, FallingScheduleConfig& c) {
-  field("floor", c.floor, at_least(0), "learning rate at the last step");
+  field("floor", c.floor, at_least(0), "learning rate at the end: of the last step (trapezoid) or the one behind it");
   visit_warmup(field, c.warmup_steps);
 }
 
@@ -86,7 +89,8 @@ void visit(Visitor& field, NoamScheduleConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& field, TrapezoidScheduleConfig& c) {
-  field("decay_steps", c.decay_steps, between(1, most_steps), "steps from train.learning_rate to floor");
+  field("decay_steps", c.decay_steps, between(1, most_steps),
+        "steps from train.learning_rate to floor; the last step of the training has it");
   visit(field, static_cast<FallingScheduleConfig&>(c));
 }
 

@@ -17,14 +17,11 @@ class ConstantSchedule : public Schedule {
   double peak_;
 };
 
-// From the peak, which it holds until the step `first`, down to a floor at the last step.
+// From the peak, which it holds until the step `first`, down to the floor at the step `last`.
 class DecaySchedule : public Schedule {
  public:
-  DecaySchedule(const FallingScheduleConfig& config, const TrainConfig& train, std::int64_t first)
-      : peak_(train.learning_rate),
-        floor_(config.floor),
-        first_(first),
-        steps_(std::max<std::int64_t>(1, train.steps - first)) {}
+  DecaySchedule(const FallingScheduleConfig& config, double peak, std::int64_t first, std::int64_t last)
+      : peak_(peak), floor_(config.floor), first_(first), steps_(std::max<std::int64_t>(1, last - first)) {}
 
   double rate(std::int64_t step) const override {
     const double progress = std::clamp(static_cast<double>(step - first_) / static_cast<double>(steps_), 0.0, 1.0);
@@ -58,7 +55,7 @@ class InverseSqrtSchedule : public Schedule {
   double peak_, first_;
 };
 
-// Its steps count from 1.
+// Its steps count from 1, as in the paper.
 class NoamSchedule : public Schedule {
  public:
   NoamSchedule(double factor, std::int64_t width, std::int64_t warmup_steps)
@@ -91,14 +88,15 @@ class WarmUp : public Schedule {
 
 // What follows the warm-up.
 std::unique_ptr<const Schedule> make_course(const CosineScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<CosineSchedule>(config, train, config.warmup_steps);
+  return std::make_unique<CosineSchedule>(config, train.learning_rate, config.warmup_steps, train.steps);
 }
 std::unique_ptr<const Schedule> make_course(const LinearScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<LinearSchedule>(config, train, config.warmup_steps);
+  return std::make_unique<LinearSchedule>(config, train.learning_rate, config.warmup_steps, train.steps);
 }
 std::unique_ptr<const Schedule> make_course(const TrapezoidScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<LinearSchedule>(config, train,
-                                          std::max(config.warmup_steps, train.steps - config.decay_steps));
+  const auto last = train.steps - 1;
+  return std::make_unique<LinearSchedule>(config, train.learning_rate,
+                                          std::max(config.warmup_steps, last - config.decay_steps), last);
 }
 std::unique_ptr<const Schedule> make_course(const ConstantScheduleConfig&, const TrainConfig& train) {
   return std::make_unique<ConstantSchedule>(train.learning_rate);

@@ -8,14 +8,18 @@
 
 namespace metaformer {
 
-// With warm-up steps w, and steps s from 0:
-//   s < w          a straight line to the peak, train.learning_rate, at s = w (Goyal et al. 2017)
+// Of n = train.steps steps, s = 0 ... n - 1, of which w are warm-up:
+//   s < w          peak x (s + 1) / (w + 1): a straight line to the peak, train.learning_rate, at s = w (Goyal et al.
+//                  2017)
 //   constant       the peak
-//   cosine, linear down to the floor at the last step (Loshchilov and Hutter 2017); as nanoGPT's get_lr
-//   trapezoid      the peak, then linear over the last decay_steps (Zhai et al. 2022; Hägele et al. 2024)
+//   cosine, linear floor + (peak - floor) x h(p), p = (s - w) / (n - w), h(p) = (1 + cos(pi p)) / 2 or 1 - p: the
+//                  floor would be the rate of the step behind the last (Loshchilov and Hutter 2017; as nanoGPT's
+//                  get_lr)
+//   trapezoid      the same straight line with p = max(0, s - f) / (n - 1 - f), f = max(w, n - 1 - decay_steps): the
+//                  last step has the floor (Zhai et al. 2022; Hägele et al. 2024)
 //   inverse_sqrt   peak x sqrt(w / s)
-// and noam: train.learning_rate / sqrt(width) x min(1 / sqrt(s + 1), (s + 1) / w^1.5) (Vaswani et al. 2017).
-// `width`: model.width.
+// and noam, whose steps count from 1 and whose warm-up is part of it: train.learning_rate / sqrt(width) x
+// min(1 / sqrt(s + 1), (s + 1) / w^1.5) (Vaswani et al. 2017). `width`: model.width. The table in docs/configs.md.
 std::unique_ptr<const Schedule> make_schedule(const TrainConfig& config, std::int64_t width);
 
 }  // namespace metaformer

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "optim/make_schedule.h"
@@ -59,14 +60,71 @@ TEST_CASE("a trapezoid holds its peak and then falls to the floor", "[schedule]"
   config.schedule = trapezoid;
   CHECK(learning_rate_at(config, 4) == Approx(0.5));
   CHECK(learning_rate_at(config, 9) == 1);
-  CHECK(learning_rate_at(config, 900) == 1);
-  CHECK(learning_rate_at(config, 925) == Approx(0.8));
-  CHECK(learning_rate_at(config, 999) == Approx(1 - 0.8 * 0.99));
+  CHECK(learning_rate_at(config, 899) == 1);
+  CHECK(learning_rate_at(config, 924) == Approx(0.8));
+  CHECK(learning_rate_at(config, 999) == Approx(0.2));
   CHECK(learning_rate_at(config, 2000) == Approx(0.2));
   trapezoid.decay_steps = 5000;  // more than follow the warm-up: there is no plateau
   config.schedule = trapezoid;
   CHECK(learning_rate_at(config, 9) == 1);
-  CHECK(learning_rate_at(config, 9 + 991 / 2) == Approx(0.6).epsilon(0.01));
+  CHECK(learning_rate_at(config, 9 + 990 / 2) == Approx(0.6));
+  CHECK(learning_rate_at(config, 999) == Approx(0.2));
+  trapezoid.decay_steps = 1;
+  config.schedule = trapezoid;
+  CHECK(learning_rate_at(config, 998) == 1);
+  CHECK(learning_rate_at(config, 999) == Approx(0.2));
+}
+
+namespace {
+
+// docs/configs.md: `after(s)` is the formula of steps after the warm-up.
+struct Documented {
+  ScheduleConfig schedule;
+  std::function<double(double)> after;
+  double last;  // of the step n - 1
+};
+
+}  // namespace
+
+TEST_CASE("warm-up, peak and last step of every schedule are those of the documented formulas", "[schedule]") {
+  const std::int64_t w = GENERATE(1, 4), n = GENERATE(10, 37), decay = GENERATE(1, 3, 1000);
+  constexpr double r = 0.5, floor = 0.125, width = 64, pi = std::numbers::pi;
+  const auto steps = static_cast<double>(n), warmup = static_cast<double>(w);
+  TrapezoidScheduleConfig trapezoid;
+  trapezoid.warmup_steps = w;
+  trapezoid.floor = floor;
+  trapezoid.decay_steps = decay;
+  const double f = std::max(warmup, steps - 1 - static_cast<double>(decay));
+  const auto p = [&](double s) { return (s - warmup) / (steps - warmup); };
+  const std::vector<Documented> all = {
+      {CosineScheduleConfig{{.warmup_steps = w, .floor = floor}},
+       [&](double s) { return floor + (r - floor) * (1 + std::cos(pi * p(s))) / 2; },
+       floor + (r - floor) * (1 - std::cos(pi / (steps - warmup))) / 2},
+      {LinearScheduleConfig{{.warmup_steps = w, .floor = floor}},
+       [&](double s) { return floor + (r - floor) * (1 - p(s)); }, floor + (r - floor) / (steps - warmup)},
+      {trapezoid, [&](double s) { return s <= f ? r : floor + (r - floor) * (1 - (s - f) / (steps - 1 - f)); }, floor},
+      {ConstantScheduleConfig{.warmup_steps = w}, [&](double) { return r; }, r},
+      {InverseSqrtScheduleConfig{.warmup_steps = w}, [&](double s) { return r * std::sqrt(warmup / s); },
+       r * std::sqrt(warmup / (steps - 1))},
+      {NoamScheduleConfig{.warmup_steps = w},
+       [&](double s) { return r / std::sqrt(width) * std::min(1 / std::sqrt(s + 1), (s + 1) / std::pow(warmup, 1.5)); },
+       r / std::sqrt(width * steps)}};
+  REQUIRE(all.size() == std::variant_size_v<ScheduleConfig>);
+  TrainConfig config;
+  config.steps = n;
+  config.learning_rate = r;
+  for (const auto& [schedule, after, last] : all) {
+    CAPTURE(kind_of(schedule), w, n, decay);
+    config.schedule = schedule;
+    const bool is_noam = is<NoamScheduleConfig>(schedule);
+    for (std::int64_t s = 0; s < n; ++s) {
+      const auto step = static_cast<double>(s);
+      const bool warms_up = s < w && !is_noam;
+      CHECK(learning_rate_at(config, s) == Approx(warms_up ? r * (step + 1) / (warmup + 1) : after(step)));
+    }
+    CHECK(learning_rate_at(config, n - 1) == Approx(last));
+    if (!is_noam) CHECK(learning_rate_at(config, w) == Approx(r));
+  }
 }
 
 }  // namespace metaformer

@@ -54,8 +54,9 @@ def learning_rate(config, step):
         return peak
     if kind == "inverse_sqrt":
         return peak * math.sqrt(warmup / step)
-    first = train["steps"] - schedule["decay_steps"] if kind == "trapezoid" else warmup
-    progress = max(0, (step - first) / (train["steps"] - first))
+    last = train["steps"] - 1 if kind == "trapezoid" else train["steps"]
+    first = last - schedule["decay_steps"] if kind == "trapezoid" else warmup
+    progress = max(0, (step - first) / (last - first))
     height = (1 + math.cos(math.pi * progress)) / 2 if kind == "cosine" else 1 - progress
     return schedule["floor"] + (peak - schedule["floor"]) * height
 
