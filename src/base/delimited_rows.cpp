@@ -124,6 +124,13 @@ std::vector<std::string> split(std::string_view text, char separator) {
 
 void for_each_csv_row(std::string_view text, const UseRow& use) { CsvReader(use).read(text); }
 
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
 void for_each_tsv_row(std::string_view text, const UseRow& use) {
   for (std::int64_t number = 1; !text.empty(); ++number) {
     auto line = text.substr(0, text.find('\n'));

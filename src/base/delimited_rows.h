@@ -26,6 +26,9 @@ constexpr std::size_t longest_delimited_line = std::size_t{16} << 20;
 // that one quote cannot swallow the rest of a file. Empty lines are no rows. Lines end with LF, CRLF or CR.
 void for_each_csv_row(std::string_view text, const UseRow& use);
 
+// A field as for_each_csv_row reads it back: quoted where it needs quotes.
+std::string csv_field(std::string_view text);
+
 // Lines split at every tab; quotes have no meaning (as in GLUE's files). Skips empty lines. Lines end with LF or CRLF.
 void for_each_tsv_row(std::string_view text, const UseRow& use);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/delimited_rows.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -178,10 +179,8 @@ std::string to_csv(const Comparison& comparison) {
       if (values.values.empty()) continue;
       const auto difference = values.difference.value_or(PairedDifference{});
       const bool is_paired = values.difference.has_value();
-      auto name = group.name;
-      for (std::size_t at = 0; (at = name.find('"', at)) != std::string::npos; at += 2) name.insert(at, 1, '"');
-      text += fmt::format("\"{}\",{},{},{},{},{},{},{},{},{},{}\n", name, metric.name, values.summary.count,
-                          values.summary.mean, number(values.summary.deviation),
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(group.name), csv_field(metric.name),
+                          values.summary.count, values.summary.mean, number(values.summary.deviation),
                           is_paired ? fmt::format("{}", difference.pairs) : "",
                           is_paired ? fmt::format("{}", difference.mean) : "", number(difference.low),
                           number(difference.high), number(difference.p), equivalent_cell(values));

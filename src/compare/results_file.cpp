@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -81,13 +82,25 @@ std::string cell(const ResultsRow& row, const std::string& column) {
   throw Error(ExitCode::data, fmt::format("{}:{}: {}", path.string(), line, why));
 }
 
-ResultsFile parse_results(const std::string& text, const fs::path& path) {
+void require_distinct(const std::vector<std::string>& columns, const fs::path& path, std::int64_t line) {
+  std::map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (const auto [first, is_new] = places.try_emplace(columns[i], i); !is_new)
+      fail(path, line,
+           fmt::format("the columns {} and {} have one name, {}; every column needs its own", first->second + 1, i + 1,
+                       in_quotes(columns[i])));
+}
+
+ResultsFile parse_results(std::string_view text, const fs::path& path) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   ResultsFile file;
   for_each_csv_row(text, [&](DelimitedRow&& row) {
     if (!row.defect.empty())
       fail(path, row.line, (file.columns.empty() ? "not a CSV file of results: " : "") + row.defect);
     if (file.columns.empty()) {
       file.columns = std::move(row.fields);
+      require_distinct(file.columns, path, row.line);
       return;
     }
     if (row.fields.size() != file.columns.size())
@@ -144,6 +157,7 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
                    .commit = cell(row, "commit"),
                    .cpu = cell(row, "cpu"),
                    .threads = cell(row, "threads"),
+                   .cells = row,
                    .source = fmt::format("{}:{}", path.string(), line)};
   const auto seed = parse_number(cell(row, "seed"));
   constexpr double largest_seed = 0x1p53;
@@ -158,6 +172,7 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
 }
 
 ResultsRow row_of(RunRecord record) {
+  if (!record.cells.empty()) return record.cells;
   remove_derived_metrics(record);
   ResultsRow row = {{"key", record.key},
                     {"config", record.config},
@@ -173,7 +188,41 @@ ResultsRow row_of(RunRecord record) {
   return row;
 }
 
-// The known columns in their order, then others as they were; those of which no row has a cell are left out.
+bool is_own(const std::string& column) {
+  const auto& own = column_order();
+  return is_known_metric(column) || std::find(own.begin(), own.end(), column) != own.end();
+}
+
+bool is_same_run(const ResultsRow& a, const ResultsRow& b) {
+  const auto equal = [&](const char* column) { return cell(a, column) == cell(b, column); };
+  if (!cell(a, "key").empty() || !cell(b, "key").empty()) return equal("key");
+  return equal("config") && equal("overrides") && equal("seed") && equal("data");
+}
+
+// As in a comparison, the first of equal runs counts.
+std::vector<ResultsRow> distinct_rows(const std::vector<RunRecord>& runs) {
+  std::vector<ResultsRow> rows;
+  for (const auto& run : runs) {
+    auto row = row_of(run);
+    const auto same = [&](const auto& other) { return is_same_run(other, row); };
+    if (std::any_of(rows.begin(), rows.end(), same))
+      log::warning("{}: not exported: it is the same config with the same seed as an earlier run", run.source);
+    else
+      rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void put(ResultsFile& file, ResultsRow row) {
+  const auto same =
+      std::find_if(file.rows.begin(), file.rows.end(), [&](const auto& other) { return is_same_run(other, row); });
+  if (same == file.rows.end()) return file.rows.push_back(std::move(row));
+  for (const auto& [column, text] : *same)
+    if (!is_own(column)) row.try_emplace(column, text);
+  *same = std::move(row);
+}
+
+// The known columns in their order, then others as they were; known ones of which no row has a cell are left out.
 std::vector<std::string> columns_of(const ResultsFile& file) {
   auto columns = column_order();
   const auto add = [&](const std::string& name) {
@@ -183,26 +232,24 @@ std::vector<std::string> columns_of(const ResultsFile& file) {
   for (const auto& row : file.rows)
     for (const auto& [name, text] : row) add(name);
   std::erase_if(columns, [&](const auto& column) {
-    return column != "overrides" &&
+    return column != "overrides" && is_own(column) &&
            std::none_of(file.rows.begin(), file.rows.end(), [&](const auto& row) { return row.contains(column); });
   });
   return columns;
 }
 
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string to_csv(const ResultsFile& file) {
   const auto columns = columns_of(file);
-  auto text = fmt::format("{}\n", fmt::join(columns, ","));
+  std::string text;
+  const auto add = [&](const std::vector<std::string>& cells) {
+    for (std::size_t i = 0; i < cells.size(); ++i) text += (i == 0 ? "" : ",") + csv_field(cells[i]);
+    text += "\n";
+  };
+  add(columns);
   for (const auto& row : file.rows) {
-    std::string line;
-    for (const auto& column : columns) line += (&column == columns.data() ? "" : ",") + quoted(cell(row, column));
-    text += line + "\n";
+    std::vector<std::string> cells;
+    for (const auto& column : columns) cells.push_back(cell(row, column));
+    add(cells);
   }
   return text;
 }
@@ -248,16 +295,14 @@ ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
 
 void export_results(const fs::path& given, const std::vector<RunRecord>& runs, const std::vector<std::string>& order) {
   const auto path = file_to_write(given);
+  if (runs.empty()) throw Error(ExitCode::usage, fmt::format("{}: there is no finished run to export", path.string()));
   const auto folder = fs::absolute(path).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);
   const FolderLock lock(folder);
   auto file = fs::exists(path, error) ? read_results(path) : ResultsFile{};
-  for (const auto& run : runs) {
-    const auto same =
-        std::find_if(file.rows.begin(), file.rows.end(), [&](const auto& row) { return cell(row, "key") == run.key; });
-    same == file.rows.end() ? void(file.rows.push_back(row_of(run))) : void(*same = row_of(run));
-  }
+  for (const auto& problem : records_of(file, path).problems) log::warning("{}; the row stays", problem);
+  for (auto& row : distinct_rows(runs)) put(file, std::move(row));
   const auto place = [&](const ResultsRow& row) { return std::find(order.begin(), order.end(), cell(row, "key")); };
   std::stable_sort(file.rows.begin(), file.rows.end(),
                    [&](const auto& a, const auto& b) { return place(a) < place(b); });

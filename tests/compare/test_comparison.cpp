@@ -196,7 +196,7 @@ TEST_CASE("tables", "[compare]") {
       "| x_b.yaml | 3 | 5.0000 ± 3.6056 | +2.0000 (-0.4841 to +4.4841) | 9.0000 | 2.0000, 4.0000, 9.0000 | 1,234,567 "
       "|\n");
   CHECK_THAT(to_text(comparison), ContainsSubstring("+2.0000 (-0.4841 to +4.4841); 3"));
-  CHECK_THAT(to_csv(comparison), ContainsSubstring("\"x_b.yaml\",val_loss,3,5,"));
+  CHECK_THAT(to_csv(comparison), ContainsSubstring("x_b.yaml,val_loss,3,5,"));
   CHECK(to_json(comparison)["groups"][1]["metrics"]["val_loss"]["difference"]["pairs"] == 3);
   CHECK(failure([&] { to_markdown(comparison, {"val_loss:median"}); }).first == ExitCode::usage);
 }

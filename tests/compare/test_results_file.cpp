@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/delimited_rows.h"
 #include "compare/find_runs.h"
 #include "compare/results_file.h"
 #include "support/failure.h"
@@ -91,6 +92,97 @@ TEST_CASE("a malformed results file is one line with the place", "[results_file]
     CHECK(code == ExitCode::data);
     CHECK_THAT(what, ContainsSubstring(expected));
   }
+}
+
+namespace {
+
+// Names, overrides and cells that a CSV file must quote, and some that only look as if.
+const std::vector<std::string> nasty = {
+    "a,b",      "say \"no\"", "\"",   ",",        "two\nlines", "cr\rlf\r\n", " x ", "\ttab", "ü \xE2\x82\xAC",
+    "'quoted'", "=1+1",       "\"\"", "a\"b,c\n", "#",          "NaN text",   "1e5", "007",   ";"};
+
+std::map<std::string, std::string> cells_of(const std::filesystem::path& file, const std::string& key) {
+  for (const auto& row : read_results(file).rows)
+    if (row.contains("key") && row.at("key") == key) return row;
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("whatever names and cells a results file has, an export keeps them", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder / "a.csv";
+  std::string header = "key,config,seed,overrides", row = "old,o.yaml,7,";
+  for (const auto& name : nasty) {
+    header += "," + csv_field("column " + name) + "," + csv_field(name);
+    row += "," + csv_field(name) + "," + csv_field("cell " + name);
+  }
+  folder.write("a.csv", "\xEF\xBB\xBF" + header + ",never used\n" + row + ",\n");  // as a spreadsheet writes it
+  const auto before = read_results(file);
+  std::vector<RunRecord> runs;
+  for (std::size_t i = 0; i < nasty.size(); ++i) {
+    runs.push_back(run_of("key " + nasty[i], static_cast<std::int64_t>(i), 0.5));
+    runs.back().config = nasty[i] + ".yaml";
+    runs.back().overrides = "x=" + nasty[i];
+    runs.back().metrics["metric " + nasty[i]] = 0.1 * static_cast<double>(i);
+  }
+  export_results(file, runs, {});
+  export_results(file, runs, {});
+  CHECK(cells_of(file, "old") == before.rows[0]);
+  const auto after = read_results(file);
+  CHECK(after.rows.size() == runs.size() + 1);
+  for (const auto& column : before.columns) CHECK(std::count(after.columns.begin(), after.columns.end(), column) == 1);
+  const auto read = records_of(after, file).runs;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    CHECK(read[i + 1].name() == runs[i].name());
+    CHECK(read[i + 1].metrics == runs[i].metrics);
+    CHECK(read[i + 1].settings == runs[i].settings);
+  }
+  // Rows of a results file go into another one as they stand.
+  export_results(folder / "b.csv", read, {});
+  for (const auto& record : read) CHECK(cells_of(folder / "b.csv", record.key) == cells_of(file, record.key));
+}
+
+TEST_CASE("columns of one name are refused, and the file stays", "[results_file]") {
+  const TemporaryFolder folder;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"config,seed,val_loss,val_loss\na,1,2,3\n", "a.csv:1: the columns 3 and 4 have one name, 'val_loss'"},
+      {"config,seed,note,x,note\na,1,2,3,4\n", "a.csv:1: the columns 3 and 5 have one name, 'note'"},
+      {"config,seed,,\na,1,,\n", "a.csv:1: the columns 3 and 4 have one name, ''"}};
+  for (const auto& [text, expected] : cases) {
+    const auto file = folder.write("a.csv", text);
+    const auto [code, what] = failure([&] { export_results(file, {run_of("k", 1, 1)}, {}); });
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(what, ContainsSubstring(expected));
+    CHECK(read_text(file) == text);
+  }
+}
+
+TEST_CASE("an export into a file that a comparison refuses changes nothing", "[results_file]") {
+  const TemporaryFolder folder;
+  const std::string text = "key,config,seed,val_loss\nk,a,1,2\nl,b,one,3\n";
+  const auto file = folder.write("a.csv", text);
+  const auto [code, what] = failure([&] { export_results(file, {run_of("m", 1, 1)}, {}); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(what, ContainsSubstring("a.csv:3: seed: expected a whole number, got 'one'"));
+  CHECK(read_text(file) == text);
+  CHECK(failure([&] { export_results(folder / "new.csv", {}, {}); }).first == ExitCode::usage);
+  CHECK_FALSE(std::filesystem::exists(folder / "new.csv"));
+}
+
+TEST_CASE("rows without a key replace only themselves, and own columns of a replaced row stay", "[results_file]") {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.csv", "config,seed,val_loss\na.yaml,1,1\na.yaml,2,2\nb.yaml,1,3\n");
+  const auto runs = records_of(read_results(file), file).runs;
+  export_results(folder / "b.csv", runs, {});
+  export_results(folder / "b.csv", runs, {});
+  CHECK(read_results(folder / "b.csv").rows == read_results(file).rows);
+  const auto noted = folder.write("c.csv", "key,config,seed,val_loss,note,test_f1\nk,a,1,9,mine,0.5\n");
+  export_results(noted, {run_of("k", 1, 2), run_of("k", 1, 7)}, {});
+  REQUIRE(read_results(noted).rows.size() == 1);
+  const auto row = cells_of(noted, "k");
+  CHECK((row.at("note") == "mine" && row.at("val_loss") == "2"));
+  CHECK_FALSE(row.contains("test_f1"));  // of the earlier training
 }
 
 TEST_CASE("a row with a number that is not finite is left out and named", "[results_file]") {
