@@ -1,5 +1,5 @@
 #pragma once
-// The test split at the end of a training.
+// Held-out splits at the end of a training.
 
 #include <nlohmann/json.hpp>
 
@@ -11,9 +11,13 @@
 
 namespace metaformer {
 
-// The metrics of the whole test split. Of a classifier, also writes the run's test_predictions.safetensors, unless it
-// was trained and is evaluated on one batch only (train.overfit_batch). Processes of a group share the work; the first
-// writes.
+// Of a classifier, writes confusion_SPLIT.csv of the run from the scores of a whole split; not for more than
+// most_confused_classes.
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
+
+// The metrics of the whole test split. Of a classifier, also writes the run's confusion_test.csv and, unless it was
+// trained and is evaluated on one batch only (train.overfit_batch), test_predictions.safetensors. Processes of a group
+// share the work; the first writes.
 nlohmann::ordered_json report_test(const Predictor& predictor, const Task& task, const TrainConfig& train,
                                    const RunDirectory& run, torch::Device device, ProcessGroup& group = one_process());
 

@@ -35,7 +35,9 @@ Split parse_split(const std::string& name) {
 
 void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
   for (const auto& [name, value] : metrics.items()) {
-    if (value.is_object()) {
+    if (value.is_object() && value.size() > most_reported_classes) {
+      print_lines(fmt::format("{}{:<20} of {} classes: see --json\n", indent, name, value.size()));
+    } else if (value.is_object()) {
       print_lines(fmt::format("{}{}\n", indent, name));
       print_metrics(value, indent + "  ");
     } else if (value.is_string()) {
@@ -93,6 +95,7 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
     if (evaluation.members.size() < names.size()) continue;
     const auto mean = ensemble.mean();
     evaluation.metrics = metrics.report_of(mean, log_loss(mean));
+    evaluation.metrics.update(metrics.tables_of(mean));
     if (!group.is_first()) break;
     evaluation.comparison = compare_with_baselines(config, task.data->description(),
                                                    {{arguments.split, evaluation.metrics}}, arguments.offline);
@@ -139,11 +142,17 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
 nlohmann::ordered_json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
                                          Split split, ProcessGroup& group) {
   const auto precision = run.experiment.config.train.precision;
+  const auto with_tables = [&](const ScoreSums& sums) {
+    auto metrics = task.metrics->report(sums, task.batches->source_of(split));
+    metrics.update(task.metrics->tables(sums));
+    return metrics;
+  };
   if (arguments.random_batches > 0)
-    return estimate_split(*run.predictor, task, split, arguments.random_batches, precision, run.device, group);
-  if (arguments.tokens == 0) return evaluate_split(*run.predictor, task, split, precision, run.device, group);
+    return with_tables(
+        score_random_batches(*run.predictor, task, split, arguments.random_batches, precision, run.device, group));
+  if (arguments.tokens == 0) return with_tables(score_split(*run.predictor, task, split, precision, run.device, group));
   const auto part = part_of_split(*task.batches, split, arguments.tokens, run.predictor->remembers());
-  auto metrics = evaluate_part(*run.predictor, task, split, part, precision, run.device, group);
+  auto metrics = with_tables(score_part(*run.predictor, task, split, part, precision, run.device, group));
   metrics.update({{"evaluated_tokens", part.tokens}, {"split_tokens", part.split_tokens}});
   return metrics;
 }

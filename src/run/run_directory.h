@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace metaformer {
 
@@ -33,6 +34,9 @@ class RunDirectory {
   // Errors of another process than the first.
   std::filesystem::path log_file(int rank) const { return path_ / ("train.log." + std::to_string(rank)); }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
+  std::filesystem::path confusion_file(std::string_view split) const {
+    return path_ / ("confusion_" + std::string(split) + ".csv");
+  }
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   std::filesystem::path initial_weights_file() const { return path_ / "initial_weights.json"; }

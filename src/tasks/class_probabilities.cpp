@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 namespace metaformer {
 
@@ -11,22 +11,22 @@ namespace {
 
 // The rank sum of Mann and Whitney, ties sharing their ranks.
 std::optional<double> auc_of_class(const ClassProbabilities& probabilities, std::int64_t label) {
-  std::vector<std::int64_t> order(probabilities.labels.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  const auto score = [&](std::int64_t text) { return probabilities.at(text, label); };
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return score(a) < score(b); });
+  std::vector<std::pair<double, bool>> texts;  // score, is a member
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text)
+    texts.emplace_back(probabilities.at(text, label), probabilities.labels[static_cast<std::size_t>(text)] == label);
+  std::sort(texts.begin(), texts.end());
   double rank_sum = 0, members = 0;
-  for (std::size_t first = 0; first < order.size();) {
+  for (std::size_t first = 0; first < texts.size();) {
     auto last = first;
-    while (last < order.size() && score(order[last]) == score(order[first])) ++last;
+    while (last < texts.size() && texts[last].first == texts[first].first) ++last;
     const double shared_rank = static_cast<double>(first + 1 + last) / 2;
     for (; first < last; ++first) {
-      if (probabilities.labels[static_cast<std::size_t>(order[first])] != label) continue;
+      if (!texts[first].second) continue;
       rank_sum += shared_rank;
       ++members;
     }
   }
-  const double others = static_cast<double>(order.size()) - members;
+  const double others = static_cast<double>(texts.size()) - members;
   if (members == 0 || others == 0) return std::nullopt;
   return (rank_sum - members * (members + 1) / 2) / (members * others);
 }
@@ -54,19 +54,32 @@ std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilitie
   return table;
 }
 
-double f1_score(const std::vector<std::int64_t>& confusion, std::int64_t classes, std::int64_t label) {
-  const auto at = [&](std::int64_t truth, std::int64_t predicted) {
-    return confusion[static_cast<std::size_t>(truth * classes + predicted)];
-  };
-  std::int64_t members = 0, predicted = 0;
-  for (std::int64_t other = 0; other < classes; ++other) {
-    members += at(label, other);
-    predicted += at(other, label);
+std::optional<double> ClassCounts::f1() const {
+  if (texts + predicted == 0) return std::nullopt;
+  return 2.0 * static_cast<double>(correct) / static_cast<double>(texts + predicted);  // multiplied out
+}
+
+std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities) {
+  std::vector<ClassCounts> counts(static_cast<std::size_t>(probabilities.classes));
+  for (std::int64_t text = 0; text < probabilities.texts(); ++text) {
+    const auto label = static_cast<std::size_t>(probabilities.labels[static_cast<std::size_t>(text)]),
+               predicted = static_cast<std::size_t>(probabilities.predicted(text));
+    ++counts[label].texts;
+    ++counts[predicted].predicted;
+    if (label == predicted) ++counts[label].correct;
   }
-  // Precision and recall multiplied out.
-  return members + predicted == 0
-             ? 0
-             : 2.0 * static_cast<double>(at(label, label)) / static_cast<double>(members + predicted);
+  return counts;
+}
+
+double macro_f1(const std::vector<ClassCounts>& counts) {
+  double sum = 0, present = 0;
+  for (const auto& count : counts) {
+    if (const auto f1 = count.f1()) {
+      sum += *f1;
+      ++present;
+    }
+  }
+  return sum / present;  // a split has a text
 }
 
 std::optional<double> roc_auc(const ClassProbabilities& probabilities) {

@@ -26,12 +26,21 @@ double log_loss(const ClassProbabilities& probabilities);
 // [true class][predicted class], row-major: how many texts.
 std::vector<std::int64_t> confusion_table(const ClassProbabilities& probabilities);
 
-// 2 precision recall / (precision + recall) of a class of a confusion table; 0 where nothing of it was found.
-double f1_score(const std::vector<std::int64_t>& confusion, std::int64_t classes, std::int64_t label);
+// How many texts have a class, how many are predicted to have it, and how many of these have it.
+struct ClassCounts {
+  std::int64_t texts = 0, predicted = 0, correct = 0;
+
+  // 2 precision recall / (precision + recall). Nothing for a class that no text has and none is predicted to have.
+  std::optional<double> f1() const;
+};
+std::vector<ClassCounts> count_classes(const ClassProbabilities& probabilities);
+
+// The mean over the classes that have an F1; other classes do not count (scikit-learn's f1_score, average="macro").
+double macro_f1(const std::vector<ClassCounts>& counts);
 
 // Area under the receiver's operating curve: the probability that a text of a class ranks above one of another, half of
-// it for ties (Hanley and McNeil 1982). Of more than two classes the mean over one-against-the-rest. Nothing where no
-// class has texts on both sides.
+// it for ties (Hanley and McNeil 1982). Of more than two classes the mean of one against the rest over the classes that
+// some but not all texts have; other classes do not count. Nothing where there is no such class.
 std::optional<double> roc_auc(const ClassProbabilities& probabilities);
 
 // Expected calibration error (Naeini et al. 2015, Guo et al. 2017): mean distance of confidence and accuracy over 15

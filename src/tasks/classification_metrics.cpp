@@ -1,7 +1,11 @@
 #include "tasks/classification_metrics.h"
 
-#include <cmath>
+#include <fmt/format.h>
 
+#include <cmath>
+#include <iterator>
+
+#include "base/delimited_rows.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
@@ -20,35 +24,33 @@ ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::
           .labels = {labels, labels + labels_l.numel()}};
 }
 
-// How the texts of a confusion table are classified, by class and altogether.
-struct ByClass {
-  Json classes, confusion;
-  double accuracy = 0, f1 = 0;
-};
+ClassProbabilities to_probabilities(const ScoreSums& sums) {
+  return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
+}
 
-ByClass describe_classes(const ClassProbabilities& probabilities, const std::vector<std::string>& names) {
-  const auto table = confusion_table(probabilities);
-  const auto count = static_cast<std::int64_t>(names.size());
-  const auto at = [&](std::int64_t truth, std::int64_t predicted) {
-    return table[static_cast<std::size_t>(truth * count + predicted)];
-  };
-  ByClass result;
-  std::int64_t correct = 0;
-  for (std::int64_t label = 0; label < count; ++label) {
-    const auto& name = names[static_cast<std::size_t>(label)];
-    std::int64_t texts = 0, predicted = 0;
-    for (std::int64_t other = 0; other < count; ++other) {
-      texts += at(label, other);
-      predicted += at(other, label);
-      result.confusion[name][names[static_cast<std::size_t>(other)]] = at(label, other);
-    }
-    const double f1 = f1_score(table, count, label);
-    result.classes[name] = {{"texts", texts}, {"predicted", predicted}, {"correct", at(label, label)}, {"f1", f1}};
-    correct += at(label, label);
-    result.f1 += f1 / static_cast<double>(count);
+// Labels are distinct: an ordered object would look through all of them at every insertion.
+void append(Json& object, const std::string& name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
+}
+
+Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<std::string>& names) {
+  auto classes = Json::object();
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const auto& count = counts[label];
+    Json entry = {{"texts", count.texts}, {"predicted", count.predicted}, {"correct", count.correct}};
+    if (const auto f1 = count.f1()) entry["f1"] = *f1;
+    append(classes, names[label], std::move(entry));
   }
-  result.accuracy = static_cast<double>(correct) / static_cast<double>(probabilities.texts());
-  return result;
+  return classes;
+}
+
+double accuracy_of(const std::vector<ClassCounts>& counts) {
+  std::int64_t correct = 0, texts = 0;
+  for (const auto& count : counts) {
+    correct += count.correct;
+    texts += count.texts;
+  }
+  return static_cast<double>(correct) / static_cast<double>(texts);
 }
 
 }  // namespace
@@ -65,21 +67,48 @@ void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& ba
 }
 
 Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
-  return report_of(to_probabilities(sums.joined("probabilities"), sums.joined("labels")),
-                   sums.item("loss") / sums.item("weight"));
+  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"));
 }
 
 Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
-  const auto by_class = describe_classes(probabilities, labels());
-  Json report = {{"loss", loss}, {"accuracy", by_class.accuracy}, {"f1", by_class.f1}};
+  const auto counts = count_classes(probabilities);
+  Json report = {{"loss", loss}, {"accuracy", accuracy_of(counts)}, {"f1", macro_f1(counts)}};
   if (std::isfinite(loss)) {  // a network that diverged ranks nothing
     if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
     report["calibration_error"] = calibration_error(probabilities);
   }
   report["texts"] = probabilities.texts();
-  report["classes"] = by_class.classes;
-  report["confusion"] = by_class.confusion;
+  if (labels().size() <= most_reported_classes) report["classes"] = describe_classes(counts, labels());
   return report;
+}
+
+Json ClassificationMetrics::tables(const ScoreSums& sums) const { return tables_of(to_probabilities(sums)); }
+
+Json ClassificationMetrics::tables_of(const ClassProbabilities& probabilities) const {
+  Json tables = {{"classes", describe_classes(count_classes(probabilities), labels())}};
+  if (labels().size() > most_confused_classes) return tables;
+  auto& confusion = tables["confusion"] = Json::object();
+  const auto table = confusion_table(probabilities);
+  auto count = table.begin();
+  for (const auto& label : labels()) {
+    auto row = Json::object();
+    for (const auto& predicted : labels()) append(row, predicted, *count++);
+    append(confusion, label, std::move(row));
+  }
+  return tables;
+}
+
+std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
+  const auto table = confusion_table(to_probabilities(sums));
+  std::string text = "true_label";
+  for (const auto& label : labels()) text += "," + csv_field(label);
+  auto count = table.begin();
+  for (const auto& label : labels()) {
+    text += "\n" + csv_field(label);
+    for (std::size_t predicted = 0; predicted < labels().size(); ++predicted)
+      fmt::format_to(std::back_inserter(text), ",{}", *count++);
+  }
+  return text + "\n";
 }
 
 ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {

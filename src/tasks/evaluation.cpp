@@ -101,16 +101,21 @@ ScoreSums score_split(const Predictor& predictor, const Task& task, Split split,
                        [&](std::int64_t i) { return task.batches->evaluation_batch(split, i, device); });
 }
 
-nlohmann::ordered_json evaluate_part(const Predictor& predictor, const Task& task, Split split,
-                                     const EvaluationPart& part, Precision precision, torch::Device device,
-                                     ProcessGroup& group) {
-  const auto sums = score_batches(
+ScoreSums score_part(const Predictor& predictor, const Task& task, Split split, const EvaluationPart& part,
+                     Precision precision, torch::Device device, ProcessGroup& group) {
+  return score_batches(
       predictor, task, fmt::format("{}the {} split", part.is_whole() ? "" : "a part of ", to_string(split)),
       std::ssize(part.batches), precision, device, group, [&](std::int64_t i) {
         const auto batch = task.batches->evaluation_batch(split, part.batches[static_cast<std::size_t>(i)], device);
         return part.rows ? first_rows(batch, part.rows) : batch;
       });
-  return task.metrics->report(sums, task.batches->source_of(split));
+}
+
+nlohmann::ordered_json evaluate_part(const Predictor& predictor, const Task& task, Split split,
+                                     const EvaluationPart& part, Precision precision, torch::Device device,
+                                     ProcessGroup& group) {
+  return task.metrics->report(score_part(predictor, task, split, part, precision, device, group),
+                              task.batches->source_of(split));
 }
 
 nlohmann::ordered_json evaluate_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
@@ -119,12 +124,17 @@ nlohmann::ordered_json evaluate_split(const Predictor& predictor, const Task& ta
                               task.batches->source_of(split));
 }
 
+ScoreSums score_random_batches(const Predictor& predictor, const Task& task, Split split, std::int64_t batches,
+                               Precision precision, torch::Device device, ProcessGroup& group) {
+  return score_batches(predictor, task, fmt::format("random batches of the {} split", to_string(split)), batches,
+                       precision, device, group,
+                       [&](std::int64_t i) { return task.batches->random_batch(split, i, device); });
+}
+
 nlohmann::ordered_json estimate_split(const Predictor& predictor, const Task& task, Split split, std::int64_t batches,
                                       Precision precision, torch::Device device, ProcessGroup& group) {
-  const auto sums = score_batches(predictor, task, fmt::format("random batches of the {} split", to_string(split)),
-                                  batches, precision, device, group,
-                                  [&](std::int64_t i) { return task.batches->random_batch(split, i, device); });
-  return task.metrics->report(sums, task.batches->source_of(split));
+  return task.metrics->report(score_random_batches(predictor, task, split, batches, precision, device, group),
+                              task.batches->source_of(split));
 }
 
 std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {

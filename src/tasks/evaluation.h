@@ -36,11 +36,17 @@ nlohmann::ordered_json evaluate_part(const Predictor& predictor, const Task& tas
                                      const EvaluationPart& part, Precision precision, torch::Device device,
                                      ProcessGroup& group = one_process());
 
-// What the metrics of the whole split follow from.
+// The sums that the metrics of the whole split follow from.
 ScoreSums score_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
                       torch::Device device, ProcessGroup& group = one_process());
 
-// Over `batches` random batches, always the same ones.
+// The same over a part of the split.
+ScoreSums score_part(const Predictor& predictor, const Task& task, Split split, const EvaluationPart& part,
+                     Precision precision, torch::Device device, ProcessGroup& group = one_process());
+
+// The same over `batches` random batches, always the same ones.
+ScoreSums score_random_batches(const Predictor& predictor, const Task& task, Split split, std::int64_t batches,
+                               Precision precision, torch::Device device, ProcessGroup& group = one_process());
 nlohmann::ordered_json estimate_split(const Predictor& predictor, const Task& task, Split split, std::int64_t batches,
                                       Precision precision, torch::Device device, ProcessGroup& group = one_process());
 

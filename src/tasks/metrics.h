@@ -21,6 +21,9 @@ class Metrics {
   // The metrics that apply: loss, perplexity, accuracy, ... `split`: of the data (BatchStream::source_of).
   virtual nlohmann::ordered_json report(const ScoreSums& sums, Split split) const = 0;
 
+  // Tables that are too large to be logged at every evaluation: an object, empty where there are none.
+  virtual nlohmann::ordered_json tables(const ScoreSums&) const { return nlohmann::ordered_json::object(); }
+
   // The best checkpoint has the lowest of these on the validation split.
   virtual double selection_error(const nlohmann::ordered_json& report) const { return report.at("loss"); }
 

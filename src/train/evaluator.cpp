@@ -52,19 +52,20 @@ Json Evaluator::estimate(std::int64_t step, MetricsLog& metrics) {
   return report;
 }
 
-Json Evaluator::evaluate_part(std::int64_t step, MetricsLog& metrics) {
-  auto report =
-      metaformer::evaluate_part(predictor_, task_, Split::validation, part_, config_.train.precision, device_, group_);
+Json Evaluator::evaluate_part(std::int64_t step, MetricsLog& metrics, ScoreSums& sums) {
+  sums = score_part(predictor_, task_, Split::validation, part_, config_.train.precision, device_, group_);
+  auto report = task_.metrics->report(sums, task_.batches->source_of(Split::validation));
   metrics.write(step, "validation", report);
   return report;
 }
 
 // Estimates are compared with estimates; the part of the split that is evaluated where training ends is for the report.
-Progress Evaluator::evaluate(const Progress& now, MetricsLog& metrics) {
+Progress Evaluator::evaluate(const RunDirectory& run, const Progress& now, MetricsLog& metrics) {
   const bool estimates = is<RandomEvaluationConfig>(config_.train.evaluation);
   adapt(now.step);
   auto after = now;
-  after.validation = estimates ? estimate(now.step, metrics) : evaluate_part(now.step, metrics);
+  ScoreSums sums;  // of the part
+  after.validation = estimates ? estimate(now.step, metrics) : evaluate_part(now.step, metrics, sums);
   const double loss = after.validation.at("loss").get<double>();
   if (!std::isfinite(loss)) throw divergence_.error("validation loss");
   const double error = task_.metrics->selection_error(after.validation);
@@ -72,7 +73,10 @@ Progress Evaluator::evaluate(const Progress& now, MetricsLog& metrics) {
   after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
   if (improved) after.best = BestSoFar{after.step, loss, error};
   after.evaluated_step = after.step;
-  if (estimates && is_finished(config_.train, after)) after.validation = evaluate_part(now.step, metrics);
+  if (is_finished(config_.train, after)) {
+    if (estimates) after.validation = evaluate_part(now.step, metrics, sums);
+    if (group_.is_first()) write_confusion(run, task_, Split::validation, sums);
+  }
   log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
   return after;
 }

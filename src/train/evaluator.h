@@ -19,12 +19,13 @@ class Evaluator {
             const Divergence& divergence, ProcessGroup& group = one_process());
 
   // Evaluates the weights at the step of `now` and writes the metrics. Returns `now` with them, and with the best so
-  // far. Throws Error (exit code 4) when the validation loss is not finite, Interrupted when a signal asks to stop.
-  Progress evaluate(const Progress& now, MetricsLog& metrics);
+  // far. Where training ends, a classifier's confusion table is written into the run. Throws Error (exit code 4) when
+  // the validation loss is not finite, Interrupted when a signal asks to stop.
+  Progress evaluate(const RunDirectory& run, const Progress& now, MetricsLog& metrics);
 
   // Metrics of the best checkpoint of a run on the test split, which nothing before has looked at; a classifier's
-  // predictions are written into the run, and of pairs the targets that greedy search writes are scored. Leaves the
-  // model with the weights of that checkpoint.
+  // predictions and confusion table are written into the run, and of pairs the targets that greedy search writes are
+  // scored. Leaves the model with the weights of that checkpoint.
   nlohmann::ordered_json test(const RunDirectory& run, const Progress& now, MetricsLog& metrics);
 
   // The batches of the validation split that an evaluation sees; with random batches only the last one.
@@ -37,8 +38,9 @@ class Evaluator {
   void forget() { adapted_step_ = -1; }
 
  private:
-  nlohmann::ordered_json estimate(std::int64_t step, MetricsLog& metrics);       // on random batches
-  nlohmann::ordered_json evaluate_part(std::int64_t step, MetricsLog& metrics);  // on part() of the validation split
+  nlohmann::ordered_json estimate(std::int64_t step, MetricsLog& metrics);  // on random batches
+  // On part() of the validation split, with the scores.
+  nlohmann::ordered_json evaluate_part(std::int64_t step, MetricsLog& metrics, ScoreSums& sums);
 
   void describe_test() const;  // in the log, where it takes longer than another evaluation
 

@@ -209,7 +209,7 @@ void Trainer::evaluate() {
   line_.record(progress_.step, learning_rate_, clock_->seconds_per_step(progress_.step));
   const EvaluationTimer timer(progress_, line_);
   const WeightAverage::Use average(*setup_.average);
-  progress_ = evaluator_.evaluate(progress_, *metrics_);
+  progress_ = evaluator_.evaluate(run_, progress_, *metrics_);
 }
 
 void Trainer::evaluate_and_save() {
@@ -249,6 +249,7 @@ bool Trainer::roll_back(const Error& error) {
   auto position = log_position(config_.train, progress_);
   position.rollbacks = earlier_rollbacks;
   metrics_ = open_metrics(position);
+  metrics_->write_config(config_);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});
   return true;
 }

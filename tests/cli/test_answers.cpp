@@ -193,6 +193,13 @@ TEST_CASE("an ensemble is the mean of what its members predict, text by text", "
   }
   const auto together = nlohmann::json::parse(
       program.succeed({"evaluate", "--run", "words", "--with", "bytes", "--split", "test", "--json"}));
+  std::int64_t texts = 0;  // in the tables that only this prints
+  for (const auto& row : together["confusion"])
+    for (const auto& count : row) texts += count.get<std::int64_t>();
+  CHECK(texts == together["texts"]);
+  const auto single =
+      nlohmann::json::parse(program.succeed({"evaluate", "--run", "words", "--split", "test", "--json"}));
+  CHECK((single["confusion"].size() == 2 && single["classes"].size() == 2));
   CHECK(together.at("loss").get<double>() == Approx(loss).epsilon(1e-4));
   CHECK(together.at("accuracy").get<double>() == Approx(correct / static_cast<double>(labels.size())));
   CHECK(together.at("texts") == labels.size());

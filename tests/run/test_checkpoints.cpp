@@ -65,12 +65,14 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
   const auto options = [&](const std::string& steps) { return classifier(place, 150, {"train.steps=" + steps}); };
   place.train("run", options("4"));
   const auto summary = place.train("run", options("8"), true);
-  CHECK(summary["validation"]["confusion"].size() == 150);
+  CHECK_FALSE(summary["validation"].contains("confusion"));
+  CHECK_FALSE(summary["validation"].contains("classes"));
+  CHECK(fs::file_size(place / "run/summary.json") < 5000);
   CHECK(place.train("run", options("8"), true) == summary);  // finished: only read
 
   const auto last = place / "run/checkpoints/last";
   CHECK(fs::file_size(last / "meta.json") < 5000);
-  CHECK_FALSE(read_meta(last)["validation"].contains("confusion"));
+  CHECK_FALSE(fs::exists(last / "validation.json"));
   forget_summary(place / "run");
   CHECK(place.train("run", options("8"), true)["validation"] == summary["validation"]);
 
@@ -81,7 +83,7 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
 
 TEST_CASE("tables in meta.json, as earlier versions wrote them, are read", "[checkpoint][classes]") {
   const Workplace place;
-  const auto options = classifier(place, 150, {"train.steps=4"});
+  const auto options = classifier(place, 15, {"train.steps=4"});
   const auto summary = place.train("run", options);
   const auto newest = place / "run/checkpoints/step-4";
   change_meta(newest, [&](Json& meta) {

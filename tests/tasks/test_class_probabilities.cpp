@@ -60,11 +60,49 @@ TEST_CASE("confusion and F1 by hand", "[metrics]") {
   // true 0: predicted 0, 0, 1; true 1: predicted 1; true 2: predicted 0
   const ClassProbabilities p{
       .classes = 3, .values = {.6, .3, .1, .5, .5, 0, .2, .7, .1, .1, .8, .1, .9, .1, 0}, .labels = {0, 0, 0, 1, 2}};
-  const auto table = confusion_table(p);
-  CHECK(table == std::vector<std::int64_t>{2, 1, 0, 0, 1, 0, 1, 0, 0});
-  CHECK(std::abs(f1_score(table, 3, 0) - 2.0 / 3) < 1e-15);  // precision 2/3, recall 2/3
-  CHECK(std::abs(f1_score(table, 3, 1) - 2.0 / 3) < 1e-15);  // precision 1/2, recall 1
-  CHECK(f1_score(table, 3, 2) == 0);
+  CHECK(confusion_table(p) == std::vector<std::int64_t>{2, 1, 0, 0, 1, 0, 1, 0, 0});
+  const auto counts = count_classes(p);
+  CHECK(std::abs(*counts[0].f1() - 2.0 / 3) < 1e-15);  // precision 2/3, recall 2/3
+  CHECK(std::abs(*counts[1].f1() - 2.0 / 3) < 1e-15);  // precision 1/2, recall 1
+  CHECK(*counts[2].f1() == 0);                         // a text has it, none is predicted to have it
+  CHECK(std::abs(macro_f1(counts) - 4.0 / 9) < 1e-15);
+}
+
+namespace {
+
+// Scikit-learn's rule by its definition: precision, recall and their harmonic mean for the labels of
+// unique_labels(y_true, y_pred), 0 where the denominator is 0, and the mean over these labels.
+double macro_f1_by_definition(const ClassProbabilities& p) {
+  double sum = 0, labels = 0;
+  for (std::int64_t label = 0; label < p.classes; ++label) {
+    double hits = 0, members = 0, predicted = 0;
+    for (std::int64_t text = 0; text < p.texts(); ++text) {
+      const bool is = p.labels[static_cast<std::size_t>(text)] == label, seems = p.predicted(text) == label;
+      hits += is && seems;
+      members += is;
+      predicted += seems;
+    }
+    if (members + predicted == 0) continue;
+    const double precision = predicted > 0 ? hits / predicted : 0, recall = members > 0 ? hits / members : 0;
+    sum += precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
+    ++labels;
+  }
+  return sum / labels;
+}
+
+}  // namespace
+
+TEST_CASE("classes that a split lacks leave the mean of F1", "[metrics]") {
+  // All answers are right, and the third class occurs in neither.
+  const ClassProbabilities right{.classes = 3, .values = {.8, .2, 0, .1, .9, 0, .3, .7, 0}, .labels = {0, 1, 1}};
+  CHECK(macro_f1(count_classes(right)) == 1);
+  CHECK_FALSE(count_classes(right)[2].f1().has_value());
+  // A class that is only predicted counts, with 0: f1_score([0, 1, 1], [0, 1, 2], average="macro") is 0.5556.
+  const ClassProbabilities wrong{.classes = 4, .values = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}, .labels = {0, 1, 1}};
+  CHECK(std::abs(macro_f1(count_classes(wrong)) - (1 + 2.0 / 3 + 0) / 3) < 1e-15);
+  const std::int64_t classes = GENERATE(2, 3, 7, 40), texts = GENERATE(1, 2, 5, 30);
+  const auto random = random_probabilities(texts, classes, static_cast<std::uint64_t>(10 * classes + texts));
+  CHECK(std::abs(macro_f1(count_classes(random)) - macro_f1_by_definition(random)) < 1e-14);
 }
 
 TEST_CASE("calibration error is the mean distance of confidence and accuracy over bins", "[metrics]") {

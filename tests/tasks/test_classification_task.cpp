@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/delimited_rows.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 
@@ -86,6 +87,84 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
   int tests = 0;
   for (std::string line; std::getline(lines, line);) tests += nlohmann::json::parse(line)["split"] == "test";
   CHECK(tests == 1);
+}
+
+namespace {
+
+// A table whose texts name their labels, with quotes around all.
+std::string table_of(const std::vector<std::string>& labels, int texts_of_each) {
+  std::string table = "text,label\n";
+  for (int i = 0; i < texts_of_each; ++i)
+    for (std::size_t label = 0; label < labels.size(); ++label)
+      table += "word" + std::to_string(label) + " n" + std::to_string(i) + "," + csv_field(labels[label]) + "\n";
+  return table;
+}
+
+std::vector<std::vector<std::string>> csv_rows(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  for_each_csv_row(text, [&](DelimitedRow&& row) {
+    CHECK(row.defect.empty());
+    rows.push_back(std::move(row.fields));
+  });
+  return rows;
+}
+
+std::string event_bytes(const std::filesystem::path& run) {
+  std::string bytes;
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    if (entry.path().filename().string().starts_with("events.")) bytes += read_text(entry.path());
+  return bytes;
+}
+
+// A run that evaluates twice, with the labels on all splits.
+nlohmann::ordered_json train_with_labels(const Workplace& place, const std::vector<std::string>& labels) {
+  place.folder().write("table.csv", table_of(labels, 12));
+  const auto path = "'" + (place / "table.csv").string() + "'";
+  return place.train(
+      "run", {"task=classification", "task.baselines=false", "train.steps=8", "train.eval_interval=4", "model.layers=1",
+              "data.path=" + path, "data.validation_path=" + path, "data.test_path=" + path});
+}
+
+}  // namespace
+
+TEST_CASE("a confusion table is a file of its own, written where training ends", "[classification]") {
+  const Workplace place;
+  const auto summary = train_with_labels(place, {"a, b", "say \"no\"", "plain", "two\nlines", "ü = 'x';"});
+  const auto labels = nlohmann::json::parse(read_text(place / "run/checkpoints/last/labels.json"));
+  for (const std::string split : {"validation", "test"}) {
+    CAPTURE(split);
+    const auto rows = csv_rows(read_text(place / "run" / ("confusion_" + split + ".csv")));
+    REQUIRE(rows.size() == 6);
+    CHECK(rows[0][0] == "true_label");
+    for (std::size_t i = 0; i < 5; ++i) {
+      const auto name = labels[i].get<std::string>();
+      CHECK((rows[0][i + 1] == name && rows[i + 1][0] == name));
+      std::int64_t texts = 0, predicted = 0;
+      for (std::size_t other = 1; other < 6; ++other) {
+        texts += std::stoll(rows[i + 1][other]);
+        predicted += std::stoll(rows[other][i + 1]);
+      }
+      const auto& reported = summary[split]["classes"][name];
+      CHECK(reported["texts"] == texts);
+      CHECK(reported["predicted"] == predicted);
+      CHECK(reported["correct"] == std::stoll(rows[i + 1][i + 1]));
+    }
+  }
+  const auto lines = read_text(place / "run/metrics.jsonl"), events = event_bytes(place / "run");
+  CHECK_THAT(lines, !ContainsSubstring("confusion") && ContainsSubstring("\"classes\""));
+  CHECK_THAT(events, !ContainsSubstring("confusion") && ContainsSubstring("validation/classes/plain/f1"));
+  CHECK_FALSE(summary["validation"].contains("confusion"));
+}
+
+TEST_CASE("more than 20 classes are not logged one by one", "[classification]") {
+  const Workplace place;
+  std::vector<std::string> labels;
+  for (int i = 0; i < 21; ++i) labels.push_back("label" + std::to_string(i));
+  const auto summary = train_with_labels(place, labels);
+  for (const auto& text : {read_text(place / "run/metrics.jsonl"), event_bytes(place / "run"),
+                           read_text(place / "run/checkpoints/last/meta.json"), summary.dump()})
+    CHECK_THAT(text, !ContainsSubstring("classes/") && !ContainsSubstring("label20"));
+  CHECK(csv_rows(read_text(place / "run/confusion_test.csv")).size() == 22);
 }
 
 TEST_CASE("the metric that chooses a classifier's best checkpoint is the config's", "[classification]") {
