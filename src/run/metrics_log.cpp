@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <sstream>
 
 #include "base/error.h"
@@ -26,16 +28,34 @@ bool is_kept(const nlohmann::json& line, const LogPosition& position) {
   return step < position.step || position.evaluated || !of_evaluation;
 }
 
+struct KeptLines {
+  std::string text;
+  std::int64_t first_dropped = std::numeric_limits<std::int64_t>::max();  // the lowest step of those that are dropped
+};
+
 // A half-written last line is dropped too.
-std::string kept_lines(const std::string& text, const LogPosition& position) {
-  std::string kept;
+KeptLines kept_lines(const std::string& text, const LogPosition& position) {
+  KeptLines kept;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const auto json = parse_json(line);
-    const bool valid = json.is_object() && json.contains("step") && json["step"].is_number_integer();
-    if (valid && is_kept(json, position)) kept += line + "\n";
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    if (is_kept(json, position))
+      kept.text += line + "\n";
+    else
+      kept.first_dropped = std::min(kept.first_dropped, json["step"].get<std::int64_t>());
   }
   return kept;
+}
+
+// The kept lines of that step and later ones, as objects.
+template <class Use>
+void for_lines_from(std::int64_t first_step, const std::string& lines, Use use) {
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    const auto json = parse_json(line);
+    if (const std::int64_t step = json["step"]; step >= first_step) use(nlohmann::ordered_json(json), step);
+  }
 }
 
 std::int64_t last_step_of(const std::string& lines) {
@@ -72,23 +92,32 @@ std::string as_code(const std::string& text) {
 }  // namespace
 
 MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
-    : path_(run.metrics_file()), samples_path_(run.samples_file()) {
+    : path_(run.metrics_file()), samples_path_(run.samples_file()), first_step_(position.step) {
   tensorboard_.emplace(run.path());
-  write_file_atomically(path_, kept_lines(read_lines(path_), position));
+  const auto metrics = kept_lines(read_lines(path_), position),
+             samples = kept_lines(read_lines(samples_path_), position);
+  write_file_atomically(path_, metrics.text);
   file_.open(path_, std::ios::app | std::ios::binary);
-  if (std::filesystem::exists(samples_path_)) {
-    const auto kept = kept_lines(read_lines(samples_path_), position);
-    write_file_atomically(samples_path_, kept);
-    last_sampled_step_ = last_step_of(kept);
-  }
+  if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
+  last_sampled_step_ = last_step_of(samples.text);
+  // TensorBoard can only forget all of a step and of later ones; what is kept of them is written again.
+  const auto forgotten = std::min({position.step, metrics.first_dropped, samples.first_dropped});
+  tensorboard_->start_session(forgotten);
+  for_lines_from(forgotten, metrics.text, [&](nlohmann::ordered_json line, std::int64_t step) {
+    const auto split = line.value("split", nlohmann::ordered_json());
+    line.erase("step");
+    if (split.is_string()) add_scalars(split, line, step);
+  });
+  for_lines_from(forgotten, samples.text, [&](const auto& sample, std::int64_t step) { add_sample(sample, step); });
+  tensorboard_->flush();
 }
 
 void MetricsLog::write_config(const ExperimentConfig& config) {
   if (!tensorboard_) return;
-  tensorboard_->add_text("config", as_code(config_to_yaml(config)), 0);
+  tensorboard_->add_text("config", as_code(config_to_yaml(config)), first_step_);
   nlohmann::ordered_json values;
   flatten(config_to_json(config), "", values);
-  tensorboard_->add_hyper_parameters(values);
+  tensorboard_->add_hyper_parameters(values, first_step_);
   tensorboard_->flush();
 }
 
@@ -118,8 +147,13 @@ void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& s
   if (!samples_file_)
     throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", samples_path_.string(), std::strerror(errno)));
   last_sampled_step_ = step;
-  tensorboard_->add_text("sample", as_code(sample.at("text").get<std::string>()), step);
+  add_sample(sample, step);
   tensorboard_->flush();
+}
+
+void MetricsLog::add_sample(const nlohmann::ordered_json& sample, std::int64_t step) {
+  if (const auto text = sample.value("text", nlohmann::ordered_json()); text.is_string())
+    tensorboard_->add_text("sample", as_code(text.get<std::string>()), step);
 }
 
 void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step) {

@@ -21,9 +21,10 @@ class MetricsLog {
  public:
   // Of a process that writes nothing.
   MetricsLog() = default;
+  // For TensorBoard a session that starts at the position: it forgets the lines that are dropped.
   MetricsLog(const RunDirectory& run, const LogPosition& position);
 
-  // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter.
+  // For TensorBoard: the text of config.yaml, and every key of it as a hyper-parameter, at the step of the position.
   void write_config(const ExperimentConfig& config);
 
   // A checkpoint promises the lines before it: they must be on the disk first.
@@ -40,8 +41,10 @@ class MetricsLog {
 
  private:
   void add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step);
+  void add_sample(const nlohmann::ordered_json& sample, std::int64_t step);
 
   std::filesystem::path path_, samples_path_;
+  std::int64_t first_step_ = 0;
   std::ofstream file_, samples_file_;  // the second once there is a sample
   std::int64_t last_sampled_step_ = 0;
   std::optional<TensorBoardWriter> tensorboard_;  // nothing: it writes nothing at all

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <chrono>
 
 namespace metaformer {
@@ -42,7 +44,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// tensorflow/core/util/event.proto: wall_time = 1, step = 2, file_version = 3, summary = 5.
+// tensorflow/core/util/event.proto: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7.
 std::string event_header() {
   std::string event;
   put_key(event, 1, fixed64);
@@ -81,6 +83,26 @@ std::string protobuf_value(const nlohmann::ordered_json& value) {
 // Masked so that a checksum of data that holds checksums stays strong (tensorflow/core/lib/hash/crc32c.h).
 std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8U; }
 
+// TensorBoard reads the files in the order of their names, which begin with the time: also after a start within the
+// same second, or by a clock that is behind.
+std::string new_name(const std::filesystem::path& folder) {
+  constexpr std::string_view start = "events.out.tfevents.";
+  std::string last;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (auto name = entry.path().filename().string(); name.starts_with(start)) last = std::max(last, name);
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  auto seconds = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
+  const auto name = [&] { return fmt::format("{}{:010}.{}.{}", start, seconds, host.data(), ::getpid()); };
+  constexpr std::size_t digits = 10;
+  std::int64_t last_seconds = 0;
+  const auto* first = last.data() + std::min(last.size(), start.size());
+  std::from_chars(first, last.data() + std::min(last.size(), start.size() + digits), last_seconds);
+  if (!last.empty() && name() <= last) seconds = last_seconds + 1;
+  return name();
+}
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -98,13 +120,16 @@ std::uint32_t crc32c(std::string_view bytes) {
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  const auto seconds = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
-  file_.open(folder / fmt::format("events.out.tfevents.{}.{}.{}", seconds, host.data(), ::getpid()), std::ios::binary);
+  file_.open(folder / new_name(folder), std::ios::binary);
   auto event = event_header();
   put_bytes(event, 3, "brain.Event:2");
   write_record(event);
+}
+
+void TensorBoardWriter::start_session(std::int64_t step) {
+  std::string session;
+  put_number(session, 1, 1);  // SessionLog.status: START
+  write_event(7, session, step);
 }
 
 void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
@@ -123,7 +148,7 @@ void TensorBoardWriter::add_text(std::string_view tag, std::string_view markdown
   write_summary(tensor_value(tag, "text", "", tensor), step);
 }
 
-void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& values) {
+void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& values, std::int64_t step) {
   std::string session;  // tensorboard/plugins/hparams/plugin_data.proto: SessionStartInfo
   for (const auto& [name, value] : values.items()) {
     std::string entry;
@@ -139,17 +164,20 @@ void TensorBoardWriter::add_hyper_parameters(const nlohmann::ordered_json& value
   put_number(tensor, 1, 1);  // DT_FLOAT
   put_bytes(tensor, 2, "");
   put_bytes(tensor, 4, std::string(sizeof(float), '\0'));  // tensor_content
-  write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), 0);
+  write_summary(tensor_value("_hparams_/session_start_info", "hparams", data, tensor), step);
 }
 
 // tensorflow/core/framework/summary.proto: Summary.value = 1.
 void TensorBoardWriter::write_summary(const std::string& value, std::int64_t step) {
   std::string summary;
   put_bytes(summary, 1, value);
+  write_event(5, summary, step);
+}
+
+void TensorBoardWriter::write_event(std::uint32_t field, const std::string& content, std::int64_t step) {
   auto event = event_header();
-  put_key(event, 2, varint);
-  put_varint(event, static_cast<std::uint64_t>(step));
-  put_bytes(event, 5, summary);
+  put_number(event, 2, static_cast<std::uint64_t>(step));
+  put_bytes(event, field, content);
   write_record(event);
 }
 

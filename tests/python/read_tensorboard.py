@@ -1,15 +1,21 @@
-"""TensorBoard's own reader against metrics.jsonl of a short training.
+"""TensorBoard's own readers against metrics.jsonl and samples.jsonl: of a short training, of one that was killed and resumed
+twice, and of one that diverged and went back. Every step must be there once.
 
 usage: read_tensorboard.py METAFORMER
 """
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+from tensorboard.util.tensor_util import make_ndarray
 
 CONFIG = """
 data: {path: text.txt}
@@ -17,32 +23,114 @@ model: {layers: 1, heads: 2, width: 16, context: 16}
 task: {kind: language_model, sample_interval: 20}
 train: {steps: 40, batch_size: 2, eval_interval: 10, log_interval: 5}
 """
+EVERYTHING = {"scalars": 0, "tensors": 0}  # no event is left out
+
+
+def train(metaformer, folder, run, *options, **environment):
+    command = [metaformer, "train", "--config", "small.yaml", "--out", run, "--quiet", *options]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, env={**os.environ, **environment})
+
+
+def lines_of(file):
+    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def scalars_of(lines):
+    """{tag: [(step, value)]} of lines of metrics.jsonl, in the order of the steps."""
+    scalars = {}
+
+    def add(tag, step, value):
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                add(f"{tag}/{name}", step, inner)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            scalars.setdefault(tag, []).append((step, value))
+
+    for line in lines:
+        add(line["split"], line["step"], {name: value for name, value in line.items() if name != "step"})
+    return {tag: sorted(points) for tag, points in scalars.items()}
+
+
+def agree(shown, logged):
+    assert set(shown) == set(logged), set(shown) ^ set(logged)
+    for tag, points in logged.items():
+        assert [step for step, _ in shown[tag]] == [step for step, _ in points], (tag, shown[tag], points)
+        for (step, here), (_, there) in zip(shown[tag], points):
+            assert abs(here - there) <= 1e-6 * max(1, abs(there)), (tag, step, here, there)
+
+
+def check_events(run):
+    """What both of TensorBoard's readers show is what the files of the run say. Returns the number of values, and a reader."""
+    logged = scalars_of(lines_of(run / "metrics.jsonl"))
+    events = EventAccumulator(str(run), size_guidance=EVERYTHING)
+    events.Reload()
+    agree({tag: sorted((event.step, event.value) for event in events.Scalars(tag)) for tag in events.Tags()["scalars"]}, logged)
+    page = plugin_event_accumulator.EventAccumulator(str(run), tensor_size_guidance={}, size_guidance=EVERYTHING)
+    page.Reload()
+    agree({tag: sorted((event.step, make_ndarray(event.tensor_proto).item()) for event in page.Tensors(tag)) for tag in logged},
+          logged)
+    samples = lines_of(run / "samples.jsonl")
+    assert [(event.step, text_of(event)) for event in events.Tensors("sample")] == [
+        (line["step"], "\n".join(line["text"].splitlines())) for line in samples]
+    return sum(map(len, logged.values())), events
+
+
+def check_whole(metaformer, folder):
+    assert train(metaformer, folder, "run").wait() == 0
+    count, events = check_events(folder / "run")
+    lines, samples = lines_of(folder / "run/metrics.jsonl"), lines_of(folder / "run/samples.jsonl")
+    assert len(lines) == 8 + 4 and count == 8 * 13 + 4 * 5, (len(lines), count)
+    assert "train/gradient_norm" in events.Tags()["scalars"]
+    check_texts(events, (folder / "run/config.yaml").read_text(), samples)
+    check_hyper_parameters(events)
+    return count
+
+
+def reached(run, step):
+    file = run / "metrics.jsonl"
+    return file.exists() and any(line["step"] >= step for line in lines_of(file))
+
+
+def check_killed(metaformer, folder):
+    """Killed behind steps that no checkpoint has, twice, and then extended beyond an end with a whole evaluation."""
+    options = ["--set", "train.steps=100000", "--set", "train.checkpoint_interval=50", "--set", "train.evaluation=random"]
+    for attempt in range(2):
+        process = train(metaformer, folder, "killed", *options, *(["--resume"] if attempt else []))
+        deadline = time.monotonic() + 120
+        while not reached(folder / "killed", 130 * (attempt + 1)):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    done = lines_of(folder / "killed/metrics.jsonl")[-1]["step"]
+    for more in (60, 120):
+        steps = ["--set", f"train.steps={done + more}"]
+        assert train(metaformer, folder, "killed", *options, *steps, "--resume").wait() == 0
+        count, events = check_events(folder / "killed")
+    lines = lines_of(folder / "killed/metrics.jsonl")
+    assert sum(line["split"] == "validation" for line in lines) == 1 and lines[-1]["step"] == done + 120
+    configs = [event.step for event in events.Tensors("config")]
+    assert len(configs) == len(set(configs)) and configs[0] == 0, configs
+    return count
+
+
+def check_rolled_back(metaformer, folder):
+    options = ["--set", "train.steps=100", "--set", "train.checkpoint_interval=20", "--set", "train.divergence.action=rollback"]
+    assert train(metaformer, folder, "back", *options, METAFORMER_FAULT="nan:57").wait() == 0
+    count, events = check_events(folder / "back")
+    [line] = (line for line in lines_of(folder / "back/metrics.jsonl") if line["split"] == "rollback")
+    assert events.Scalars("rollback/failed_step")[0].step == line["step"] < line["failed_step"] == 57
+    return count
 
 
 def main():
+    metaformer = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "text.txt").write_text("".join(f"line {i} of a text\n" for i in range(200)))
         (folder / "small.yaml").write_text(CONFIG)
-        subprocess.run([sys.argv[1], "train", "--config", "small.yaml", "--out", "run", "--quiet"], check=True, cwd=folder)
-        lines = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
-        samples = [json.loads(line) for line in (folder / "run/samples.jsonl").read_text().splitlines()]
-        config = (folder / "run/config.yaml").read_text()
-        events = EventAccumulator(str(folder / "run"))
-        events.Reload()
-    compared = 0
-    for line in lines:
-        for name, value in line.items():
-            if name in ("step", "split"):
-                continue
-            scalars = {event.step: event.value for event in events.Scalars(f"{line['split']}/{name}")}
-            assert abs(scalars[line["step"]] - value) <= 1e-6 * max(1, abs(value)), (line, name)
-            compared += 1
-    assert len(lines) == 8 + 4 and compared == 8 * 13 + 4 * 5, (len(lines), compared)
-    assert "train/gradient_norm" in events.Tags()["scalars"]
-    check_texts(events, config, samples)
-    check_hyper_parameters(events)
-    print(f"{compared} values agree")
+        for check in (check_whole, check_killed, check_rolled_back):
+            print(f"{check.__name__}: {check(metaformer, folder)} values agree")
 
 
 def text_of(event):
@@ -55,8 +143,7 @@ def text_of(event):
 def check_texts(events, config, samples):
     assert set(events.PluginTagToContent("text")) == {"config", "sample"}
     assert text_of(events.Tensors("config")[0]) == config.rstrip("\n")
-    shown = {event.step: text_of(event) for event in events.Tensors("sample")}
-    assert shown == {line["step"]: "\n".join(line["text"].splitlines()) for line in samples} and list(shown) == [20, 40]
+    assert [line["step"] for line in samples] == [20, 40]
 
 
 def check_hyper_parameters(events):
