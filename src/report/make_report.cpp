@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/build_info.h"
@@ -10,6 +11,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "config/writer.h"
 #include "figures/figure_files.h"
 #include "infer/write_targets.h"
 #include "inspect/pictures.h"
@@ -189,10 +191,10 @@ class ReportMaker {
     std::stable_sort(data_["inspected"].begin(), data_["inspected"].end(), by_run);
   }
 
-  Json text_of(const LoadedRun& run, std::size_t i) const {
+  Json text_of(const LoadedRun& run, std::size_t i) {
     Json sample = {{"run", i}};
     try {
-      sample.update(answer(run, options_.prompt));
+      sample.update(answer(run, prompt_of(run)));
     } catch (const Error& error) {
       sample["error"] = fmt::format("no answer: {}", error.what());
     }
@@ -207,12 +209,33 @@ class ReportMaker {
     }
   }
 
-  // All runs read one text; by default what the first language model has written. A prompt that a run cannot read costs
-  // its answer, not its heads.
+  // With the prompt of this report, or a text of the run's data; runs of the same data get the same text.
+  PromptOptions prompt_of(const LoadedRun& run) {
+    auto options = options_.prompt;
+    if (!options.prompt) options.prompt = text_of_data(run);
+    return options;
+  }
+
+  std::optional<std::string> text_of_data(const LoadedRun& run) {
+    auto data = config_to_json(run.experiment.config).value("data", Json::object());
+    data.erase("tokenizer");
+    const auto key = fmt::format("{} {}", kind_of(run.experiment.config.task), json_text(data));
+    const auto [found, is_new] = data_texts_.try_emplace(key);
+    try {
+      if (is_new) found->second = validation_text(run);
+    } catch (const Error& error) {
+      problems_.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
+                                      run.directory.path().string(), error.what()));
+    }
+    return found->second;
+  }
+
+  // All runs read one text: the given one, else what the first language model writes from the prompt, and of other runs
+  // the prompt. A prompt that a run cannot read costs its answer, not its heads.
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
-    auto prompt = options_.prompt;
-    prompt.prompt.reset();
+    auto prompt = prompt_of(run);
+    if (prompt.prompt && !can_read(run, *prompt.prompt)) prompt.prompt.reset();
     if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
     if (written_.empty()) {
       prompt.tokens = inspection_limits.tokens;
@@ -220,6 +243,15 @@ class ReportMaker {
       written_ = written["prompt"].get<std::string>() + written["text"].get<std::string>();
     }
     return written_;
+  }
+
+  static bool can_read(const LoadedRun& run, const std::string& text) {
+    try {
+      ids_of_text(run, text, inspection_limits.tokens);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
   }
 
   void inspect(const LoadedRun& run, std::size_t i) {
@@ -284,6 +316,7 @@ class ReportMaker {
   std::size_t averaged_ = 1;  // lines of a log in one point, at most
   Json data_;
   std::string written_;
+  std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data
   std::size_t matrix_bytes_ = 0, not_inspected_ = 0;
   std::vector<std::string> problems_;
 };

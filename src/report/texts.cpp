@@ -7,7 +7,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "config/seeded_paths.h"
 #include "data/datasets/list_dataset.h"
+#include "data/datasets/pair_dataset.h"
+#include "data/datasets/text_dataset.h"
+#include "data/sources/labelled_source.h"
 #include "infer/prediction.h"
 #include "infer/sampling.h"
 #include "infer/text_answers.h"
@@ -71,7 +75,38 @@ std::string default_source(const SequenceToSequenceConfig& task) {
   return "Ein Mann mit einem Hut steht neben einem kleinen Hund.";
 }
 
+constexpr std::size_t short_text = 300;  // bytes: it fits into a page
+
+// The first short one, else the shortest.
+std::string first_short(const std::vector<LabelledText>& texts) {
+  const auto size = [](const LabelledText& text) { return std::max(text.text.size(), short_text); };
+  return std::min_element(texts.begin(), texts.end(), [&](auto& a, auto& b) { return size(a) < size(b); })->text;
+}
+
+// Its start, which ends behind a whole character.
+std::string start_of(std::string_view text) {
+  auto size = std::min(text.size(), short_text);
+  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
+  return std::string(text.substr(0, size));
+}
+
 }  // namespace
+
+std::optional<std::string> validation_text(const LoadedRun& run) {
+  constexpr bool offline = true;
+  const auto& config = run.experiment.config;
+  if (is<ClassificationConfig>(config.task))
+    return first_short(load_labelled_splits(labelled_data(config), offline)[Split::validation]);
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    if (synthetic_options(task->data.synthetic) != nullptr) return std::nullopt;
+    const auto pairs = load_pairs(config, offline, run.codec);
+    return pairs->texts(Split::validation, pairs->count(Split::validation) / 2).source;  // of middling length
+  }
+  if (!is<MaskedLanguageModelConfig>(config.task)) return std::nullopt;
+  const auto& data = *text_data_of(config.task);
+  const auto corpus = load_corpus(data, offline);
+  return start_of(split_corpus(corpus, data)[1]);
+}
 
 std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
   if (options.prompt) return *options.prompt;

@@ -87,6 +87,50 @@ TEST_CASE("what is no run is refused, and a run that is not finished is named", 
   CHECK_THAT(data["runs"][0]["state"].get<std::string>(), ContainsSubstring("unfinished"));
 }
 
+TEST_CASE("attention is shown of the prompt, where there is one", "[cli]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  const auto tokens_of = [&](Arguments more) {
+    more.insert(more.begin(), {"report", "run"});
+    program.succeed(more);
+    std::string tokens;
+    for (const auto& token : data_of(read_text(program.folder() / "report.html"))["inspected"][0]["tokens"])
+      tokens += token.get<std::string>();
+    return tokens;
+  };
+  const auto shown = tokens_of({"--prompt", "not to be"});
+  CHECK(shown.starts_with("not to be"));
+  CHECK(shown.size() == 16);  // model.context: it goes on as the run writes
+  CHECK_FALSE(tokens_of({}).starts_with("not to be"));
+  CHECK(tokens_of({"--prompt", "~"}) == tokens_of({}));  // which the run cannot read
+}
+
+TEST_CASE("classifiers and masked language models are shown with a text of their data", "[cli]") {
+  const Program program;
+  std::string table = "text,label\n";
+  for (int i = 0; i < 60; ++i) {
+    const auto number = std::to_string(i);
+    table += "\"engine " + number + ", failure of pump " + number + "\"," + (i % 2 == 0 ? "pump\n" : "motor\n");
+  }
+  program.folder().write("table.csv", table);
+  program.succeed({"train", "--config", "text_classifier.yaml", "--set", "data.path=table.csv", "--set",
+                   "train.steps=2", "--set", "model.width=16", "--set", "model.heads=2", "--out", "runs/classifier"});
+  program.succeed({"train", "--config", "small.yaml", "--set", "task=masked_language_model", "--out", "runs/masked"});
+  const auto report = [&] {
+    program.succeed({"report", "runs"});
+    return data_of(read_text(program.folder() / "report.html"));
+  };
+  const auto data = report();
+  CHECK_THAT(data["texts"]["samples"][0]["prompt"].get<std::string>(), ContainsSubstring("failure of pump"));
+  REQUIRE(data["inspected"].size() == 2);
+  CHECK(data["inspected"][0]["tokens"][0] == "engine");
+  CHECK(data["inspected"][1]["tokens"].size() == 16);
+  std::filesystem::remove(program.folder() / "table.csv");
+  const auto without = report();
+  CHECK_THAT(without["texts"]["samples"][0]["prompt"].get<std::string>(), ContainsSubstring("film"));
+  CHECK_THAT(without["problems"].dump(), ContainsSubstring("a fixed prompt in place of a text of its data"));
+}
+
 TEST_CASE("an answer that a run cannot give is said on the page", "[cli]") {
   const Program program;
   program.succeed({"train", "--config", "small.yaml", "--out", "run"});
