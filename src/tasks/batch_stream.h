@@ -15,6 +15,9 @@ class BatchStream {
   // The fraction of the training split that a step sees; 0 where epochs have no meaning.
   virtual double epochs_per_step() const { return 0; }
 
+  // Before training. Errors (exit code 3): the training split is too short for a step.
+  virtual void check_training() const {}
+
   // Forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) only.
   virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
 

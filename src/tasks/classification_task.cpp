@@ -58,6 +58,12 @@ class TextStream : public BatchStream {
     return tokens;
   }
 
+  // Without noise, each text once.
+  Batch distinct_batch(std::int64_t first, std::int64_t rows, torch::Device device) const {
+    return to_batch(dataset_->distinct_training_rows(seed(), first, rows), device, context_);
+  }
+  std::int64_t training_texts() const { return dataset_->count(Split::train); }
+
   Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
     require(split);
     return to_batch(dataset_->random_rows(split, seed(), index, train_.batch_size), device, context_);
@@ -107,8 +113,8 @@ class ClassObjective : public Objective {
 // model.embedding.scale, task.head.bag and task.head.recalibrate.
 class ClassifierAdaptation : public ModelAdaptation {
  public:
-  ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const BatchStream> texts,
-                       const ModelSizes& sizes, torch::Tensor class_weights_v)
+  ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const TextStream> texts, const ModelSizes& sizes,
+                       torch::Tensor class_weights_v)
       : config_(config), texts_(std::move(texts)), sizes_(sizes), class_weights_v_(std::move(class_weights_v)) {}
 
   void before_training(SequenceModel& model) const override {
@@ -120,13 +126,14 @@ class ClassifierAdaptation : public ModelAdaptation {
 
   // A batch that is learned by heart needs no shift for texts.
   void before_evaluation(SequenceModel& model, torch::Device device) const override {
-    if (recalibrates(classification(config_).head) && !config_.train.overfit_batch)
-      recalibrate(dynamic_cast<Classifier&>(model), *texts_, config_, class_weights_v_, device);
+    if (!recalibrates(classification(config_).head) || config_.train.overfit_batch) return;
+    const auto texts = [&](auto first, auto rows) { return texts_->distinct_batch(first, rows, device); };
+    recalibrate(dynamic_cast<Classifier&>(model), texts, texts_->training_texts(), config_, class_weights_v_, device);
   }
 
  private:
   ExperimentConfig config_;
-  std::shared_ptr<const BatchStream> texts_;
+  std::shared_ptr<const TextStream> texts_;
   ModelSizes sizes_;
   torch::Tensor class_weights_v_;
 };

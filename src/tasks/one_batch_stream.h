@@ -15,6 +15,7 @@ class OneBatchStream : public BatchStream {
       : whole_(std::move(whole)), accumulate_(accumulate) {}
 
   double tokens_per_step() const override { return whole_->tokens_per_step(); }
+  void check_training() const override { whole_->check_training(); }
   Batch training_batch(std::int64_t, std::int64_t micro, torch::Device device) const override {
     return whole_->training_batch(0, micro, device);
   }

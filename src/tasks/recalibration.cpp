@@ -1,5 +1,7 @@
 #include "tasks/recalibration.h"
 
+#include <algorithm>
+
 #include "ops/autocast.h"
 #include "tasks/batches.h"
 #include "tasks/network_predictor.h"
@@ -22,16 +24,17 @@ torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Ten
   return shift_v;
 }
 
-void recalibrate(Classifier& model, const BatchStream& stream, const ExperimentConfig& config,
+void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
                  const torch::Tensor& weights_v, torch::Device device) {
-  constexpr std::int64_t texts = 4096;
+  constexpr std::int64_t most_texts = 4096;
   const torch::NoGradGuard no_grad;
   const AutocastScope autocast(config.train.precision, device);
   model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights only
   const NetworkPredictor predictor(model);
   std::vector<torch::Tensor> logits, labels;
-  for (std::int64_t i = 0; i * config.train.batch_size < texts; ++i) {
-    const auto batch = stream.random_batch(Split::train, i, device);
+  const auto wanted = std::min(most_texts, count), rows = config.train.batch_size;
+  for (std::int64_t first = 0; first < wanted; first += rows) {
+    const auto batch = texts(first, std::min(rows, wanted - first));
     logits.push_back(widened(predictor.logits(batch)).to(torch::kCPU, torch::kDouble));
     labels.push_back(batch.labels_l.cpu());
   }

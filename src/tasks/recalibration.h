@@ -2,9 +2,10 @@
 // task.head.recalibrate. A classifier is trained on noisy texts and with dropout, and evaluated without. Its
 // logits then have an offset that differs from run to run, so that one class is predicted more often than it occurs.
 
+#include <functional>
+
 #include "config/experiment_config.h"
 #include "model/classifier.h"
-#include "tasks/batch_stream.h"
 
 namespace metaformer {
 
@@ -14,10 +15,14 @@ namespace metaformer {
 torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
                                 const torch::Tensor& weights_b);
 
+// Texts `first` ... `first` + `rows` of the training split in an order at random, without noise.
+using TrainingTexts = std::function<Batch(std::int64_t first, std::int64_t rows)>;
+
 // Shifts the model's logits so that training's loss (its smoothing, and weights_v by class unless undefined), over
-// 4,096 training texts without noise and dropout, is at its minimum in the shift. The same texts every time. A network
-// that diverged gets no shift. Goes on when a signal asks to stop: the checkpoint that is then saved needs the shift.
-void recalibrate(Classifier& model, const BatchStream& stream, const ExperimentConfig& config,
+// 4,096 different training texts, or all `count` of them where there are fewer, without noise and dropout, is at its
+// minimum in the shift. The same texts every time. A network that diverged gets no shift. Goes on when a signal asks to
+// stop: the checkpoint that is then saved needs the shift.
+void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
                  const torch::Tensor& weights_v, torch::Device device);
 
 }  // namespace metaformer

@@ -75,19 +75,23 @@ class RandomWindows : public TextWindows {
 class OrderedStreams : public TextWindows {
  public:
   OrderedStreams(const ExperimentConfig& config, std::shared_ptr<const TextDataset> dataset)
-      : TextWindows(config, std::move(dataset)), steps_of_epoch_(targets() / (rows_per_step() * context())) {
-    if (steps_of_epoch_ == 0)
-      throw Error(
-          ExitCode::data,
-          fmt::format("the training split has {} tokens; with {} train.batch_size {} and train.accumulate {} make "
-                      "{} rows, which model.context {} cuts out of at least {}",
-                      targets() + 1, order_key(config.model), rows(), config.train.accumulate, rows_per_step(),
-                      context(), rows_per_step() * context() + 1));
+      : TextWindows(config, std::move(dataset)), steps_of_epoch_(targets() / (rows_per_step() * context())) {}
+
+  // What only evaluates needs no rows of a step.
+  void check_training() const override {
+    if (steps_of_epoch_ > 0) return;
+    throw Error(
+        ExitCode::data,
+        fmt::format("the training split has {} tokens; with {} train.batch_size {} and train.accumulate {} make "
+                    "{} rows, which model.context {} cuts out of at least {}",
+                    targets() + 1, order_key(config().model), rows(), config().train.accumulate, rows_per_step(),
+                    context(), rows_per_step() * context() + 1));
   }
 
   double epochs_per_step() const override { return 1 / static_cast<double>(steps_of_epoch_); }
 
   Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    check_training();
     const auto epoch = step / steps_of_epoch_, place = step % steps_of_epoch_;
     const auto left_over = targets() - steps_of_epoch_ * rows_per_step() * context();
     const Rng rng(seed(), RandomPurpose::batches, static_cast<std::uint64_t>(epoch));

@@ -229,6 +229,7 @@ RunSummary train(TrainRequest request) {
   const auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
   require_same(group, {{"data", without_paths(task.data->description())}});
   if (group.is_first()) task.data->check();
+  task.batches->check_training();
   const auto& codec = task.data->codec();
   check_memory(config, codec, device, request.force);
   // Nor must weights that do not fit leave one: they are tried on another model of the same shapes.

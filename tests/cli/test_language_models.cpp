@@ -80,4 +80,24 @@ TEST_CASE("evaluate carries the state of a run or does not, as it is asked to", 
              ContainsSubstring("random batches have nothing before them for model.carry_state to go on from"));
 }
 
+TEST_CASE("a training text that is too short to carry a state in training is evaluated with it all the same",
+          "[cli][language_models]") {
+  const Program program;
+  // 4,400 characters: rows of 16 tokens, of which a step has 500.
+  const Arguments large = {"--set", "train.batch_size=500", "--set", "train.steps=1"};
+  auto plain = with({"train", "--out", "run"}, "{kind: lstm, width: 8, context: 16}"),
+       carried = with({"train", "--out", "carried"}, "{kind: lstm, width: 8, context: 16, carry_state: true}");
+  plain.insert(plain.end(), large.begin(), large.end());
+  carried.insert(carried.end(), large.begin(), large.end());
+  program.succeed(plain);
+  const auto evaluated = json_of(program, {"evaluate", "--run", "run", "--set", "model.carry_state=true", "--json"});
+  CHECK(evaluated["loss"].get<double>() > 0);
+  const auto refused = program.run(carried);
+  CHECK(refused.code == 3);
+  CHECK_THAT(refused.err, ContainsSubstring("the training split has 3960 tokens; with model.carry_state "
+                                            "train.batch_size 500 and train.accumulate 1 make 500 rows, which "
+                                            "model.context 16 cuts out of at least 8001"));
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "carried"));
+}
+
 }  // namespace metaformer

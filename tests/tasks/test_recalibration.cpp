@@ -29,12 +29,32 @@ TEST_CASE("a recalibrated classifier is at the minimum of its loss in the bias, 
   const auto task = make_task(config, /*offline=*/true, std::move(run.codec));
   const auto bias_v = run.model->named_parameters()["head.bias"];
   double sum = 0;
-  for (std::int64_t i = 0; i < 64; ++i) {
-    const auto batch = task.batches->random_batch(Split::train, i, torch::kCPU);
+  // Fewer than 4,096: each of them counts once.
+  for (std::int64_t i = 0; i < task.batches->evaluation_batches(Split::train); ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::train, i, torch::kCPU);
     task.objective->loss(run.model->evaluate(batch), batch).backward();
     sum += batch.weight.item<double>();
   }
+  CHECK(sum > 900);
   CHECK(bias_v.grad().abs().max().item<double>() / sum < 1e-5);
+}
+
+TEST_CASE("a classifier is recalibrated on 4,096 different texts, or on all", "[classification]") {
+  const Workplace place;
+  Parts parts(place.experiment(classifier(
+      place, {"task.head.recalibrate=true", "train.batch_size=100", "data.tokenizer.kind=word", "train.seed=7"})));
+  auto& model = dynamic_cast<Classifier&>(*parts.model);
+  const std::int64_t count = GENERATE(1, 99, 100, 1234, 4096, 10000);
+  std::vector<std::int64_t> seen;
+  const auto texts = [&](std::int64_t first, std::int64_t rows) {
+    for (auto text = first; text < first + rows; ++text) seen.push_back(text);
+    CHECK(rows <= 100);
+    auto batch = parts.task.batches->evaluation_batch(Split::train, 0, torch::kCPU);
+    return batch;
+  };
+  recalibrate(model, texts, count, parts.experiment.config, {}, torch::kCPU);
+  REQUIRE(std::ssize(seen) == std::min<std::int64_t>(4096, count));
+  for (std::size_t i = 0; i < seen.size(); ++i) CHECK(seen[i] == static_cast<std::int64_t>(i));
 }
 
 }  // namespace metaformer

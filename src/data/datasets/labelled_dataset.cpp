@@ -137,6 +137,14 @@ LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t
   return batch_of(chosen);
 }
 
+// The order of the first epoch.
+LabelledRows LabelledDataset::distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
+  const auto last = std::min(first + rows, count(Split::train));
+  std::vector<const EncodedText*> chosen;
+  for (auto place = first; place < last; ++place) chosen.push_back(&texts(Split::train)[order_->item_at(seed, place)]);
+  return batch_of(chosen);
+}
+
 LabelledRows LabelledDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index,
                                           std::int64_t rows) const {
   const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));

@@ -56,6 +56,10 @@ class LabelledDataset {
     return source_order_[static_cast<std::size_t>(split)];
   }
 
+  // Training texts first ... first + rows, without noise, of an order at random that has each once: a function of the
+  // seed. Fewer where it ends.
+  LabelledRows distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const;
+
   // Rows drawn at random: a function of (seed, index).
   LabelledRows random_rows(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
 
