@@ -1,4 +1,6 @@
-"""Runs the code of docs/weights_in_python.md: its function on dump_model's weights, the whole script on a trained run.
+"""Runs the code of docs/weights_in_python.md: its function on dump_model's weights, the whole script on a trained run. And
+compares the names of tensors in docs/run_directory.md with those of models and optimisers of every kind: every written
+name must stand there, and every name that stands there must be written.
 
 usage: run_documented_weights.py DUMP_MODEL METAFORMER
 """
@@ -12,7 +14,10 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/weights_in_python.md"
+import compare_model
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, TABLES = DOCS / "weights_in_python.md", DOCS / "run_directory.md"
 MOST_LINES = 30
 TOLERANCE = 1e-5  # relative L2 of the logits, float32 on both sides
 RUN, PROMPT, HEADS = '"runs/latest"', "ROMEO:", 4
@@ -54,6 +59,108 @@ def check_script(metaformer, script):
     assert ast.literal_eval(printed) == sample["text"] == "N", (printed, sample["text"])
 
 
+# Models that have every parameter between them.
+SMALL = ["model.layers=2", "model.heads=2", "model.width=8", "model.context=9"]
+PAIRS = ["task=sequence_to_sequence", "model.kind=encoder_decoder"]
+XL = "{kind: transformer_xl, shared_biases: false}"
+NAMED = [
+    *([*SMALL, f"model.mixer={mixer}", f"model.positions={positions}", "model.bias=true"]
+      for mixer in compare_model.MIXERS.values() for positions in ("learned", "alibi", "t5")),
+    *([*SMALL, f"model.mixer={mixer}", f"model.positions={positions}"]
+      for mixer in ("scaled_dot_product", "metric", "{kind: quadratic, form: full}")
+      for positions in ("shaw", "transformer_xl", XL)),
+    *([*SMALL, *norm] for norm in compare_model.NORMS.values()),
+    *([*SMALL, f"model.feed_forward={branch}"] for branch in compare_model.FEED_FORWARDS[-3:]),
+    *([*SMALL, f"task={task}", "model.bias=true", f"model.embedding.tie={tie}"]
+      for task in ("language_model", "masked_language_model") for tie in ("true", "false")),
+    *([*SMALL, "task=classification", f"task.head={{kind: {head}, recalibrate: {shift}}}", "model.bias=true",
+       "model.embedding.scale=log_count_ratio", "model.embedding.ngrams={order: 2, buckets: 16}"]
+      for head in compare_model.HEADS for shift in ("true", "false")),
+    *(["task=classification", *SMALL, *overrides, "model.width=12"] for overrides in compare_model.REGION_MODELS.values()),
+    ["task=classification", *SMALL, "model.layers=0", "model.positions=none", "task.head=max_pooled",
+     "model.embedding.region={kind: sequence, shortest: 1, longest: 2, bag: {size: 3, width: 4}}"],
+    ["task=classification", *SMALL, "model.layers=0", "model.positions=none", "task.head=max_pooled",
+     "model.embedding.region=bag"],
+    *([*PAIRS, *SMALL, f"model.shared_embedding={shared}", f"model.cross_mixer={mixer}", f"model.norm.position={position}"]
+      for mixer in ("scaled_dot_product", "metric", "quadratic", "{kind: metric, qk_norm: true, values: own}")
+      for shared, position in (("true", "pre"), ("false", "both"))),
+    *([f"model={model}"] for model in compare_model.OTHERS),
+]
+STATES = [*([f"train.optimizer={optimizer}"] for optimizer in (
+              "adamw", "adam", "{kind: sgd, momentum: 0.9}", "adagrad", "muon")),
+          ["train.precision=fp16"], ["train.weight_average.decay=0.9"], ["model.memory=8", "model.positions=transformer_xl"],
+          ["model={kind: lstm, width: 8, context: 8, carry_state: true}"],
+          ["task=neighbouring_words", "model={layers: 0, positions: none, width: 8, context: 8, embedding: {region: bag}}"]]
+
+
+def rows_of_tables(section):
+    """(first cell of the head, names in the first cell) of each row of the tables under a heading."""
+    text = TABLES.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines())
+        for row in rows:
+            yield head[0], re.findall(r"`([^`]+)`", row[0])
+
+
+def documented_names():
+    """{name, of which table: regular expression of the names that it stands for}"""
+    names = {}
+    for head, documented in rows_of_tables("The weights in Python"):
+        for name in documented:
+            pattern = re.escape(name).replace(r"\.I\.", r"\.\d+\.").replace(r"\.S\.", r"\.\d+\.")
+            pattern = re.sub(r"lI$", r"l\\d+", pattern)
+            if "transformer." in head:
+                pattern = r"(transformer|encoder)\." + pattern.replace(r"\.mixer\.", r"\.(mixer|cross_mixer)\.")
+                pattern = re.sub(r"\\.weight$", r"\\.(weight|bias)", pattern)  # with model.bias
+            names[name, head] = re.compile(pattern)
+    names["query_projection.weight", "cross_mixer"] = re.compile(r"transformer\.blocks\.\d+\.cross_mixer\.query_projection\.(weight|bias)")
+    return names
+
+
+def written_names(dump_model):
+    names = set()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [word for i, overrides in enumerate(NAMED) for word in ("--", f"{folder}/{i}", *overrides)]
+        subprocess.run([dump_model, *arguments[1:]], check=True)
+        for i in range(len(NAMED)):
+            names.update(load_file(Path(folder) / f"{i}/model.safetensors"))
+    return names
+
+
+def check_names(dump_model, trained):
+    documented, written = documented_names(), written_names(dump_model) | trained
+    unknown = sorted(name for name in written if not any(pattern.fullmatch(name) for pattern in documented.values()))
+    assert not unknown, f"docs/run_directory.md does not name {unknown}"
+    linear = {"weight", "bias"}  # of model.kind linear, which is no network
+    unused = sorted(name for (name, _), pattern in documented.items()
+                    if name not in linear and not any(pattern.fullmatch(other) for other in written))
+    assert not unused, f"docs/run_directory.md names {unused}, which no model has"
+    print(f"{len(written)} names of tensors are documented")
+
+
+def check_state_names(metaformer):
+    """The names in state.safetensors, without those of the parameters in them. Returns the names of the parameters."""
+    page = TABLES.read_text().split("\n## checkpoints/\n")[1].split("\n## ")[0]
+    documented, written = {name.split(".NAME")[0] for name in re.findall(r"`([a-z_.N]+[A-Za-z]*)`", page)}, set()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "text.txt").write_text(TEXT * 100)
+        (Path(folder) / "small.yaml").write_text(CONFIG)
+        for i, overrides in enumerate(STATES):
+            changes = [word for change in ["train.steps=1", *overrides] for word in ("--set", change)]
+            subprocess.run([metaformer, "train", "--config", "small.yaml", "--out", str(i), "--quiet", *changes], check=True,
+                           cwd=folder)
+            checkpoint = Path(folder) / f"{i}/checkpoints/last"
+            parameters = load_file(checkpoint / "model.safetensors")
+            written.update(parameters)
+            for name in load_file(checkpoint / "state.safetensors"):
+                of = max((parameter for parameter in parameters if name.endswith("." + parameter)), key=len, default=None)
+                kind = name if of is None else name[:-len(of) - 1]
+                kind = re.sub(r"\.\d+$", ".N", kind)
+                assert kind in documented, f"docs/run_directory.md does not name {name} of {overrides}"
+    print(f"the state of {len(STATES)} trainings is documented")
+    return written
+
+
 def main():
     dump_model, metaformer = (Path(argument).resolve() for argument in sys.argv[1:])
     script, other_mixer = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -63,6 +170,7 @@ def main():
     lines_of_metric = re.compile(r"^ +p = .*?^ +t = .*?\n", re.MULTILINE | re.DOTALL)
     check_function(dump_model, lines_of_metric.sub(lambda _: other_mixer, definition), "scaled_dot_product")
     check_script(metaformer, script)
+    check_names(dump_model, trained=check_state_names(metaformer))
 
 
 if __name__ == "__main__":
