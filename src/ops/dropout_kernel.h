@@ -4,14 +4,29 @@
 
 #include <cstdint>
 
+#include "base/vector_math.h"
+
 namespace metaformer {
 
 class DropoutMask {
  public:
+  DropoutMask() = default;  // keeps all
+
   // probability: of the entries that become 0, in [0, 1).
   DropoutMask(double probability, std::uint64_t seed);
 
-  static constexpr std::int64_t together = 16;  // entries that are drawn at once
+  bool drops() const { return limit_ > 0; }
+
+  static constexpr std::int64_t together = lane_count;  // entries that are drawn at once
+
+  // Multiplies the entries from `place` on, a multiple of `together`: 0 or 1 / (1 - probability).
+  METAFORMER_INLINE Lanes factors(std::int64_t place) const {
+    constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    // The second key goes between two rounds: with only a sum, masks of two seeds would be shifts of one another.
+    const auto further = high_key_ ^ static_cast<std::uint32_t>(place >> 32);
+    const auto bits = scrambled(scrambled(lane + static_cast<std::uint32_t>(place) + low_key_) ^ further);
+    return bits < limit_ ? Lanes{} : every_lane(factor_);
+  }
 
   // y = x / (1 - probability) or 0, for `count` entries of which the first stands at `place`, a multiple of `together`.
   void apply(const float* x, float* y, std::int64_t count, std::int64_t place) const;
@@ -23,9 +38,9 @@ class DropoutMask {
   template <class Element>
   void apply_to(const Element* x, Element* y, std::int64_t count, std::int64_t place) const;
 
-  std::uint32_t limit_;  // bits below it: dropped
-  float factor_;
-  std::uint32_t low_key_, high_key_;
+  std::uint32_t limit_ = 0;  // bits below it: dropped
+  float factor_ = 1;
+  std::uint32_t low_key_ = 0, high_key_ = 0;
 };
 
 }  // namespace metaformer

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/dropout_kernel.h"
+
 namespace metaformer {
 
 // One head's rows: `rows` x `width` elements, neighbours within a row next to each other.
@@ -21,10 +23,10 @@ struct HeadAttention {
   std::int64_t offset = 0;                          // query i stands where key i + offset does; none is negative
   std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all
   float scale = 1;
-  float dropout = 0;       // share of the weights that become 0, the others growing by 1 / (1 - dropout)
-  std::uint32_t seed = 0;  // of which; a function of (seed, query, key)
-  HeadRows q, k, v;        // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
-  HeadRows t;              // forward only
+  DropoutMask dropout;           // of the weights
+  std::int64_t first_place = 0;  // of query 0 and key 0 in the mask (cuda/dropout_places.h)
+  HeadRows q, k, v;              // k and v of the same data are one tensor: dk is then the whole gradient and dv unused
+  HeadRows t;                    // forward only
   // Per token, both or neither; a query sees keys of its own segment, one of -1 sees nothing.
   const std::int64_t *query_segment = nullptr, *key_segment = nullptr;
   // Per query, padding too: of the exponentials of its scores; infinity where it sees nothing.

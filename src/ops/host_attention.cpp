@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/dropout_places.h"
 #include "ops/dropout.h"
 #include "ops/first_order.h"
 #include "ops/head_rows.h"
@@ -102,9 +103,8 @@ struct Operands {
             .offset = std::max<std::int64_t>(0, keys - queries),
             .window = rule.window,
             .scale = static_cast<float>(rule.scale),
-            .dropout = static_cast<float>(rule.mask.probability),
-            .seed = static_cast<std::uint32_t>(rule.mask.seed +
-                                               static_cast<std::uint64_t>((rule.mask.first_row + b) * q.size(1) + n)),
+            .dropout = rule.mask.drops() ? DropoutMask(rule.mask.probability, rule.mask.seed) : DropoutMask(),
+            .first_place = cuda::place_of_weight(rule.mask.first_row + b, n, 0, 0),
             .q = rows_of(q, b, n),
             .k = rows_of(k, b, n),
             .v = rows_of(v, b, n),

@@ -31,7 +31,8 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
   // weights become P, `slopes` (dP) become scale P (dP - delta); with dropout m: m P, and scale P (m dP - delta).
   METAFORMER_INLINE void weigh(std::int64_t first, const KeyRange& range, float* slopes) const {
     const float scale = in.scale;
-    const bool drops = in.dropout > 0;
+    const DropoutMask mask = in.dropout;
+    const bool drops = mask.drops();
     for (std::int64_t r = 0; r < tile; ++r) {
       const bool exists = first + r < in.queries;
       const float log_sum = exists ? in.log_sum[first + r] : infinity;
@@ -42,10 +43,9 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
         std::fill_n(slope, range.count, 0.0f);
         continue;
       }
-      const auto drawn = this->row_bits(first + r);
       for (std::int64_t j = 0; j < range.count; j += lane_count) {
         const Lanes p = exp_of(load_lanes(weight + j) * scale - log_sum);
-        const Lanes m = drops ? this->kept(drawn, range.begin + j) : every_lane(1);
+        const Lanes m = drops ? this->kept(mask, first + r, range.begin + j) : every_lane(1);
         store_lanes(weight + j, m * p);
         store_lanes(slope + j, p * (m * load_lanes(slope + j) - delta) * scale);
       }

@@ -32,14 +32,14 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
     }
     greatest = greatest_of(most);
     Lanes total = {};
-    const auto drawn = this->row_bits(query);
     const float scale = in.scale;  // what is read from `in` within the loop is read anew after every store
-    const bool drops = in.dropout > 0;
+    const DropoutMask mask = in.dropout;
+    const bool drops = mask.drops();
     const Lanes offset = every_lane(greatest == -infinity ? 0.0f : greatest * in.scale);
     for (std::int64_t j = 0; j < range.count; j += lane_count) {
       const Lanes e = exp_of(load_lanes(score + j) * scale - offset);
       total += e;
-      store_weights(row, j, drops ? e * this->kept(drawn, range.begin + j) : e);
+      store_weights(row, j, drops ? e * this->kept(mask, query, range.begin + j) : e);
     }
     return sum_of(total);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/dropout_places.h"
 #include "ops/host_attention_distances.h"
 
 namespace metaformer::host_kernel {
@@ -109,15 +110,8 @@ struct Head : Packing<Element, Units, Rows, Vectors> {
   }
 
   // What dropout multiplies the weights of 16 keys with.
-  METAFORMER_INLINE Lanes kept(std::uint32_t row_bits, std::int64_t key) const {
-    constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const float keep = 1 - in.dropout;
-    const auto bits = scrambled(lane + static_cast<std::uint32_t>(key) + row_bits);
-    const auto limit = static_cast<std::uint32_t>(static_cast<double>(keep) * 4294967295.0);
-    return bits <= limit ? every_lane(1 / keep) : Lanes{};
-  }
-  METAFORMER_INLINE std::uint32_t row_bits(std::int64_t query) const {
-    return scrambled(static_cast<std::uint32_t>(query) + scrambled(in.seed));
+  METAFORMER_INLINE Lanes kept(const DropoutMask& mask, std::int64_t query, std::int64_t key) const {
+    return mask.factors(in.first_place + (query << cuda::query_shift) + key);
   }
 };
 

@@ -183,6 +183,39 @@ TEST_CASE("backends agree, values and gradients", "[mixer]") {
   for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < 1e-10);
 }
 
+TEST_CASE("dropout draws the same mask with every backend and precision", "[mixer]") {
+  const auto options = any_mixer();
+  const auto [type, tolerance] =
+      GENERATE(table<torch::ScalarType, double>({{torch::kFloat, 1e-5}, {torch::kBFloat16, 0.05}}));
+  INFO(describe(options) << " " << type);
+  const auto dropping = [&] {
+    auto with_dropout = shape;
+    with_dropout.dropout = 0.3;
+    return with_dropout;
+  }();
+  const auto x = (0.5 * torch::randn({3, 40, 12}, torch::kDouble)).to(type).to(torch::kDouble);
+  auto segments = torch::zeros({3, 40}, torch::kLong);
+  segments.index_put_({1, torch::indexing::Slice(17, torch::indexing::None)}, 1);
+  segments.index_put_({2, torch::indexing::Slice(35, torch::indexing::None)}, -1);
+  const auto visibility = self_visibility(true, segments);
+  StepPasses passes(5, torch::kCPU);
+  passes.set_step(3);
+  const auto run = [&](const MixerConfig& chosen, torch::ScalarType of_type) {
+    const auto mixer = random_mixer(chosen, dropping, type);  // the same rounded weights on both sides
+    mixer->to(of_type);
+    const auto input = x.to(of_type).requires_grad_();
+    auto pass = passes.pass(/*first_row=*/70);
+    std::vector<torch::Tensor> results = {mixer->forward(input, input, visibility, nullptr, pass)};
+    if (!results[0].requires_grad()) return results;
+    results[0].square().sum().backward();
+    results.push_back(input.grad());
+    return results;
+  };
+  const auto one = run(options, type), other = run(with_backend(options, Backend::reference), torch::kDouble);
+  REQUIRE(one.size() == other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) CHECK(relative_error(one[i], other[i]) < tolerance);
+}
+
 TEST_CASE("bfloat16 and float32 stay near float64", "[mixer]") {
   const auto options = any_mixer();
   const auto [type, tolerance] =
