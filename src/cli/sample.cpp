@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -20,6 +21,7 @@
 #include "infer/load_run.h"
 #include "infer/sampling.h"
 #include "infer/training_sample.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -41,6 +43,7 @@ struct SampleArguments {
   std::string window = "half";
   bool uncached = false;
   bool without_graphs = false;
+  bool without_eos = false;
   bool json = false;
   BeamOptions beam;
   std::vector<std::string> beam_flags, next_token_flags;  // that were given
@@ -50,6 +53,9 @@ struct Sample {
   std::string text;
   std::int64_t tokens = 0;
   bool stopped = false;  // by a stop text
+  bool ended = false;    // by a token that ends texts
+
+  bool is_done() const { return stopped || ended; }
 };
 
 // Answers prompts with one model. One of lists answers with as many numbers as it was given, the likeliest each.
@@ -63,6 +69,8 @@ class Sampler {
     options_.temperature = arguments.temperature.value_or(lists_ ? 0.0 : options_.temperature);
     options_.cached = !arguments.uncached;
     options_.graphs = !arguments.without_graphs;
+    options_.never = ids_without_token(*run.codec.tokenizer);
+    if (!arguments.without_eos) eos_ = special_tokens_of(*run.codec.tokenizer).eos;
     options_.window =
         choose<WindowKind>("--window", arguments.window, {{"half", WindowKind::half}, {"slide", WindowKind::slide}});
   }
@@ -113,7 +121,12 @@ class Sampler {
       const auto& tokens = generator.next();
       for (std::size_t s = 0; s < samples.size(); ++s) {
         auto& sample = samples[s];
-        if (sample.stopped) continue;
+        if (sample.is_done()) continue;
+        sample.ended = std::find(eos_.begin(), eos_.end(), tokens[s]) != eos_.end();
+        if (sample.ended) {
+          --running;
+          continue;
+        }
         const auto separator = sample.tokens++ > 0 ? run_.codec.tokenizer->token_separator() : "";
         show(sample, filters[s].feed(separator + run_.codec.tokenizer->decode({&tokens[s], 1})));
         sample.stopped = filters[s].stopped();
@@ -129,7 +142,8 @@ class Sampler {
     auto list = nlohmann::ordered_json::array();
     std::int64_t tokens = 0;
     for (const auto& sample : samples) {
-      list.push_back({{"text", sample.text}, {"tokens", sample.tokens}, {"stopped", sample.stopped}});
+      list.push_back(
+          {{"text", sample.text}, {"tokens", sample.tokens}, {"stopped", sample.stopped}, {"ended", sample.ended}});
       tokens += sample.tokens;
     }
     print_json({{"prompt", prompt},
@@ -137,6 +151,7 @@ class Sampler {
                 {"text", samples.front().text},
                 {"tokens", tokens},
                 {"stopped", samples.front().stopped},
+                {"ended", samples.front().ended},
                 {"interrupted", stop_signal() != 0},
                 {"samples", list},
                 {"seconds", seconds},
@@ -150,6 +165,7 @@ class Sampler {
   std::optional<ListTask> lists_;
   std::int64_t tokens_;
   SamplingOptions options_;
+  std::vector<std::int32_t> eos_;  // any of them ends a text
 };
 
 using AnswerPrompt = std::function<void(const std::string&)>;
@@ -266,6 +282,7 @@ void add_sampling_options(CLI::App& command, SampleArguments& arguments) {
       ->type_name("half|slide")
       ->capture_default_str();
   add_repeatable(command, "--stop", arguments.stops, "TEXT", "stop before this text");
+  command.add_flag("--no-eos", arguments.without_eos, "go on behind a token that ends texts (eos), which is shown");
   command.add_flag("--no-cache", arguments.uncached,
                    "encode the whole window again for every token (slow, for comparison)");
   command.add_flag("--no-graph", arguments.without_graphs,
@@ -314,6 +331,7 @@ void add_sample_command(CLI::App& app) {
       "A run of task sequence_to_sequence writes one text, with --beam, --alpha and --further-tokens, and shows what "
       "of\n"
       "the source each token attends to.\n"
+      "A text ends before the end-of-text token (eos) of a model from elsewhere, if it has one.\n"
       "Examples:\n"
       "  metaformer sample --prompt \"ROMEO:\" --tokens 1000\n"
       "  metaformer sample --run runs/x --temperature 0 --stop \"JULIET:\"\n"
@@ -324,7 +342,7 @@ void add_sample_command(CLI::App& app) {
     arguments->beam_flags = given_beam_flags(command);
     arguments->next_token_flags =
         given_flags(command, {"--tokens", "--num-samples", "--temperature", "--top-k", "--top-p", "--seed", "--window",
-                              "--stop", "--no-cache", "--no-graph"});
+                              "--stop", "--no-eos", "--no-cache", "--no-graph"});
     run_sample(*arguments);
   });
 }

@@ -19,11 +19,13 @@ constexpr auto without_effect = std::to_array<std::string_view>({"_attn_implemen
                                                                  "_attn_implementation_autoset",
                                                                  "_name_or_path",
                                                                  "architectures",
+                                                                 "attn_impl",
                                                                  "attn_implementation",
                                                                  "bad_words_ids",
                                                                  "begin_suppress_tokens",
                                                                  "bos_token_id",
                                                                  "chunk_size_feed_forward",
+                                                                 "cross_attention_hidden_size",
                                                                  "decoder_start_token_id",
                                                                  "diversity_penalty",
                                                                  "do_sample",
@@ -37,7 +39,9 @@ constexpr auto without_effect = std::to_array<std::string_view>({"_attn_implemen
                                                                  "forced_eos_token_id",
                                                                  "gradient_checkpointing",
                                                                  "id2label",
+                                                                 "initializer_factor",
                                                                  "initializer_range",
+                                                                 "is_decoder",
                                                                  "label2id",
                                                                  "length_penalty",
                                                                  "max_length",
@@ -63,6 +67,7 @@ constexpr auto without_effect = std::to_array<std::string_view>({"_attn_implemen
                                                                  "task_specific_params",
                                                                  "temperature",
                                                                  "tf_legacy_loss",
+                                                                 "tie_encoder_decoder",
                                                                  "tokenizer_class",
                                                                  "top_k",
                                                                  "top_p",
@@ -73,7 +78,25 @@ constexpr auto without_effect = std::to_array<std::string_view>({"_attn_implemen
                                                                  "typical_p",
                                                                  "unk_token_id",
                                                                  "use_bfloat16",
-                                                                 "use_cache"});
+                                                                 "use_cache",
+                                                                 "use_flash_attention",
+                                                                 "use_flash_attention_2",
+                                                                 "use_flash_attn",
+                                                                 "use_sdpa_attention"});
+
+// Words of keys that change what a model computes, or how its weights are stored, in this or another architecture.
+constexpr auto words_of_models = std::to_array<std::string_view>(
+    {"activation", "act_fn", "adapter", "alibi",    "attention", "attn", "auto_map", "bias",       "conv_", "dim",
+     "embed",      "expert", "factor",  "ffn",      "gated",     "glu",  "head",     "hidden",     "inner", "interleav",
+     "kv",         "layer",  "logit",   "lora",     "mixer",     "mlp",  "moe",      "multiplier", "nope",  "norm",
+     "position",   "qk",     "quant",   "relative", "residual",  "rope", "rotary",   "router",     "scale", "scaling",
+     "shared",     "sink",   "sliding", "soft",     "sparse",    "ssm",  "theta",    "tie_",       "tied",  "window"});
+
+// Names that begin with an underscore are the library's own notes.
+bool may_have_effect(const std::string& key) {
+  return !key.starts_with('_') && std::any_of(words_of_models.begin(), words_of_models.end(),
+                                              [&](auto word) { return key.find(word) != std::string::npos; });
+}
 
 }  // namespace
 
@@ -136,12 +159,16 @@ void ConfigFile::require(const char* key, const nlohmann::json& only) {
   if (!given.is_null() && given != only) refuse(key, fmt::format("only {} is supported", json_text(only)));
 }
 
-void ConfigFile::require_all_known() const {
+std::vector<std::string> ConfigFile::unknown_keys() const {
+  std::vector<std::string> unknown;
   for (const auto& [key, given] : json_.items()) {
     const bool harmless = std::find(without_effect.begin(), without_effect.end(), key) != without_effect.end();
-    if (!given.is_null() && !harmless && !known_.contains(key))
+    if (harmless || known_.contains(key)) continue;
+    if (!given.is_null() && may_have_effect(key))
       refuse(key, "this key is unknown and may change the model; remove it if it does not");
+    unknown.push_back(key);
   }
+  return unknown;
 }
 
 }  // namespace metaformer

@@ -1,12 +1,13 @@
 #pragma once
-// config.json of a Hugging Face folder. A key that is not understood is an error: it may change what the model
-// computes.
+// config.json of a Hugging Face folder. A key that is unknown and, by its name, may change what the model computes is
+// an error; other unknown keys are ignored.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace metaformer {
 
@@ -29,8 +30,10 @@ class ConfigFile {
   // Keys of this architecture that change nothing in evaluation, or repeat others.
   void ignore(std::initializer_list<const char*> keys) { known_.insert(keys.begin(), keys.end()); }
 
-  // Throws when there is a key that nobody asked for, unless every configuration of the library may have it.
-  void require_all_known() const;
+  // The keys that nobody asked for and that no configuration of the library has, which are ignored. Throws when one of
+  // them may change what the model computes: its name has a word such as rope, norm or scale, and its value is not
+  // null.
+  std::vector<std::string> unknown_keys() const;
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const;
 

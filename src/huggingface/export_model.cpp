@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/build_info.h"
 #include "base/error.h"
@@ -15,7 +16,10 @@
 #include "huggingface/numpy_archive.h"
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
+#include "text/library_tokenizer.h"
+#include "text/pretrained_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -62,29 +66,82 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
                   fmt::join(differences, "; ")));
 }
 
+// Tokens without a name that the written tokenizer has would be added behind its last one, where the model has no row.
+Json names_of(const SpecialTokens& tokens, const nlohmann::json& tokenizer_file) {
+  std::set<std::string> known;
+  const auto& vocabulary = tokenizer_file.at("model").at("vocab");
+  if (vocabulary.is_object())
+    for (const auto& [name, id] : vocabulary.items()) known.insert(name);
+  else
+    for (const auto& piece : vocabulary) known.insert(piece.at(0).get<std::string>());
+  for (const auto& token : tokenizer_file.at("added_tokens")) known.insert(token.at("content").get<std::string>());
+  auto names = Json::object();
+  for (const auto& [key, name] : tokens.names)
+    if (known.contains(name)) names[key] = name;
+  return names;
+}
+
+// Plain text stays so, whatever special tokens it names, unless the tokenizer itself finds them.
+std::string tokenizer_settings(const Json& names, std::int64_t context, bool finds_special_tokens) {
+  Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"model_input_names", {"input_ids", "attention_mask"}},
+                   {"model_max_length", context},
+                   {"clean_up_tokenization_spaces", false},
+                   {"split_special_tokens", !finds_special_tokens}};
+  for (const auto* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    settings[key] = names.contains(key) ? names[key] : Json(nullptr);
+  return settings.dump(2) + "\n";
+}
+
 std::vector<File> tokenizer_files(const Tokenizer& tokenizer, std::int64_t context) {
-  if (const auto* bpe = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer)) {
-    const Json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                           {"clean_up_tokenization_spaces", false},
-                           {"model_max_length", context}};
-    return {{"tokenizer.json", bpe->file()}, {"tokenizer_config.json", settings.dump(2) + "\n"}};
-  }
+  std::vector<File> files;
+  const auto add_own = [&] { files.push_back({own_tokenizer_file, tokenizer.to_json().dump(1) + "\n"}); };
   const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer);
-  if (pieces != nullptr && pieces->whitespace() == Whitespace::kept) return {{"tokenizer.model", pieces->model()}};
-  constexpr const char* own_file = "metaformer_tokenizer.json";
-  const auto json = tokenizer.to_json();
-  log::warning("the library has no tokenizer of kind {}: it is in {}, which only this program reads",
-               json.at("kind").get<std::string>(), own_file);
-  return {{own_file, json.dump(1) + "\n"}};
+  const auto written = to_library_tokenizer(tokenizer);
+  if (written.file.empty()) {
+    log::warning(
+        "transformers will find no tokenizer: it has none like this one ({}): {}; it is in {}, which only this "
+        "program reads",
+        tokenizer.to_json().at("kind").get<std::string>(), written.problem, own_tokenizer_file);
+    add_own();
+    return files;
+  }
+  const bool finds_special_tokens = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer) != nullptr;
+  const auto names = names_of(special_tokens_of(tokenizer), parse_json(written.file));
+  files.push_back({"tokenizer.json", written.file});
+  files.push_back({"tokenizer_config.json", tokenizer_settings(names, context, finds_special_tokens)});
+  files.push_back({"special_tokens_map.json", names.dump(2) + "\n"});
+  if (pieces != nullptr)
+    files.push_back({"tokenizer.model", pieces->model()});
+  else if (!finds_special_tokens)
+    add_own();
+  return files;
+}
+
+// "bos_token_id" and so on; null says that there is no such token, where the library would put in one of its own.
+void add_special_ids(const SpecialTokens& tokens, Json& config) {
+  const auto value = [](std::optional<std::int32_t> id) { return id ? Json(*id) : Json(nullptr); };
+  config["bos_token_id"] = value(tokens.bos);
+  config["eos_token_id"] = tokens.eos.empty()       ? Json(nullptr)
+                           : tokens.eos.size() == 1 ? Json(tokens.eos[0])
+                                                    : Json(tokens.eos);
+  config["pad_token_id"] = value(tokens.pad);
 }
 
 std::vector<File> huggingface_files(const ExportedModel& model) {
   const auto& architecture = architecture_of(model.config);
   const auto& config = std::get<TransformerConfig>(model.config.model);
+  const auto& tokenizer = *model.codec.tokenizer;
   const DescribedModel described{
-      .config = config, .vocabulary = model.codec.tokenizer->vocabulary_size(), .key_value_heads = config.heads};
-  auto files = tokenizer_files(*model.codec.tokenizer, config.context);
-  files.push_back({"config.json", architecture.write_config(described).dump(2) + "\n"});
+      .config = config, .vocabulary = tokenizer.vocabulary_size(), .key_value_heads = config.heads};
+  auto files = tokenizer_files(tokenizer, config.context);
+  const auto special_tokens = special_tokens_of(tokenizer);
+  auto description = architecture.write_config(described);
+  Json generation;
+  add_special_ids(special_tokens, description);
+  add_special_ids(special_tokens, generation);
+  files.push_back({"config.json", description.dump(2) + "\n"});
+  files.push_back({"generation_config.json", generation.dump(2) + "\n"});
   files.push_back(
       {"model.safetensors", to_safetensors(export_tensors(architecture, described, model.tensors, "the checkpoint"))});
   return files;

@@ -26,7 +26,8 @@ struct ExportedModel {
 };
 
 // Writes the files into `folder`, which must not exist, and returns their names:
-//   huggingface   config.json, model.safetensors and tokenizer of a GPT-2 or LLaMA of the library `transformers`
+//   huggingface   config.json, generation_config.json, model.safetensors and tokenizer of a GPT-2 or LLaMA of the
+//                 library `transformers`
 //   safetensors   model.safetensors with the config and the step as metadata, and the files below
 //   numpy         model.npz, config.yaml, tokenizer.json and labels.json as in a run and its checkpoints
 // Errors: exit code 2 when the folder exists, or when the model is no GPT-2 or LLaMA, with the keys that differ; 1 when

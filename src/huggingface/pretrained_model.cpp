@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "config/check.h"
 #include "huggingface/architecture.h"
 #include "run/safetensors.h"
 #include "text/pretrained_tokenizer.h"
@@ -44,8 +46,14 @@ const Architecture& architecture_of(ConfigFile& file) {
   file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
 }
 
+// Another program has written them: what is wrong with them are wrong data.
 NamedTensors read_tensors(const fs::path& file) {
-  return from_safetensors(read_file(file, largest_tensors, ExitCode::data), file.string());
+  const auto bytes = read_file(file, largest_tensors, ExitCode::data);
+  try {
+    return from_safetensors(bytes, file.string());
+  } catch (const Error& error) {
+    throw Error(ExitCode::data, error.what());
+  }
 }
 
 // The files of a model that was cut into several.
@@ -84,7 +92,18 @@ NamedTensors read_all_tensors(const fs::path& folder) {
 struct OpenedModel {
   const Architecture& architecture;
   DescribedModel described;
+  std::vector<std::string> ignored;  // keys
 };
+
+// Its numbers lie in the ranges of a config.
+void require_valid(const TransformerConfig& config, const fs::path& folder) {
+  try {
+    check_config({.model = config}, {});
+  } catch (const Error& error) {
+    throw Error(ExitCode::data,
+                fmt::format("{}: not a model of this program: {}", (folder / config_file).string(), error.what()));
+  }
+}
 
 OpenedModel open_model(const fs::path& folder) {
   auto file = open_config(folder);
@@ -92,8 +111,10 @@ OpenedModel open_model(const fs::path& folder) {
   auto described = architecture.read_config(file);
   file.require("is_encoder_decoder", false);
   file.require("pruned_heads", nlohmann::json::object());
-  file.require_all_known();
-  return {architecture, std::move(described)};
+  auto ignored = file.unknown_keys();
+  for (auto& key : ignored) key = printable(key);
+  require_valid(described.config, folder);
+  return {architecture, std::move(described), std::move(ignored)};
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& folder, std::int64_t vocabulary) {
@@ -114,7 +135,10 @@ bool is_huggingface_folder(const fs::path& folder) {
 }
 
 PretrainedModel describe_huggingface(const fs::path& folder) {
-  const auto described = open_model(folder).described;
+  const auto [architecture, described, ignored] = open_model(folder);
+  if (!ignored.empty())
+    log::info("{}: keys that are no part of a {} are ignored: {}", (folder / config_file).string(),
+              architecture.model_type(), fmt::join(ignored, ", "));
   return {.config = described.config,
           .vocabulary = described.vocabulary,
           .tensors = {},
@@ -123,7 +147,7 @@ PretrainedModel describe_huggingface(const fs::path& folder) {
 
 PretrainedModel read_huggingface(const fs::path& folder) {
   auto model = describe_huggingface(folder);
-  const auto [architecture, described] = open_model(folder);
+  const auto [architecture, described, ignored] = open_model(folder);
   model.tensors = import_tensors(architecture, described, read_all_tensors(folder), folder.string());
   return model;
 }

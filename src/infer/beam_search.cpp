@@ -27,9 +27,8 @@ constexpr double impossible = -std::numeric_limits<double>::infinity();  // a lo
 // The search of one target.
 class Beam {
  public:
-  Beam(const BeamOptions& options, std::int32_t mark, std::optional<std::int32_t> unknown, std::int64_t most_tokens,
-       std::int64_t row)
-      : options_(options), mark_(mark), unknown_(unknown), most_tokens_(most_tokens), live_{{.row = row}} {}
+  Beam(const BeamOptions& options, std::int32_t mark, std::int64_t most_tokens, std::int64_t row)
+      : options_(options), mark_(mark), most_tokens_(most_tokens), live_{{.row = row}} {}
 
   bool is_done() const { return live_.empty(); }
   const std::vector<Live>& live() const { return live_; }
@@ -84,7 +83,6 @@ class Beam {
         row_v.fill_(impossible);
         row_v[mark_] = end;
       }
-      if (unknown_) row_v[*unknown_] = impossible;
       rows.push_back(row_v);
     }
     const auto all = torch::cat(rows);
@@ -106,7 +104,6 @@ class Beam {
 
   const BeamOptions& options_;
   std::int32_t mark_;
-  std::optional<std::int32_t> unknown_;
   std::int64_t most_tokens_;
   std::vector<Live> live_;            // by falling probability
   std::vector<Hypothesis> finished_;  // the n_best of them, by falling score
@@ -132,7 +129,7 @@ torch::Tensor last_log_probabilities(SequenceModel& model, const Batch& batch, M
 
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
                                                  const std::vector<std::vector<std::int32_t>>& sources,
-                                                 std::int32_t mark, std::optional<std::int32_t> unknown,
+                                                 std::int32_t mark, const std::vector<std::int32_t>& never,
                                                  const BeamOptions& options, torch::Device device) {
   const torch::NoGradGuard no_grad;
   const auto count = std::ssize(sources);
@@ -143,17 +140,19 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
   std::vector<Beam> beams;
   std::int64_t capacity = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    beams.emplace_back(options, mark, unknown, most_tokens(i), i);
+    beams.emplace_back(options, mark, most_tokens(i), i);
     capacity = std::max(capacity, most_tokens(i));
   }
   const auto state = model.new_state(count, capacity);
   auto batch = first_batch(sources, mark, model.context(), device);
   std::vector<std::int64_t> next(static_cast<std::size_t>(count), mark), rows;
+  const std::vector<std::int64_t> never_ids(never.begin(), never.end());
+  const auto never_n = torch::tensor(at::ArrayRef<std::int64_t>(never_ids), torch::kLong);
   while (!next.empty()) {
     throw_if_stopped();
     if (!rows.empty()) EncoderDecoderState::of(*state).select(torch::tensor(rows).to(device));
     batch.ids_bc = torch::tensor(next).unsqueeze(1).to(device);
-    const auto log_probability_rv = last_log_probabilities(model, batch, *state);
+    const auto log_probability_rv = last_log_probabilities(model, batch, *state).index_fill(1, never_n, impossible);
     next.clear();
     rows.clear();
     for (auto& beam : beams) {

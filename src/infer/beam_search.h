@@ -1,7 +1,6 @@
 #pragma once
 // Writes targets with an encoder and decoder, by beam search; with a beam of 1 greedily.
 
-#include <optional>
 #include <vector>
 
 #include "model/sequence_model.h"
@@ -30,10 +29,11 @@ double length_penalty(std::int64_t tokens, double alpha);
 // source with its mark and `further_tokens`, but at most the model's context. Of the best `beam` continuations of a
 // step, those by the mark are finished and the others live on. The search ends when none lives, or when none can become
 // better than the n_best finished ones. It does not end after some number of them: after label smoothing, poor ones
-// finish early. `mark`: the id that begins and ends targets. `unknown`: a token that is never written, if there is one.
+// finish early. `mark`: the id that begins and ends targets. `never`: ids that are not written, such as the unknown
+// token.
 std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
                                                  const std::vector<std::vector<std::int32_t>>& sources,
-                                                 std::int32_t mark, std::optional<std::int32_t> unknown,
+                                                 std::int32_t mark, const std::vector<std::int32_t>& never,
                                                  const BeamOptions& options, torch::Device device);
 
 }  // namespace metaformer

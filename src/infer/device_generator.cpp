@@ -47,6 +47,10 @@ DeviceGenerator::DeviceGenerator(SequenceModel& model, const std::vector<std::in
   const auto ids_c = torch::tensor(at::ArrayRef<std::int64_t>(ids));
   ids_bc_ = torch::zeros({samples, context_ + 1}, on_device);
   ids_bc_.narrow(1, 0, length_).copy_(ids_c);
+  if (!options.never.empty()) {
+    const std::vector<std::int64_t> never(options.never.begin(), options.never.end());
+    never_n_ = torch::tensor(at::ArrayRef<std::int64_t>(never)).to(device);
+  }
   newest_1_ = torch::full({1}, length_ - 1, on_device);
   draw_1_ = torch::zeros({1}, on_device);
   const auto longest = std::max(plan.first_chunk, plan.longest_chunk);
@@ -120,7 +124,8 @@ void DeviceGenerator::record(Bucket& bucket) {
 void DeviceGenerator::compute(std::int64_t bucket) {
   const auto all_bcv = model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, bucket).contiguous()});
   const auto logits_bv = all_bcv.index_select(1, newest_1_).squeeze(1);
-  const auto tokens_b = pick_tokens_b(logits_bv, uniform_tb_.index_select(0, draw_1_).squeeze(0), options_);
+  const auto uniform_b = uniform_tb_.index_select(0, draw_1_).squeeze(0);
+  const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options_, never_n_);
   newest_1_.add_(1);
   ids_bc_.index_copy_(1, newest_1_, tokens_b.unsqueeze(1));
   tokens_tb_.index_copy_(0, draw_1_, tokens_b.unsqueeze(0));

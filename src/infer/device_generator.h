@@ -70,6 +70,7 @@ class DeviceGenerator {
   std::uint64_t drawn_ = 0;
   bool failed_ = false;
   torch::Tensor ids_bc_;                  // the window, and a column for the token that overfills it
+  torch::Tensor never_n_;                 // ids that are not drawn; undefined: none
   torch::Tensor newest_1_, draw_1_;       // where the newest token is in the window, the next one in the chunk
   torch::Tensor uniform_tb_, tokens_tb_;  // of a chunk of t tokens
   std::vector<Bucket> buckets_;           // ascending; destroyed before the tensors, which the graphs use

@@ -1,12 +1,16 @@
 #include "infer/device_picker.h"
 
+#include <limits>
+
 namespace metaformer {
 
-torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
-                            const SamplingOptions& options) {
+torch::Tensor pick_tokens_b(const torch::Tensor& all_logits_bv, const torch::Tensor& uniform_b,
+                            const SamplingOptions& options, const torch::Tensor& never_n) {
+  constexpr double impossible = -std::numeric_limits<double>::infinity();
+  const auto logits_bv = never_n.defined() ? all_logits_bv.index_fill(1, never_n, impossible) : all_logits_bv;
   if (options.temperature == 0) return logits_bv.argmax(1);  // the lowest of equals
   const auto [sorted_bv, token_bv] = logits_bv.sort(/*stable=*/true, /*dim=*/1, /*descending=*/true);
-  const auto vocabulary = logits_bv.size(1);
+  const auto vocabulary = logits_bv.size(1) - (never_n.defined() ? never_n.size(0) : 0);
   const auto count = options.top_k > 0 ? std::min(options.top_k, vocabulary) : vocabulary;
   const auto logit_bk = sorted_bv.narrow(1, 0, count).to(torch::kDouble);
   const auto sum_bk = ((logit_bk - logit_bk.narrow(1, 0, 1)) / options.temperature).exp().cumsum(1);

@@ -10,8 +10,12 @@
 namespace metaformer {
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
-  order_.resize(logits.size());
-  std::iota(order_.begin(), order_.end(), 0);
+  order_.clear();
+  auto never = options_.never.begin();
+  for (std::int32_t id = 0; id < std::ssize(logits); ++id) {
+    const bool is_drawn = never == options_.never.end() || *never != id;
+    is_drawn ? order_.push_back(id) : void(++never);
+  }
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     const auto x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
     return x > y || (x == y && a < b);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace metaformer {
 
@@ -24,6 +25,7 @@ struct SamplingOptions {
   bool cached = true;  // false: encode the whole window for every token (slow; the same text)
   bool graphs = true;  // false: the host starts every operation, on a GPU too
   WindowKind window = WindowKind::half;
+  std::vector<std::int32_t> never = {};  // ids that are not drawn, ascending: those without a token
 };
 
 }  // namespace metaformer

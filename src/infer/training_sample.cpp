@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "base/signals.h"
 #include "infer/sampling.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -23,7 +24,8 @@ std::optional<nlohmann::ordered_json> write_sample(SequenceModel& model, const T
                                                    torch::Device device, std::uint64_t seed, std::int64_t step) {
   constexpr std::int64_t length = 200;
   SamplingOptions options;
-  options.graphs = false;            // they would take memory beside that of the training
+  options.graphs = false;  // they would take memory beside that of the training
+  options.never = ids_without_token(tokenizer);
   constexpr int exact_in_json = 11;  // bits that are dropped, so that a JSON number holds the seed
   options.seed = Rng(seed, RandomPurpose::sampling, static_cast<std::uint64_t>(step)).bits(0) >> exact_in_json;
   const auto prompt = default_prompt(tokenizer);

@@ -4,6 +4,7 @@
 
 #include "infer/finite_answers.h"
 #include "ops/autocast.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -12,7 +13,9 @@ std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const E
                                                    const TextBatch& sources, const BeamOptions& options) {
   const AutocastScope autocast(config.train.precision, device);
   const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
-  auto written = beam_search(model, sources, mark, tokenizer.unknown_id(), options, device);
+  auto never = ids_without_token(tokenizer);
+  if (const auto unknown = tokenizer.unknown_id()) never.push_back(*unknown);
+  auto written = beam_search(model, sources, mark, never, options, device);
   const auto is_empty = [](const auto& hypotheses) { return hypotheses.empty(); };
   require_finite_answers(std::count_if(written.begin(), written.end(), is_empty), std::ssize(written));
   return written;

@@ -17,6 +17,7 @@
 #include "infer/text_answers.h"
 #include "infer/training_sample.h"
 #include "infer/write_targets.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -29,14 +30,18 @@ std::vector<std::int32_t> encode(const LoadedRun& run, const std::string& prompt
 }
 
 std::string generate(const LoadedRun& run, const std::vector<std::int32_t>& prompt, std::int64_t count,
-                     const SamplingOptions& options) {
+                     SamplingOptions options) {
   if (const auto cut = prompt_cut(*run.model, prompt.size()); !cut.empty())
     log::warning("{}: {}", run.directory.path().string(), cut);
+  const auto eos = special_tokens_of(*run.codec.tokenizer).eos;
+  options.never = ids_without_token(*run.codec.tokenizer);
   TextGenerator generator(*run.model, prompt, options, run.device);
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < count; ++i) {
     throw_if_stopped();
-    tokens.push_back(generator.next().front());
+    const auto token = generator.next().front();
+    if (std::find(eos.begin(), eos.end(), token) != eos.end()) break;
+    tokens.push_back(token);
   }
   return run.codec.tokenizer->decode(tokens);
 }

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "text/make_tokenizer.h"
+#include "text/load_tokenizer.h"
 
 namespace metaformer {
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/json_text.h"
@@ -43,6 +44,34 @@ std::optional<torch::ScalarType> find_type(const nlohmann::json& name) {
   return std::nullopt;
 }
 
+// Looks for a name that the header has twice: of these the parser keeps the last.
+class RepeatedName : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::string found;
+
+  bool key(std::string& name) override {
+    if (depth_ != 1 || names_.insert(name).second) return true;
+    found = name;
+    return false;
+  }
+  bool start_object(std::size_t) override { return ++depth_ > 0; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ > 0; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(std::vector<std::uint8_t>&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  std::set<std::string> names_;
+  int depth_ = 0;
+};
+
 class Reader {
  public:
   Reader(const std::string& bytes, const std::string& source) : bytes_(bytes), source_(source) {}
@@ -72,6 +101,9 @@ class Reader {
     const auto* begin = bytes_.data() + length_bytes;
     auto header = parse_json({begin, length});
     if (!header.is_object()) fail("its header is not a JSON object");
+    RepeatedName repeated;
+    nlohmann::json::sax_parse(begin, begin + length, &repeated);
+    if (!repeated.found.empty()) fail(fmt::format("two tensors have the name {}", in_quotes(repeated.found)));
     return header;
   }
 

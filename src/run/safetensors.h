@@ -13,7 +13,7 @@ namespace metaformer {
 std::string to_safetensors(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata = {});
 
 // Tensors on the CPU. `source` names the bytes in errors (exit code 1): a header that is not valid, tensors that
-// overlap or lie outside, an unknown type. Never allocates more than the input's size again.
+// overlap or lie outside, two of one name, an unknown type. Never allocates more than the input's size again.
 NamedTensors from_safetensors(const std::string& bytes, const std::string& source);
 
 }  // namespace metaformer

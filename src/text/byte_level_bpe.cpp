@@ -77,7 +77,13 @@ std::string ByteLevelBpeTokenizer::decode(std::span<const std::int32_t> ids) con
 }
 
 nlohmann::ordered_json ByteLevelBpeTokenizer::to_json() const {
-  return {{"kind", PretrainedTokenizerOptions::kind}, {"vocabulary", vocabulary_}, {"file", file_}};
+  return with_special_tokens(
+      {{"kind", PretrainedTokenizerOptions::kind}, {"vocabulary", vocabulary_}, {"file", file_}});
+}
+
+std::string ByteLevelBpeTokenizer::token_name(std::int32_t id) const {
+  const auto place = static_cast<std::size_t>(id);
+  return place < bpe_.names.size() ? bpe_.names[place] : "";
 }
 
 }  // namespace metaformer

@@ -2,13 +2,13 @@
 // A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
 // library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
 
-#include "text/tokenizer.h"
+#include "text/special_tokens.h"
 #include "text/tokenizer_json.h"
 #include "text/word_memo.h"
 
 namespace metaformer {
 
-class ByteLevelBpeTokenizer : public Tokenizer {
+class ByteLevelBpeTokenizer : public SubwordTokenizer {
  public:
   static constexpr std::int64_t largest_vocabulary = 1 << 24;
 
@@ -28,6 +28,7 @@ class ByteLevelBpeTokenizer : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override;
 
   nlohmann::ordered_json to_json() const override;
+  std::string token_name(std::int32_t id) const override;
 
   const std::string& file() const { return file_; }
 

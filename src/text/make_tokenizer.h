@@ -1,5 +1,5 @@
 #pragma once
-// Makes tokenizers from options, and reads them from files.
+// Makes tokenizers from options.
 
 #include <memory>
 #include <string>
@@ -13,8 +13,5 @@ namespace metaformer {
 // Builds the tokenizer that `options` describe, from `text` if it depends on one. Errors: exit code 3.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::string_view text,
                                           Unknown unknown = Unknown::refuse);
-
-// Reads tokenizer.json; `source` names it in errors (exit code 3).
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source);
 
 }  // namespace metaformer

@@ -10,7 +10,9 @@
 #include "base/text.h"
 #include "text/byte_level_bpe.h"
 #include "text/gpt2_tokenizer_files.h"
+#include "text/load_tokenizer.h"
 #include "text/sentencepiece_file.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -49,6 +51,7 @@ bool is_of_sentencepiece(const fs::path& file) {
 
 std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocabulary) {
   const auto name = file.filename();
+  if (name == own_tokenizer_file) return load_tokenizer(content_of(file), file.string());
   if (name == sentencepiece_file || file.extension() == ".model")
     return read_sentencepiece(content_of(file), file.string());
   if (name != vocabulary_file && name != merges_file)
@@ -62,8 +65,9 @@ std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocab
 
 std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
   const auto json = folder / json_file, model = folder / sentencepiece_file;
-  if (is_there(json) && is_there(model) && is_of_sentencepiece(json)) return model;
-  for (const auto* name : {json_file, vocabulary_file, merges_file, sentencepiece_file})
+  if (!is_there(folder / own_tokenizer_file) && is_there(json) && is_there(model) && is_of_sentencepiece(json))
+    return model;
+  for (const auto* name : {own_tokenizer_file, json_file, vocabulary_file, merges_file, sentencepiece_file})
     if (is_there(folder / name)) return folder / name;
   return std::nullopt;
 }
@@ -71,7 +75,12 @@ std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
 std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return read_file_of(path, 0);
-  if (const auto file = find_pretrained_tokenizer(path)) return read_file_of(*file, vocabulary_of(path));
+  if (const auto file = find_pretrained_tokenizer(path)) {
+    auto tokenizer = read_file_of(*file, vocabulary_of(path));
+    if (auto* subwords = dynamic_cast<SubwordTokenizer*>(tokenizer.get()))
+      subwords->set_special_tokens(read_special_tokens(path, *subwords));
+    return tokenizer;
+  }
   throw Error(ExitCode::data, fmt::format("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(), json_file,
                                           vocabulary_file, sentencepiece_file));
 }

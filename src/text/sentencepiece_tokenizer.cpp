@@ -4,7 +4,9 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
@@ -41,6 +43,20 @@ std::string spoken(const sentencepiece::SentencePieceProcessor& processor, int i
   return text;
 }
 
+// The double with the shortest decimal form of a float: another program that reads it there has the same number.
+double decimal(float value) {
+  const auto text = fmt::format("{}", value);
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+std::size_t first_character(std::string_view text) {
+  auto at = text.begin();
+  utf8::unchecked::next(at);
+  return static_cast<std::size_t>(at - text.begin());
+}
+
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
@@ -73,6 +89,7 @@ void SentencePieceTokenizer::read_pieces() {
   require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
   for (int id = 0; id < size; ++id) {
     require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
+    scores_.push_back(decimal(processor_->GetScore(id)));
     if (processor_->IsControl(id) || processor_->IsUnused(id)) {  // no text has it
       pieces_.emplace_back();
       continue;
@@ -84,6 +101,12 @@ void SentencePieceTokenizer::read_pieces() {
     require_piece_of_word(id, pieces_.back());
     ids_[piece] = id;
     longest_piece_ = std::max(longest_piece_, piece.size());
+  }
+  for (const auto& [piece, id] : ids_) {
+    const bool is_preferred = score(id) >= 0 && first_character(piece) < piece.size();
+    if (kind_ == UnigramTokenizerOptions::kind && is_preferred) has_plain_scores_ = false;
+    for (auto rest = piece; !rest.empty(); rest.remove_prefix(first_character(rest)))
+      if (!ids_.contains(rest.substr(0, first_character(rest)))) has_plain_scores_ = false;
   }
   const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
   const bool has_bytes = any_byte == byte_piece('\0');
@@ -109,6 +132,48 @@ std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) con
   }
   if (const auto status = processor_->Encode(word, &ids); !status.ok())
     throw Error(ExitCode::failure, fmt::format("sentencepiece: {}", status.error_message()));
+  const bool may_tie = kind_ == UnigramTokenizerOptions::kind && whitespace_ == Whitespace::kept && has_plain_scores_;
+  return may_tie ? first_best(ids) : ids;
+}
+
+// The most probable segmentation (Viterbi 1967) of the text of `best`, which is one: where several are, the one whose
+// last piece begins first, and so on. The sums are those of `tokenizers`, digit by digit. They begin again behind a
+// character that no piece spells, which every segmentation leaves to its bytes.
+std::vector<std::int32_t> SentencePieceTokenizer::first_best(const Ids& best) const {
+  std::string text;  // normalised
+  for (const auto id : best)
+    text += processor_->IsByte(id) ? pieces_[static_cast<std::size_t>(id)] : processor_->IdToPiece(id);
+  struct End {
+    double score = -std::numeric_limits<double>::infinity();  // of the best segmentation up to here
+    std::size_t begin = 0;                                    // of its last piece
+    std::int32_t id = 0;
+  };
+  constexpr std::int32_t unspelt = -1;
+  std::vector<End> ends(text.size() + 1);
+  ends[0].score = 0;
+  const std::string_view all = text;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto character = first_character(all.substr(begin));
+    for (auto length = character; length <= longest_piece_ && begin + length <= text.size();) {
+      auto& end = ends[begin + length];
+      if (const auto piece = ids_.find(all.substr(begin, length)); piece != ids_.end())
+        if (const double sum = score(piece->second) + ends[begin].score; sum > end.score)
+          end = {sum, begin, piece->second};
+      if (begin + length == text.size()) break;
+      length += first_character(all.substr(begin + length));
+    }
+    if (!ids_.contains(all.substr(begin, character))) ends[begin + character] = {0, begin, unspelt};
+    begin += character;
+  }
+  Ids ids;
+  for (auto end = text.size(); end > 0; end = ends[end].begin) {
+    if (ends[end].id != unspelt) {
+      ids.push_back(ends[end].id);
+      continue;
+    }
+    for (auto byte = end; byte-- > ends[end].begin;) ids.push_back(processor_->PieceToId(byte_piece(text[byte])));
+  }
+  std::reverse(ids.begin(), ids.end());
   return ids;
 }
 
@@ -190,11 +255,20 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) co
   return text;
 }
 
+std::string SentencePieceTokenizer::token_name(std::int32_t id) const { return processor_->IdToPiece(id); }
+
+PieceKind SentencePieceTokenizer::piece_kind(std::int32_t id) const {
+  if (processor_->IsUnknown(id)) return PieceKind::unknown;
+  if (processor_->IsByte(id)) return PieceKind::byte;
+  if (processor_->IsControl(id)) return PieceKind::control;
+  return processor_->IsUnused(id) ? PieceKind::unused : PieceKind::text;
+}
+
 nlohmann::ordered_json SentencePieceTokenizer::to_json() const {
-  return {{"kind", kind_},
-          {"whitespace", to_string(whitespace_)},
-          {"sha256", sha256(model_)},
-          {"model", to_base64(model_)}};
+  return with_special_tokens({{"kind", kind_},
+                              {"whitespace", to_string(whitespace_)},
+                              {"sha256", sha256(model_)},
+                              {"model", to_base64(model_)}});
 }
 
 }  // namespace metaformer

@@ -7,14 +7,15 @@
 // to that text.
 //
 // The ids are those that the library gives for the whole text, except for U+2581, with which the library marks spaces:
-// it is dropped as white space, or encoded as its bytes; and, if white space is kept, for the space that some models
-// put in front of a text: it is left out.
+// it is dropped as white space, or encoded as its bytes. If white space is kept, two more differ: the space that some
+// models put in front of a text is left out; and of segmentations with the same probability unigram takes the one that
+// the library `tokenizers` takes, while the choice of sentencepiece depends on the rounding of float32.
 
 #include <memory>
 #include <unordered_map>
 
+#include "text/special_tokens.h"
 #include "text/subword_lattice.h"
-#include "text/tokenizer.h"
 #include "text/word_memo.h"
 
 namespace sentencepiece {
@@ -23,8 +24,14 @@ class SentencePieceProcessor;
 
 namespace metaformer {
 
-class SentencePieceTokenizer : public Tokenizer {
+// A piece that texts have, the unknown one, a byte, or one that no text has: a mark of a model, or a retired piece.
+enum class PieceKind { text, unknown, byte, control, unused };
+
+class SentencePieceTokenizer : public SubwordTokenizer {
  public:
+  // In place of the score of a piece that no text has: below the score of any segmentation of its name.
+  static constexpr double reserved_score = -1e6;
+
   // `kind`: unigram or bpe. Errors (exit code 3) name `source`: not a model, or not one for `whitespace`; a piece that
   // reaches beyond a word. Malicious models are not detected: check a digest first.
   SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model, const std::string& source);
@@ -49,6 +56,19 @@ class SentencePieceTokenizer : public Tokenizer {
   // The model in base64, and its SHA-256.
   nlohmann::ordered_json to_json() const override;
 
+  // As the model has it, with marks of spaces.
+  std::string token_name(std::int32_t id) const override;
+
+  PieceKind piece_kind(std::int32_t id) const;
+
+  // The logarithm of a piece's probability; of bpe, its negative rank: the number with the fewest decimal digits.
+  double score(std::int32_t id) const { return scores_.at(static_cast<std::size_t>(id)); }
+
+  // Whether the scores alone choose among the pieces of a text: each character of a piece is a piece, too, and no piece
+  // is preferred to all others.
+  bool has_plain_scores() const { return has_plain_scores_; }
+
+  const std::string& kind() const { return kind_; }
   const std::string& model() const { return model_; }
   Whitespace whitespace() const { return whitespace_; }
 
@@ -60,6 +80,7 @@ class SentencePieceTokenizer : public Tokenizer {
   void require_piece_of_word(int id, std::string_view piece);
   LengthOfWord length_of_word() const;
   Ids cut(std::string_view word) const;
+  Ids first_best(const Ids& best) const;
   SubwordLattice all_cuts(std::string_view word) const;
 
   std::string kind_;
@@ -68,7 +89,9 @@ class SentencePieceTokenizer : public Tokenizer {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::int32_t unknown_ = 0;
   bool has_pieces_of_spaces_ = false;  // that begin with several, so that words do, too
-  std::vector<std::string> pieces_;    // the text of each id
+  bool has_plain_scores_ = true;
+  std::vector<std::string> pieces_;  // the text of each id
+  std::vector<double> scores_;       // of each id
   mutable WordMemoPool<Ids> memos_;
   std::unordered_map<std::string_view, std::int32_t> ids_;  // of the pieces of words
   std::size_t longest_piece_ = 0;                           // bytes

@@ -12,6 +12,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
 
 namespace metaformer {

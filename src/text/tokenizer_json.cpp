@@ -114,9 +114,13 @@ class Reader {
   // Adds the token that an id stands for.
   void add_token(std::int32_t id, std::string bytes, const std::string& token) {
     const auto place = static_cast<std::size_t>(id);
-    if (place >= bpe_.tokens.size()) bpe_.tokens.resize(place + 1);
+    if (place >= bpe_.tokens.size()) {
+      bpe_.tokens.resize(place + 1);
+      bpe_.names.resize(place + 1);
+    }
     if (!bpe_.tokens[place].empty()) fail(fmt::format("two tokens have the id {}; one is {}", id, in_quotes(token)));
     bpe_.tokens[place] = std::move(bytes);
+    bpe_.names[place] = token;
   }
 
   void read_vocabulary() {

@@ -16,6 +16,7 @@ namespace metaformer {
 
 struct ByteLevelBpe {
   std::vector<std::string> tokens;  // the bytes of each id; "" for an id that no token has
+  std::vector<std::string> names;   // the same as the file writes them
   std::array<std::int32_t, 256> byte_ids{};
   PairMerges merges;
   // Words that are not merged, because they are tokens (the file's ignore_merges).

@@ -21,8 +21,6 @@ constexpr std::int32_t unknown = 0;
 constexpr std::string_view unknown_word = "<unk>";  // a text that contains it gets three tokens, so it is never a word
 const std::string space = " ";
 
-enum class CharacterKind { space, word, mark, attached };  // attached: to the character before it
-
 struct Character {
   CharacterKind kind;
   std::size_t bytes;
@@ -144,6 +142,11 @@ bool is_one_token(const std::string& word, const WordRules& rules) {
 }
 
 }  // namespace
+
+CharacterKind character_kind(char32_t point, WordLetters letters) {
+  if (point < 0x80) return ascii_character(static_cast<char>(point)).kind;
+  return letters == WordLetters::ascii ? CharacterKind::word : unicode_kind(point);
+}
 
 WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {
   require_utf8(text);

@@ -24,6 +24,10 @@ struct EnumNames<WordLetters> {
   static constexpr std::array<std::string_view, 2> values = {"ascii", "unicode"};
 };
 
+// What a character is where words are cut; `attached`: to the character before it.
+enum class CharacterKind { space, word, mark, attached };
+CharacterKind character_kind(char32_t point, WordLetters letters);
+
 // How a text is split.
 struct WordRules {
   bool lowercase = true;

@@ -62,9 +62,8 @@ std::vector<Ids> all_targets(std::int64_t longest) {
 const std::vector<Ids> sources = {{0, 1}, {2}, {1, 1, 2, 0}, {2, 0, 1}};
 
 std::vector<std::vector<Hypothesis>> search(SequenceModel& model, const std::vector<Ids>& given,
-                                            const BeamOptions& options,
-                                            std::optional<std::int32_t> unknown = std::nullopt) {
-  return beam_search(model, given, mark, unknown, options, torch::kCPU);
+                                            const BeamOptions& options, const Ids& never = {}) {
+  return beam_search(model, given, mark, never, options, torch::kCPU);
 }
 
 // The best scores of a beam search that goes on until all targets are as long as they may be.
@@ -123,7 +122,7 @@ TEST_CASE("the unknown token is in no target, and others keep their probabilitie
   const auto of_all = search(*model, {{0, 2, 1}}, all)[0];
   for (const auto& hypothesis : of_all)
     if (std::count(hypothesis.ids.begin(), hypothesis.ids.end(), unknown) == 0) expected.push_back(hypothesis);
-  const auto found = search(*model, {{0, 2, 1}}, all, unknown)[0];
+  const auto found = search(*model, {{0, 2, 1}}, all, {unknown})[0];
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     CHECK(found[i].ids == expected[i].ids);

@@ -14,6 +14,7 @@
 #include "support/catch.h"
 #include "support/failure.h"
 #include "text/base64.h"
+#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/sentencepiece_training.h"

@@ -14,6 +14,7 @@
 #include "support/catch.h"
 #include "support/failure.h"
 #include "text/character_tokenizer.h"
+#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
 #include "text/number_tokenizer.h"
 #include "text/word_tokenizer.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/text.h"
-#include "text/make_tokenizer.h"
+#include "text/load_tokenizer.h"
 
 namespace metaformer {
 

@@ -1,0 +1,418 @@
+#include "text/library_tokenizer.h"
+
+#include <fmt/format.h>
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/json_text.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "text/byte_level_alphabet.h"
+#include "text/byte_level_bpe.h"
+#include "text/newer_characters.h"
+#include "text/number_tokenizer.h"
+#include "text/sentencepiece_file.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece_words.h"
+#include "text/word_tokenizer.h"
+
+namespace metaformer {
+
+namespace {
+
+using Json = nlohmann::json;  // sorts names, of which a vocabulary has many
+
+constexpr char32_t last_character = 0x10FFFF;
+
+Json tokenizer_file(Json model, Json normalizer, Json pre_tokenizer, Json decoder) {
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", Json::array()},
+          {"normalizer", std::move(normalizer)},
+          {"pre_tokenizer", std::move(pre_tokenizer)},
+          {"post_processor", nullptr},
+          {"decoder", std::move(decoder)},
+          {"model", std::move(model)}};
+}
+
+// Cuts a text where Oniguruma finds `regex`; what it finds is a part of its own, or with "Removed" dropped.
+Json split(const std::string& regex, const char* behavior = "Isolated") {
+  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", false}};
+}
+
+Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
+
+// Every part of a text is a token, or else the unknown one, where the vocabulary has it.
+Json whole_parts(Json vocabulary, const char* unknown = "<unk>") {
+  return {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", unknown}};
+}
+
+// A class of characters in regular expressions: [ab-d], of those that `belongs` takes.
+class CharacterClass {
+ public:
+  template <class Belongs>
+  explicit CharacterClass(Belongs belongs) {
+    constexpr char32_t none = last_character + 1;
+    char32_t first = none;
+    for (char32_t point = 0; point <= last_character + 1; ++point) {
+      const bool is_surrogate = point >= 0xD800 && point < 0xE000;
+      const bool is_member = point <= last_character && !is_surrogate && belongs(point);
+      if (is_member && first == none) first = point;
+      if (is_member || first == none) continue;
+      ranges_ += fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(first));
+      if (point - first > 1) ranges_ += fmt::format("-\\x{{{:X}}}", static_cast<std::uint32_t>(point - 1));
+      first = none;
+    }
+  }
+  bool empty() const { return ranges_.empty(); }
+  const std::string& ranges() const { return ranges_; }
+
+ private:
+  std::string ranges_;
+};
+
+// "[abc]" of the ranges of several classes; an expression that matches nothing where all are empty.
+std::string one_of(const std::string& ranges) { return ranges.empty() ? "(?:(?!))" : "[" + ranges + "]"; }
+std::string none_of(const std::string& ranges) { return "[^" + ranges + "]"; }
+
+std::string escaped(std::string_view text) {
+  std::string regex;
+  for_each_code_point(text, [&](std::uint32_t point) {
+    const bool is_plain = point >= 0x80 || (point >= '0' && point <= '9') || (point >= 'a' && point <= 'z') ||
+                          (point >= 'A' && point <= 'Z');
+    regex += is_plain ? to_utf8(point) : fmt::format("\\x{{{:X}}}", point);
+  });
+  return regex;
+}
+
+// Behind the character that begins at `depth`.
+std::size_t character_end(const std::string& text, std::size_t depth) {
+  auto at = text.begin() + static_cast<std::ptrdiff_t>(depth);
+  utf8::unchecked::next(at);
+  return static_cast<std::size_t>(at - text.begin());
+}
+
+// An expression for what any of `words` has from `depth` on: common beginnings stand once. Words are sorted and
+// distinct.
+std::string any_word(std::span<const std::string> words, std::size_t depth = 0) {
+  const auto begin = depth;
+  const auto &first = words.front(), &last = words.back();
+  while (depth < first.size() && first.compare(depth, character_end(first, depth) - depth, last, depth,
+                                               character_end(first, depth) - depth) == 0)
+    depth = character_end(first, depth);
+  const auto common = escaped(std::string_view(first).substr(begin, depth - begin));
+  if (words.size() == 1) return common;
+  std::vector<std::string> branches;
+  bool may_end = false;
+  for (std::size_t i = 0; i < words.size();) {
+    if (words[i].size() == depth) {
+      may_end = true;
+      ++i;
+      continue;
+    }
+    const auto character = words[i].substr(depth, character_end(words[i], depth) - depth);
+    auto end = i + 1;
+    while (end < words.size() && words[end].compare(depth, character.size(), character) == 0) ++end;
+    branches.push_back(any_word(words.subspan(i, end - i), depth));
+    i = end;
+  }
+  return fmt::format("{}(?:{}){}", common, fmt::join(branches, "|"), may_end ? "?" : "");
+}
+
+// Characters.
+
+LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
+  const auto own = tokenizer.to_json();
+  auto vocabulary = Json::object();
+  for (const auto& character : own.at("characters")) vocabulary[character.get<std::string>()] = vocabulary.size();
+  if (const auto unknown = tokenizer.unknown_id()) vocabulary["<unk>"] = *unknown;
+  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), nullptr, split("(?m:.)"), {{"type", "Fuse"}})),
+          ""};
+}
+
+// Bytes: byte-level BPE without merges.
+
+LibraryTokenizer library_bytes() {
+  auto vocabulary = Json::object();
+  for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const Json model = {{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"ignore_merges", false},
+                      {"vocab", vocabulary},
+                      {"merges", Json::array()}};
+  return {json_text(tokenizer_file(model, nullptr, byte_level, byte_level)), ""};
+}
+
+// Numbers, of which zeros in front are no part.
+
+LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
+  auto vocabulary = Json::object();
+  for (std::int64_t number = 0; number < tokenizer.vocabulary_size(); ++number)
+    vocabulary[std::to_string(number)] = number;
+  const Json without_zeros = {
+      {"type", "Replace"}, {"pattern", {{"Regex", R"((?<![^, \t\r\n])0+(?=[0-9]))"}}}, {"content", ""}};
+  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), without_zeros,
+                                   split(R"([, \t\r\n]+)", "Removed"), nullptr)),
+          ""};
+}
+
+// Words.
+
+// The classes of characters that decide where words end, by the rules of one tokenizer.
+class WordExpressions {
+ public:
+  WordExpressions(WordLetters letters, std::string joiners)
+      : letters_(letters),
+        joiners_(std::move(joiners)),
+        space_(of_kind(CharacterKind::space)),
+        word_(of_kind(CharacterKind::word)),
+        attached_(of_kind(CharacterKind::attached)) {}
+
+  std::string space() const { return one_of(space_.ranges()); }
+
+  // A word or a mark.
+  std::string bare_token() const {
+    const auto goes_on = one_of(word_.ranges() + attached_.ranges());
+    return fmt::format("(?:{0}(?:{1}|{2})*|{3}{4}*)", one_of(word_.ranges()), goes_on,
+                       joint([](char32_t) { return true; }), none_of(space_.ranges() + word_.ranges()),
+                       one_of(attached_.ranges()));
+  }
+
+  // Unicode's lower case, as a sequence of normalisers. The library's own is not for whole words: a sigma at the end of
+  // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know more letters.
+  Json lower_case() const {
+    auto parts = Json::array();
+    const auto add = [&](const std::string& kind, const std::string& pattern, const std::string& content) {
+      parts.push_back({{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}});
+    };
+    if (letters_ == WordLetters::ascii) {
+      for (char c = 'A'; c <= 'Z'; ++c)
+        add("String", std::string(1, c), std::string(1, static_cast<char>(c - 'A' + 'a')));
+      return sequence("normalizers", std::move(parts));
+    }
+    const CharacterClass newer([](char32_t point) { return is_newer_capital(point); });
+    if (!newer.empty()) add("Regex", one_of(newer.ranges()), to_utf8(0xFFFF));
+    const auto ignorable = [](char32_t point) { return has(point, UCHAR_CASE_IGNORABLE); };
+    const CharacterClass cased([&](char32_t point) {
+      return character_kind(point, letters_) == CharacterKind::word && has(point, UCHAR_CASED) && !ignorable(point);
+    });
+    const CharacterClass passed([&](char32_t point) {
+      const auto kind = character_kind(point, letters_);
+      return (kind == CharacterKind::word || kind == CharacterKind::attached) && ignorable(point);
+    });
+    const auto between = fmt::format("(?:{}|{})*", one_of(passed.ranges()), joint(ignorable));
+    add("Regex", fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased.ranges()), between), "\u03C2");
+    parts.push_back({{"type", "Lowercase"}});
+    return sequence("normalizers", std::move(parts));
+  }
+
+ private:
+  static bool has(char32_t point, UProperty property) {
+    return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0;
+  }
+  static bool is_newer_capital(char32_t point) {
+    return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED &&
+           std::any_of(newer_characters.begin(), newer_characters.end(), [&](const auto& range) {
+             return range.category == "Lu" && point >= range.first && point <= range.last;
+           });
+  }
+  CharacterClass of_kind(CharacterKind kind) const {
+    return CharacterClass([&](char32_t point) { return character_kind(point, letters_) == kind; });
+  }
+
+  // A joiner that `is_meant` takes, before a word.
+  template <class IsMeant>
+  std::string joint(IsMeant is_meant) const {
+    const bool has_apostrophe = letters_ == WordLetters::unicode && joiners_.find('\'') != std::string::npos;
+    const CharacterClass meant([&](char32_t point) {
+      const bool is_joiner = point < 0x80 ? joiners_.find(static_cast<char>(point)) != std::string::npos
+                                          : has_apostrophe && point == 0x2019;
+      return is_joiner && is_meant(point);
+    });
+    return fmt::format("{}(?={})", one_of(meant.ranges()), one_of(word_.ranges()));
+  }
+
+  WordLetters letters_;
+  std::string joiners_;
+  CharacterClass space_, word_, attached_;
+};
+
+LibraryTokenizer library_words(const Tokenizer& tokenizer) {
+  const auto own = tokenizer.to_json();
+  for (const auto& [key, value] : own.items())
+    if (key != "kind" && key != "lowercase" && key != "letters" && key != "joiners" && key != "whitespace" &&
+        key != "words")
+      return {"", fmt::format("its rule {} is not the library's", key)};
+  const bool is_unicode = own.value("letters", "ascii") == to_string(WordLetters::unicode);
+  const WordExpressions expressions(is_unicode ? WordLetters::unicode : WordLetters::ascii,
+                                    own.value("joiners", WordTokenizerOptions().joiners));
+  const bool keeps = own.value("whitespace", "") == to_string(Whitespace::kept);
+  auto vocabulary = Json::object();
+  vocabulary["<unk>"] = 0;  // no text has it as one word
+  std::vector<std::string> behind_spaces;
+  for (const auto& entry : own.at("words")) {
+    const auto word = entry.get<std::string>();
+    vocabulary[word] = vocabulary.size();
+    if (word.size() > 1 && word.front() == ' ') behind_spaces.push_back(word.substr(1));
+  }
+  std::sort(behind_spaces.begin(), behind_spaces.end());
+  auto normalizer = own.at("lowercase").get<bool>() ? expressions.lower_case() : Json();
+  if (!keeps)
+    return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizer),
+                                     sequence("pretokenizers", {split(expressions.space() + "+", "Removed"),
+                                                                split(expressions.bare_token())}),
+                                     nullptr)),
+            ""};
+  const auto token = fmt::format(" ?{}|{}", expressions.bare_token(), expressions.space());
+  // A space and a word that are not known together are two tokens.
+  const auto known = behind_spaces.empty() ? "" : fmt::format("(?!{}\\z)", any_word(behind_spaces));
+  const auto unknown_with_space = fmt::format("\\A (?=(?m:.)){}", known);
+  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizer),
+                                   sequence("pretokenizers", {split(token), split(unknown_with_space)}),
+                                   {{"type", "Fuse"}})),
+          ""};
+}
+
+// Sentencepiece, where white space is kept.
+
+class LibraryPieces {
+ public:
+  explicit LibraryPieces(const SentencePieceTokenizer& tokenizer)
+      : tokenizer_(tokenizer), traits_(traits_of_sentencepiece(tokenizer.model())) {
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) names_.push_back(tokenizer.token_name(id));
+  }
+
+  LibraryTokenizer make() const {
+    if (const auto found = problem(); !found.empty()) return {"", found};
+    const Json bytes = {{"type", "ByteFallback"}}, joined = {{"type", "Fuse"}};
+    return {json_text(tokenizer_file(is_unigram() ? unigram() : bpe(), nullptr, split(word_expression()),
+                                     sequence("decoders", {bytes, joined}))),
+            ""};
+  }
+
+ private:
+  bool is_unigram() const { return tokenizer_.kind() == UnigramTokenizerOptions::kind; }
+  bool is_text(std::int32_t id) const { return tokenizer_.piece_kind(id) == PieceKind::text; }
+
+  std::string problem() const {
+    if (tokenizer_.whitespace() == Whitespace::dropped) return "it normalises white space";
+    if (traits_.normalises) return "it folds letters to lower case (lowercase: true) by rules that the library lacks";
+    if (traits_.marks_ends) return "it marks spaces behind words";
+    if (traits_.has_symbols) return "it has symbols of several characters";
+    if (!tokenizer_.has_plain_scores()) return "it has characters in pieces that are no pieces";
+    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
+      const auto& name = names_[static_cast<std::size_t>(id)];
+      if (tokenizer_.piece_kind(id) == PieceKind::unused) return "it has pieces that are not used";
+      if (!is_text(id) && count_characters(name) == 1)
+        return fmt::format("its piece {} stands for no text", in_quotes(name));
+    }
+    return "";
+  }
+
+  // With spaces in place of their marks: the mark itself is a character that no piece has.
+  static std::string spoken(std::string text) {
+    for (std::size_t at = 0; (at = text.find(space_mark, at)) != std::string::npos; ++at)
+      text.replace(at, space_mark.size(), " ");
+    return text;
+  }
+
+  // The words of text/sentencepiece_words.h, in which characters without a piece stand alone, so that the names of
+  // bytes and other names that no text has cannot be found in them.
+  std::string word_expression() const {
+    std::set<char32_t> spelt;
+    bool has_pieces_of_spaces = false;
+    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
+      if (!is_text(id)) continue;
+      const auto text = spoken(names_[static_cast<std::size_t>(id)]);
+      has_pieces_of_spaces = has_pieces_of_spaces || text.starts_with("  ");
+      for_each_code_point(text, [&](std::uint32_t point) { spelt.insert(static_cast<char32_t>(point)); });
+    }
+    for (const char c : {' ', '\n', '\t', '\r'}) spelt.erase(static_cast<unsigned char>(c));
+    const CharacterClass letters([&](char32_t point) { return spelt.contains(point); });
+    const auto letter = one_of(letters.ranges());
+    const auto spaces = has_pieces_of_spaces ? fmt::format(" {{2,}}{}*|", letter) : "";
+    return fmt::format("{0} ?{1}+|(?m:.)", spaces, letter);
+  }
+
+  Json bpe() const {
+    auto vocabulary = Json::object();
+    std::vector<std::int32_t> order;
+    std::map<std::string, std::int32_t> ids;
+    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
+      const auto& name = names_[static_cast<std::size_t>(id)];
+      vocabulary[is_text(id) ? spoken(name) : name] = id;
+      if (!is_text(id)) continue;
+      ids.emplace(spoken(name), id);
+      order.push_back(id);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](auto a, auto b) { return tokenizer_.score(a) > tokenizer_.score(b); });
+    // Two neighbours are merged that together are a piece, the best piece first.
+    auto merges = Json::array();
+    for (const auto id : order) {
+      const auto piece = spoken(names_[static_cast<std::size_t>(id)]);
+      for (std::size_t cut = 1; cut < piece.size(); ++cut)
+        if (ids.contains(piece.substr(0, cut)) && ids.contains(piece.substr(cut)))
+          merges.push_back({piece.substr(0, cut), piece.substr(cut)});
+    }
+    return {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", true},
+            {"ignore_merges", false},
+            {"vocab", std::move(vocabulary)},
+            {"merges", std::move(merges)}};
+  }
+
+  Json unigram() const {
+    auto vocabulary = Json::array();
+    for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
+      const auto& name = names_[static_cast<std::size_t>(id)];
+      const bool is_piece = is_text(id);
+      vocabulary.push_back(
+          {is_piece ? spoken(name) : name, is_piece ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
+    }
+    return {{"type", "Unigram"},
+            {"unk_id", tokenizer_.unknown_id().value()},
+            {"byte_fallback", true},
+            {"vocab", std::move(vocabulary)}};
+  }
+
+  const SentencePieceTokenizer& tokenizer_;
+  SentencePieceTraits traits_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+LibraryTokenizer to_library_tokenizer(const Tokenizer& tokenizer) {
+  if (const auto* bpe = dynamic_cast<const ByteLevelBpeTokenizer*>(&tokenizer)) return {bpe->file(), ""};
+  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer))
+    return LibraryPieces(*pieces).make();
+  const auto kind = tokenizer.to_json().at("kind").get<std::string>();
+  if (kind == CharacterTokenizerOptions::kind) return library_characters(tokenizer);
+  if (kind == ByteTokenizerOptions::kind) return library_bytes();
+  if (kind == NumberTokenizer::kind) return library_numbers(tokenizer);
+  if (kind == WordTokenizerOptions::kind) return library_words(tokenizer);
+  return {"", fmt::format("the library has no tokenizer of kind {}", kind)};
+}
+
+}  // namespace metaformer
