@@ -64,7 +64,7 @@ class RepeatedName : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(std::uint64_t) override { return true; }
   bool number_float(double, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
-  bool binary(std::vector<std::uint8_t>&) override { return true; }
+  bool binary(binary_t&) override { return true; }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
  private:
