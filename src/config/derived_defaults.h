@@ -6,7 +6,7 @@
 
 namespace metaformer {
 
-// train.schedule.floor: a rate at or below the usual floor falls to a tenth of itself.
+// train.schedule.floor: a rate below the usual floor falls to a tenth of itself.
 // data.tokenizer.whitespace: kept for the task language_model.
 // train.cpu_slices: default_slices.
 void derive_defaults(ExperimentConfig& config, const Provenance& provenance);

@@ -55,6 +55,7 @@ TEST_CASE("equal configs have equal digests, however they are written", "[change
   CHECK(digest({"model.mixer={kind: quadratic, score_std: 0.3}", "train.steps=1e3"}) ==
         digest({"train.steps=1000", "model.mixer.kind=quadratic", "model.mixer.score_std=0.3"}));
   CHECK(digest({"train.seed=1"}) != digest({"train.seed=2"}));
+  CHECK(digest({"train.cpu_slices=1"}) == digest({"train.cpu_slices=5"}));  // they only round
   // How many tokens are evaluated changes nothing that is trained.
   CHECK(digest({"train.evaluation=whole"}) == digest({}));
   CHECK(digest({"train.evaluation={kind: limited, tokens: 1000}"}) == digest({}));
