@@ -1,6 +1,5 @@
 #include "base/file_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -35,7 +34,7 @@ std::string this_process() {
 // Whether the descriptor's file still has that name: its last holder may have removed it in the meantime.
 bool is_same_file(int descriptor, const std::filesystem::path& file) {
   struct stat open_file = {}, named_file = {};
-  return ::fstat(descriptor, &open_file) == 0 && ::stat(file.c_str(), &named_file) == 0 &&
+  return ::fstat(descriptor, &open_file) == 0 && ::lstat(file.c_str(), &named_file) == 0 &&
          open_file.st_ino == named_file.st_ino && open_file.st_dev == named_file.st_dev;
 }
 
@@ -43,11 +42,9 @@ bool is_same_file(int descriptor, const std::filesystem::path& file) {
 
 FileLock::FileLock(const std::filesystem::path& file) : file_(file) {
   while (true) {
-    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fault_strikes("full")) descriptor_ = -1, errno = ENOSPC;
-    if (descriptor_ < 0)
-      throw Error(code_of_errno(errno, ExitCode::usage),
-                  fmt::format("cannot lock {}: {}", file.string(), std::strerror(errno)));
+    if (fault_strikes("full"))
+      throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", file.string(), std::strerror(ENOSPC)));
+    descriptor_ = open_own_file(file);
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) {
         log::warning("{}: this file system has no locks ({}); start no second process on it", file.string(),

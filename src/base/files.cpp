@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,15 @@ namespace {
 
 [[noreturn]] void fail_with_errno(const std::string& action, const fs::path& path) {
   throw Error(ExitCode::failure, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
+}
+
+void write_bytes(int descriptor, std::string_view bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const auto written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_with_errno("write", path);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 // Owns a file descriptor; close errors matter for written files, so they are reported by close().
@@ -48,12 +58,7 @@ class Descriptor {
       if (!damaged.empty()) damaged[damaged.size() / 2] ^= 1;
       bytes = damaged;
     }
-    while (!bytes.empty()) {
-      const auto written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail_with_errno("write", path_);
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    }
+    write_bytes(fd_, bytes, path_);
   }
   void sync() {
     if (::fsync(fd_) != 0) fail_with_errno("sync", path_);
@@ -123,7 +128,10 @@ void exchange(const fs::path& first, const fs::path& second) {
 
 std::string read_file(const fs::path& path, std::uintmax_t largest, ExitCode code) {
   std::error_code ignored;
-  const auto status = fs::status(path, ignored);
+  std::error_code problem;
+  const auto status = fs::status(path, problem);
+  if (problem == std::errc::permission_denied)
+    throw Error(code, fmt::format("{}: cannot be read: {}", path.string(), problem.message()));
   if (!fs::exists(status)) throw Error(code, fmt::format("{}: no such file", path.string()));
   if (!fs::is_regular_file(status)) throw Error(code, fmt::format("{}: not a regular file", path.string()));
   std::ifstream stream(path, std::ios::binary);
@@ -159,6 +167,32 @@ fs::path file_to_write(const fs::path& path) {
     throw Error(ExitCode::usage, fmt::format("{}: not a regular file, so it is not replaced", path.string()));
   if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
   return fs::exists(status) ? fs::canonical(path) : path.parent_path() / fs::read_symlink(path);
+}
+
+int open_own_file(const fs::path& path, int flags) {
+  // Without O_NONBLOCK a pipe in the file's place would be waited for.
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0666);
+  const int error = errno;
+  struct stat status = {};
+  const bool is_regular = descriptor >= 0 && ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  if (is_regular) return descriptor;
+  if (descriptor >= 0) ::close(descriptor);
+  const std::string reason = descriptor >= 0  ? "it is no regular file"
+                             : error == ELOOP ? "it is a link, and files of a run are never written through one; "
+                                                "remove it"
+                                              : std::strerror(error);
+  throw Error(descriptor >= 0 ? ExitCode::usage : code_of_errno(error, ExitCode::usage),
+              fmt::format("cannot write {}: {}", path.string(), reason));
+}
+
+AppendedFile::AppendedFile(const fs::path& path) : path_(path), descriptor_(open_own_file(path, O_APPEND)) {}
+
+AppendedFile::~AppendedFile() { ::close(descriptor_); }
+
+void AppendedFile::write(std::string_view bytes) const { write_bytes(descriptor_, bytes, path_); }
+
+void AppendedFile::sync() const {
+  if (::fsync(descriptor_) != 0) fail_with_errno("sync", path_);
 }
 
 void write_file_synced(const fs::path& path, std::string_view content) { write_synced(path, content, O_TRUNC); }

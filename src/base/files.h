@@ -16,6 +16,28 @@ std::string read_file(const std::filesystem::path& path, std::uintmax_t largest,
 // Writes a temporary file next to `path`, syncs and renames it. On Error(failure), `path` is unchanged.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Opens a file of a run for reading and writing, and makes it if it is not there. Never through a link, which might
+// lead to any file of the user. Errors (exit code 2, for a full or broken disk 1): a link, a folder or another thing
+// that is no regular file, no permission.
+int open_own_file(const std::filesystem::path& path, int flags = 0);
+
+// A file of a run that grows, opened so.
+class AppendedFile {
+ public:
+  explicit AppendedFile(const std::filesystem::path& path);
+  AppendedFile(const AppendedFile&) = delete;
+  AppendedFile& operator=(const AppendedFile&) = delete;
+  ~AppendedFile();
+
+  // Both throw Error(failure).
+  void write(std::string_view bytes) const;
+  void sync() const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
 // Writes and syncs a file in place, but not through a link; for files of a folder that is renamed when it is
 // complete.
 void write_file_synced(const std::filesystem::path& path, std::string_view content);

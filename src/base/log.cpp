@@ -1,7 +1,6 @@
 #include "base/log.h"
 
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
@@ -12,9 +11,10 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include "base/error.h"
+#include "base/files.h"
 #include "base/text.h"
 
 namespace metaformer::log {
@@ -76,28 +76,26 @@ class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
   bool progress_shown_ = false;
 };
 
-constexpr auto file_pattern = "%Y-%m-%d %H:%M:%S %l: %v";
-
-// A file that is there once there is something to write into it.
-class LateFileSink : public spdlog::sinks::base_sink<std::mutex> {
+// A file to which messages are appended.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit LateFileSink(std::string path) : path_(std::move(path)) {}
+  explicit FileSink(std::filesystem::path path) : path_(std::move(path)) { set_pattern("%Y-%m-%d %H:%M:%S %l: %v"); }
+
+  // Otherwise the first message does so.
+  void open() { file_.emplace(path_); }
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (!file_) {
-      file_ = std::make_unique<spdlog::sinks::basic_file_sink_st>(path_, false);
-      file_->set_pattern(file_pattern);
-    }
-    file_->log(message);
+    if (!file_) open();
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_->write({line.data(), line.size()});
   }
-  void flush_() override {
-    if (file_) file_->flush();
-  }
+  void flush_() override {}
 
  private:
-  std::string path_;
-  std::unique_ptr<spdlog::sinks::basic_file_sink_st> file_;
+  std::filesystem::path path_;
+  std::optional<AppendedFile> file_;
 };
 
 TerminalSink& terminal() {
@@ -130,8 +128,8 @@ bool stderr_is_terminal() {
 }
 
 // File names and values of configs may contain control characters.
-void write_info(const std::string& message) { logger().log(spdlog::level::info, escaped_lines(message)); }
-void write_warning(const std::string& message) { logger().log(spdlog::level::warn, escaped_lines(message)); }
+void write_info(const std::string& message) { logger().log(spdlog::level::info, escaped(message)); }
+void write_warning(const std::string& message) { logger().log(spdlog::level::warn, escaped(message)); }
 void write_error(const std::string& message) { logger().log(spdlog::level::err, escaped(message)); }
 
 void progress(std::string_view line) {
@@ -146,18 +144,14 @@ void record(const std::string& message) {
 }
 
 void add_file(const std::filesystem::path& path) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string(), false);
-    sink->set_pattern(file_pattern);
-    files().add_sink(std::move(sink));
-    logger().flush_on(spdlog::level::info);
-  } catch (const spdlog::spdlog_ex& error) {
-    throw Error(ExitCode::failure, error.what());
-  }
+  auto sink = std::make_shared<FileSink>(path);
+  sink->open();
+  files().add_sink(std::move(sink));
+  logger().flush_on(spdlog::level::info);
 }
 
 void add_error_file(const std::filesystem::path& path) {
-  auto sink = std::make_shared<LateFileSink>(path.string());
+  auto sink = std::make_shared<FileSink>(path);
   sink->set_level(spdlog::level::err);
   files().add_sink(std::move(sink));
   logger().flush_on(spdlog::level::info);

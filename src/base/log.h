@@ -31,7 +31,7 @@ bool stderr_is_terminal();
 // A message for the files of add_file only, not for stderr.
 void record(const std::string& message);
 
-// Appends all further messages to this file too, with times. Throws Error if it cannot be opened.
+// Appends all further messages to this file too, with times. Errors: those of open_own_file (base/files.h).
 void add_file(const std::filesystem::path& path);
 
 // The same for errors, the first of which makes the file.

@@ -21,7 +21,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 // reverse the direction of writing) and bytes that are not UTF-8 become \n, \x1b, \u009b.
 std::string escaped(std::string_view text);
 
-// The same for text of several lines: line breaks and tabs stay.
+// The same for results of several lines: line breaks and tabs stay.
 std::string escaped_lines(std::string_view text);
 
 // The same for one word, cut after 60 bytes.

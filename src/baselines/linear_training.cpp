@@ -60,6 +60,7 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   const auto progress = progress_after(task, training, validation, seconds.count());
   metrics.sync();
   save_checkpoint(run, progress, model.tensors(), {}, task.data->codec(), config.train.keep_checkpoints);
+  link_latest(run.path());
   return {.steps = progress.step,
           .train_loss = progress.last_train_loss,
           .val_loss = progress.best->loss,

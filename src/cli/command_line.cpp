@@ -1,10 +1,9 @@
 #include "cli/command_line.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <new>
 
 #include "base/build_info.h"
 #include "base/error.h"
@@ -25,15 +24,44 @@ int report(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
-int report_out_of_memory(const std::string& detail) {
+// Of libraries.
+int report_other(const std::exception& error) {
+  if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
   return report(ExitCode::out_of_memory,
-                "out of memory" + detail + "; ask for less at once: fewer or shorter texts, a smaller model");
+                fmt::format("out of memory: {}; ask for less at once: fewer or shorter texts, a smaller model",
+                            describe_out_of_memory(error)));
 }
 
-int report_torch_error(const c10::Error& error) {
-  const std::string message = error.what_without_backtrace();
-  const auto first_line = message.substr(0, message.find('\n'));
-  return is_out_of_memory(error) ? report_out_of_memory(": " + first_line) : report(ExitCode::failure, first_line);
+constexpr const char* free_text = "free text";  // the validator of options that may be empty
+
+bool is_free_text(CLI::Option& option) {
+  try {
+    return option.get_validator(free_text) != nullptr;
+  } catch (const CLI::OptionNotFound&) {
+    return false;
+  }
+}
+
+void refuse_empty_values(CLI::App& app) {
+  for (auto* option : app.get_options())
+    if (option->get_items_expected_max() > 0 && !is_free_text(*option))
+      option->check([](const std::string& value) -> std::string {
+        return value.empty() ? "is empty, and needs a value; is a variable of the shell not set?" : "";
+      });
+  for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+}
+
+// "--out=" as "--out" with an empty value: CLI11 would take the next word as the value.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    const bool is_empty = word.starts_with("--") && word.size() > 3 && word.find('=') + 1 == word.size();
+    if (is_empty) word.pop_back();
+    words.push_back(std::move(word));
+    if (is_empty) words.emplace_back();
+  }
+  return words;
 }
 
 void set_up(CLI::App& app) {
@@ -56,6 +84,7 @@ void set_up(CLI::App& app) {
   add_info_command(app);
   add_completion_command(app);
   add_help_command(app);
+  refuse_empty_values(app);
   app.footer(  // set last, because subcommands inherit it
       "Examples:\n"
       "  metaformer train --config shakespeare_metric.yaml\n"
@@ -74,7 +103,9 @@ void require_working_folder() {
 
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    auto words = words_of(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
     print(app.help());
   } catch (const CLI::CallForAllHelp&) {
@@ -103,13 +134,13 @@ int run_command_line(int argc, char** argv) {
     return 128 + interrupted.signal();
   } catch (const ProcessesFailed& failed) {
     return failed.code();
-  } catch (const c10::Error& error) {
-    return report_torch_error(error);
-  } catch (const std::bad_alloc&) {
-    return report_out_of_memory("");
   } catch (const std::exception& error) {
-    return report(ExitCode::failure, error.what());
+    return report_other(error);
   }
+}
+
+CLI::Option* may_be_empty(CLI::Option* option) {
+  return option->check(CLI::Validator([](std::string&) { return std::string(); }, "", free_text));
 }
 
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
@@ -153,7 +184,8 @@ CLI::Validator number_in(const Range& range) {
 }
 
 void RunChoice::add_checkpoint_to(CLI::App& command) {
-  command.add_option("--run", run, "run folder; default: the newest run started in this folder")->capture_default_str();
+  command.add_option("--run", run, "run folder; default: the newest run of this folder that has a checkpoint")
+      ->capture_default_str();
   command.add_option("--checkpoint", checkpoint, "best, last, step-N, or a checkpoint folder")->capture_default_str();
 }
 
@@ -172,8 +204,9 @@ void RunChoice::add_context_to(CLI::App& command) {
 void RunChoice::add_options_to(CLI::App& command) {
   add_repeatable(
       command, "--set", changes.options, "KEY=VALUE",
-      "sets an option that no weight depends on: of the mixer, such as model.mixer.rounds=8, or model.memory, "
-      "model.same_length, model.positions.clamp_length, model.carry_state");
+      "sets what no weight depends on: options of the mixer, such as model.mixer.rounds=8, model.memory, "
+      "model.same_length, model.positions.clamp_length, model.carry_state; and data.path and other paths, where the "
+      "run's data have moved");
 }
 
 }  // namespace metaformer

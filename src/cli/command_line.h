@@ -45,6 +45,10 @@ void add_bench_step_command(CLI::App& bench);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
+// An option whose value is any text. The value of every other option must not be empty: an empty one is an unset
+// variable of a shell more often than a wish.
+CLI::Option* may_be_empty(CLI::Option* option);
+
 // An option that may be repeated and takes one value each time.
 void add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                     const std::string& value_name, const std::string& help);

@@ -68,7 +68,7 @@ void add_data_tokenizer_command(CLI::App& data) {
   auto arguments = std::make_shared<TokenizerArguments>();
   arguments->choice.add_to(command);
   command.add_option("--out", arguments->out, "file to write, in the format of a checkpoint's tokenizer.json");
-  command.add_option("--encode", arguments->text, "show the tokens of this text");
+  may_be_empty(command.add_option("--encode", arguments->text, "show the tokens of this text"));
   command.add_flag("--offline", arguments->offline, "never download a corpus");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(

@@ -25,7 +25,7 @@ ExportFormat parse_format(const std::string& name) {
 
 void run_export(const ExportArguments& arguments) {
   const auto format = parse_format(arguments.format);
-  const auto directory = RunDirectory::open(arguments.choice.run);
+  const auto directory = RunDirectory::open_trained(arguments.choice.run);
   const auto config = load_run_experiment(directory.config_file()).config;
   const auto checkpoint = load_checkpoint(directory, arguments.choice.checkpoint, WithOptimizer::no);
   const auto files = export_model(

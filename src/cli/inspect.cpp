@@ -229,9 +229,11 @@ void add_inspect_command(CLI::App& app) {
   auto arguments = std::make_shared<InspectArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
-  auto* text = command.add_option("--text", arguments->text,
-                                  "text, a sorter's list, or a source, whose target the run then writes; default: the "
-                                  "start of the validation split, or its longest pair");
+  arguments->choice.add_options_to(command);
+  auto* text = may_be_empty(command.add_option(
+      "--text", arguments->text,
+      "text, a sorter's list, or a source, whose target the run then writes; default: the start of the validation "
+      "split, or its longest pair"));
   command.add_option("--file", arguments->file, "file with the text; -: standard input")->excludes(text);
   command.add_option("--tokens", arguments->limits.tokens, "tokens of the text, at most; not of a sorter's list")
       ->capture_default_str()

@@ -12,6 +12,7 @@
 #include "cli/command_line.h"
 #include "distributed/c10d_group.h"
 #include "distributed/local_processes.h"
+#include "ops/device.h"
 
 namespace metaformer {
 
@@ -41,7 +42,8 @@ void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work
     log::record(error.what());  // in the log of this rank, while the first one says it to people
     throw ProcessesFailed(static_cast<int>(error.code()));
   } catch (const std::exception& error) {
-    group.announce_failure(error.what());
+    group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
+                                                   : first_line(error));
     throw;
   }
 }

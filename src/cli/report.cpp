@@ -60,7 +60,7 @@ void run_report(ReportArguments& arguments) {
 
 void add_content_options(CLI::App& command, ReportArguments& arguments) {
   auto& options = arguments.options;
-  command.add_option("--title", options.title, "title of the page; default: the runs");
+  may_be_empty(command.add_option("--title", options.title, "title of the page; default: the runs"));
   command.add_option(
       "--reference", options.comparison.reference,
       "group that the others are compared with: its name or number in the table, one of its runs, or its config; "
@@ -69,18 +69,18 @@ void add_content_options(CLI::App& command, ReportArguments& arguments) {
       .add_option("--margin", options.comparison.margin,
                   "differences inside plus and minus this margin count as equivalent, in the unit that is shown")
       ->transform(number_in(positive));
-  auto* prompt =
+  auto* prompt = may_be_empty(
       command.add_option("--prompt", arguments.prompt,
                          "what all runs answer, and language models go on with where attention is shown; default: a "
-                         "line break, a list of a sorter, a text of the validation split");
+                         "line break, a list of a sorter, a text of the validation split"));
   command.add_option("--tokens", options.prompt.tokens, "tokens that language models generate")
       ->capture_default_str()
       ->transform(whole_number(1, 1 << 20));
   command.add_flag("--no-samples", arguments.without_samples, "no texts: faster")->excludes(prompt);
-  auto* text =
+  auto* text = may_be_empty(
       command.add_option("--text", arguments.text,
                          "text whose attention is shown; default: what the first language model writes from the "
-                         "prompt, or the prompt");
+                         "prompt, or the prompt"));
   command
       .add_flag("--no-heads", arguments.without_insides, "no attention, forms, distances and norms: faster, smaller")
       ->excludes(text);

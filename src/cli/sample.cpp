@@ -298,8 +298,8 @@ void add_sample_command(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
   arguments->choice.add_to(command);
   arguments->choice.add_context_to(command);
-  auto* prompt = command.add_option("--prompt", arguments->prompt,
-                                    "text to continue (default: a line break), or to write a target for");
+  auto* prompt = may_be_empty(command.add_option("--prompt", arguments->prompt,
+                                                 "text to continue (default: a line break), or to write a target for"));
   auto* file =
       command
           .add_option(

@@ -1,7 +1,10 @@
 #include "config/changes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/digest.h"
 #include "base/json_text.h"
@@ -74,9 +77,17 @@ void forget_evaluated_tokens(TrainConfig& train) {
     train.evaluation = EvaluationConfig{};
 }
 
+// A whole number as people write it, though the key takes any: 0, not 0.0.
+std::string short_value(const Json& value) {
+  constexpr double largest = 1e15;
+  if (!value.is_number_float()) return yaml_value(value);
+  const double number = value.get<double>();
+  return number == std::trunc(number) && std::abs(number) < largest ? fmt::format("{:.0f}", number) : yaml_value(value);
+}
+
 void flatten(const Json& section, const std::string& prefix, std::map<std::string, std::string>& values) {
   for (const auto& [key, value] : section.items())
-    value.is_object() ? flatten(value, prefix + key + ".", values) : void(values[prefix + key] = yaml_value(value));
+    value.is_object() ? flatten(value, prefix + key + ".", values) : void(values[prefix + key] = short_value(value));
 }
 
 }  // namespace

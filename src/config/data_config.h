@@ -31,8 +31,8 @@ constexpr std::array<std::string_view, 3> corpus_names = {"tinyshakespeare", "im
 // What both tasks say of their texts.
 struct DataConfig {
   std::string corpus = "tinyshakespeare";
-  std::optional<std::string> path;
-  std::optional<std::string> validation_path;
+  std::optional<PathText> path;
+  std::optional<PathText> validation_path;
   double validation_fraction = 0.1;
   TableFormat format = TableFormat::automatic;
   std::string text_field = "text";
@@ -44,7 +44,7 @@ struct DataConfig {
 
 // Of a language model.
 struct TextDataConfig : DataConfig {
-  std::string document_separator = "\n";
+  FreeText document_separator = "\n";
   bool separate_documents = false;
 };
 
@@ -58,8 +58,8 @@ struct RatingConfig {
 // Of a classifier.
 struct LabelledDataConfig : DataConfig {
   LabelledDataConfig() { tokenizer = WordTokenizerOptions{}; }
-  std::optional<std::string> test_path;
-  std::optional<std::string> extra_path;
+  std::optional<PathText> test_path;
+  std::optional<PathText> extra_path;
   TableHeader header = TableHeader::automatic;
   std::string label_field = "label";
   RatingConfig rating;

@@ -39,7 +39,7 @@ inline const SyntheticPairOptions* synthetic_options(const SyntheticPairs& pairs
 struct ParallelDataConfig : DataConfig {
   ParallelDataConfig() { tokenizer = BpeTokenizerOptions{}; }
   std::string source_language = "de", target_language = "en";
-  std::optional<std::string> target_path, validation_target_path, test_path, test_target_path;
+  std::optional<PathText> target_path, validation_target_path, test_path, test_target_path;
   TableHeader header = TableHeader::automatic;
   std::string source_field = "source", target_field = "target";
   SyntheticPairs synthetic;

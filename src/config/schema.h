@@ -12,11 +12,13 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,6 +29,22 @@ constexpr double largest_number = 1e30;
 
 // Of a training: the longest, and the longest interval within one.
 constexpr double most_steps = 1e12;
+
+// A file or folder. Like every text of a config but FreeText it is never empty: an empty value is an unset variable of
+// a shell more often than a wish. Relative paths become absolute when a config is read.
+struct PathText : std::string {
+  using std::string::string;
+  using std::string::operator=;
+  PathText(std::string text) : std::string(std::move(text)) {}  // a path is written as a text
+  operator std::filesystem::path() const { return std::string(*this); }
+};
+
+// A text that may be empty.
+struct FreeText : std::string {
+  using std::string::string;
+  using std::string::operator=;
+  FreeText(std::string text) : std::string(std::move(text)) {}
+};
 
 // The numbers a field may hold.
 struct Range {

@@ -41,7 +41,7 @@ struct WordTokenizerOptions {
   std::int64_t vocabulary = 30000;
   std::int64_t min_count = 2;
   bool lowercase = true;
-  std::string joiners = "'";
+  FreeText joiners = "'";
   Whitespace whitespace = Whitespace::dropped;
 };
 
@@ -68,7 +68,7 @@ struct PretrainedTokenizerOptions {
   static constexpr std::string_view kind = "pretrained";
   static constexpr std::string_view summary =
       "a tokenizer from elsewhere: byte-level BPE or sentencepiece's, from files";
-  std::string path;
+  PathText path;
 };
 
 using TokenizerOptions = std::variant<CharacterTokenizerOptions, ByteTokenizerOptions, WordTokenizerOptions,

@@ -78,7 +78,7 @@ struct LinearTrainConfig {
 
 struct TrainConfig : LinearTrainConfig {
   std::int64_t steps = 2000;
-  std::optional<std::string> init_from;
+  std::optional<PathText> init_from;
   std::vector<std::string> freeze;
   double layer_rate_decay = 1;
   std::int64_t accumulate = 1;

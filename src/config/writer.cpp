@@ -34,6 +34,7 @@ std::string type_name(const bool&) { return "true or false"; }
 std::string type_name(const std::int64_t&) { return "integer"; }
 std::string type_name(const double&) { return "number"; }
 std::string type_name(const std::string&) { return "text"; }
+std::string type_name(const PathText&) { return "path"; }
 std::string type_name(const std::array<double, 2>&) { return "list of 2 numbers"; }
 std::string type_name(const std::vector<std::string>&) { return "list of texts"; }
 std::string type_name(const Choice& value) { return join_alternatives(value.names); }

@@ -54,9 +54,20 @@ void decode(const ConfigNode& node, const std::string& path, bool& value) {
   value = text == "true";
 }
 
+// A name. Empty ones are errors everywhere, so that an unset variable of a shell never means a default.
 void decode(const ConfigNode& node, const std::string& path, std::string& value) {
+  if (node.is_empty()) fail(node, path, "is empty; expected a text");
   value = scalar_of(node, path, "a text");
-  if (value.empty()) fail_type(node, path, "a text");
+}
+
+void decode(const ConfigNode& node, const std::string& path, PathText& value) {
+  if (node.is_empty()) fail(node, path, "is empty; expected a path");
+  value = scalar_of(node, path, "a path");
+}
+
+void decode(const ConfigNode& node, const std::string& path, FreeText& value) {
+  if (node.is_missing) fail(node, path, "is empty; expected a text, which is written \"\" if it has no characters");
+  value = scalar_of(node, path, "a text");
 }
 
 void decode(const ConfigNode& node, const std::string& path, TextValue& value) {
@@ -66,7 +77,16 @@ void decode(const ConfigNode& node, const std::string& path, TextValue& value) {
 }
 
 template <class T>
+std::string_view described() {
+  if constexpr (std::is_same_v<T, PathText>) return "a path";
+  if constexpr (std::is_same_v<T, std::string>) return "a text";
+  if constexpr (std::is_same_v<T, std::int64_t>) return "an integer";
+  return "a number";
+}
+
+template <class T>
 void decode(const ConfigNode& node, const std::string& path, std::optional<T>& value) {
+  if (node.is_empty()) fail(node, path, fmt::format("is empty; expected {}, or null for none", described<T>()));
   if (node.kind == ConfigNode::Kind::null) return value.reset();
   decode(node, path, value.emplace());
 }

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "config/check.h"
 #include "config/derived_defaults.h"
+#include "config/paths.h"
 #include "config_reader/moved_keys.h"
 
 namespace metaformer {
@@ -108,6 +109,8 @@ fs::path find_base(const ConfigNode& base, const fs::path& from) {
   if (base.kind != ConfigNode::Kind::scalar)
     throw Error(ExitCode::usage, fmt::format("{}: base: expected the name of a config, or a list of names, got {}",
                                              base.location.str(), base.describe()));
+  if (base.scalar.empty())
+    throw Error(ExitCode::usage, fmt::format("{}: base: is empty; expected the name of a config", base.location.str()));
   const fs::path named = base.scalar;
   if (named.is_relative())
     if (auto found = with_ending(from.parent_path() / named); !found.empty()) return found;
@@ -166,27 +169,9 @@ std::string absolute(const std::string& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).string();  // without the slash behind a folder
 }
 
-void make_absolute(std::optional<std::string>& path) {
-  if (path) path = absolute(*path);
-}
-
 void make_paths_absolute(ExperimentConfig& config) {
-  if (auto* data = data_of(config)) {
-    make_absolute(data->path);
-    make_absolute(data->validation_path);
-    auto* tokenizer = std::get_if<PretrainedTokenizerOptions>(&data->tokenizer);
-    if (tokenizer != nullptr && !tokenizer->path.empty()) tokenizer->path = absolute(tokenizer->path);
-  }
-  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) {
-    make_absolute(task->data.test_path);
-    make_absolute(task->data.extra_path);
-  }
-  if (auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
-    auto& data = task->data;
-    for (auto* path : {&data.target_path, &data.validation_target_path, &data.test_path, &data.test_target_path})
-      make_absolute(*path);
-  }
-  make_absolute(config.train.init_from);
+  for (const auto& [key, path] : paths_in(config))
+    if (path != nullptr) *path = absolute(*path);
 }
 
 Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources,

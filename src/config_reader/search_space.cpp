@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/whole_number.h"
 #include "config/writer.h"
+#include "config/yaml_value.h"
 #include "yaml/tree.h"
 
 namespace metaformer {
@@ -120,7 +121,7 @@ SearchDimension read_dimension(const ConfigEntry& entry) {
 std::string rounded(double value, const SearchDimension& dimension) {
   const auto text = fmt::format("{:.4g}", value);
   const double read = std::stod(text);
-  return read >= dimension.low && read <= dimension.high ? fmt::format("{}", read) : fmt::format("{}", value);
+  return yaml_value(read >= dimension.low && read <= dimension.high ? read : value);
 }
 
 double between(double low, double high, double fraction, bool is_logarithmic) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
 
@@ -26,12 +28,24 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// Where processes meet.
+fs::path temporary_folder() {
+  const char* given = std::getenv("TMPDIR");
+  return given == nullptr || *given == '\0' ? fs::path("/tmp") : fs::path(given);
+}
+
 // A folder that goes with it.
 class StoreFolder {
  public:
-  StoreFolder() : path_((fs::temp_directory_path() / "metaformer-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw Error(ExitCode::failure, fmt::format("{}: {}", path_, std::strerror(errno)));
+  StoreFolder() : path_((temporary_folder() / "metaformer-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      const int error = errno;
+      throw Error(
+          code_of_errno(error, ExitCode::usage),
+          fmt::format("TMPDIR={}: no folder can be made in it, where processes meet: {}; set TMPDIR to a folder "
+                      "that exists and may be written to",
+                      temporary_folder().string(), std::strerror(error)));
+    }
   }
   StoreFolder(const StoreFolder&) = delete;
   StoreFolder& operator=(const StoreFolder&) = delete;

@@ -14,6 +14,7 @@
 #include "huggingface/architecture.h"
 #include "huggingface/config_differences.h"
 #include "huggingface/numpy_archive.h"
+#include "ops/device.h"
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
 #include "text/library_tokenizer.h"
@@ -181,6 +182,7 @@ void write_folder(const fs::path& folder, const std::vector<File>& files, const 
   } catch (const std::exception& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
+    if (is_out_of_memory(error)) throw;
     throw Error(ExitCode::failure, fmt::format("{}: could not be written: {}", folder.string(), error.what()));
   }
 }

@@ -8,10 +8,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "baselines/linear_model.h"
+#include "config/paths.h"
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
 #include "run/environment.h"
+#include "run/moved_data.h"
 #include "tasks/make_task.h"
 #include "tasks/network_predictor.h"
 
@@ -48,17 +50,20 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
   std::visit([&](auto& options) { options.context = context; }, config.model);
 }
 
-void require_free_options(const std::vector<std::string>& overrides) {
+// What may be set of a trained model: what none of its weights depends on.
+void require_free_options(const std::vector<std::string>& overrides, const ExperimentConfig& trained) {
   constexpr std::array<std::string_view, 3> mixers = {"model.mixer.", "model.encoder.mixer.", "model.cross_mixer."};
   constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",
                                                       "model.positions.clamp_length", "model.carry_state"};
   for (const auto& override : overrides) {
     const auto key = override.substr(0, override.find('='));
+    if (is_data_path(trained, key)) continue;
     const auto option_of = [&](std::string_view mixer) { return key.starts_with(mixer) && !key.ends_with(".kind"); };
     const bool of_mixer = std::any_of(mixers.begin(), mixers.end(), option_of);
     if (!of_mixer && std::find(others.begin(), others.end(), key) == others.end())
       throw Error(ExitCode::usage, fmt::format("--set {}: of a trained model only options of its mixer, such as "
-                                               "model.mixer.rounds=8, and {} can be set",
+                                               "model.mixer.rounds=8, {}, and where its data lie now, such as "
+                                               "data.path=..., can be set",
                                                override, fmt::join(others, ", ")));
     if (of_mixer && key.ends_with(".score_std"))
       throw Error(ExitCode::usage, fmt::format("--set {}: has no effect on a trained model", override));
@@ -86,9 +91,9 @@ std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const C
 LoadedRun load_run(const std::filesystem::path& folder, const std::string& checkpoint_name,
                    const std::string& device_name, const ModelChanges& changes) {
   const auto device = select_device(device_name);
-  auto directory = RunDirectory::open(folder);
-  if (folder == latest_run) log::info("{} is {}", latest_run, latest_run_target());
-  require_free_options(changes.options);
+  auto directory = RunDirectory::open_trained(folder);
+  const auto trained = load_run_experiment(directory.config_file()).config;
+  require_free_options(changes.options, trained);
   // How the training was evaluated concerns it alone, and goes with no memory where it was at random.
   auto options = changes.options;
   const auto sets_order = [](const std::string& option) {
@@ -113,17 +118,23 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
           .directory = std::move(directory),
           .checkpoint = checkpoint.folder,
           .progress = std::move(checkpoint.progress),
+          .moved_data = moved_data(trained, config),
           .model = std::move(model),
           .predictor = std::move(predictor),
           .codec = std::move(checkpoint.codec),
           .device = device};
 }
 
+static std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
+
 Task task_of(const LoadedRun& run, bool offline) {
-  auto task = make_task(run.experiment.config, offline, run.codec);
+  const auto& config = run.experiment.config;
+  require_moved_files(run.directory, config, run.moved_data);
+  auto task = make_task(config, offline, run.codec);
+  require_moved_data(run.directory, config, run.moved_data, task.data->description());
   if (!has_same_data(run.directory, task.data->description()))
-    log::warning("{}: the data are not what this run was trained on; its environment.json names those",
-                 run.directory.path().string());
+    log::warning("{}: the data are not what this run was trained on; its environment.json names those{}",
+                 run.directory.path().string(), in_brackets(differing_digest(run.directory, task.data->description())));
   return task;
 }
 

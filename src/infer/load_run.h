@@ -17,6 +17,7 @@ struct LoadedRun {
   RunDirectory directory;
   std::filesystem::path checkpoint;
   Progress progress;
+  std::vector<std::string> moved_data;   // keys of data that lie elsewhere than in training: "data.path"
   std::shared_ptr<SequenceModel> model;  // on `device`, in evaluation mode; null for model.kind: linear
   std::shared_ptr<const Predictor> predictor;
   Codec codec;
@@ -29,7 +30,7 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
                    const ModelChanges& changes = {});
 
 // The task of a run, with the numbering of its checkpoint; warns where the data are not what it was trained on. Errors:
-// exit codes 2 and 3.
+// exit codes 2 and 3, also for data at another path with another SHA-256.
 Task task_of(const LoadedRun& run, bool offline);
 
 }  // namespace metaformer

@@ -10,7 +10,7 @@ namespace metaformer {
 
 struct ModelChanges {
   std::optional<std::int64_t> context;  // tokens that it sees at once, in place of model.context
-  std::vector<std::string> options;     // "model.mixer.rounds=8": those that no weight depends on
+  std::vector<std::string> options;     // "model.mixer.rounds=8", "data.path=b.txt": what no weight depends on
 };
 
 }  // namespace metaformer

@@ -30,4 +30,15 @@ class ModelState {
   virtual std::int64_t bytes() const = 0;
 };
 
+// Of what load() is given. All throw Error (exit code 2) and name `source` and the tensor.
+[[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);
+
+// Unless the tensor has this shape; any_size fits every size.
+constexpr std::int64_t any_size = -1;
+void require_shape(const std::string& source, const std::string& name, const torch::Tensor& tensor,
+                   at::IntArrayRef expected);
+
+// A number of tokens, without dimensions. Errors: negative, above 2^53, no whole number.
+std::int64_t saved_length(const std::string& source, const std::string& name, const torch::Tensor& tensor);
+
 }  // namespace metaformer

@@ -14,10 +14,6 @@ constexpr const char* hidden_name = "hidden";
 constexpr const char* cell_name = "cell";
 constexpr const char* segment_name = "segment";
 
-[[noreturn]] void fail(const std::string& source, const std::string& what) {
-  throw Error(ExitCode::usage, fmt::format("{}: cannot go on from it: {}", source, what));
-}
-
 }  // namespace
 
 RecurrentState& RecurrentState::of(ModelState& state) {
@@ -52,25 +48,29 @@ std::int64_t RecurrentState::sequence_dimension(const std::string& name) const {
 
 void RecurrentState::load(const NamedTensors& saved, const std::string& source) {
   RecurrentState loaded(layers_, width_, has_cell_, device_);
+  auto rows = any_size;  // those of the first tensor, then the same in all others
   // A copy: what was read from a file is part of a larger buffer.
-  const auto own = [&](const torch::Tensor& tensor) {
+  const auto own = [&](const std::string& name, const torch::Tensor& tensor, std::vector<std::int64_t> shape) {
+    const auto dimension = static_cast<std::size_t>(sequence_dimension(name));
+    shape[dimension] = rows;
+    require_shape(source, name, tensor, shape);
+    rows = tensor.size(sequence_dimension(name));
     return tensor.to(device_, /*non_blocking=*/false, /*copy=*/true);
   };
   for (const auto& [name, tensor] : saved) {
-    const bool is_state = name == hidden_name || (has_cell_ && name == cell_name);
-    const bool fits = tensor.dim() == 3 && tensor.size(0) == layers_ && tensor.size(2) == width_;
-    if (is_state && !fits) fail(source, fmt::format("{} is not of {} layers of width {}", name, layers_, width_));
     if (name == length_name)
-      loaded.length_ = tensor.item<std::int64_t>();
+      loaded.length_ = saved_length(source, name, tensor);
     else if (name == segment_name)
-      loaded.segment_b1_ = own(tensor);
-    else if (is_state)
-      (name == hidden_name ? loaded.states_.hidden_lbd : loaded.states_.cell_lbd) = own(tensor);
+      loaded.segment_b1_ = own(name, tensor, {any_size, 1});
+    else if (name == hidden_name)
+      loaded.states_.hidden_lbd = own(name, tensor, {layers_, any_size, width_});
+    else if (has_cell_ && name == cell_name)
+      loaded.states_.cell_lbd = own(name, tensor, {layers_, any_size, width_});
     else
-      fail(source, fmt::format("this model has no {}", in_quotes(name)));
+      fail_to_continue(source, fmt::format("this model has no {}", in_quotes(name)));
   }
   const bool is_whole = loaded.states_.hidden_lbd.defined() && loaded.states_.cell_lbd.defined() == has_cell_;
-  if (!saved.empty() && !(is_whole && loaded.length_ > 0)) fail(source, "a part of the state is missing");
+  if (!saved.empty() && !(is_whole && loaded.length_ > 0)) fail_to_continue(source, "a part of the state is missing");
   *this = std::move(loaded);
 }
 

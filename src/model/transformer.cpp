@@ -154,7 +154,8 @@ std::unique_ptr<ModelState> TransformerImpl::new_state(std::int64_t batch, std::
 
 std::unique_ptr<ModelState> TransformerImpl::new_memory() const {
   if (config_.memory == 0) return nullptr;
-  return std::make_unique<TransformerMemory>(config_.layers, config_.memory, embedding_weight().device());
+  return std::make_unique<TransformerMemory>(config_.layers, config_.width, config_.memory,
+                                             embedding_weight().device());
 }
 
 TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* given) const {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace metaformer {
@@ -31,23 +30,29 @@ NamedTensors TransformerMemory::tensors() const {
 }
 
 void TransformerMemory::load(const NamedTensors& saved, const std::string& source) {
-  TransformerMemory loaded(static_cast<std::int64_t>(blocks_bmd_.size()), capacity_, device_);
+  TransformerMemory loaded(std::ssize(blocks_bmd_), width_, capacity_, device_);
+  auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
   for (const auto& [name, tensor] : saved) {
     std::size_t block = 0;
     while (block < blocks_bmd_.size() && name != name_of(block)) ++block;
-    const bool known = block < blocks_bmd_.size() ? tensor.dim() == 3 : name == segments_name && tensor.dim() == 2;
-    if (!known || tensor.size(1) > capacity_)
-      throw Error(ExitCode::usage, fmt::format("{}: a model of {} blocks and model.memory {} does not remember {}",
-                                               source, blocks_bmd_.size(), capacity_, in_quotes(name)));
+    const bool is_of_block = block < blocks_bmd_.size();
+    if (!is_of_block && name != segments_name)
+      fail_to_continue(source,
+                       fmt::format("a model of {} blocks does not remember {}", blocks_bmd_.size(), in_quotes(name)));
+    require_shape(source, name, tensor, is_of_block ? std::vector{rows, length, width_} : std::vector{rows, length});
+    rows = tensor.size(0);
+    length = tensor.size(1);
+    if (length > capacity_)
+      fail_to_continue(source,
+                       fmt::format("{} holds {} tokens, and model.memory is {}", in_quotes(name), length, capacity_));
     // A copy: what was read from a file is part of a larger buffer.
-    auto& own = block < blocks_bmd_.size() ? loaded.blocks_bmd_[block] : loaded.segments_bm_;
+    auto& own = is_of_block ? loaded.blocks_bmd_[block] : loaded.segments_bm_;
     own = tensor.to(device_, /*non_blocking=*/false, /*copy=*/true);
   }
-  const auto count = std::count_if(loaded.blocks_bmd_.begin(), loaded.blocks_bmd_.end(), [&](const auto& of_block) {
-    return of_block.defined() && of_block.size(1) == loaded.length();
-  });
+  const auto count = std::count_if(loaded.blocks_bmd_.begin(), loaded.blocks_bmd_.end(),
+                                   [](const auto& of_block) { return of_block.defined(); });
   if (!saved.empty() && count != std::ssize(blocks_bmd_))
-    throw Error(ExitCode::usage, fmt::format("{}: what it remembers is not of {} blocks", source, blocks_bmd_.size()));
+    fail_to_continue(source, fmt::format("it is not of {} blocks", blocks_bmd_.size()));
   *this = std::move(loaded);
 }
 

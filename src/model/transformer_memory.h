@@ -12,8 +12,8 @@ namespace metaformer {
 class TransformerMemory : public ModelState {
  public:
   // Of up to `capacity` tokens.
-  TransformerMemory(std::int64_t layers, std::int64_t capacity, torch::Device device)
-      : capacity_(capacity), device_(device), blocks_bmd_(static_cast<std::size_t>(layers)) {}
+  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, torch::Device device)
+      : width_(width), capacity_(capacity), device_(device), blocks_bmd_(static_cast<std::size_t>(layers)) {}
 
   std::int64_t length() const override;  // tokens that it holds
   void reset() override;
@@ -32,7 +32,7 @@ class TransformerMemory : public ModelState {
  private:
   torch::Tensor newest(const torch::Tensor& before, const torch::Tensor& x) const;
 
-  std::int64_t capacity_;
+  std::int64_t width_, capacity_;
   torch::Device device_;
   std::vector<torch::Tensor> blocks_bmd_;
   torch::Tensor segments_bm_;

@@ -7,8 +7,13 @@
 
 #include <charconv>
 #include <fstream>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+#include <type_traits>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cuda/devices.h"
 
 namespace metaformer {
@@ -90,9 +95,36 @@ std::int64_t peak_memory_bytes(torch::Device device) {
   return usage.ru_maxrss * 1024;
 }
 
-bool is_out_of_memory(const c10::Error& error) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
+bool is_out_of_memory(const std::exception& error) {
+  const auto is = [&]<class... Types>(std::type_identity<Types>...) {
+    return (... || (dynamic_cast<const Types*>(&error) != nullptr));
+  };
+  // std::length_error: more elements than a container can ever have.
+  if (is(std::type_identity<std::bad_alloc>(), std::type_identity<std::length_error>(),
+         std::type_identity<c10::OutOfMemoryError>()))
+    return true;
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error))
+    return system->code() == std::errc::not_enough_memory;
+  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
+         first_line(error).find("can't allocate memory") != std::string::npos;
+}
+
+std::string describe_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const c10::Error*>(&error) == nullptr) return "the host has no more";
+  constexpr std::string_view size_of_cpu = "you tried to allocate ", start_of_cuda = "CUDA out of memory";
+  const auto line = first_line(error);
+  std::uint64_t bytes = 0;
+  if (const auto at = line.find(size_of_cpu); at != std::string::npos)
+    if (std::from_chars(line.data() + at + size_of_cpu.size(), line.data() + line.size(), bytes).ec == std::errc())
+      return human_bytes(bytes) + " more cannot be had";
+  const auto at = line.find(start_of_cuda);
+  return at == std::string::npos ? "the host has no more" : line.substr(at);
+}
+
+std::string first_line(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string message = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  return message.substr(0, message.find('\n'));
 }
 
 }  // namespace metaformer

@@ -21,7 +21,13 @@ void wait_for(torch::Device device);
 // Highest memory use of the process so far: allocated on the device for CUDA, resident on the host for the CPU.
 std::int64_t peak_memory_bytes(torch::Device device);
 
-// Whether LibTorch could not get memory, on the host or a device. The CPU allocator reports that as a plain error.
-bool is_out_of_memory(const c10::Error& error);
+// Whether memory could not be had, on the host or a device. LibTorch's CPU allocator reports that as a plain error.
+bool is_out_of_memory(const std::exception& error);
+
+// What such an error says of it: "16.0 GiB more cannot be had".
+std::string describe_out_of_memory(const std::exception& error);
+
+// The first line of an error, without LibTorch's stack trace.
+std::string first_line(const std::exception& error);
 
 }  // namespace metaformer

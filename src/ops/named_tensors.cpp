@@ -9,8 +9,10 @@
 
 namespace metaformer {
 
-static std::string shape_text(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
+std::string shape_text(at::IntArrayRef shape) {
+  std::vector<std::string> sizes;
+  for (const auto size : shape) sizes.push_back(size < 0 ? "any" : std::to_string(size));
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
 void copy_by_name(const NamedTensors& saved, const NamedTensors& targets, const std::string& source) {
@@ -24,8 +26,8 @@ void copy_by_name(const NamedTensors& saved, const NamedTensors& targets, const 
     const auto found = rest.find(name);
     if (found == rest.end()) fail(fmt::format("it has no tensor {}", in_quotes(name)));
     if (found->second.sizes() != target.sizes())
-      fail(fmt::format("its {} has shape {}, this model's has {}", in_quotes(name), shape_text(found->second),
-                       shape_text(target)));
+      fail(fmt::format("its {} has shape {}, this model's has {}", in_quotes(name), shape_text(found->second.sizes()),
+                       shape_text(target.sizes())));
     rest.erase(found);
   }
   if (!rest.empty()) fail(fmt::format("its tensor {} is not part of this model", in_quotes(rest.begin()->first)));

@@ -11,6 +11,9 @@ namespace metaformer {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
+// "[2, 16]", for messages; a negative size is "any".
+std::string shape_text(at::IntArrayRef shape);
+
 // Copies each saved tensor into the target of the same name. Errors (exit code 2) when the two sets of names, or a
 // shape, differ: the file belongs to another architecture. `source` names the file.
 void copy_by_name(const NamedTensors& saved, const NamedTensors& targets, const std::string& source);

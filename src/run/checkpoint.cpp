@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "ops/device.h"
 #include "text/load_tokenizer.h"
 
 namespace metaformer {
@@ -43,7 +44,9 @@ Files checkpoint_files(const Progress& progress, const NamedTensors& model, cons
 }
 
 void write_files(const fs::path& folder, const Files& files, const Progress& progress) {
-  fs::create_directories(folder);
+  fs::remove_all(folder);  // of a dead process of the same number
+  if (!fs::create_directory(folder))
+    throw Error(ExitCode::failure, folder.string() + ": was made by another process at the same time");
   CheckpointMeta meta{.progress = progress, .digests = {}};
   for (const auto& [name, bytes] : files) {
     write_file_synced(folder / name, bytes);
@@ -229,6 +232,7 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
     } catch (const std::exception& error) {
       std::error_code ignored;
       fs::remove_all(temporary, ignored);
+      if (is_out_of_memory(error)) throw;
       throw Error(ExitCode::failure, fmt::format("checkpoint {} could not be saved: {}; earlier checkpoints are intact",
                                                  folder.string(), error.what()));
     }
@@ -244,9 +248,12 @@ void mend_checkpoints(const RunDirectory& run) {
 
 Checkpoint load_checkpoint(const RunDirectory& run, const std::string& name, WithOptimizer with_optimizer) {
   auto folder = run.checkpoints() / name;
-  std::error_code ignored;
+  std::error_code ignored, problem;
   if (!fs::is_directory(folder, ignored) && name.find('/') != std::string::npos) folder = name;
-  if (name.empty() || !fs::is_regular_file(folder / meta_file, ignored)) {
+  const bool is_there = fs::is_regular_file(folder / meta_file, problem);
+  if (problem == std::errc::permission_denied)
+    throw Error(ExitCode::usage, fmt::format("{}: cannot be read: {}", folder.string(), problem.message()));
+  if (name.empty() || !is_there) {
     std::vector<std::string> names;
     for (const auto step : saved_steps(run.checkpoints())) names.push_back(step_name(step));
     throw Error(ExitCode::usage, fmt::format("--checkpoint {}: {} has no such checkpoint; it has {}", name,

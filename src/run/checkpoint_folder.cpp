@@ -89,8 +89,11 @@ CheckpointMeta read_meta_of(const fs::path& checkpoint) {
 
 std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
   std::vector<std::int64_t> steps;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored))
+  std::error_code error;
+  const fs::directory_iterator entries(checkpoints, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Error(ExitCode::usage, fmt::format("{}: cannot be read: {}", checkpoints.string(), error.message()));
+  for (const auto& entry : entries)
     if (const auto step = step_of(entry.path().filename().string()); step && !entry.is_symlink())
       steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());

@@ -17,7 +17,7 @@ std::string step_name(std::int64_t step);  // "step-12"
 // meta.json of a checkpoint. Errors: exit code 1 when it is missing or damaged, NewerFormat.
 CheckpointMeta read_meta_of(const std::filesystem::path& checkpoint);
 
-// Steps with a folder, newest first. Links are not counted.
+// Steps with a folder, newest first. Links are not counted. Errors (exit code 2): the folder cannot be read.
 std::vector<std::int64_t> saved_steps(const std::filesystem::path& checkpoints);
 
 struct SavedProgress {

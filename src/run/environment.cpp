@@ -79,7 +79,7 @@ nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description) 
   if (!description.is_object()) return description;
   nlohmann::ordered_json kept;
   for (const auto& [key, value] : description.items())
-    if (key != "path" && key != "header") kept[key] = without_paths(value);
+    if (!key.ends_with("path") && key != "header") kept[key] = without_paths(value);
   return kept;
 }
 

@@ -1,10 +1,6 @@
 #include "run/metrics_log.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <sstream>
 
@@ -97,7 +93,7 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
   const auto metrics = kept_lines(read_lines(path_), position),
              samples = kept_lines(read_lines(samples_path_), position);
   write_file_atomically(path_, metrics.text);
-  file_.open(path_, std::ios::app | std::ios::binary);
+  file_.emplace(path_);
   if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
   last_sampled_step_ = last_step_of(samples.text);
   // TensorBoard can only forget all of a step and of later ones; what is kept of them is written again.
@@ -123,16 +119,15 @@ void MetricsLog::write_config(const ExperimentConfig& config) {
 
 void MetricsLog::sync() const {
   if (!tensorboard_) return;
-  sync_file(path_);
-  if (samples_file_.is_open()) sync_file(samples_path_);
+  file_->sync();
+  if (samples_file_) samples_file_->sync();
 }
 
 void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
   if (!tensorboard_) return;
   nlohmann::ordered_json line = {{"step", step}, {"split", split}};
   line.update(metrics);
-  file_ << line.dump() << '\n' << std::flush;
-  if (!file_) throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  file_->write(line.dump() + "\n");
   add_scalars(split, metrics, step);
   tensorboard_->flush();
 }
@@ -142,10 +137,8 @@ void MetricsLog::write_sample(std::int64_t step, const nlohmann::ordered_json& s
   nlohmann::ordered_json line = {{"step", step}};
   line.update(sample);
   const auto text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  if (!samples_file_.is_open()) samples_file_.open(samples_path_, std::ios::app | std::ios::binary);
-  samples_file_ << text << '\n' << std::flush;
-  if (!samples_file_)
-    throw Error(ExitCode::failure, fmt::format("cannot write {}: {}", samples_path_.string(), std::strerror(errno)));
+  if (!samples_file_) samples_file_.emplace(samples_path_);
+  samples_file_->write(text + "\n");
   last_sampled_step_ = step;
   add_sample(sample, step);
   tensorboard_->flush();

@@ -2,7 +2,9 @@
 // What a run writes over its steps: numbers into metrics.jsonl, texts into samples.jsonl, and both for TensorBoard.
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/files.h"
 #include "config/experiment_config.h"
 #include "run/run_directory.h"
 #include "run/tensorboard_writer.h"
@@ -45,7 +47,7 @@ class MetricsLog {
 
   std::filesystem::path path_, samples_path_;
   std::int64_t first_step_ = 0;
-  std::ofstream file_, samples_file_;  // the second once there is a sample
+  std::optional<AppendedFile> file_, samples_file_;  // the second once there is a sample
   std::int64_t last_sampled_step_ = 0;
   std::optional<TensorBoardWriter> tensorboard_;  // nothing: it writes nothing at all
 };

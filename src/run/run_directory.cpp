@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "run/checkpoint_folder.h"
 
 namespace metaformer {
 
@@ -51,17 +52,91 @@ void RunDirectory::remove_left_overs() const {
     if (!target_of_temporary(entry.path().filename().string()).empty()) fs::remove(entry.path(), ignored);
 }
 
+namespace {
+
+// What may be there, but not for this user.
+void require_readable(const fs::path& path, const std::error_code& error, const char* option) {
+  if (error == std::errc::permission_denied)
+    throw Error(ExitCode::usage, fmt::format("{} {}: cannot be read: {}", option, path.string(), error.message()));
+}
+
+}  // namespace
+
 RunDirectory RunDirectory::open(const fs::path& folder, const char* option) {
   RunDirectory run(folder);
   std::error_code error;
   if (!fs::exists(folder, error) && fs::is_symlink(fs::symlink_status(folder, error)))
     throw Error(ExitCode::usage, fmt::format("{} {}: the run that this link points at, {}, is gone; name another run",
                                              option, folder.string(), fs::read_symlink(folder, error).string()));
-  if (!fs::is_directory(folder, error))
+  const bool is_folder = fs::is_directory(folder, error);
+  require_readable(folder, error, option);
+  if (!is_folder)
     throw Error(ExitCode::usage, fmt::format("{} {}: no such run; name the folder of one", option, folder.string()));
-  if (!fs::is_regular_file(run.config_file(), error))
+  const bool has_config = fs::is_regular_file(run.config_file(), error);
+  require_readable(run.config_file(), error, option);
+  if (!has_config)
     throw Error(ExitCode::usage, fmt::format("{} {}: not a run: it has no config.yaml", option, folder.string()));
   return run;
+}
+
+namespace {
+
+// When a process last began to train the run.
+fs::file_time_type started(const fs::path& run) {
+  std::error_code ignored;
+  return fs::last_write_time(run / "config.yaml", ignored);
+}
+
+bool has_checkpoint(const fs::path& run) {
+  try {
+    return !saved_steps(run / "checkpoints").empty();
+  } catch (const Error&) {  // a folder that cannot be read
+    return false;
+  }
+}
+
+// Those in the folder of latest_run, and the one that it points at; newest first.
+std::vector<fs::path> runs_of_working_folder() {
+  std::vector<fs::path> runs;
+  std::error_code ignored;
+  const fs::path link = latest_run;
+  if (fs::is_regular_file(link / "config.yaml", ignored)) runs.push_back(fs::canonical(link, ignored));
+  for (const auto& entry : fs::directory_iterator(link.parent_path(), ignored))
+    if (!entry.is_symlink(ignored) && fs::is_regular_file(entry.path() / "config.yaml", ignored))
+      runs.push_back(entry.path());
+  std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return started(a) > started(b); });
+  return runs;
+}
+
+// Relative where it lies in the working folder.
+std::string shown(const fs::path& run) {
+  std::error_code ignored;
+  const auto folder = fs::weakly_canonical(run, ignored);
+  const auto relative = fs::proximate(folder, ignored);
+  return (*relative.begin() == ".." ? folder : relative).string();
+}
+
+}  // namespace
+
+RunDirectory RunDirectory::open_trained(const fs::path& folder) {
+  if (folder != latest_run) return open(folder);
+  const auto runs = runs_of_working_folder();
+  auto run = folder;
+  if (!has_checkpoint(folder)) {
+    const auto found = std::find_if(runs.begin(), runs.end(), has_checkpoint);
+    if (found == runs.end() && !runs.empty())
+      throw Error(ExitCode::usage,
+                  fmt::format("--run {}: no run of this folder has a checkpoint; the newest, {}, has none, and its "
+                              "train.log says how far it came",
+                              folder.string(), shown(runs.front())));
+    if (found != runs.end()) run = *found;
+  }
+  auto opened = open(run);
+  const auto newest = runs.empty() || fs::equivalent(runs.front(), run) || has_checkpoint(runs.front())
+                          ? std::string()
+                          : fmt::format("; {} is newer and has no checkpoint", shown(runs.front()));
+  log::info("{} is {}{}", latest_run, shown(run), newest);
+  return opened;
 }
 
 fs::path default_run_folder(const std::string& name) {
@@ -90,6 +165,7 @@ void link_latest_in(const fs::path& folder, const fs::path& run) {
   try {
     fs::create_directories(folder);
     const auto target = fs::canonical(run);
+    if (has_checkpoint(link) && started(link) > started(target)) return;
     if (is_real_entry(link)) {
       if (fs::canonical(link) != target) log::warning("{} is not a link; it is left alone", link.string());
       return;
@@ -108,13 +184,6 @@ void link_latest(const fs::path& run) {
   const auto folder = fs::absolute(run).lexically_normal().parent_path();
   std::error_code ignored;
   if (folder.filename() == "runs" && !fs::equivalent(folder, here, ignored)) link_latest_in(folder, run);
-}
-
-std::string latest_run_target() {
-  std::error_code ignored;
-  const auto folder = fs::weakly_canonical(latest_run, ignored);
-  const auto relative = fs::proximate(folder, ignored);
-  return (*relative.begin() == ".." ? folder : relative).string();
 }
 
 }  // namespace metaformer

@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// A link to the run that was started or resumed last from the working folder.
+// A link to the newest run of the working folder that has a checkpoint.
 constexpr const char* latest_run = "runs/latest";
 
 class RunDirectory {
@@ -17,8 +17,12 @@ class RunDirectory {
   // when the disk is full, exit code 1.
   static RunDirectory create(const std::filesystem::path& folder);
 
-  // An existing run. `folder` "runs/latest" may be a link. Errors: exit code 2.
+  // An existing run. Errors: exit code 2.
   static RunDirectory open(const std::filesystem::path& folder, const char* option = "--run");
+
+  // A run to use, which --run names. Where that is latest_run, the log says which run it is. Where the link leads to no
+  // run with a checkpoint, it is the newest run beside the link that has one; if none has, the error names the newest.
+  static RunDirectory open_trained(const std::filesystem::path& folder);
 
   // True when there is nothing at `folder`, an empty folder, or one where a run ended before it had begun.
   static bool is_free(const std::filesystem::path& folder);
@@ -51,11 +55,9 @@ class RunDirectory {
 // runs/NAME-YYYYMMDD-HHMMSS, with -2, -3, ... appended when that exists.
 std::filesystem::path default_run_folder(const std::string& name);
 
-// Points latest_run at the run, wherever that lies, and the same in the run's own folder when it
-// is called `runs`. A link that cannot be made is a warning.
+// Points latest_run at a run that has a checkpoint, wherever the run lies, and the same in the run's own folder when
+// that is called `runs`. A link to a run that was started later and has a checkpoint stays. A link that cannot be made
+// is a warning.
 void link_latest(const std::filesystem::path& run);
-
-// The run that latest_run points at: relative where it lies in the working folder.
-std::string latest_run_target();
 
 }  // namespace metaformer

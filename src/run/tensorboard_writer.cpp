@@ -8,6 +8,7 @@
 #include <bit>
 #include <charconv>
 #include <chrono>
+#include <utility>
 
 namespace metaformer {
 
@@ -119,8 +120,7 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
-  file_.open(folder / new_name(folder), std::ios::binary);
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) : file_(folder / new_name(folder)) {
   auto event = event_header();
   put_bytes(event, 3, "brain.Event:2");
   write_record(event);
@@ -188,7 +188,9 @@ void TensorBoardWriter::write_record(const std::string& event) {
   put_fixed(record, masked_crc(length));
   record += event;
   put_fixed(record, masked_crc(event));
-  file_.write(record.data(), static_cast<std::streamsize>(record.size()));
+  pending_ += record;
 }
+
+void TensorBoardWriter::flush() { file_.write(std::exchange(pending_, {})); }
 
 }  // namespace metaformer

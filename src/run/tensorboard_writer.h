@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "base/files.h"
 
 namespace metaformer {
 
@@ -27,13 +28,15 @@ class TensorBoardWriter {
   // A flat object of numbers, strings and booleans, shown under HPARAMS.
   void add_hyper_parameters(const nlohmann::ordered_json& values, std::int64_t step);
 
-  void flush() { file_.flush(); }
+  // Writes what was added. Throws Error (exit code 1) for a full disk.
+  void flush();
 
  private:
   void write_summary(const std::string& value, std::int64_t step);
   void write_event(std::uint32_t field, const std::string& content, std::int64_t step);
   void write_record(const std::string& event);
-  std::ofstream file_;
+  AppendedFile file_;
+  std::string pending_;  // records that are not yet written
 };
 
 // CRC-32C (Castagnoli), as used by the record framing.

@@ -1,9 +1,12 @@
 #include "step/step_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <map>
 
+#include "base/text.h"
 #include "distributed/gather_tensors.h"
 
 namespace metaformer {
@@ -67,27 +70,51 @@ NamedTensors StepMemory::part_of(const NamedTensors& whole, std::size_t pass) co
 }
 
 // Of version 0.1, which saved every forward pass by itself: "0.hidden", "1.hidden", ...
-NamedTensors StepMemory::join_passes(const NamedTensors& saved) const {
-  if (saved.empty() || std::isdigit(static_cast<unsigned char>(saved.front().first.front())) == 0) return saved;
-  std::map<int, NamedTensors> passes;
+NamedTensors StepMemory::join_passes(const NamedTensors& saved, const std::string& source) const {
+  const auto pass_of = [](const std::string& name) {
+    std::int64_t pass = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pass);
+    return error == std::errc() && *end == '.' ? pass : -1;
+  };
+  if (saved.empty() || pass_of(saved.front().first) < 0) return saved;
+  std::map<std::int64_t, NamedTensors> passes;
   for (const auto& [name, tensor] : saved) {
-    const auto dot = name.find('.');
-    passes[std::stoi(name.substr(0, dot))].emplace_back(name.substr(dot + 1), tensor);
+    const auto pass = pass_of(name);
+    if (pass < 0) fail_to_continue(source, fmt::format("{} belongs to no forward pass", in_quotes(name)));
+    passes[pass].emplace_back(name.substr(name.find('.') + 1), tensor);
   }
   std::vector<NamedTensors> parts;
-  for (auto& [pass, part] : passes) parts.push_back(std::move(part));
+  for (auto& [pass, part] : passes) {
+    passes_.front()->load(part, source);  // which checks it
+    if (part.size() != passes.begin()->second.size())
+      fail_to_continue(source, fmt::format("pass {} has other tensors than the first", pass));
+    parts.push_back(part);
+  }
   return join(parts);
 }
 
-void StepMemory::take(NamedTensors& saved, const std::string& source) {
+// The tensors are those of one state, which load() has checked.
+void StepMemory::require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const {
+  for (const auto& [name, tensor] : whole) {
+    if (tensor.dim() == 0) continue;
+    auto shape = tensor.sizes().vec();
+    shape[static_cast<std::size_t>(passes_.front()->sequence_dimension(name))] = rows;
+    require_shape(source, name, tensor, shape);
+  }
+}
+
+void StepMemory::take(NamedTensors& saved, std::int64_t rows, const std::string& file) {
   if (passes_.empty()) return;
+  const auto source = file + ": memory";
   const auto own = std::stable_partition(saved.begin(), saved.end(),
                                          [](const auto& entry) { return !entry.first.starts_with(prefix); });
   NamedTensors whole;
   for (auto entry = own; entry != saved.end(); ++entry)
     whole.emplace_back(entry->first.substr(prefix.size()), entry->second);
   saved.erase(own, saved.end());
-  whole = join_passes(whole);
+  whole = join_passes(whole, source);
+  passes_.front()->load(whole, source);  // which checks it
+  require_rows(whole, rows, source);
   for (std::size_t pass = 0; pass < passes_.size(); ++pass) passes_[pass]->load(part_of(whole, pass), source);
 }
 

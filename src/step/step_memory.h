@@ -25,12 +25,14 @@ class StepMemory {
   NamedTensors tensors() const;
 
   // Takes up what tensors() gave, and nothing else, out of `saved`, from which it is removed; passes and processes may
-  // be others. Throws Error (exit code 2) for what is of another model; `source` names the file.
-  void take(NamedTensors& saved, const std::string& source);
+  // be others. Throws Error (exit code 2) for what is of another model, or not of the `rows` of a step; `source` names
+  // the file.
+  void take(NamedTensors& saved, std::int64_t rows, const std::string& source);
 
  private:
   NamedTensors join(const std::vector<NamedTensors>& parts) const;  // parts of rows, in their order
-  NamedTensors join_passes(const NamedTensors& saved) const;
+  NamedTensors join_passes(const NamedTensors& saved, const std::string& source) const;
+  void require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const;
   // The rows that belong to one pass, out of those of a whole step.
   NamedTensors part_of(const NamedTensors& whole, std::size_t pass) const;
 

@@ -1,5 +1,12 @@
 #include "tasks/make_task.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "config/paths.h"
+#include "config/seeded_paths.h"
 #include "tasks/classification_task.h"
 #include "tasks/language_model_task.h"
 #include "tasks/list_task.h"
@@ -9,6 +16,8 @@
 #include "tasks/sequence_to_sequence_task.h"
 
 namespace metaformer {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -23,9 +32,23 @@ Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) 
   return make_language_model_task(config, offline, std::move(codec));
 }
 
+// The files and folders that the section data names are where it says.
+void require_data_in_place(ExperimentConfig config) {
+  for (const auto& [key, path] : paths_in(config)) {
+    if (path == nullptr || !is_data_path(config, key)) continue;
+    const auto place = with_seed(*path, config.train);
+    std::error_code ignored;
+    if (fs::status(place, ignored).type() == fs::file_type::not_found)
+      throw Error(ExitCode::data, fmt::format("{}: no such file or folder; if it has moved, name its new place: --set "
+                                              "{}=...",
+                                              place, key));
+  }
+}
+
 }  // namespace
 
 Task make_task(const ExperimentConfig& config, bool offline, Codec codec) {
+  require_data_in_place(config);
   auto task = make_whole_task(config, offline, std::move(codec));
   if (config.train.overfit_batch)
     task.batches = std::make_shared<OneBatchStream>(task.batches, config.train.accumulate);

@@ -73,6 +73,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whit
         processor_->LoadFromSerializedProto(keeps ? model_ + std::string(without_space_in_front) : model_);
     if (!status.ok()) throw Error(ExitCode::data, status.error_message());
     read_pieces();
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {  // the library throws if one of its checks fails
     throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
   }

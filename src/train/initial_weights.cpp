@@ -62,10 +62,6 @@ bool is_table(std::string_view name) {
   return std::any_of(tables.begin(), tables.end(), [&](auto table) { return name.ends_with(table); });
 }
 
-std::string shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
-}
-
 // Rows of a table that mean the same in both. Behind the tokens of the tokenizer are those of a task, such as the class
 // token of a classifier.
 std::int64_t common_rows(const std::string& name, const torch::Tensor& from, const torch::Tensor& to,
@@ -110,7 +106,8 @@ class Taker {
     const auto keys = differing_model_keys(config_, weights_.config);
     throw Error(ExitCode::usage,
                 fmt::format("{}: {}: its {} has shape {}, this model's has {}{}{}", key, weights_.source, name,
-                            shape_of(*source), shape_of(target), keys.empty() ? "" : ": ", fmt::join(keys, ", ")));
+                            shape_text(source->sizes()), shape_text(target.sizes()), keys.empty() ? "" : ": ",
+                            fmt::join(keys, ", ")));
   }
 
   void take(const std::string& name, torch::Tensor target) {

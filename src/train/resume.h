@@ -19,13 +19,13 @@ struct EarlierRun {
 };
 
 // The run in `out`, locked and mended, with its newest checkpoint; nothing for a new run. Errors (exit code 2): it
-// cannot go on with this config, which may change only steps, intervals, patience and retention; those of
-// load_newest_checkpoint.
+// cannot go on with this config, which may change only steps, intervals, patience, retention and where data and
+// tokenizer lie; those of load_newest_checkpoint.
 std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const std::filesystem::path& out,
                                            bool resume);
 
-// Errors (exit code 2): the data are not those that the run was trained on.
-void require_same_data(const RunDirectory& run, const Task& task);
+// Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
+void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task);
 
 // Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
 // that the rate jumps where training continues.

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "baselines/comparison.h"
 #include "baselines/linear_training.h"
+#include "config/paths.h"
 #include "config/seeded_paths.h"
 #include "config/writer.h"
 #include "distributed/agreement.h"
@@ -17,6 +18,7 @@
 #include "ops/device.h"
 #include "run/best_checkpoint.h"
 #include "run/environment.h"
+#include "run/moved_data.h"
 #include "step/pieces.h"
 #include "tasks/evaluation.h"
 #include "tasks/make_task.h"
@@ -121,7 +123,7 @@ void begin(const RunDirectory& run, const TrainRequest& request, const Task& tas
   log::add_file(run.log_file());
   write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
   write_environment(run, {request.command_line, device, step}, task.data->description());
-  link_latest(run.path());
+  if (step > 0) link_latest(run.path());
   describe(experiment, task, device);
 }
 
@@ -225,6 +227,7 @@ RunSummary train(TrainRequest request) {
     beginning.checkpoint = load_checkpoint(open_run(request.out.string(), group), checkpoint, WithOptimizer::yes);
   if (!beginning.checkpoint) beginning.initial = find_initial_weights(request.experiment);
   const auto device = prepare_device(config, request.device, request.force);
+  if (earlier) require_moved_files(earlier->run, config, moved_data(earlier->config, config));
   // Data problems must not leave an empty run behind.
   const auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
   require_same(group, {{"data", without_paths(task.data->description())}});
@@ -234,7 +237,7 @@ RunSummary train(TrainRequest request) {
   check_memory(config, codec, device, request.force);
   // Nor must weights that do not fit leave one: they are tried on another model of the same shapes.
   if (beginning.initial) take_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
-  if (earlier) require_same_data(earlier->run, task);
+  if (earlier) require_same_data(*earlier, config, task);
   throw_if_any_stopped(group);  // before there is anything to save
   std::optional<RunDirectory> run;
   std::unique_ptr<FileLock> lock;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/digest.h"
 #include "base/error.h"
 #include "ops/named_tensors.h"
@@ -35,6 +37,7 @@ void Saver::save(const Progress& progress, const MetricsLog& metrics) {
   if (!group_.is_first()) return;
   metrics.sync();
   save_checkpoint(run_, progress, named_state(*setup_.model), state, task_.data->codec(), keep_);
+  if (!std::exchange(is_linked_, true)) link_latest(run_.path());
 }
 
 }  // namespace metaformer

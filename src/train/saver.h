@@ -21,8 +21,9 @@ class Saver {
         group_(group) {}
 
   // Saves the state at the step of `progress`, after the lines of `metrics` before it. To be called by all processes,
-  // of which the first writes. Errors: as save_checkpoint; exit code 4, and nothing is saved, when weights or optimiser
-  // state are not finite; exit code 6, when the processes' weights differ.
+  // of which the first writes; the first checkpoint makes the run runs/latest. Errors: as save_checkpoint; exit code 4,
+  // and nothing is saved, when weights or optimiser state are not finite; exit code 6, when the processes' weights
+  // differ.
   void save(const Progress& progress, const MetricsLog& metrics);
 
  private:
@@ -36,6 +37,7 @@ class Saver {
   const Divergence& divergence_;
   std::int64_t keep_;
   ProcessGroup& group_;
+  bool is_linked_ = false;  // runs/latest leads to the run
 };
 
 }  // namespace metaformer

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/files.h"
 #include "base/log.h"
 
 namespace metaformer {
@@ -123,7 +124,10 @@ void StepProfiler::finish() {
   const auto result = profiler::disableProfiler();
   operators_ = self_times(result->events());
   log_table(operators_, steps_);
-  result->save(trace_file_.string());
+  const auto temporary = temporary_name(trace_file_);  // renamed, so that a link is replaced and not followed
+  std::filesystem::remove(temporary);
+  result->save(temporary.string());
+  std::filesystem::rename(temporary, trace_file_);
   log::info("trace for chrome://tracing or ui.perfetto.dev: {}", trace_file_.string());
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <new>
 
 #include "base/log.h"
 #include "base/process_time.h"
@@ -143,13 +142,9 @@ void Trainer::train_step() {
 StepResult Trainer::run_step() {
   try {
     return setup_.step->run(batch_step(progress_), learning_rate_, spike_watch(config_.train, progress_));
-  } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    if (is_out_of_memory(error))
-      throw out_of_memory(config_, progress_.step + 1, message.substr(0, message.find('\n')));
+  } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) throw out_of_memory(config_, progress_.step + 1, describe_out_of_memory(error));
     throw;
-  } catch (const std::bad_alloc&) {
-    throw out_of_memory(config_, progress_.step + 1, "the host has no more");
   }
 }
 

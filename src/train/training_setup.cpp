@@ -10,7 +10,8 @@ namespace metaformer {
 TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
                              const InitialWeights* initial, ProcessGroup& group)
     : model(make_model(config, sizes_of(task.data->codec()))),
-      schedule(make_schedule(config.train, width_of(config.model))) {
+      schedule(make_schedule(config.train, width_of(config.model))),
+      rows_(config.train.batch_size * config.train.accumulate) {
   initialise(*model, static_cast<std::uint64_t>(config.train.seed));
   if (initial != nullptr) taken = take_weights(*initial, config, task.data->codec(), *model);
   model->to(device);
@@ -50,7 +51,7 @@ void TrainingSetup::restore(const Checkpoint& checkpoint) {
   auto saved = checkpoint.optimizer;
   memory->reset();
   const auto targets = state();
-  memory->take(saved, file);
+  memory->take(saved, rows_, file);
   copy_by_name(saved, targets, file);
   optimizer->load(targets);
 }

@@ -39,6 +39,9 @@ struct TrainingSetup {
   std::unique_ptr<StepMemory> memory;
   std::unique_ptr<GradientSum> gradient_sum;  // of several processes
   std::unique_ptr<TrainingStep> step;
+
+ private:
+  std::int64_t rows_;  // of a step, of all processes
 };
 
 }  // namespace metaformer

@@ -53,19 +53,24 @@ std::string unescape(const std::string& escaped_text, const Location& where) {
 // and do not expand aliases before we can count.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(std::string source) : source_(std::move(source)) {}
+  TreeBuilder(std::string source, const std::string& text) : source_(std::move(source)), text_(text) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());  // marks do not count it
+  }
 
   ConfigNode take_root() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(ConfigNode{.location = at(mark)}, anchor); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(ConfigNode{.is_missing = !writes_null(mark), .location = at(mark)}, anchor);
+  }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     const bool plain = tag.empty() || tag == "?";
-    const bool is_null =
-        plain && (value.empty() || value == "~" || value == "null" || value == "Null" || value == "NULL");
+    const bool is_null = plain && (value.empty() || is_null_word(value));
     add(ConfigNode{.kind = is_null ? ConfigNode::Kind::null : ConfigNode::Kind::scalar,
+                   .is_missing = plain && value.empty(),
                    .scalar = tag == escaped_tag ? unescape(value, at(mark)) : value,
                    .location = at(mark)},
         anchor);
@@ -94,6 +99,16 @@ class TreeBuilder : public YAML::EventHandler {
     bool has_key = false;
     ConfigKey key;
   };
+
+  static bool is_null_word(std::string_view word) {
+    return word == "~" || word == "null" || word == "Null" || word == "NULL";
+  }
+
+  // The parser reports a missing value at whatever comes next.
+  bool writes_null(const YAML::Mark& mark) const {
+    const auto rest = text_.substr(std::min(text_.size(), static_cast<std::size_t>(std::max(mark.pos, 0))));
+    return is_null_word(rest.substr(0, rest.find_first_of(" \t\r\n,]}#:")));
+  }
 
   Location at(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
 
@@ -160,6 +175,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   std::string source_;
+  std::string_view text_;
   ConfigNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, ConfigNode> anchored_;
@@ -196,7 +212,7 @@ const ConfigNode* ConfigNode::find(std::string_view name) const {
 std::string ConfigNode::describe() const {
   switch (kind) {
     case Kind::null:
-      return "null";
+      return is_missing ? "nothing" : "null";
     case Kind::scalar:
       return in_quotes(scalar);
     case Kind::sequence:
@@ -211,10 +227,10 @@ ConfigNode parse_yaml(const std::string& text, const std::string& source) {
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    TreeBuilder builder(source);
+    TreeBuilder builder(source, text);
     if (!parser.HandleNextDocument(builder))
       return ConfigNode{.kind = ConfigNode::Kind::map, .location = {source, 1, 1}};
-    TreeBuilder second(source);
+    TreeBuilder second(source, text);
     if (parser.HandleNextDocument(second)) fail({source, 1, 1}, "more than one YAML document in one file");
     return builder.take_root();
   } catch (const YAML::Exception& error) {
@@ -265,7 +281,7 @@ void merge_into(ConfigNode& target, ConfigNode&& layer) {
 namespace {
 
 ConfigNode parse_value(const std::string& text, const Location& where) {
-  if (text.empty()) return {};
+  if (trim(text).empty()) return {.is_missing = true};
   try {
     return parse_yaml(text, where.source);
   } catch (const Error&) {  // a line and column of the argument would help nobody

@@ -31,13 +31,15 @@ struct ConfigEntry;
 struct ConfigNode {
   enum class Kind { null, scalar, sequence, map };
   Kind kind = Kind::null;
+  bool is_missing = false;  // a null that nobody wrote: "key:" or --set key=
   std::string scalar;
   std::vector<ConfigNode> items;     // of a sequence
   std::vector<ConfigEntry> entries;  // of a map, in the order written, no name twice
   Location location;
 
   const ConfigNode* find(std::string_view name) const;  // in a map; nullptr when absent
-  std::string describe() const;                         // "'text'", "a list", "a section", "null"
+  std::string describe() const;                         // "'text'", "a list", "a section", "null", "nothing"
+  bool is_empty() const { return kind == Kind::null ? is_missing : kind == Kind::scalar && scalar.empty(); }
 };
 
 struct ConfigEntry {

@@ -389,3 +389,73 @@ TEST_CASE("training with the fused backend on the CPU is refused before a run is
   CHECK_THAT(refused.err, ContainsSubstring("'fused' needs a CUDA device"));
   CHECK_FALSE(std::filesystem::exists(program.folder() / "run"));
 }
+
+TEST_CASE("an empty value is an error that names the option or the key", "[cli]") {
+  const Program program;
+  const auto [arguments, text] = GENERATE(table<Arguments, std::string>({
+      {{"train", "--config", "small.yaml", "--out", ""}, "--out: is empty"},
+      {{"train", "--config", "small.yaml", "--out="}, "--out: is empty"},
+      {{"train", "--out=", "--config", "small.yaml"}, "--out: is empty"},
+      {{"train", "--config", ""}, "--config: is empty"},
+      {{"train", ""}, "--config: is empty"},
+      {{"train", "--config", "small.yaml", "--device", ""}, "--device: is empty"},
+      {{"train", "--config", "small.yaml", "--set", ""}, "--set: is empty"},
+      {{"evaluate", "--run", ""}, "--run: is empty"},
+      {{"evaluate", "--checkpoint="}, "--checkpoint: is empty"},
+      {{"evaluate", "--with", ""}, "--with: is empty"},
+      {{"sample", "--prompt-file", ""}, "--prompt-file: is empty"},
+      {{"predict", ""}, "file: is empty"},
+      {{"inspect", "--beside", ""}, "--beside: is empty"},
+      {{"inspect", "--file", ""}, "--file: is empty"},
+      {{"export", "--out", ""}, "--out: is empty"},
+      {{"compare", ""}, "runs: is empty"},
+      {{"compare", "run", "--export", ""}, "--export: is empty"},
+      {{"report", "run", "-o", ""}, "--out: is empty"},
+      {{"report", "run", "--figures", ""}, "--figures: is empty"},
+      {{"config", "import", ""}, "folder: is empty"},
+      {{"config", "draw", "--space", "", "--index", "0"}, "--space: is empty"},
+      {{"data", "fetch", "imdb", "--to", ""}, "--to: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "data.path="},
+       "--set data.path=: data.path: is empty; expected a path, or null for none"},
+      {{"train", "--config", "small.yaml", "--set", "data.path=\"\""}, "data.path: is empty; expected a path, or null"},
+      {{"train", "--config", "small.yaml", "--set", "data.validation_path="}, "data.validation_path: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "train.init_from="}, "train.init_from: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "data.corpus="}, "data.corpus: is empty; expected a text"},
+      {{"train", "--config", "small.yaml", "--set", "data={path: , cache: true}"}, "data.path: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "train.freeze=['']"}, "train.freeze: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: pretrained, path: ''}"},
+       "data.tokenizer.path: is empty; expected a path"},
+      {{"train", "--config", "small.yaml", "--set", "model.kind="}, "model"},
+  }));
+  const auto result = program.run(arguments);
+  INFO("stderr: " << result.err);
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, ContainsSubstring(text));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  CHECK_FALSE(std::filesystem::exists(program.folder() / "runs"));
+}
+
+TEST_CASE("an empty value in a file has its place; null and texts that may be empty keep their meaning", "[cli]") {
+  const Program program;
+  const auto check = [&](const std::string& yaml) {
+    program.folder().write("a.yaml", yaml);
+    return program.run({"config", "dump", "a.yaml"});
+  };
+  for (const auto* empty : {"data:\n  path:\n", "data:\n  path: ''\n", "data:\n  path:\n  cache: true\n"}) {
+    const auto refused = check(empty);
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err,
+               ContainsSubstring("a.yaml:2:") && ContainsSubstring("data.path: is empty; expected a path"));
+  }
+  CHECK_THAT(check("base:\n").err, ContainsSubstring("base: expected the name of a config"));
+  CHECK_THAT(check("base: ''\n").err, ContainsSubstring("base: is empty; expected the name of a config"));
+  for (const auto* null : {"null", "~", "Null", "NULL  # none", "null\n  cache: true"})
+    CHECK_THAT(check("data:\n  path: " + std::string(null) + "\n").out, ContainsSubstring("path: null\n"));
+  CHECK_THAT(check("data: {path: null, cache: false}\n").out, ContainsSubstring("path: null\n"));
+  CHECK_THAT(check("data: {document_separator: ''}\n").out, ContainsSubstring("document_separator: \"\"\n"));
+  CHECK(check("data:\n  document_separator:\n").code == 2);
+  CHECK(program.run({"config", "dump", "--set", "data.path=null"}).code == 0);
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  CHECK_THAT(program.run({"sample", "--run", "run", "--prompt", ""}).err, !ContainsSubstring("is empty"));
+  CHECK_THAT(program.run({"sample", "--run", "run", "--prompt="}).err, !ContainsSubstring("is empty"));
+}

@@ -214,3 +214,81 @@ TEST_CASE("the memory that a config check names is about what a training takes",
   CHECK(expected > 0.7 * taken);
   CHECK(expected < 1.5 * taken);
 }
+
+TEST_CASE("a run without a checkpoint is not the latest", "[runs]") {
+  const Program program;
+  const auto diverge = [&](const std::string& out) {
+    const auto result = program.run({"train", "--config", "small.yaml", "--out", out, "--set",
+                                     "train.learning_rate=1e30", "--set", "train.clip=0"});
+    CHECK(result.code != 0);
+    CHECK_FALSE(fs::exists(program.folder() / out / "checkpoints/last"));
+  };
+  diverge("runs/first");
+  CHECK_FALSE(fs::exists(fs::symlink_status(program.folder() / "runs/latest")));
+  for (const Arguments& command : {Arguments{"evaluate"}, {"sample"}, {"export", "--out", "x"}}) {
+    const auto none = program.run(command);
+    CHECK(none.code == 2);
+    CHECK_THAT(none.err, ContainsSubstring("no run of this folder has a checkpoint; the newest, runs/first, has none"));
+  }
+  program.succeed({"train", "--config", "small.yaml", "--out", "runs/good"});
+  diverge("runs/later");
+  CHECK(fs::read_symlink(program.folder() / "runs/latest") == "good");
+  const auto result = program.run({"evaluate"});
+  CHECK(result.code == 0);
+  CHECK_THAT(result.err, ContainsSubstring("runs/latest is runs/good; runs/later is newer and has no checkpoint"));
+
+  program.succeed({"train", "--config", "small.yaml", "--out", "runs/newest"});
+  fs::remove_all(program.folder() / "runs/newest");
+  const auto left = program.run({"evaluate"});
+  CHECK(left.code == 0);
+  CHECK_THAT(left.err, ContainsSubstring("runs/latest is runs/good"));
+}
+
+TEST_CASE("nothing of a run is written through a link", "[runs]") {
+  const Program program;
+  const auto victim = program.folder().write("victim", "untouched\n");
+  const auto name = GENERATE(as<std::string>(), "lock", "train.log");
+  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "train.steps=2"});
+  fs::remove(program.folder() / "run" / name);
+  fs::create_symlink(victim, program.folder() / "run" / name);
+  const auto refused = program.run({"train", "--config", "small.yaml", "--out", "run", "--resume"});
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("run/" + name + ": it is a link"));
+  CHECK(read_text(victim) == "untouched\n");
+  fs::remove(program.folder() / "run" / name);
+  fs::create_symlink(program.folder() / "created", program.folder() / "run" / name);
+  CHECK(program.run({"train", "--config", "small.yaml", "--out", "run", "--resume"}).code == 2);
+  CHECK_FALSE(fs::exists(program.folder() / "created"));
+  fs::remove(program.folder() / "run" / name);
+  for (const auto* other : {"metrics.jsonl", "summary.json", "environment.json", "samples.jsonl", "profile.json"}) {
+    fs::remove(program.folder() / "run" / other);
+    fs::create_symlink(victim, program.folder() / "run" / other);
+  }
+  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--resume", "--profile"});
+  CHECK(read_text(victim) == "untouched\n");
+}
+
+TEST_CASE("line breaks and control characters of names are escaped in all messages", "[runs]") {
+  const Program program;
+  const auto text = small_text();
+  program.folder().write("odd\nname\x1b[31m/a.txt", text);
+  program.folder().write("odd\nname\x1b[31m/b.pdf", text);
+  const auto result = program.run(
+      {"train", "--config", "small.yaml", "--out", "run\nwith a break", "--set", "data.path=\"odd\\nname\\e[31m\""});
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK_THAT(result.err, ContainsSubstring("odd\\nname\\x1b[31m") && ContainsSubstring("run\\nwith a break"));
+  CHECK_THAT(result.err, !ContainsSubstring("odd\nname") && !ContainsSubstring("run\nwith"));
+  CHECK_THAT(read_text(program.folder() / "run\nwith a break/train.log"), !ContainsSubstring("odd\nname"));
+}
+
+TEST_CASE("a missing TMPDIR is named", "[runs]") {
+  const Program program;
+  setenv("TMPDIR", "/no/such folder", 1);
+  const auto result = program.run({"train", "--config", "small.yaml", "--out", "run", "--processes", "2"});
+  unsetenv("TMPDIR");
+  CHECK(result.code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("error: TMPDIR=/no/such folder: ") &&
+                             ContainsSubstring("No such file or directory; set TMPDIR to a folder"));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+}

@@ -21,10 +21,12 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
        "a.yaml:1:16: train.steps: 1e30 is out of range; must be at least 1 and at most 1000000000000"},
       {"train: {steps: 1.5e0}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5e0'"},
       {"train:\n  divergence:\n\nmodel: {layers: 1}\n",
-       "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got null (keys here: action, spikes)"},
+       "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got nothing (keys here: action, "
+       "spikes)"},
       {"train:\n  divergence:\n",
-       "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got null (keys here: action, spikes)"},
-      {"train:\n  steps:\n  seed: 1\n", "a.yaml:2:3: train.steps: expected an integer, got null"},
+       "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got nothing (keys here: action, "
+       "spikes)"},
+      {"train:\n  steps:\n  seed: 1\n", "a.yaml:2:3: train.steps: expected an integer, got nothing"},
       {"data: {path: !escaped 'a\\q'}\n", "a.yaml:1:14: 'a\\q': only \\\\ and \\x with two digits may follow !escaped"},
       {"train: {learning_rate: -1}\n", "a.yaml:1:24: train.learning_rate: -1 is out of range; must be above 0"},
       {"train: {learning_rate: .nan}\n", "a.yaml:1:24: train.learning_rate: expected a number, got '.nan'"},
@@ -94,7 +96,7 @@ TEST_CASE("a mistake in --set names the argument", "[config]") {
         "--set base=x.yaml: base: belongs into a config file; give that with --config");
   CHECK(complaint("", {"train=[1"}) == "--set train=[1: '[1' is not a valid YAML value");
   CHECK(complaint("", {"train.steps=a: b: c"}) == "--set train.steps=a: b: c: 'a: b: c' is not a valid YAML value");
-  CHECK(complaint("", {"train.steps="}) == "--set train.steps=: train.steps: expected an integer, got null");
+  CHECK(complaint("", {"train.steps="}) == "--set train.steps=: train.steps: expected an integer, got nothing");
 }
 
 TEST_CASE("layers: defaults < base < file < --set", "[config]") {

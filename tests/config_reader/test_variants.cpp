@@ -43,7 +43,7 @@ TEST_CASE("a scalar that names no kind lists the kinds", "[config]") {
   CHECK(complaint("model:\n  mixer:\n") ==
         "a.yaml:2:3: model.mixer: expected scaled_dot_product, quadratic, metric, lsh, average_pooling, identity or "
         "none, or "
-        "a section like {kind: scaled_dot_product}, got null");
+        "a section like {kind: scaled_dot_product}, got nothing");
   CHECK(complaint("", {"model.mixer=3"}).starts_with("--set model.mixer=3: model.mixer: unknown value '3'"));
 }
 

@@ -1,5 +1,7 @@
 // model.memory: what a segment sees of the segments before it, in training and where a text is read with a state.
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "model/gpt.h"
 #include "model/initialise.h"
@@ -241,14 +243,22 @@ TEST_CASE("what another model remembers is refused", "[memory]") {
   const auto complaint = [&](const NamedTensors& saved) {
     const auto [code, message] = failure([&] { memory->load(saved, "a file"); });
     CHECK(code == ExitCode::usage);
-    CHECK_THAT(message, ContainsSubstring("a file: "));
+    CHECK_THAT(message, ContainsSubstring("a file: cannot go on from it: "));
     return message;
   };
   const auto of_block = torch::zeros({batch, 4, 8});
   CHECK_THAT(complaint({{"blocks.0", of_block}}), ContainsSubstring("is not of 2 blocks"));
   CHECK_THAT(complaint({{"blocks.7", of_block}}), ContainsSubstring("does not remember 'blocks.7'"));
   CHECK_THAT(complaint({{"blocks.0", torch::zeros({batch, 5, 8})}, {"blocks.1", of_block}}),
-             ContainsSubstring("model.memory 4"));
+             ContainsSubstring("'blocks.0' holds 5 tokens, and model.memory is 4"));
+  CHECK_THAT(
+      complaint({{"blocks.0", torch::zeros({batch, 4, 7})}, {"blocks.1", of_block}}),
+      ContainsSubstring(fmt::format("'blocks.0' has shape [{}, 4, 7], and this model expects [any, any, 8]", batch)));
+  CHECK_THAT(
+      complaint({{"blocks.0", of_block}, {"blocks.1", torch::zeros({batch, 3, 8})}}),
+      ContainsSubstring(fmt::format("'blocks.1' has shape [{0}, 3, 8], and this model expects [{0}, 4, 8]", batch)));
+  CHECK_THAT(complaint({{"blocks.0", of_block}, {"blocks.1", of_block}, {"segments", torch::zeros({batch})}}),
+             ContainsSubstring(fmt::format("'segments' has shape [{0}], and this model expects [{0}, 4]", batch)));
   CHECK(memory->length() == 0);
   Gpt without(config_of(NoPositionsConfig{}, MetricOptions{}, 0), vocabulary);
   CHECK(without.new_memory() == nullptr);

@@ -1,5 +1,7 @@
 // What recurrent and feed-forward language models remember of sequences can be saved and taken up again.
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "model/feed_forward_model.h"
 #include "model/initialise.h"
@@ -96,7 +98,26 @@ TEST_CASE("a recurrent state of another model or a part of one is refused", "[st
   CHECK_THAT(complaint(*gru->new_memory(), saved), ContainsSubstring("this model has no 'cell'"));
   auto narrow = saved;
   narrow[1].second = torch::zeros({2, batch, 7});
-  CHECK_THAT(complaint(*state, narrow), ContainsSubstring("hidden is not of 2 layers of width 8"));
+  CHECK_THAT(
+      complaint(*state, narrow),
+      ContainsSubstring(fmt::format("'hidden' has shape [2, {}, 7], and this model expects [2, any, 8]", batch)));
+  for (const auto& shape : {std::vector<std::int64_t>{}, {2}, {2, batch + 1, 8}, {1, batch, 8}}) {
+    auto wrong = saved;
+    wrong[2].second = torch::zeros(shape);
+    CHECK_THAT(complaint(*state, wrong),
+               ContainsSubstring("'cell' has shape [") && ContainsSubstring(fmt::format("expects [2, {}, 8]", batch)));
+  }
+  const auto with_length = [&](const torch::Tensor& length) {
+    auto wrong = saved;
+    wrong[0].second = length;
+    return complaint(*state, wrong);
+  };
+  CHECK_THAT(
+      with_length(torch::tensor(std::int64_t{9'000'000'000'000'000'000})),
+      ContainsSubstring("'length' is 9e+18, and a number of tokens is a whole number from 0 to 9007199254740992"));
+  CHECK_THAT(with_length(torch::tensor(std::int64_t{-1})), ContainsSubstring("'length' is -1, "));
+  CHECK_THAT(with_length(torch::tensor(1.5)), ContainsSubstring("'length' is 1.5, "));
+  CHECK_THAT(with_length(torch::ones({2}, torch::kLong)), ContainsSubstring("'length' has shape [2], "));
   auto partial = saved;
   partial.pop_back();
   CHECK_THAT(complaint(*state, partial), ContainsSubstring("a part of the state is missing"));

@@ -27,8 +27,8 @@ namespace {
 struct SplitPaths {
   Split split;
   std::string_view key, target_key;
-  const std::optional<std::string>& path;
-  const std::optional<std::string>& target_path;
+  const std::optional<PathText>& path;
+  const std::optional<PathText>& target_path;
 
   bool is_table() const { return path && !target_path; }
 };
