@@ -68,7 +68,9 @@ void visit_warmup(Visitor& field, std::int64_t& steps, std::int64_t fewest = 0) 
 
 template <class Visitor>
 void visit(Visitor& field, FallingScheduleConfig& c) {
-  field("floor", c.floor, at_least(0), "learning rate at the end: of the last step (trapezoid) or the one behind it");
+  field("floor", c.floor, at_least(0),
+        "learning rate at the end: of the last step (trapezoid) or the one behind it; default: 1e-4, or a tenth of a "
+        "train.learning_rate below that");
   visit_warmup(field, c.warmup_steps);
 }
 
