@@ -116,7 +116,7 @@ std::string markdown_row(const std::vector<std::string>& cells) {
   std::string row = "|";
   for (const auto& cell : cells) {
     row += " ";
-    for (const char c : cell) row += c == '|' ? "\\|" : std::string(1, c);
+    for (const char c : cell) row += c == '|' ? "\\|" : std::string(1, c == '\n' || c == '\r' ? ' ' : c);
     row += " |";
   }
   return row + "\n";

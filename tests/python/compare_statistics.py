@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`metaformer compare` gives the means, intervals and p values of SciPy, for 2 to 30 paired seeds. Trained classifiers keep
-the predictions that it tests.
+the predictions that it tests. Python's csv module reads from an exported file what it has written.
 
   compare_statistics.py METAFORMER
 """
@@ -135,11 +135,39 @@ def check_predictions(folder):
     assert test["only_this"] == np.sum(right["identity"] & ~right["metric"])
 
 
+def check_export(folder):
+    """Rows with any names and cells, from one file into another and into itself."""
+    random = np.random.default_rng(3)
+    letters = list('ab,"\n\r;\t \'|=#é€') + ['""', "\r\n", ', "']
+    word = lambda: "x" + "".join(random.choice(letters, random.integers(1, 9)))
+    for case in range(20):
+        own = list(dict.fromkeys(word() for _ in range(6)))
+        columns = ["config", *own[:3], "seed", "key", "overrides", "val_loss", *own[3:]]
+        rows = [{**{name: word() for name in columns}, "seed": str(i), "val_loss": repr(random.normal()), "key": f"{word()} {i}"}
+                for i in range(5)]
+        with (folder / "in.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        for source, target in (("in.csv", f"out{case}.csv"), ("in.csv", f"out{case}.csv"), (f"out{case}.csv", "in.csv")):
+            subprocess.run([METAFORMER, "compare", source, "--export", target, "--export-only"], cwd=folder, check=True)
+            with (folder / target).open(newline="") as file:
+                reader = csv.DictReader(file)
+                assert sorted(reader.fieldnames) == sorted(columns) and list(reader) == rows, (source, target)
+    before = (folder / "in.csv").read_bytes()
+    (folder / "twice.csv").write_text("config,seed,val_loss,val_loss\na,1,2,3\n")
+    for arguments in (["twice.csv", "--export", "in.csv"], ["in.csv", "--export", "twice.csv"]):
+        refused = subprocess.run([METAFORMER, "compare", *arguments, "--export-only"], cwd=folder, capture_output=True, text=True)
+        assert refused.returncode == 3 and "twice.csv:1: the columns 3 and 4 have one name, 'val_loss'" in refused.stderr, refused
+    assert (folder / "in.csv").read_bytes() == before
+
+
 if __name__ == "__main__":
     temporary = Path(tempfile.mkdtemp())
     try:
         check_paired_t(temporary)
         check_mcnemar(temporary)
         check_predictions(temporary)
+        check_export(temporary)
     finally:
         shutil.rmtree(temporary)
