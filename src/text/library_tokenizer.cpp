@@ -16,7 +16,6 @@
 #include "base/utf8.h"
 #include "text/byte_level_alphabet.h"
 #include "text/byte_level_bpe.h"
-#include "text/newer_characters.h"
 #include "text/number_tokenizer.h"
 #include "text/sentencepiece_file.h"
 #include "text/sentencepiece_tokenizer.h"
@@ -188,14 +187,15 @@ class WordExpressions {
   // A word or a mark.
   std::string bare_token() const {
     const auto goes_on = one_of(word_.ranges() + attached_.ranges());
-    return fmt::format("(?:{0}(?:{1}|{2})*|{3}{4}*)", one_of(word_.ranges()), goes_on,
-                       joint([](char32_t) { return true; }), none_of(space_.ranges() + word_.ranges()),
-                       one_of(attached_.ranges()));
+    const auto attached = attached_.empty() ? "" : one_of(attached_.ranges()) + "*";
+    return fmt::format("(?:{0}(?:{1}|{2})*|{3}{4})", one_of(word_.ranges()), goes_on,
+                       joint([](char32_t) { return true; }), none_of(space_.ranges() + word_.ranges()), attached);
   }
 
   // Unicode's lower case, as a sequence of normalisers. The library's own is not for whole words: a sigma at the end of
-  // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know more letters.
-  Json lower_case() const {
+  // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks
+  // here: without one of `known`, the characters of the vocabulary, they become another mark.
+  Json lower_case(const std::set<char32_t>& known) const {
     auto parts = Json::array();
     const auto add = [&](const std::string& kind, const std::string& pattern, const std::string& content) {
       parts.push_back({{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}});
@@ -205,8 +205,12 @@ class WordExpressions {
         add("String", std::string(1, c), std::string(1, static_cast<char>(c - 'A' + 'a')));
       return sequence("normalizers", std::move(parts));
     }
-    const CharacterClass newer([](char32_t point) { return is_newer_capital(point); });
-    if (!newer.empty()) add("Regex", one_of(newer.ranges()), to_utf8(0xFFFF));
+    const CharacterClass unassigned([&](char32_t point) {
+      return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
+    });
+    char32_t unknown = 0xFDD0;  // never assigned, as those behind it
+    while (known.contains(unknown)) ++unknown;
+    add("Regex", one_of(unassigned.ranges()), to_utf8(unknown));
     const auto ignorable = [](char32_t point) { return has(point, UCHAR_CASE_IGNORABLE); };
     const CharacterClass cased([&](char32_t point) {
       return character_kind(point, letters_) == CharacterKind::word && has(point, UCHAR_CASED) && !ignorable(point);
@@ -224,12 +228,6 @@ class WordExpressions {
  private:
   static bool has(char32_t point, UProperty property) {
     return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0;
-  }
-  static bool is_newer_capital(char32_t point) {
-    return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED &&
-           std::any_of(newer_characters.begin(), newer_characters.end(), [&](const auto& range) {
-             return range.category == "Lu" && point >= range.first && point <= range.last;
-           });
   }
   CharacterClass of_kind(CharacterKind kind) const {
     return CharacterClass([&](char32_t point) { return character_kind(point, letters_) == kind; });
@@ -265,13 +263,15 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   vocabulary["<unk>"] = 0;  // no text has it as one word
   std::vector<std::string> behind_spaces;
+  std::set<char32_t> characters;
   for (const auto& entry : own.at("words")) {
     const auto word = entry.get<std::string>();
     vocabulary[word] = vocabulary.size();
+    for_each_code_point(word, [&](std::uint32_t point) { characters.insert(static_cast<char32_t>(point)); });
     if (word.size() > 1 && word.front() == ' ') behind_spaces.push_back(word.substr(1));
   }
   std::sort(behind_spaces.begin(), behind_spaces.end());
-  auto normalizer = own.at("lowercase").get<bool>() ? expressions.lower_case() : Json();
+  auto normalizer = own.at("lowercase").get<bool>() ? expressions.lower_case(characters) : Json();
   if (!keeps)
     return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizer),
                                      sequence("pretokenizers", {split(expressions.space() + "+", "Removed"),
