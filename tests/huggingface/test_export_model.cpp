@@ -11,6 +11,7 @@
 #include "text/number_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/sentencepiece_training.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -60,29 +61,60 @@ TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
   const TemporaryFolder folder;
   const Model model(small_gpt2,
                     std::make_unique<ByteLevelBpeTokenizer>(RandomMerges(1, 10, "ab").file().dump(), 0, "t"));
-  CHECK(model.write(ExportFormat::huggingface, folder / "gpt2") ==
-        Names{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"});
+  CHECK(model.write(ExportFormat::huggingface, folder / "gpt2") == Names{"config.json", "generation_config.json",
+                                                                         "model.safetensors", "special_tokens_map.json",
+                                                                         "tokenizer.json", "tokenizer_config.json"});
   CHECK(is_huggingface_folder(folder / "gpt2"));
   const auto read = read_huggingface(folder / "gpt2");
   copy_by_name(read.tensors, named_state(*model.network), "the export");
   CHECK(read.tokenizer->to_json() == model.codec.tokenizer->to_json());
 }
 
-TEST_CASE("a tokenizer is written as the library has it, or else as our own", "[export]") {
+TEST_CASE("a tokenizer is written as the library has it, and as our own where that cannot be read back", "[export]") {
   const TemporaryFolder folder;
   const auto names = [&](std::unique_ptr<Tokenizer> tokenizer) {
     fs::remove_all(folder / "out");
     return Model(small_gpt2, std::move(tokenizer)).write(ExportFormat::huggingface, folder / "out");
   };
   CHECK(names(std::make_unique<NumberTokenizer>(9)) ==
-        Names{"config.json", "metaformer_tokenizer.json", "model.safetensors"});
+        Names{"config.json", "generation_config.json", "metaformer_tokenizer.json", "model.safetensors",
+              "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"});
   const BpeTokenizerOptions options{.vocabulary = 300, .whitespace = Whitespace::kept};
   const auto pieces = train_sentencepiece(options, "to be or not to be that is the question");
   CHECK(names(std::make_unique<SentencePieceTokenizer>("bpe", Whitespace::kept, pieces, "t")) ==
-        Names{"config.json", "model.safetensors", "tokenizer.model"});
+        Names{"config.json", "generation_config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json",
+              "tokenizer.model", "tokenizer_config.json"});
   CHECK(read_text(folder / "out/tokenizer.model") == pieces);
   CHECK(read_huggingface(folder / "out").tokenizer->encode("to be") ==
         SentencePieceTokenizer("bpe", Whitespace::kept, pieces, "t").encode("to be"));
+  const UnigramTokenizerOptions lower{.vocabulary = 300, .lowercase = true, .whitespace = Whitespace::kept};
+  CHECK(names(std::make_unique<SentencePieceTokenizer>("unigram", Whitespace::kept,
+                                                       train_sentencepiece(lower, "to be or not to be"), "t")) ==
+        Names{"config.json", "generation_config.json", "metaformer_tokenizer.json", "model.safetensors"});
+}
+
+TEST_CASE("special tokens leave with the model and come back", "[export]") {
+  const TemporaryFolder folder;
+  auto file = RandomMerges(1, 10, "ab").file();
+  file["added_tokens"].push_back({{"id", file["model"]["vocab"].size()}, {"content", "<end>"}});
+  auto tokenizer = std::make_unique<ByteLevelBpeTokenizer>(file.dump(), 0, "t");
+  const auto end = tokenizer->encode("<end>").at(0);
+  tokenizer->set_special_tokens({.bos = std::nullopt, .pad = end, .eos = {end, 3}, .names = {{"eos_token", "<end>"}}});
+  const Model model(small_gpt2, std::move(tokenizer));
+  model.write(ExportFormat::huggingface, folder / "out");
+  for (const auto* name : {"config.json", "generation_config.json"}) {
+    const auto json = nlohmann::json::parse(read_text(folder / "out" / name));
+    CHECK(json.at("bos_token_id").is_null());
+    CHECK(json.at("eos_token_id") == nlohmann::json{end, 3});
+    CHECK(json.at("pad_token_id") == end);
+  }
+  const auto settings = nlohmann::json::parse(read_text(folder / "out/tokenizer_config.json"));
+  CHECK(settings.at("model_input_names") == nlohmann::json{"input_ids", "attention_mask"});
+  CHECK(settings.at("eos_token") == "<end>");
+  CHECK(settings.at("bos_token").is_null());
+  const auto again = special_tokens_of(*read_huggingface(folder / "out").tokenizer);
+  CHECK(again.eos == std::vector<std::int32_t>{end, 3});
+  CHECK(again.names == std::map<std::string, std::string>{{"eos_token", "<end>"}, {"pad_token", "<end>"}});
 }
 
 TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and can be written otherwise", "[export]") {

@@ -26,7 +26,9 @@ std::vector<std::int64_t> picked_on_host(const torch::Tensor& logits_bv, const t
 
 std::vector<std::int64_t> picked_on_device(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
                                            const SamplingOptions& options) {
-  const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options);
+  const std::vector<std::int64_t> never(options.never.begin(), options.never.end());
+  const auto never_n = never.empty() ? torch::Tensor() : torch::tensor(never);
+  const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options, never_n);
   REQUIRE(tokens_b.sizes() == uniform_b.sizes());
   REQUIRE(tokens_b.scalar_type() == torch::kLong);
   return {tokens_b.data_ptr<std::int64_t>(), tokens_b.data_ptr<std::int64_t>() + tokens_b.numel()};
@@ -44,7 +46,9 @@ torch::Tensor uniform_numbers(std::int64_t count) {
 TEST_CASE("operators pick what the host picks, with every option", "[sampling]") {
   const SamplingOptions options{.temperature = GENERATE(0.0, 1e-6, 0.8, 1.0, 1e6),
                                 .top_k = GENERATE(0, 1, 3, 17, 1000),
-                                .top_p = GENERATE(1e-9, 0.3, 0.9, 1.0)};
+                                .top_p = GENERATE(1e-9, 0.3, 0.9, 1.0),
+                                .never = GENERATE(as<std::vector<std::int32_t>>{}, std::vector<std::int32_t>{},
+                                                  std::vector<std::int32_t>{0, 3, 4, 16})};
   torch::manual_seed(1);
   const auto logits_bv = torch::randn({500, 17}) * 3;
   const auto uniform_b = uniform_numbers(500);

@@ -46,6 +46,21 @@ TEST_CASE("top-k and top-p keep the likeliest and nothing else", "[sampling]") {
   CHECK(reached({.temperature = 1e6, .top_k = 0}) == Tokens{0, 1, 2, 3});
 }
 
+TEST_CASE("ids without a token are never picked, and the others as if they were all", "[sampling]") {
+  const std::vector<double> logits = {9, 0.3, 1e9, -1, 2, 7}, others = {0.3, -1, 2};
+  const std::vector<std::int32_t> ids = {1, 3, 4};
+  const auto temperature = GENERATE(0.0, 1.0);
+  const auto top_k = GENERATE(0, 1, 2, 200);
+  const auto top_p = GENERATE(0.6, 1.0);
+  SamplingOptions options{.temperature = temperature, .top_k = top_k, .top_p = top_p};
+  const SamplingOptions plain = options;
+  options.never = {0, 2, 5};
+  for (int i = 0; i < 100; ++i) {
+    const auto expected = TokenPicker(plain).pick(others, i / 100.0);
+    CHECK(TokenPicker(options).pick(logits, i / 100.0) == ids[static_cast<std::size_t>(expected)]);
+  }
+}
+
 TEST_CASE("past the context the last half is kept", "[sampling]") {
   const std::int64_t context = GENERATE(1, 2, 5, 8);
   ContextWindow window(context);

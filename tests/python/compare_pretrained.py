@@ -215,6 +215,16 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def repeat_name(path):
+    """The description of a tensor stands there twice."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, rest = content[8:8 + length].decode().rstrip(), content[8 + length:]
+    entry = json.dumps(json.loads(header)["transformer.wte.weight"])
+    header = f'{{"transformer.wte.weight":{entry},{header[1:]}'.encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + rest)
+
+
 # By name: the model, what happens to its folder, the exit code and a part of the message.
 DAMAGES = {
     "no config": ("GPT-2", lambda f: (f / "config.json").unlink(), 3, "config.json"),
@@ -223,7 +233,11 @@ DAMAGES = {
     "an unknown model type": ("GPT-2", lambda f: change_config(f, model_type="bert"), 3,
                               'model_type is "bert"; only gpt2 or llama is supported'),
     "no weights": ("GPT-2", lambda f: (f / "model.safetensors").unlink(), 3, "has neither model.safetensors nor"),
-    "truncated weights": ("GPT-2", lambda f: truncate(f / "model.safetensors"), 1, "not a valid safetensors file"),
+    "truncated weights": ("GPT-2", lambda f: truncate(f / "model.safetensors"), 3, "not a valid safetensors file"),
+    "weights that are no safetensors": ("GPT-2", lambda f: (f / "model.safetensors").write_bytes(b"\x80\x02 a pickle"), 3,
+                                        "not a valid safetensors file"),
+    "a damaged shard": ("GPT-2 in several files", lambda f: truncate(next(f.glob("model-00001*"))), 3, "not a valid safetensors file"),
+    "a name that occurs twice": ("GPT-2", lambda f: repeat_name(f / "model.safetensors"), 3, "two tensors have the name 'transformer.wte.weight'"),
     "a shard is missing": ("GPT-2 in several files", lambda f: next(f.glob("model-00001*")).unlink(), 3, "model-00001"),
     "an index of another folder": ("GPT-2 in several files",
                                    lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../x"}}'),
@@ -243,6 +257,13 @@ DAMAGES = {
     "scores by layer": ("GPT-2", lambda f: change_config(f, scale_attn_by_inverse_layer_idx=True), 3,
                         "scale_attn_by_inverse_layer_idx is true; only false is supported"),
     "an unknown key": ("GPT-2", lambda f: change_config(f, attention_sinks=4), 3, "attention_sinks is 4; this key is unknown"),
+    "weights in another form": ("LLaMA", lambda f: change_config(f, quantization_config={"bits": 4}), 3, "quantization_config is"),
+    "a window": ("LLaMA", lambda f: change_config(f, sliding_window=16), 3, "sliding_window is 16; this key is unknown"),
+    "a number beyond those of a config": ("GPT-2", lambda f: change_config(f, resid_pdrop=1.0), 3,
+                                          "config.json: not a model of this program: model.dropout: 1"),
+    "an epsilon of 0": ("LLaMA", lambda f: change_config(f, rms_norm_eps=0.0), 3, "config.json: not a model of this program: model.norm.epsilon: 0"),
+    "a broken description of the tokenizer": ("GPT-2", lambda f: [byte_level_tokenizer().save(str(f / "tokenizer.json")), (f / "tokenizer_config.json").write_text("[")], 3,
+                                              "tokenizer_config.json: not a JSON object"),
     "heads that do not divide the width": ("GPT-2", lambda f: change_config(f, n_head=5), 3, "n_head is 5; it must divide n_embd"),
     "a wrong type": ("GPT-2", lambda f: change_config(f, n_layer="two"), 3, 'n_layer is "two"; expected a whole number above 0'),
     "broken merges": ("GPT-2", lambda f: [(f / "vocab.json").write_text("{}"), (f / "merges.txt").write_text("a b c\n")], 3,
@@ -264,11 +285,53 @@ def check_damage(name):
     return result.stderr.strip().replace(root, "")
 
 
+HARMLESS = {"_num_labels": 1, "output_past": True, "max_sequence_length": 2048, "unsloth_version": "2025.1", "_flash_attn_2_enabled": True,
+            "unsloth_fixed": True, "tie_encoder_decoder": False, "is_decoder": False, "finetuned_from": "x", "model_max_length": 20}
+
+
+def check_harmless_keys(name):
+    """Keys that mean nothing to a model are ignored, and those that no configuration has are named in one line."""
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root) / "saved"
+        saved(folder, name)
+        before = run(["config", "import", folder])
+        change_config(folder, **HARMLESS)
+        result = subprocess.run([METAFORMER, "config", "import", folder], capture_output=True, text=True)
+        lines = [line for line in result.stderr.splitlines() if "no tokenizer" not in line]
+        assert result.returncode == 0 and result.stdout == before, result.stderr
+        assert len(lines) == 1 and all(key in lines[0] for key in list(HARMLESS)[:6]), result.stderr
+        assert dump(folder, random_ids(), Path(root) / "out").returncode == 0
+    return lines[0].replace(root, "")
+
+
+def check_what_is_imported():
+    """Whatever config `config import` prints, `config check` accepts: numbers at the edges of what models may have."""
+    changes = {"GPT-2": [{"n_inner": 1}, {"n_inner": 24 * 64 + 1}, {"n_positions": 1 << 21}, {"n_head": 24}, {"resid_pdrop": 0.999},
+                         {"layer_norm_epsilon": 1.5}, {"layer_norm_epsilon": 1e-30}, {"n_layer": 1025}, {"vocab_size": 1}],
+               "LLaMA": [{"rope_theta": 1.0}, {"rope_theta": 1e9}, {"max_position_embeddings": 1 << 30}, {"num_attention_heads": 24},
+                         {"num_attention_heads": 8}, {"rms_norm_eps": 1.0}, {"intermediate_size": 8}, {"num_hidden_layers": 5000}]}
+    accepted = 0
+    for name in changes:
+        for change in changes[name]:
+            with tempfile.TemporaryDirectory(prefix="a {seed}: #b") as root:
+                folder = Path(root) / "saved"
+                saved(folder, name)
+                change_config(folder, **change)
+                result = subprocess.run([METAFORMER, "config", "import", folder, "--out", "c.yaml"], capture_output=True, text=True, cwd=root)
+                assert result.returncode in (0, 3) and (result.returncode == 0) == (Path(root) / "c.yaml").exists(), (change, result.stderr)
+                if result.returncode == 0:
+                    run(["config", "check", "c.yaml"], root)
+                    accepted += 1
+    return f"{accepted} of {sum(map(len, changes.values()))} are imported, and checked"
+
+
 def main():
     logging.disable_progress_bar()
     cases = {name: functools.partial(check_model, name) for name in MODELS}
     cases["a tokenizer"] = check_tokenizer
     cases |= {name: functools.partial(check_run, name) for name in RUNS}
+    cases |= {f"harmless keys of {name}": functools.partial(check_harmless_keys, name) for name in ("GPT-2", "LLaMA")}
+    cases["configs of imported models"] = check_what_is_imported
     cases |= {f"damaged: {name}": functools.partial(check_damage, name) for name in DAMAGES}
     run_cases(cases)
 

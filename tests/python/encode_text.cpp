@@ -1,16 +1,24 @@
-// What a pretrained tokenizer makes of a text, for comparison with the library `tokenizers`.
+// What a tokenizer makes of texts, for comparison with the library `tokenizers`.
 //
 //   encode_text TOKENIZER TEXT_FILE IDS_FILE
 //
 // Writes the ids as int32. Prints their number and the MB/s of a first and a second pass. Fails when they do not decode
 // to the text.
+//
+//   encode_text TOKENIZER_JSON
+//
+// The tokenizer.json of a checkpoint. Reads a list of texts as JSON from standard input, and prints a list of the ids
+// of each, or of the error in their place.
 
 #include <chrono>
 #include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "text/load_tokenizer.h"
 #include "text/pretrained_tokenizer.h"
 
 namespace metaformer {
@@ -34,15 +42,30 @@ static int encode(const std::string& folder, const std::string& text_file, const
   return 0;
 }
 
+static int encode_list(const std::string& file) {
+  const auto tokenizer = load_tokenizer(read_file(file, std::uintmax_t{1} << 32, ExitCode::data), file);
+  const std::string input(std::istreambuf_iterator<char>(std::cin), {});
+  auto all = nlohmann::json::array();
+  for (const auto& text : nlohmann::json::parse(input)) {
+    try {
+      all.push_back(tokenizer->encode(text.get<std::string>()));
+    } catch (const Error& error) {
+      all.push_back(error.what());
+    }
+  }
+  std::cout << all.dump() << "\n";
+  return 0;
+}
+
 }  // namespace metaformer
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::cerr << "usage: encode_text TOKENIZER TEXT_FILE IDS_FILE\n";
+  if (argc != 2 && argc != 4) {
+    std::cerr << "usage: encode_text TOKENIZER TEXT_FILE IDS_FILE, or encode_text TOKENIZER_JSON\n";
     return 2;
   }
   try {
-    return metaformer::encode(argv[1], argv[2], argv[3]);
+    return argc == 2 ? metaformer::encode_list(argv[1]) : metaformer::encode(argv[1], argv[2], argv[3]);
   } catch (const metaformer::Error& error) {
     std::cerr << error.what() << "\n";
     return static_cast<int>(error.code());

@@ -1,0 +1,271 @@
+"""Models and tokenizers that `export` writes, as a user of `transformers` meets them: AutoTokenizer gives every text the ids of
+this program, for every kind of tokenizer in both forms of model; `model(**tok(text))` and `generate(**tok(text))` work, and say
+after an import and an export what they said before.
+
+usage: compare_exported.py ENCODE_TEXT METAFORMER
+"""
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,  # noqa: E402
+                          LlamaForCausalLM, PreTrainedTokenizerFast, logging)
+
+from cases import run_cases  # noqa: E402
+from mixed_text import characters, mixed_text  # noqa: E402
+
+ENCODE_TEXT, METAFORMER = (Path(argument).resolve() for argument in sys.argv[1:3])
+
+LINES = ["To be, or not to be: that is the question.", "Don't   stop -- don't EVER stop!", "e-mail 8/10 \u00bd caf\u00e9 CAF\u00c9 \u201cdon\u2019t\u201d",
+         "\u0391\u03a3 \u039f\u0394\u039f\u03a3 \u03bf\u03b4\u03cc\u03c2 \u0130stanbul Stra\u00dfe", "def f(x):\n    return x  # <b>\n\tpass", "\u6f22\u5b57 \U0001f44d "]
+TEXT = "\n".join(LINES * 40) + "\n"
+NASTY = ["", " ", "  ", "a", " a", "a ", "  a  b  ", "\n", "\t", "\r\n", " \n ", "\n\n\n", "a\tb", "e\u0301", "\u00e9", "\U0001f44d\U0001f3fd",
+         "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\u200d", "\ufeff", "\ufeffabc", "a\u00a0b", "a\u2003b", "x\u200by", "\u2028", "\u201cdon\u2019t\u201d",
+         "don't", "'tis", "rock-'n'-roll", "8/10", "1,000.5", "\u00bd", "\u2167", "\u00df", "\u1e9e", "\u0130", "\u0391\u03a3", "\u0391\u03a3.\u0392",
+         "\u039f\u0394\u039f\u03a3 \u03a3\u0391\u03a3 \u03a3", "\u0391\u03a3\u0301", "\ua7cbx\ua7cb", "\u01c5", "\U0001d49c", "\u6f22\u5b57\u304b\u306a",
+         "\u0645\u0631\u062d\u0628\u0627", "\u0939\u093f\u0928\u094d\u0926\u0940", "\0", "\x01\x02", "\x7f", "\x1b[0m", "<unk>", "<s>", "</s>", "<|endoftext|>",
+         "[CLS] a [SEP]", "<0x41>", "<0x0A>", "a<0x41>b", "\u2581", "\u2581\u2581a \u2581", "\u0120", "##a", "\uffff", "\ufffd", "\U0010ffff", "....", "-----",
+         "!!!!!!!", "a" * 100, " " * 50, "\n" * 20, "\ufb01", "\u212b", "\u0345", "\u24b6", "_", "C++", "\\n", "\u201c\u201d\u2026", "'", "--"]
+
+TOKENIZERS = {
+    "character": {"kind": "character"},
+    "byte": {"kind": "byte"},
+    "word": {"kind": "word", "min_count": 1},
+    "word, case kept, other joiners": {"kind": "word", "vocabulary": 30, "lowercase": False, "joiners": "-/"},
+    "bpe": {"kind": "bpe", "vocabulary": 420},
+    "unigram": {"kind": "unigram", "vocabulary": 400},
+    "pretrained": {"kind": "pretrained", "path": "tokenizer.json"},
+}
+SMALL = {"layers": 1, "heads": 2, "width": 16, "context": 32, "mixer": "scaled_dot_product"}
+FORMS = {"GPT-2": SMALL, "LLaMA": {**SMALL, "norm": "rms_norm", "feed_forward": "gated", "positions": "rotary"}}
+
+
+def run(arguments, folder=None, code=0):
+    result = subprocess.run([METAFORMER, *map(str, arguments)], capture_output=True, text=True, cwd=folder)
+    assert result.returncode == code, f"exit code {result.returncode}: {result.stderr}"
+    return result.stdout if code == 0 else result.stderr
+
+
+def nasty_texts():
+    """Also runs of one character, which may be cut in several ways, and text of all kinds."""
+    runs = [character * length for character in ".-a!=\u03a3' " for length in range(2, 24)]
+    return NASTY + runs + [mixed_text(20000, seed, LINES) for seed in range(2)] + ["".join(characters())]
+
+
+def ids_or_none(encode, text):
+    try:
+        return encode(text)
+    except Exception:  # whatever the library raises for a text that it refuses
+        return None
+
+
+def byte_level_tokenizer(*special_tokens):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+    tokenizer.train_from_iterator(LINES * 3, trainers.BpeTrainer(vocab_size=280 + len(special_tokens), special_tokens=list(special_tokens),
+                                                                 initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return tokenizer
+
+
+def train_and_export(root, model, tokenizer):
+    (root / "text.txt").write_text(TEXT, newline="")
+    byte_level_tokenizer("<|endoftext|>").save(str(root / "tokenizer.json"))
+    config = {"data": {"path": "text.txt", "tokenizer": tokenizer}, "model": model,
+              "train": {"steps": 30, "batch_size": 4, "eval_interval": 30, "checkpoint_interval": 30, "learning_rate": 0.01,
+                        "schedule": {"warmup_steps": 0}}}
+    (root / "small.yaml").write_text(json.dumps(config))
+    run(["train", "--config", "small.yaml", "--out", "run", "--quiet"], root)
+    run(["export", "--run", "run", "--out", "exported"], root)
+
+
+def check_tokenizer(kind, form):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        train_and_export(root, FORMS[form], TOKENIZERS[kind])
+        texts = nasty_texts()
+        encoded = subprocess.run([ENCODE_TEXT, root / "run/checkpoints/best/tokenizer.json"], input=json.dumps(texts), capture_output=True,
+                                 text=True, check=True).stdout
+        ours = [ids if isinstance(ids, list) else None for ids in json.loads(encoded)]
+        fast = AutoTokenizer.from_pretrained(root / "exported")
+        bare = Tokenizer.from_file(str(root / "exported/tokenizer.json"))
+        for text, ids in zip(texts, ours):
+            theirs = ids_or_none(lambda t: fast(t)["input_ids"], text)
+            assert theirs == ids, f"{text[:40]!r}: {ids and ids[:20]} here, {theirs and theirs[:20]} there"
+            assert ids_or_none(lambda t: bare.encode(t, add_special_tokens=False).ids, text) == ids, f"{text[:40]!r}"
+        accepted = sum(ids is not None for ids in ours)
+        model = AutoModelForCausalLM.from_pretrained(root / "exported").eval()
+        assert len(fast) <= model.config.vocab_size, f"{len(fast)} tokens, {model.config.vocab_size} rows"
+        for config in (model.config, model.generation_config):
+            assert config.eos_token_id is None and config.bos_token_id is None and config.pad_token_id is None, config
+        assert fast.eos_token is None and fast.bos_token is None
+        inputs = fast("To be", return_tensors="pt")
+        assert set(inputs) == {"input_ids", "attention_mask"}, set(inputs)
+        written = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1]:]
+        sampled = json.loads(run(["sample", "--run", "run", "--prompt", "To be", "--tokens", 12, "--temperature", 0, "--json"], root))
+        assert "\ufffd" in sampled["text"] or fast.decode(written) == sampled["text"], (fast.decode(written), sampled["text"])
+        # What was exported comes back with its tokenizer.
+        run(["config", "import", "exported", "--out", "again.yaml"], root)
+        run(["train", "--config", "again.yaml", "--set", "data.path=text.txt", "--set", "train.steps=1", "--set", "train.batch_size=2",
+             "--out", "again", "--quiet"], root)
+        again = subprocess.run([ENCODE_TEXT, root / "again/checkpoints/best/tokenizer.json"], input=json.dumps(texts), capture_output=True,
+                               text=True, check=True).stdout
+        assert [ids if isinstance(ids, list) else None for ids in json.loads(again)] == ours
+    return f"{accepted} of {len(texts)} texts have the same ids, the others are refused by both; {sampled['text']!r}"
+
+
+def check_lower_case():
+    """The library has no such tokenizer, which is said, and AutoTokenizer finds none."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        train_and_export(root, SMALL, {**TOKENIZERS["unigram"], "lowercase": True})
+        said = subprocess.run([METAFORMER, "export", "--run", "run", "--out", "out"], capture_output=True, text=True, cwd=root).stderr
+        assert "transformers will find no tokenizer" in said and "lowercase" in said, said
+        assert ids_or_none(lambda f: AutoTokenizer.from_pretrained(f), root / "out") is None
+    return said.strip()
+
+
+VOCABULARY = 300
+MODELS = {
+    "GPT-2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=24, n_layer=2, n_head=3)),
+    "LLaMA": (LlamaForCausalLM, LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=32, hidden_size=24, intermediate_size=40,
+                                            num_hidden_layers=2, num_attention_heads=6)),
+}
+
+
+def save_model(folder, name, tokenizer, **special_ids):
+    kind, config = MODELS[name]
+    torch.manual_seed(5)
+    model = kind(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    for key, value in special_ids.items():
+        setattr(model.config, key, value)
+        setattr(model.generation_config, key, value)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model
+
+
+def import_and_export(root, **options):
+    """Without a training that changes anything."""
+    (root / "text.txt").write_text(TEXT, newline="")
+    run(["config", "import", "saved", "--out", "saved.yaml"], root)
+    run(["train", "--config", "saved.yaml", "--set", "data.path=text.txt", "--set", "train.steps=1", "--set", "train.batch_size=1",
+         "--set", "train.learning_rate=1e-20", "--out", "run", "--quiet"], root)
+    run(["export", "--run", "run", "--out", "exported"], root)
+
+
+def with_bos(tokenizer, token):
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{token} $A", special_tokens=[(token, tokenizer.token_to_id(token))])
+    return tokenizer
+
+
+# By name: the tokenizer and the ids of the model.
+SPECIAL = {
+    "one token for all": lambda: (PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer("<|endoftext|>"), bos_token="<|endoftext|>",
+                                                          eos_token="<|endoftext|>", unk_token="<|endoftext|>"),
+                                  {"bos_token_id": 0, "eos_token_id": 0}),
+    "bos in front, eos, padding": lambda: (PreTrainedTokenizerFast(tokenizer_object=with_bos(byte_level_tokenizer("<s>", "</s>", "<pad>"), "<s>"),
+                                                                   bos_token="<s>", eos_token="</s>", pad_token="<pad>"),
+                                           {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}),
+    "two tokens end texts": lambda: (PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer("<s>", "</s>", "<|eot|>"), bos_token="<s>",
+                                                             eos_token="<|eot|>"),
+                                     {"bos_token_id": 0, "eos_token_id": [1, 2]}),
+    "none": lambda: (PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer()), {"bos_token_id": None, "eos_token_id": None}),
+}
+
+
+def check_round_trip(name, special):
+    text = "To be, or not to be </s> <|endoftext|>"
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        tokenizer, ids = SPECIAL[special]()
+        save_model(root / "saved", name, tokenizer, **ids)
+        import_and_export(root)
+        found = []
+        for path in (root / "saved", root / "exported"):
+            tok, model = AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path).eval()
+            inputs = tok(text, return_tensors="pt", return_token_type_ids=False) if path.name == "saved" else tok(text, return_tensors="pt")
+            loss = model(**inputs, labels=inputs["input_ids"]).loss.item()
+            written = model.generate(**inputs, max_new_tokens=8, do_sample=False, pad_token_id=ids.get("pad_token_id", 0)).tolist()
+            found.append([inputs["input_ids"].tolist(), written, tok.eos_token, tok.bos_token, tok.pad_token,
+                          *([getattr(c, key) for c in (model.config, model.generation_config)]
+                            for key in ("bos_token_id", "eos_token_id", "pad_token_id"))])
+            found[-1].insert(0, round(loss, 5))
+        before, after = found
+        assert before == after, f"{before} before, {after} after"
+        if ids.get("pad_token_id"):
+            tok(["a", "to be"], padding=True)
+    return f"loss {before[0]}, special tokens {before[3:]}"
+
+
+def check_end(name):
+    """`sample` ends where generate does, and goes on with --no-eos."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
+        model = save_model(root / "saved", name, tokenizer, eos_token_id=None, bos_token_id=None)
+        ids = torch.tensor([tokenizer("To be")["input_ids"]])
+        # Rows without a token cannot be written.
+        free = model.generate(ids, max_new_tokens=10, do_sample=False, pad_token_id=0, suppress_tokens=list(range(len(tokenizer), VOCABULARY)))
+        written = free[0, ids.shape[1]:].tolist()
+        end = next(place for place in range(1, 10) if written[place] not in written[:place])
+        save_model(root / "saved", name, tokenizer, eos_token_id=written[end], bos_token_id=None)
+        import_and_export(root)
+        command = ["sample", "--run", "run", "--prompt", "To be", "--tokens", 10, "--temperature", 0, "--json"]
+        ended, endless = (json.loads(run(command + more, root)) for more in ([], ["--no-eos"]))
+        assert ended["ended"] and ended["tokens"] == end, ended
+        assert not endless["ended"] and endless["tokens"] == 10, endless
+        expected = tokenizer.decode(written[:end]), tokenizer.decode(written)
+        assert "\ufffd" in "".join(expected) or (ended["text"], endless["text"]) == expected, (ended["text"], endless["text"], expected)
+        exported = AutoModelForCausalLM.from_pretrained(root / "exported").eval()
+        there = exported.generate(ids, max_new_tokens=10, do_sample=False, pad_token_id=0)[0, ids.shape[1]:].tolist()
+        assert there == written[:end + 1], (there, written)
+    return f"{end} tokens of 10"
+
+
+def check_padding():
+    """The rows behind the last token are the most likely ones, and are never written."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
+        save_model(root / "saved", "LLaMA", tokenizer, eos_token_id=None, bos_token_id=None)
+        tensors = load_file(root / "saved/model.safetensors")
+        tensors["lm_head.weight"][len(tokenizer):] *= 100
+        save_file(tensors, root / "saved/model.safetensors", {"format": "pt"})
+        model, ids = AutoModelForCausalLM.from_pretrained(root / "saved").eval(), torch.tensor([tokenizer("To be")["input_ids"]])
+        assert (model.generate(ids, max_new_tokens=5, do_sample=False, pad_token_id=0)[0, ids.shape[1]:] >= len(tokenizer)).all()
+        import_and_export(root)
+        known = model.generate(ids, max_new_tokens=20, do_sample=False, pad_token_id=0, suppress_tokens=list(range(len(tokenizer), VOCABULARY)))
+        command = ["sample", "--run", "run", "--prompt", "To be", "--tokens", 20, "--json"]
+        greedy = json.loads(run([*command, "--temperature", 0], root))["text"]
+        assert "\ufffd" in greedy or greedy == tokenizer.decode(known[0, ids.shape[1]:]), greedy
+        lengths = [len(json.loads(run([*command, *more], root))["text"].encode()) for more in
+                   (["--top-k", 0, "--temperature", 2], ["--top-p", 0.5], ["--no-cache"], ["--window", "slide"])]
+        assert min(lengths) >= 20, lengths  # every token has a byte or more
+    return "no token without text among 100"
+
+
+def main():
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    cases = {f"{kind}, {form}": functools.partial(check_tokenizer, kind, form) for kind in TOKENIZERS for form in FORMS}
+    cases["unigram in lower case"] = check_lower_case
+    cases |= {f"{name} with special tokens: {special}": functools.partial(check_round_trip, name, special) for name in MODELS for special in SPECIAL}
+    cases |= {f"{name} ends at eos": functools.partial(check_end, name) for name in MODELS}
+    cases["a padded vocabulary"] = check_padding
+    run_cases(cases)
+
+
+if __name__ == "__main__":
+    main()
