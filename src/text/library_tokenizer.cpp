@@ -30,12 +30,17 @@ using Json = nlohmann::json;  // sorts names, of which a vocabulary has many
 
 constexpr char32_t last_character = 0x10FFFF;
 
-Json tokenizer_file(Json model, Json normalizer, Json pre_tokenizer, Json decoder) {
+Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
+
+// A byte order mark in front of a text is left out, as everywhere in this program, and then `normalizers` are applied.
+Json tokenizer_file(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
+  const Json without_mark = {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\\x{FEFF}"}}}, {"content", ""}};
+  normalizers.insert(normalizers.begin(), without_mark);
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
           {"added_tokens", Json::array()},
-          {"normalizer", std::move(normalizer)},
+          {"normalizer", sequence("normalizers", std::move(normalizers))},
           {"pre_tokenizer", std::move(pre_tokenizer)},
           {"post_processor", nullptr},
           {"decoder", std::move(decoder)},
@@ -46,8 +51,6 @@ Json tokenizer_file(Json model, Json normalizer, Json pre_tokenizer, Json decode
 Json split(const std::string& regex, const char* behavior = "Isolated") {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", false}};
 }
-
-Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
 
 // Every part of a text is a token, or else the unknown one, where the vocabulary has it.
 Json whole_parts(Json vocabulary, const char* unknown = "<unk>") {
@@ -133,8 +136,9 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   for (const auto& character : own.at("characters")) vocabulary[character.get<std::string>()] = vocabulary.size();
   if (const auto unknown = tokenizer.unknown_id()) vocabulary["<unk>"] = *unknown;
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), nullptr, split("(?m:.)"), {{"type", "Fuse"}})),
-          ""};
+  return {
+      json_text(tokenizer_file(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}})),
+      ""};
 }
 
 // Bytes: byte-level BPE without merges.
@@ -154,7 +158,7 @@ LibraryTokenizer library_bytes() {
                       {"ignore_merges", false},
                       {"vocab", vocabulary},
                       {"merges", Json::array()}};
-  return {json_text(tokenizer_file(model, nullptr, byte_level, byte_level)), ""};
+  return {json_text(tokenizer_file(model, Json::array(), byte_level, byte_level)), ""};
 }
 
 // Numbers, of which zeros in front are no part.
@@ -165,7 +169,7 @@ LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
     vocabulary[std::to_string(number)] = number;
   const Json without_zeros = {
       {"type", "Replace"}, {"pattern", {{"Regex", R"((?<![^, \t\r\n])0+(?=[0-9]))"}}}, {"content", ""}};
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), without_zeros,
+  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
                                    split(R"([, \t\r\n]+)", "Removed"), nullptr)),
           ""};
 }
@@ -192,7 +196,7 @@ class WordExpressions {
                        joint([](char32_t) { return true; }), none_of(space_.ranges() + word_.ranges()), attached);
   }
 
-  // Unicode's lower case, as a sequence of normalisers. The library's own is not for whole words: a sigma at the end of
+  // Unicode's lower case, as a list of normalisers. The library's own is not for whole words: a sigma at the end of
   // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks
   // here: without one of `known`, the characters of the vocabulary, they become another mark.
   Json lower_case(const std::set<char32_t>& known) const {
@@ -203,7 +207,7 @@ class WordExpressions {
     if (letters_ == WordLetters::ascii) {
       for (char c = 'A'; c <= 'Z'; ++c)
         add("String", std::string(1, c), std::string(1, static_cast<char>(c - 'A' + 'a')));
-      return sequence("normalizers", std::move(parts));
+      return parts;
     }
     const CharacterClass unassigned([&](char32_t point) {
       return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
@@ -222,7 +226,7 @@ class WordExpressions {
     const auto between = fmt::format("(?:{}|{})*", one_of(passed.ranges()), joint(ignorable));
     add("Regex", fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased.ranges()), between), "\u03C2");
     parts.push_back({{"type", "Lowercase"}});
-    return sequence("normalizers", std::move(parts));
+    return parts;
   }
 
  private:
@@ -271,9 +275,9 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
     if (word.size() > 1 && word.front() == ' ') behind_spaces.push_back(word.substr(1));
   }
   std::sort(behind_spaces.begin(), behind_spaces.end());
-  auto normalizer = own.at("lowercase").get<bool>() ? expressions.lower_case(characters) : Json();
+  auto normalizers = own.at("lowercase").get<bool>() ? expressions.lower_case(characters) : Json::array();
   if (!keeps)
-    return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizer),
+    return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizers),
                                      sequence("pretokenizers", {split(expressions.space() + "+", "Removed"),
                                                                 split(expressions.bare_token())}),
                                      nullptr)),
@@ -282,7 +286,7 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   // A space and a word that are not known together are two tokens.
   const auto known = behind_spaces.empty() ? "" : fmt::format("(?!{}\\z)", any_word(behind_spaces));
   const auto unknown_with_space = fmt::format("\\A (?=(?m:.)){}", known);
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizer),
+  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizers),
                                    sequence("pretokenizers", {split(token), split(unknown_with_space)}),
                                    {{"type", "Fuse"}})),
           ""};
@@ -300,7 +304,7 @@ class LibraryPieces {
   LibraryTokenizer make() const {
     if (const auto found = problem(); !found.empty()) return {"", found};
     const Json bytes = {{"type", "ByteFallback"}}, joined = {{"type", "Fuse"}};
-    return {json_text(tokenizer_file(is_unigram() ? unigram() : bpe(), nullptr, split(word_expression()),
+    return {json_text(tokenizer_file(is_unigram() ? unigram() : bpe(), Json::array(), split(word_expression()),
                                      sequence("decoders", {bytes, joined}))),
             ""};
   }

@@ -51,6 +51,16 @@ TEST_CASE("graphs draw the host's random numbers, for every sample", "[sampling]
   CHECK(by_device(*model, {1, 2, 3}, options, 5, 50, small_plan, counts) == by_host(*model, {1, 2, 3}, options, 5, 50));
 }
 
+TEST_CASE("ids without a token are never generated, by graphs and by the host", "[sampling]") {
+  const auto model = random_gpt(small_config(8));
+  const Tokens never = {0, 2, 3};
+  const SamplingOptions options{.temperature = GENERATE(0.0, 2.0), .top_k = GENERATE(0, 2), .never = never};
+  GraphCounts counts;
+  const auto text = by_device(*model, {1, 2, 3}, options, 3, 60, small_plan, counts);
+  CHECK(text == by_host(*model, {1, 2, 3}, options, 3, 60));
+  for (const auto id : never) CHECK(std::count(text.begin(), text.end(), id) == 0);
+}
+
 TEST_CASE("the text does not depend on chunks, buckets or what is warmed up", "[sampling]") {
   const auto model = random_gpt(small_config(24));
   const SamplingOptions options{.temperature = 1, .window = GENERATE(WindowKind::half, WindowKind::slide)};

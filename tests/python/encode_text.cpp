@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/utf8.h"
 #include "text/load_tokenizer.h"
 #include "text/pretrained_tokenizer.h"
 
@@ -48,7 +49,7 @@ static int encode_list(const std::string& file) {
   auto all = nlohmann::json::array();
   for (const auto& text : nlohmann::json::parse(input)) {
     try {
-      all.push_back(tokenizer->encode(text.get<std::string>()));
+      all.push_back(tokenizer->encode(without_byte_order_mark(text.get<std::string>())));
     } catch (const Error& error) {
       all.push_back(error.what());
     }
