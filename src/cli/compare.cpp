@@ -68,10 +68,12 @@ void run_compare(CompareArguments& arguments) {
   if (!columns.empty() && arguments.options.metrics.empty()) arguments.options.metrics = metrics_of_columns(columns);
   auto found = find_runs(arguments.runs);
   for (const auto& problem : found.problems) log::warning("{}", problem);
-  if (!arguments.export_file.empty())
+  const auto export_runs = [&] {
     export_results(arguments.export_file, found.runs, read_order(arguments.order_file));
-  if (arguments.export_only) return;
-  const auto comparison = compare_runs(std::move(found.runs), arguments.options);
+  };
+  if (arguments.export_only) return export_runs();
+  const auto comparison = compare_runs(found.runs, arguments.options);  // its errors come before a file is changed
+  if (!arguments.export_file.empty()) export_runs();
   for (const auto& note : comparison.notes) log::warning("{}", note);
   if (!arguments.figures.empty()) write_figures(comparison, arguments.figures);
   switch (format) {

@@ -160,6 +160,9 @@ def check_export(folder):
         refused = subprocess.run([METAFORMER, "compare", *arguments, "--export-only"], cwd=folder, capture_output=True, text=True)
         assert refused.returncode == 3 and "twice.csv:1: the columns 3 and 4 have one name, 'val_loss'" in refused.stderr, refused
     assert (folder / "in.csv").read_bytes() == before
+    refused = subprocess.run([METAFORMER, "compare", "in.csv", "--reference", "nowhere", "--export", "new.csv"], cwd=folder,
+                             capture_output=True)
+    assert refused.returncode == 2 and not (folder / "new.csv").exists()
 
 
 if __name__ == "__main__":
