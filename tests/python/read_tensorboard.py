@@ -60,7 +60,8 @@ def agree(shown, logged):
 
 
 def check_events(run):
-    """What both of TensorBoard's readers show is what the files of the run say. Returns the number of values, and a reader."""
+    """What both of TensorBoard's readers show is what the files of the run say (the older one, which is not that of the page,
+    never forgets texts). Returns the number of values, and both."""
     logged = scalars_of(lines_of(run / "metrics.jsonl"))
     events = EventAccumulator(str(run), size_guidance=EVERYTHING)
     events.Reload()
@@ -70,14 +71,14 @@ def check_events(run):
     agree({tag: sorted((event.step, make_ndarray(event.tensor_proto).item()) for event in page.Tensors(tag)) for tag in logged},
           logged)
     samples = lines_of(run / "samples.jsonl")
-    assert [(event.step, text_of(event)) for event in events.Tensors("sample")] == [
+    assert [(event.step, text_of(event)) for event in page.Tensors("sample")] == [
         (line["step"], "\n".join(line["text"].splitlines())) for line in samples]
-    return sum(map(len, logged.values())), events
+    return sum(map(len, logged.values())), events, page
 
 
 def check_whole(metaformer, folder):
     assert train(metaformer, folder, "run").wait() == 0
-    count, events = check_events(folder / "run")
+    count, events, _ = check_events(folder / "run")
     lines, samples = lines_of(folder / "run/metrics.jsonl"), lines_of(folder / "run/samples.jsonl")
     assert len(lines) == 8 + 4 and count == 8 * 13 + 4 * 5, (len(lines), count)
     assert "train/gradient_norm" in events.Tags()["scalars"]
@@ -106,10 +107,10 @@ def check_killed(metaformer, folder):
     for more in (60, 120):
         steps = ["--set", f"train.steps={done + more}"]
         assert train(metaformer, folder, "killed", *options, *steps, "--resume").wait() == 0
-        count, events = check_events(folder / "killed")
+        count, _, page = check_events(folder / "killed")
     lines = lines_of(folder / "killed/metrics.jsonl")
     assert sum(line["split"] == "validation" for line in lines) == 1 and lines[-1]["step"] == done + 120
-    configs = [event.step for event in events.Tensors("config")]
+    configs = [event.step for event in page.Tensors("config")]
     assert len(configs) == len(set(configs)) and configs[0] == 0, configs
     return count
 
@@ -117,7 +118,7 @@ def check_killed(metaformer, folder):
 def check_rolled_back(metaformer, folder):
     options = ["--set", "train.steps=100", "--set", "train.checkpoint_interval=20", "--set", "train.divergence.action=rollback"]
     assert train(metaformer, folder, "back", *options, METAFORMER_FAULT="nan:57").wait() == 0
-    count, events = check_events(folder / "back")
+    count, events, _ = check_events(folder / "back")
     [line] = (line for line in lines_of(folder / "back/metrics.jsonl") if line["split"] == "rollback")
     assert events.Scalars("rollback/failed_step")[0].step == line["step"] < line["failed_step"] == 57
     return count
