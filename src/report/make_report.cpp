@@ -235,7 +235,7 @@ class ReportMaker {
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
     auto prompt = prompt_of(run);
-    if (prompt.prompt && !can_read(run, *prompt.prompt)) prompt.prompt.reset();
+    if (prompt.prompt && !can_read(run, *prompt.prompt)) prompt.prompt = text_of_data(run);
     if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
     if (written_.empty()) {
       prompt.tokens = inspection_limits.tokens;

@@ -146,7 +146,7 @@ def check_state_names(metaformer):
         (Path(folder) / "text.txt").write_text(TEXT * 100)
         (Path(folder) / "small.yaml").write_text(CONFIG)
         for i, overrides in enumerate(STATES):
-            changes = [word for change in ["train.steps=1", *overrides] for word in ("--set", change)]
+            changes = [word for change in ["train.steps=1", "train.schedule.warmup_steps=0", *overrides] for word in ("--set", change)]
             subprocess.run([metaformer, "train", "--config", "small.yaml", "--out", str(i), "--quiet", *changes], check=True,
                            cwd=folder)
             checkpoint = Path(folder) / f"{i}/checkpoints/last"
