@@ -29,12 +29,19 @@ bool has_large_tables(const ExperimentConfig& config) {
   return classifier != nullptr && bag_options(classifier->head) != nullptr;
 }
 
+// Whether rows are texts of different lengths, of which a batch has a fixed number.
+bool is_padded(const TaskConfig& task) {
+  return is<ClassificationConfig>(task) || (is<SequenceToSequenceConfig>(task) && !batches_by_tokens(task));
+}
+
 }  // namespace
 
 std::int64_t default_slices(const ExperimentConfig& config) {
-  constexpr std::int64_t tokens = 384, most = 8, widest = 384;
-  if (is<LinearConfig>(config.model) || width_of(config.model) > widest || has_large_tables(config)) return 1;
-  return std::clamp<std::int64_t>(most_batch_tokens(config) / tokens, 1, most);
+  constexpr std::int64_t features = 384 * 128, most = 8, widest = 384;
+  const auto width = width_of(config.model);
+  if (is<LinearConfig>(config.model) || width > widest || has_large_tables(config)) return 1;
+  const auto tokens = most_batch_tokens(config) / (is_padded(config.task) ? 4 : 1);
+  return std::clamp<std::int64_t>(tokens * width / features, 1, most);
 }
 
 void derive_defaults(ExperimentConfig& config, const Provenance& provenance) {

@@ -11,9 +11,10 @@ namespace metaformer {
 // train.cpu_slices: default_slices.
 void derive_defaults(ExperimentConfig& config, const Provenance& provenance);
 
-// One slice for each 384 tokens of a training batch, at least 1 and at most 8: a function of the config, so that a run
-// has the same bytes on every machine. 1 where the gradients of all slices would take too much memory (models wider
-// than 384; n-grams) or cannot be had (regions, bags).
+// One slice for each 384 tokens of a training batch times the width / 128, at least 1 and at most 8: a function of the
+// config, so that a run has the same bytes on every machine. Labelled texts and pairs, which are padded, count as a
+// quarter of the context. 1 where the gradients of all slices would take too much memory (models wider than 384;
+// n-grams) or cannot be had (regions, bags).
 std::int64_t default_slices(const ExperimentConfig& config);
 
 }  // namespace metaformer

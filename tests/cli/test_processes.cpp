@@ -75,6 +75,23 @@ int free_port() {
 
 }  // namespace
 
+TEST_CASE("commands that compute let waiting threads sleep soon, unless the user has chosen", "[processes]") {
+  const Program program;
+  const auto spins_with = [&](const std::map<std::string, std::string>& values) {
+    const Variables variables(values);
+    const auto pid = program.start({"bench", "step", "--config", "small.yaml", "--steps", "1000000"});
+    wait_until([&] { return read_text(program.folder() / "err").find("threads, fp32") != std::string::npos; });
+    const auto environment = read_text("/proc/" + std::to_string(pid) + "/environ");
+    kill(pid, SIGKILL);
+    program.wait(pid);
+    const auto place = environment.find("GOMP_SPINCOUNT=");
+    return place == std::string::npos ? "" : environment.substr(place, environment.find('\0', place) - place);
+  };
+  CHECK(spins_with({{"OMP_NUM_THREADS", "2"}}) == "GOMP_SPINCOUNT=5000");
+  CHECK(spins_with({{"OMP_NUM_THREADS", "2"}, {"GOMP_SPINCOUNT", "7"}}) == "GOMP_SPINCOUNT=7");
+  CHECK(spins_with({{"OMP_NUM_THREADS", "2"}, {"OMP_WAIT_POLICY", "active"}}).empty());
+}
+
 TEST_CASE("train --processes 2 trains what one process trains, to the byte, and says it once", "[cli][processes]") {
   const Program program;
   const std::map<std::string, std::string> threads = {{"OMP_NUM_THREADS", "1"}};
