@@ -220,7 +220,7 @@ Experiment load_experiment(const std::string& name, const std::vector<std::strin
     return load_config(path, overrides);
   } catch (const Error& error) {
     if (!looks_like_data(path)) throw;
-    throw Error(error.code(), fmt::format("{}; {}", error.what(), data_advice(path)));
+    throw Error(error.code(), fmt::format("{}: {}", path.string(), data_advice(path)));
   }
 }
 
