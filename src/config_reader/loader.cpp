@@ -178,7 +178,8 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
                    OtherKinds other_kinds = OtherKinds::refused) {
   Experiment experiment{.name = name, .config = {}, .provenance = {}};
   for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance, other_kinds);
-  derive_defaults(experiment.config, experiment.provenance);
+  const bool is_earlier = other_kinds == OtherKinds::ignored;  // whose defaults followed from no other key
+  if (!is_earlier) derive_defaults(experiment.config, experiment.provenance);
   check_config(experiment.config, experiment.provenance);
   make_paths_absolute(experiment.config);
   return experiment;

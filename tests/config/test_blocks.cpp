@@ -20,7 +20,7 @@ TEST_CASE("an activation is a kind, or its name", "[config]") {
   };
   CHECK(beta_of(model_of("feed_forward: {activation: silu}")) == 1);
   CHECK(beta_of(model_of("feed_forward: {activation: {kind: silu, beta: 2}}")) == 2);
-  const auto plain = config_to_json(ExperimentConfig{});
+  const auto plain = config_to_json(config_of(""));
   CHECK(config_to_json(config_of("model: {feed_forward: {activation: gelu, ratio: 4}}\n")) == plain);
   CHECK_THAT(complaint("", {"model.feed_forward.activation=swish"}),
              ContainsSubstring("model.feed_forward.activation: unknown value 'swish'; expected gelu"));
