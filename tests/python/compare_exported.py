@@ -4,6 +4,7 @@ after an import and an export what they said before.
 
 usage: compare_exported.py ENCODE_TEXT METAFORMER
 """
+import copy
 import functools
 import json
 import os
@@ -136,8 +137,8 @@ def check_lower_case():
 
 VOCABULARY = 300
 MODELS = {
-    "GPT-2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=24, n_layer=2, n_head=3)),
-    "LLaMA": (LlamaForCausalLM, LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=32, hidden_size=24, intermediate_size=40,
+    "GPT-2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=24, n_layer=2, n_head=3, tie_word_embeddings=False)),
+    "LLaMA": (LlamaForCausalLM, LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=64, hidden_size=24, intermediate_size=40,
                                             num_hidden_layers=2, num_attention_heads=6)),
 }
 
@@ -145,7 +146,7 @@ MODELS = {
 def save_model(folder, name, tokenizer, **special_ids):
     kind, config = MODELS[name]
     torch.manual_seed(5)
-    model = kind(config).eval()
+    model = kind(copy.deepcopy(config)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
@@ -157,7 +158,7 @@ def save_model(folder, name, tokenizer, **special_ids):
     return model
 
 
-def import_and_export(root, **options):
+def import_and_export(root):
     """Without a training that changes anything."""
     (root / "text.txt").write_text(TEXT, newline="")
     run(["config", "import", "saved", "--out", "saved.yaml"], root)
