@@ -9,7 +9,9 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/changes.h"
 #include "config/check.h"
+#include "config/writer.h"
 #include "huggingface/architecture.h"
 #include "run/safetensors.h"
 #include "text/pretrained_tokenizer.h"
@@ -95,13 +97,16 @@ struct OpenedModel {
   std::vector<std::string> ignored;  // keys
 };
 
-// Its numbers lie in the ranges of a config.
+// Its numbers lie in the ranges of a config, by whose keys the errors name them.
 void require_valid(const TransformerConfig& config, const fs::path& folder) {
+  const ExperimentConfig experiment{.model = config};
+  Provenance provenance;
+  for (const auto& [key, value] : flattened(config_to_json(experiment)))
+    if (key.starts_with("model.")) provenance[key] = {.source = (folder / config_file).string()};
   try {
-    check_config({.model = config}, {});
+    check_config(experiment, provenance);
   } catch (const Error& error) {
-    throw Error(ExitCode::data,
-                fmt::format("{}: not a model of this program: {}", (folder / config_file).string(), error.what()));
+    throw Error(ExitCode::data, error.what());
   }
 }
 
