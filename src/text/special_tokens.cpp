@@ -96,8 +96,8 @@ class FolderReader {
   Json default_of(const std::string& key) const {
     const auto& type = member(config_, "model_type");
     if (key == "pad_token_id") return nullptr;
-    if (type == "gpt2") return 50256;
-    if (type == "llama") return key == "bos_token_id" ? 1 : 2;
+    if (type == "gpt2") return 50256U;
+    if (type == "llama") return key == "bos_token_id" ? 1U : 2U;
     return nullptr;
   }
 
