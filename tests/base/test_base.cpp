@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "support/catch.h"
+#include "support/failure.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {
@@ -112,6 +113,35 @@ TEST_CASE("a link is replaced in one step", "[files]") {
   replace_symlink("one", folder / "link");
   replace_symlink("two", folder / "link");
   CHECK(std::filesystem::read_symlink(folder / "link") == "two");
+}
+
+TEST_CASE("a file that grows is opened where it lies, never through a link", "[files]") {
+  const TemporaryFolder folder;
+  {
+    const AppendedFile file(folder / "a");
+    file.write("one\n");
+    file.write("two\n");
+    file.sync();
+  }
+  AppendedFile(folder / "a").write("three\n");
+  CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
+  const auto complaint = [&](const std::string& name) {
+    const auto [code, message] = failure([&] { AppendedFile(folder / name).write("x"); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(message, ContainsSubstring((folder / name).string() + ": "));
+    return message;
+  };
+  std::filesystem::create_symlink("a", folder / "link");
+  CHECK_THAT(complaint("link"), ContainsSubstring("it is a link"));
+  std::filesystem::create_symlink("absent", folder / "dangling");
+  CHECK_THAT(complaint("dangling"), ContainsSubstring("it is a link"));
+  CHECK_FALSE(std::filesystem::exists(folder / "absent"));
+  CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THAT(complaint("pipe"), ContainsSubstring("it is no regular file"));
+  std::filesystem::create_directory(folder / "folder");
+  CHECK_THAT(complaint("folder"), ContainsSubstring("Is a directory"));
+  CHECK_THAT(complaint("absent/file"), ContainsSubstring("No such file or directory"));
 }
 
 }  // namespace metaformer

@@ -54,4 +54,17 @@ TEST_CASE("a lock is free again when its holder is done, and leaves no file", "[
   CHECK_THROWS_AS(FileLock(folder / "no/such/folder"), Error);
 }
 
+TEST_CASE("a link in the place of a lock is left alone", "[lock]") {
+  const TemporaryFolder folder;
+  const auto victim = folder.write("victim", "untouched");
+  for (const auto* target : {"victim", "absent"}) {
+    std::filesystem::create_symlink(target, folder / "lock");
+    CHECK_THROWS_WITH(FileLock(folder / "lock"), ContainsSubstring("lock: it is a link"));
+    CHECK(std::filesystem::is_symlink(folder / "lock"));
+    std::filesystem::remove(folder / "lock");
+  }
+  CHECK(read_text(victim) == "untouched");
+  CHECK_FALSE(std::filesystem::exists(folder / "absent"));
+}
+
 }  // namespace metaformer

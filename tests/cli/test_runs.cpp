@@ -292,3 +292,37 @@ TEST_CASE("a missing TMPDIR is named", "[runs]") {
                              ContainsSubstring("No such file or directory; set TMPDIR to a folder"));
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
 }
+
+TEST_CASE("a folder of a run that may not be read is named with the reason", "[runs]") {
+  const Program program;
+  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  // Without the right of root to read everything.
+  const auto run = [&](const std::string& arguments) {
+    program.folder().write("run.sh", "exec setpriv --bounding-set -dac_override,-dac_read_search " +
+                                         std::string(METAFORMER_PROGRAM) + " " + arguments + " 2> err\n");
+    const auto pid = fork();
+    if (pid == 0) {
+      if (chdir(program.folder().path().c_str()) == 0) execl("/bin/sh", "sh", "run.sh", static_cast<char*>(nullptr));
+      _exit(126);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return Result{WEXITSTATUS(status), "", read_text(program.folder() / "err")};
+  };
+  if (run("--version").code != 0) {
+    WARN("setpriv cannot drop capabilities here");
+    return;
+  }
+  const auto unreadable = GENERATE(as<std::string>(), "run/checkpoints", "run/checkpoints/step-4", "run",
+                                   "run/checkpoints/step-4/meta.json", "run/config.yaml");
+  fs::permissions(program.folder() / unreadable, fs::perms::none);
+  const auto result = run("evaluate --run run");
+  const auto resumed = run("train --config small.yaml --out run --resume --set train.steps=5");
+  fs::permissions(program.folder() / unreadable, fs::perms::owner_all);
+  INFO(unreadable << ": " << result.err << resumed.err);
+  CHECK(result.code != 0);
+  CHECK_THAT(result.err, ContainsSubstring("cannot be read: Permission denied"));
+  CHECK_THAT(result.err, !ContainsSubstring("no such") && !ContainsSubstring("it has none"));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  CHECK_THAT(resumed.err, ContainsSubstring("Permission denied"));
+}
