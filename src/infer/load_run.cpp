@@ -114,11 +114,12 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::string& check
     model = load_network(config, checkpoint, device);
     predictor = std::make_shared<NetworkPredictor>(*model);
   }
+  auto moved = moved_data(trained, config);
   return {.experiment = std::move(experiment),
           .directory = std::move(directory),
           .checkpoint = checkpoint.folder,
           .progress = std::move(checkpoint.progress),
-          .moved_data = moved_data(trained, config),
+          .moved_data = std::move(moved),
           .model = std::move(model),
           .predictor = std::move(predictor),
           .codec = std::move(checkpoint.codec),

@@ -83,17 +83,17 @@ std::string differing_digest(const RunDirectory& run, const Json& description) {
 
 void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,
                          const std::vector<std::string>& moved) {
-  if (moved.empty()) return;
   const auto before = digests_of(run);
+  if (moved.empty() || before.empty()) return;
   auto copy = config;
   for (const auto& [key, path] : paths_in(copy)) {
     if (path == nullptr || std::find(moved.begin(), moved.end(), key) == moved.end()) continue;
     const auto name = digest_name(key, before);
     const auto place = with_seed(*path, config.train);
     std::error_code ignored;
-    if (!before.contains(name) || !std::filesystem::is_regular_file(place, ignored)) continue;
-    if (const auto digest = sha256_of_file(place); digest != before.at(name))
-      refuse(run, places_of(config, {key}), fmt::format("{} is {} and was {}", name, digest, before.at(name)));
+    if (!std::filesystem::is_regular_file(place, ignored)) continue;
+    if (const auto digest = sha256_of_file(place), trained = digest_or(before, name); digest != trained)
+      refuse(run, places_of(config, {key}), fmt::format("{} is {} and was {}", name, digest, trained));
   }
 }
 

@@ -31,7 +31,8 @@ TEST_CASE("a run whose text has moved is evaluated, inspected and resumed at its
   const Program program;
   const auto at = [&](const std::string& name) { return (program.folder() / name).string(); };
   program.succeed({"train", "--config", "small.yaml", "--out", "run"});
-  const auto before = program.succeed({"evaluate", "--run", "run", "--json"});
+  const auto where_it_was = program.run({"evaluate", "--run", "run", "--json"});
+  CHECK_THAT(where_it_was.err, !ContainsSubstring("data.path"));
   fs::create_directory(at("new"));
   fs::rename(at("text.txt"), at("new/renamed.txt"));
   for (const Arguments& command :
@@ -48,7 +49,7 @@ TEST_CASE("a run whose text has moved is evaluated, inspected and resumed at its
   const Arguments moved = {"--set", "data.path=new/renamed.txt"};
   const auto evaluated = program.run(Arguments{"evaluate", "--run", "run", "--json"} + moved);
   CHECK(evaluated.code == 0);
-  CHECK(evaluated.out == before);
+  CHECK(evaluated.out == where_it_was.out);
   CHECK_THAT(evaluated.err, ContainsSubstring("data.path=" + at("new/renamed.txt") +
                                               ": the data that the run was trained on, by their SHA-256\n"));
   CHECK_THAT(evaluated.err, !ContainsSubstring("warning"));

@@ -166,6 +166,31 @@ TEST_CASE("a text that is larger than the memory ends with one line", "[runs]") 
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
 }
 
+TEST_CASE("out of memory ends evaluation and sampling with what was missing", "[runs]") {
+  if (!measures_memory) return;
+  const Program program;
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += small_text().substr(0, 200);
+  program.folder().write("text.txt", text);
+  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.positions=none", "--set",
+                   "train.evaluation={kind: random, batches: 1, tokens: 1000}"});
+  rlimit usual{}, small{};
+  REQUIRE(getrlimit(RLIMIT_AS, &usual) == 0);
+  small = {.rlim_cur = rlim_t{4} << 30, .rlim_max = usual.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &small) == 0);
+  const auto evaluated =
+      program.run({"evaluate", "--run", "run", "--context", "60000", "--set", "model.mixer.backend=reference"});
+  const auto sampled =
+      program.run({"sample", "--run", "run", "--context", "1000000", "--num-samples", "65536", "--tokens", "3"});
+  REQUIRE(setrlimit(RLIMIT_AS, &usual) == 0);
+  for (const auto& result : {evaluated, sampled}) {
+    CHECK(result.code == 5);
+    CHECK_THAT(result.err, ContainsSubstring("error: out of memory: ") && !ContainsSubstring("enforce fail"));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  }
+  CHECK_THAT(evaluated.err, ContainsSubstring("GiB more cannot be had"));
+}
+
 TEST_CASE("a training that clearly cannot fit into the memory is refused unless forced", "[runs]") {
   if (!measures_memory) return;
   const Program program;
@@ -299,7 +324,7 @@ TEST_CASE("a folder of a run that may not be read is named with the reason", "[r
   // Without the right of root to read everything.
   const auto run = [&](const std::string& arguments) {
     program.folder().write("run.sh", "exec setpriv --bounding-set -dac_override,-dac_read_search " +
-                                         std::string(METAFORMER_PROGRAM) + " " + arguments + " 2> err\n");
+                                         std::string(METAFORMER_PROGRAM) + " " + arguments + " > out 2> err\n");
     const auto pid = fork();
     if (pid == 0) {
       if (chdir(program.folder().path().c_str()) == 0) execl("/bin/sh", "sh", "run.sh", static_cast<char*>(nullptr));
