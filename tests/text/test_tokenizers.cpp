@@ -163,7 +163,7 @@ TEST_CASE("lower case is Unicode's, of whole words and whatever the locale", "[t
   using Tokens = std::vector<std::string>;
   CHECK(tokens_of("İSTANBUL Istanbul STRASSE Straße ẞ ǅ") ==
         Tokens{"i\u0307stanbul", "istanbul", "strasse", "straße", "ß", "ǆ"});
-  CHECK(tokens_of("ΟΔΟΣ Σ ΣΑΣ, ΑΣ'Σ") == Tokens{"οδος", "σ", "σας", ",", "ας'ς"});
+  CHECK(tokens_of("ΟΔΟΣ Σ ΣΑΣ, ΑΣ'Σ") == Tokens{"οδος", "σ", "σας", ",", "ασ'ς"});
   CHECK(tokens_of("Привет МИР ÉTÉ") == Tokens{"привет", "мир", "été"});
   CHECK(tokens_of("ΟΔΟΣ МИР", false) == Tokens{"ΟΔΟΣ", "МИР"});
 }

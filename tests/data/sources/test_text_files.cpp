@@ -55,8 +55,8 @@ TEST_CASE("a byte order mark at the start of a file is no part of the text", "[t
   if (GENERATE(false, true)) config.tokenizer = ByteTokenizerOptions{};
   CHECK(read_text_files(folder.write("a.txt", mark + "one " + mark + "two"), config).text == "one " + mark + "two");
   CHECK(read_text_files(write_gzip(folder, "b.txt.gz", mark + "one"), config).text == "one");
-  CHECK(read_text_files(folder.write("c.jsonl", mark + json_lines), config).text == "Erster.\nZweiter ä.");
-  CHECK(read_text_files(folder.path(), config).text == "one " + mark + "two\none\nErster.\nZweiter ä.");
+  CHECK(read_text_files(folder.write("c.jsonl", mark + json_lines), config).text == "Erster.\n\nZweiter ä.");
+  CHECK(read_text_files(folder.path(), config).text == "one " + mark + "two\none\nErster.\n\nZweiter ä.");
   CHECK_THAT(refusal(folder.write("d.txt", mark), config), ContainsSubstring("d.txt: the corpus is empty"));
   CHECK(read_text_files(folder.write("a.txt", "one"), config).description.at("sha256") !=
         read_text_files(folder.write("a.txt", mark + "one"), config).description.at("sha256"));
