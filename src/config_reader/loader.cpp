@@ -77,13 +77,16 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
                                            fmt::join(shown, ", "), last, did_you_mean(name, config_names(folders))));
 }
 
+bool is_named_as_data(const fs::path& path) {
+  constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
+  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end();
+}
+
 // Whether a file is rather a text or a table to train on.
 bool looks_like_data(const fs::path& path) {
   constexpr std::uintmax_t largest_config = 1 << 20;
-  constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
   std::error_code ignored;
-  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end() ||
-         fs::file_size(path, ignored) > largest_config;
+  return is_named_as_data(path) || fs::file_size(path, ignored) > largest_config;
 }
 
 // What to type for a text, a table or a folder of texts in the place of a config.
@@ -221,7 +224,8 @@ Experiment load_experiment(const std::string& name, const std::vector<std::strin
     return load_config(path, overrides);
   } catch (const Error& error) {
     if (!looks_like_data(path)) throw;
-    throw Error(error.code(), fmt::format("{}: {}", path.string(), data_advice(path)));
+    const auto complaint = is_named_as_data(path) ? path.string() + ":" : std::string(error.what()) + ";";
+    throw Error(error.code(), fmt::format("{} {}", complaint, data_advice(path)));
   }
 }
 

@@ -53,12 +53,13 @@ TEST_CASE("a text or a table in the place of a config is named, with what to typ
                                       {"lines.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"},
                                       {"packed.txt.gz", "\x1f\x8b\x08"}}) {
     const auto [path, message] = outcome(name, content);
-    CHECK_THAT(message, Catch::Matchers::EndsWith(": this is a text, and a config is a YAML file; to train on it: "
+    CHECK_THAT(message, Catch::Matchers::EndsWith(" this is a text, and a config is a YAML file; to train on it: "
                                                   "metaformer train --config shakespeare_metric.yaml --set data.path=" +
                                                   path));
   }
   const auto [path, message] = outcome("reviews.csv", "text,label\nfine,good\n");
-  CHECK_THAT(message, Catch::Matchers::EndsWith(": this is a table, and a config is a YAML file; to train on it: "
+  CHECK_THAT(message, Catch::Matchers::EndsWith(path +
+                                                ": this is a table, and a config is a YAML file; to train on it: "
                                                 "metaformer train --config text_classifier.yaml --set data.path=" +
                                                 path));
   CHECK_THAT(outcome("a.yaml", "train: {stepz: 3}\n").second, !ContainsSubstring("this is a text"));
