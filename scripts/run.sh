@@ -2,6 +2,7 @@
 # Sets up and builds if needed, then becomes metaformer with the arguments given. Works from any folder.
 #   scripts/run.sh train --config shakespeare_metric.yaml
 set -euo pipefail
+trap '' USR1  # asks a training to save; before there is one it must not end this
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
 # shellcheck source=scripts/lib/build.sh

@@ -62,6 +62,14 @@ timeout 60 "$tree/scripts/run.sh" z >/dev/null 2>"$tree/err" || fail "does not b
 grep -Eq 'building; the first time this takes about [0-9]+ minutes with [0-9]+ compilers at once' "$tree/err" ||
   fail "does not say how long a build takes: $(cat "$tree/err")"
 
+printf '#!/bin/sh\nsleep 1\necho "survived $*"\n' >"$tree/build/release/metaformer"
+"$tree/scripts/run.sh" it >"$tree/out" 2>"$tree/err" &
+started=$!
+until grep -Eq '^SigIgn:.*[2367abef]..$' "/proc/$started/status"; do sleep 0.01; done  # its first line has been read
+while kill -USR1 $started 2>/dev/null; do sleep 0.05; done
+wait $started || fail "a request to save ends it before there is a training"
+[[ $(<"$tree/out") == "survived it" ]] || fail "printed $(<"$tree/out")"
+
 # chosen EXPECTED GPU OPTION...: what a first set-up chooses.
 chosen() {
   local expected=$1 gpu=$2

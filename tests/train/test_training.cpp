@@ -170,7 +170,7 @@ TEST_CASE("an evaluation sees at most the tokens of train.evaluation, and log an
   const auto log = read_text(place / "run/train.log");
   const auto amount = fmt::format("320 of {} tokens", all["validation_tokens"].get<int>());
   CHECK_THAT(log, ContainsSubstring(amount + " of the validation split (train.evaluation; whole: all of them)"));
-  CHECK_THAT(log, ContainsSubstring("validation loss") && ContainsSubstring(" of " + amount + ", best loss"));
+  CHECK_THAT(log, ContainsSubstring("validation loss") && ContainsSubstring(" (" + amount + "), best loss"));
   CHECK_THAT(read_text(place / "all/train.log"), !ContainsSubstring("train.evaluation"));
   CHECK((model_bytes(place / "run") == model_bytes(place / "all")));
   // The default is above this split.
