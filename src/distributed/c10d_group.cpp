@@ -209,33 +209,40 @@ class C10dGroup : public ProcessGroup {
     c10::intrusive_ptr<c10d::Work> work_;
   };
 
-  // Each process adds up one part of a large tensor, and sends that to the others: as many bytes as in a ring.
+  // Each process adds up an equal part of a large tensor, and sends that to the others: as many bytes as in a ring.
+  // What cannot be divided is gathered.
   class SumByParts : public PendingSum {
    public:
     static constexpr std::int64_t least_elements = 1024;  // of smaller ones the messages cost more than their bytes
 
-    SumByParts(C10dGroup& group, const Tensor& x) : group_(group), x_(x.view({-1})) {
-      const auto count = x_.numel(), size = std::int64_t{group.size()};
-      for (std::int64_t rank = 0; rank < size; ++rank)
-        parts_.push_back(count * (rank + 1) / size - count * rank / size);
-      own_.assign(parts_.size(), parts_[static_cast<std::size_t>(group.rank())]);
-      terms_ = torch::empty({size, own_.front()}, x.options());
-      auto received = terms_.view({-1});
-      work_ = group.guarded([&] { return group.gloo_->alltoall_base(received, x_, own_, parts_); });
+    SumByParts(C10dGroup& group, const Tensor& x)
+        : group_(group),
+          divided_(x.view({-1}).narrow(0, 0, x.numel() / group.size() * group.size())),
+          rest_(x.view({-1}).narrow(0, divided_.numel(), x.numel() - divided_.numel())),
+          terms_(torch::empty({group.size(), divided_.numel() / group.size()}, x.options())) {
+      work_ = start_exchange(divided_, terms_.view({-1}));
+      if (rest_.numel() > 0) sum_of_rest_.emplace(group, rest_, std::nullopt);
     }
     void wait() override {
       group_.guarded([&] { work_->wait(); });
-      auto sums = torch::empty_like(terms_);
+      const auto sums = torch::empty_like(terms_);
       add_in_order(sums[0], terms_.unbind());
       for (int rank = 1; rank < group_.size(); ++rank) sums[rank].copy_(sums[0]);
-      auto sent = sums.view({-1});
-      group_.guarded([&] { group_.gloo_->alltoall_base(x_, sent, parts_, own_)->wait(); });
+      const auto exchange = start_exchange(sums.view({-1}), divided_);
+      group_.guarded([&] { exchange->wait(); });
+      if (sum_of_rest_) sum_of_rest_->wait();
     }
 
    private:
+    // The part that `sent` has for each rank goes there.
+    c10::intrusive_ptr<c10d::Work> start_exchange(Tensor sent, Tensor received) {
+      std::vector<std::int64_t> equal_parts;
+      return group_.guarded([&] { return group_.gloo_->alltoall_base(received, sent, equal_parts, equal_parts); });
+    }
+
     C10dGroup& group_;
-    Tensor x_, terms_;                       // terms_: of this process's part, one row for each rank
-    std::vector<std::int64_t> parts_, own_;  // the elements of each rank's part; those of this one's, for each rank
+    Tensor divided_, rest_, terms_;  // terms_: of this process's part, one row for each rank
+    std::optional<GatheredSum> sum_of_rest_;
     c10::intrusive_ptr<c10d::Work> work_;
   };
 
