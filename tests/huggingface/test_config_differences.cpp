@@ -45,7 +45,7 @@ TEST_CASE("every other difference is a line with both values", "[config_differen
       {like_gpt2, "model.bias=false", "model.bias is false and must be true"},
       {like_gpt2, "model.embedding.tie=false", "model.embedding.tie is false and must be true"},
       {like_gpt2, "model.embedding.scale=sqrt_width", "model.embedding.scale is sqrt_width and must be none"},
-      {like_gpt2, "model.norm.epsilon=0.001", "model.norm.epsilon is 0.001 and must be 1e-05"},
+      {like_gpt2, "model.norm.epsilon=0.001", "model.norm.epsilon is 0.001 and must be 1.0e-05"},
       {like_gpt2, "model.norm.final=false", "model.norm.final is false and must be true"},
       {like_gpt2, "model.norm=rms_norm", "model.norm.kind is rms_norm and must be layer_norm"},
       {like_gpt2, "model.residual=false", "model.residual is false and must be true"},

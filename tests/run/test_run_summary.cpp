@@ -96,6 +96,8 @@ TEST_CASE("the keys of a summary have their order", "[summary]") {
                                                               "tokens",
                                                               "epochs",
                                                               "clipped_fraction",
+                                                              "evaluated_tokens",
+                                                              "validation_tokens",
                                                               "train_seconds",
                                                               "evaluation_seconds",
                                                               "checkpoint_seconds",

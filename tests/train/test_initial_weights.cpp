@@ -189,7 +189,7 @@ TEST_CASE("keys that change what a model computes are named, others are not", "[
   const auto there = place.experiment({"model.context=8"}).config;
   CHECK(differing_model_keys(here, there) ==
         std::vector<std::string>{"model.heads is 4 here and 2 there",
-                                 "model.norm.epsilon is 1e-06 here and 1e-05 there"});
+                                 "model.norm.epsilon is 1.0e-06 here and 1.0e-05 there"});
   const auto untied = place.experiment({"model.embedding.tie=false"}).config;
   CHECK(differing_model_keys(place.experiment({}).config, untied).size() == 1);
   CHECK(differing_model_keys(place.experiment(classifier(place, {"model.layers=2"})).config, untied).empty());
