@@ -167,7 +167,12 @@ std::vector<std::int32_t> ids_in_other(const LoadedRun& run, const LoadedRun& ot
 std::vector<std::int32_t> text_in_other(const InspectArguments& arguments, const LoadedRun& run, const LoadedRun& other,
                                         const std::vector<std::int32_t>& ids) {
   if (list_task(run.experiment.config.task)) return ids;
-  auto found = ids_in_other(run, other, ids);
+  std::vector<std::int32_t> found;
+  try {
+    found = ids_in_other(run, other, ids);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--beside {}: {}", arguments.beside, error.what()));
+  }
   if (found.empty())
     throw Error(ExitCode::data, fmt::format("--beside {}: its tokenizer finds no token in the text", arguments.beside));
   const auto most = std::min(arguments.limits.tokens, context_of(other.experiment.config.model));

@@ -1,5 +1,6 @@
 #include "model/memory_estimate.h"
 
+#include <ATen/Parallel.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -54,15 +55,20 @@ std::int64_t sequence_length(const ExperimentConfig& config) {
   return lists ? lists->row_length() : context_of(config.model);
 }
 
-// What the loss makes of the logits: their softmax and its gradient beside them. On average, where only some tokens are
-// targets.
-std::int64_t logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  if (is<ClassificationConfig>(config.task)) return classes;
-  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))
-    return 2 * 2 * neighbours->distance * (transformer(config).width + 1);  // the words' vectors, and their gradients
+// The logits, and beside them in training their gradient, in an evaluation what joins the parts of a batch. On average,
+// where only some tokens are targets; their parts are padded, too.
+double logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
+  constexpr double copies = 2.25, copies_of_masked = 3.5;
+  if (is<ClassificationConfig>(config.task)) return static_cast<double>(classes);
+  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))  // the words' vectors, and gradients
+    return static_cast<double>(2 * 2 * neighbours->distance * (transformer(config).width + 1));
   const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
-  const double fraction = masked == nullptr ? 1 : masked->fraction;
-  return std::llround(std::ceil(fraction * static_cast<double>(3 * vocabulary)));
+  return static_cast<double>(vocabulary) * (masked == nullptr ? copies : copies_of_masked * masked->fraction);
+}
+
+// What threads compute at once of a batch that is cut into parts.
+double share_at_once(std::int64_t parts) {
+  return static_cast<double>(std::min<std::int64_t>(at::get_num_threads(), parts)) / static_cast<double>(parts);
 }
 
 bool has_half_products(Precision precision) { return precision == Precision::bf16 || precision == Precision::fp16; }
@@ -155,20 +161,21 @@ Activations activations_of(const ExperimentConfig& config) {
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   constexpr double of_half = 0.625;
   const auto found = activations_of(config);
-  const auto logits = static_cast<double>(logits_of_token(config, vocabulary, classes) / config.train.loss_chunks);
+  const auto logits = logits_of_token(config, vocabulary, classes) / static_cast<double>(config.train.loss_chunks);
   const bool has_half = has_half_products(config.train.precision);
   const auto size = static_cast<double>(config.train.batch_size), length = static_cast<double>(sequence_length(config));
   const auto tokens = batches_by_tokens(config.task) ? size : size * length, rows = tokens / length;
   const double kept = tokens * found.of_token + rows * found.of_row;
-  return (tokens * logits * (has_half ? of_half : 1) + kept * (has_half && found.are_half ? of_half : 1)) *
-         static_cast<double>(float_bytes);
+  const double of_batch =
+      tokens * logits * (has_half ? of_half : 1) + kept * (has_half && found.are_half ? of_half : 1);
+  return of_batch * share_at_once(config.train.cpu_slices) * static_cast<double>(float_bytes);
 }
 
-// An evaluation has larger batches.
+// An evaluation has larger batches, which threads share by parts (tasks/network_predictor.cpp).
 double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  constexpr std::int64_t tokens = 8192;
+  constexpr std::int64_t tokens = 8192, parts = 8;
   const auto floats =
-      static_cast<double>(logits_of_token(config, vocabulary, classes)) + activations_of(config).evaluated;
+      logits_of_token(config, vocabulary, classes) + activations_of(config).evaluated * share_at_once(parts);
   return static_cast<double>(std::max(tokens, sequence_length(config))) * floats * static_cast<double>(float_bytes);
 }
 
@@ -278,7 +285,10 @@ MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& 
   estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
   estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
   estimate.program = program_bytes(config);
-  if (is<LinearConfig>(config.model)) return estimate;  // fitted at once: no gradients, no optimiser
+  if (is<LinearConfig>(config.model)) {                                  // fitted at once: no gradients, no optimiser
+    estimate.activations = 2 * estimate.weights + 2 * estimate.weights;  // in double, and copies for the checkpoint
+    return estimate;
+  }
   const auto slices = static_cast<std::uint64_t>(config.train.cpu_slices);
   estimate.gradients = estimate.weights * (slices > 1 ? 1 + slices : 1);
   estimate.optimizer = state_of_weight(config.train) * estimate.weights;

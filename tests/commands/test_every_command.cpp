@@ -66,7 +66,9 @@ const std::map<std::string, TaskRow> tasks = {
 };
 
 const std::map<std::string, Words> models = {
-    {"transformer", {"model.layers=1", "model.heads=2", "model.width=16", "model.context=16"}},
+    {"transformer",
+     {"model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.mixer=scaled_dot_product",
+      "model.bias=true"}},
     {"encoder_decoder", {"model.layers=1", "model.heads=2", "model.width=16", "model.context=16"}},
     {"lstm", {"model.layers=1", "model.width=16", "model.context=16"}},
     {"gru", {"model.layers=1", "model.width=16", "model.context=16"}},
@@ -171,16 +173,11 @@ std::vector<CommandRow> commands_of(const std::string& prompt) {
       {{"export", "--format", "huggingface", "--out", "exported"},
        all_kinds<TaskConfig>(works, {{"masked_language_model", only_language_models},
                                      {"neighbouring_words", only_language_models},
-                                     {"classification", only_language_models},
-                                     {"sequence_to_sequence", no_transformer}}),
+                                     {"classification", only_language_models}}),
        all_kinds<ModelConfig>(no_transformer, {{"transformer", works}})},
-      {{"export", "--format", "safetensors", "--out", "exported"},
-       any_task,
-       all_kinds<ModelConfig>(works, {{"linear", "linear"}})},
-      {{"export", "--format", "numpy", "--out", "exported"},
-       any_task,
-       all_kinds<ModelConfig>(works, {{"linear", "linear"}})},
-      {{"report", "RUN", "-o", "report.html", "--tokens", "5"}, any_task, any_model},
+      {{"export", "--format", "safetensors", "--out", "exported"}, any_task, any_model},
+      {{"export", "--format", "numpy", "--out", "exported"}, any_task, any_model},
+      {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any_task, any_model},
       {{"compare", "RUN"}, any_task, any_model},
   };
 }
@@ -248,14 +245,17 @@ TEST_CASE("every command works on every task with every kind of model, or says w
       for (const auto& change : joined(row.overrides, model_options)) config.insert(config.end(), {"--set", change});
       const auto run = "runs/" + task + "_" + model;
       check(place.run(joined({"config", "check"}, config)), is_trained);
-      check(place.run(joined({"train", "--out", run, "--device", "cpu"}, config)), is_trained);
+      check(place.run(joined({"train", "--json", "--out", run, "--device", "cpu"}, config)), is_trained);
       CHECK(std::filesystem::exists(run) == is_trained.empty());
       if (!is_trained.empty()) continue;
       for (const auto& command : commands_of(row.prompt)) {
         INFO("command " << command.words.front() << " " << command.words.at(1));
         std::filesystem::remove_all("exported");
-        const auto& of_task = command.by_task.at(task);
-        check(place.run(with_run(command.words, run)), of_task.empty() ? command.by_model.at(model) : of_task);
+        const auto& of_model = command.by_model.at(model);
+        const auto outcome = place.run(with_run(command.words, run));
+        check(outcome, of_model.empty() ? command.by_task.at(task) : of_model);
+        if (command.words.front() == "report")
+          CHECK(nlohmann::json::parse(outcome.out).at("problems") == nlohmann::json::array());
       }
     }
 }
@@ -268,15 +268,15 @@ TEST_CASE("a masked language model is inspected with its hidden tokens, whatever
   const std::map<std::string, std::string> tokenizers = {{"character", "character"},
                                                          {"byte", "byte"},
                                                          {"word", "{kind: word, whitespace: kept, min_count: 1}"},
-                                                         {"unigram", "{kind: unigram" + kept + "30}"},
-                                                         {"bpe", "{kind: bpe" + kept + "36}"},
+                                                         {"unigram", "{kind: unigram" + kept + "300}"},
+                                                         {"bpe", "{kind: bpe" + kept + "300}"},
                                                          {"pretrained", "{kind: pretrained, path: tokenizer.json}"}};
   for (const auto& kind : kinds_of<TokenizerOptions>()) {
     INFO("tokenizer " << kind);
     REQUIRE(tokenizers.contains(kind));
-    Words train = {"train", "train.yaml", "--out", "runs/" + kind};
+    Words train = {"train", "--json", "train.yaml", "--out", "runs/" + kind};
     for (const auto& change : joined({"task=masked_language_model", "data.path=text.txt", "task.fraction=0.4",
-                                      "model.mixer=metric", "data.tokenizer=" + tokenizers.at(kind)},
+                                      "data.tokenizer=" + tokenizers.at(kind)},
                                      models.at("transformer")))
       train.insert(train.end(), {"--set", change});
     check(place.run(train), works);
@@ -286,11 +286,8 @@ TEST_CASE("a masked language model is inspected with its hidden tokens, whatever
     CHECK(tokens.size() == 16);
     CHECK(std::count(tokens.begin(), tokens.end(), "[mask]") > 0);
     CHECK(std::count(tokens.begin(), tokens.end(), "\\x00") == 0);
-    const auto beside = place.run({"inspect", "--run", "runs/" + kind, "--beside", "runs/character", "--no-data",
-                                   "--text", "to be", "--out", "beside"});
-    check(beside, works);
-    check(place.run({"inspect", "--run", "runs/" + kind, "--beside", "runs/byte", "--out", "beside"}),
-          std::filesystem::exists("runs/byte") ? works : "no such run");
+    if (std::filesystem::exists("runs/byte"))
+      check(place.run({"inspect", "--run", "runs/" + kind, "--beside", "runs/byte", "--out", "beside"}), works);
   }
 }
 
