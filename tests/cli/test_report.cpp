@@ -93,9 +93,9 @@ TEST_CASE("attention is shown of the prompt, where there is one", "[cli]") {
   const auto tokens_of = [&](Arguments more) {
     more.insert(more.begin(), {"report", "run"});
     program.succeed(more);
+    const auto data = data_of(read_text(program.folder() / "report.html"));
     std::string tokens;
-    for (const auto& token : data_of(read_text(program.folder() / "report.html"))["inspected"][0]["tokens"])
-      tokens += token.get<std::string>();
+    for (const auto& token : data["inspected"][0]["tokens"]) tokens += token.get<std::string>();
     return tokens;
   };
   const auto shown = tokens_of({"--prompt", "not to be"});
