@@ -77,9 +77,20 @@ std::vector<std::string> config_names(const std::vector<fs::path>& folders) {
                                            fmt::join(shown, ", "), last, did_you_mean(name, config_names(folders))));
 }
 
+// Whether a file is YAML with a section of a config.
+bool has_section(const fs::path& path) {
+  constexpr std::array<std::string_view, 5> sections = {"base", "task", "data", "model", "train"};
+  try {
+    const auto root = read_yaml_file(path);
+    return std::any_of(sections.begin(), sections.end(), [&](auto name) { return root.find(name) != nullptr; });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool is_named_as_data(const fs::path& path) {
   constexpr std::array endings = {".txt", ".text", ".csv", ".tsv", ".jsonl", ".ndjson", ".gz"};
-  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end();
+  return std::find(endings.begin(), endings.end(), path.extension()) != endings.end() && !has_section(path);
 }
 
 // Whether a file is rather a text or a table to train on.

@@ -67,6 +67,8 @@ TEST_CASE("a text or a table in the place of a config is named, with what to typ
              ContainsSubstring("a folder, and a config is a YAML file; to train on the texts in it: metaformer train"));
   const auto config = folder.write("config.txt", "train: {steps: 3}\n").string();
   CHECK(load_experiment(config, {}).config.train.steps == 3);
+  CHECK_THAT(failure([&] { load_experiment(config, {"train.stepz=3"}); }).second,
+             ContainsSubstring("train.stepz: unknown key"));
 }
 
 TEST_CASE("white space is kept by default where a model writes text", "[config]") {

@@ -243,8 +243,8 @@ TEST_CASE("data no classifier can learn from are refused with the place", "[labe
 
 TEST_CASE("tables of their own serve as validation and test", "[labelled]") {
   Example example(table(60));
-  example.config.validation_path = example.folder.write("dev.tsv", "w1 filler\tbad\nw3\tgood\n").string();
-  example.config.test_path = example.folder.write("test.csv", "w3,good\n").string();
+  example.config.validation_path = example.folder.write("dev.tsv", "text\tlabel\nw1 filler\tbad\nw3\tgood\n").string();
+  example.config.test_path = example.folder.write("test.csv", "label,text\ngood,w3\n").string();
   const auto dataset = example.dataset();
   CHECK(dataset.count(Split::train) == 60);
   CHECK(dataset.count(Split::validation) == 2);
@@ -253,8 +253,8 @@ TEST_CASE("tables of their own serve as validation and test", "[labelled]") {
 
 TEST_CASE("further texts are trained on, but for those of the held-out splits", "[labelled]") {
   Example example(table(60));
-  example.config.validation_path = example.folder.write("dev.tsv", "held out\tbad\nw3\tgood\n").string();
-  example.config.test_path = example.folder.write("test.tsv", "tested\tbad\nw3\tgood\n").string();
+  example.config.validation_path = example.folder.write("dev.tsv", "text\tlabel\nheld out\tbad\nw3\tgood\n").string();
+  example.config.test_path = example.folder.write("test.tsv", "text\tlabel\ntested\tbad\nw3\tgood\n").string();
   const auto more = example.folder.write("more.jsonl",
                                          "{\"text\": \"new words\", \"label\": \"good\"}\n"
                                          "{\"text\": \"held out\", \"label\": \"good\"}\n"

@@ -122,7 +122,7 @@ bool have_common(const std::set<std::string>& a, const std::set<std::string>& b)
 
 TEST_CASE("a byte order mark at the start of a review is no part of it", "[imdb]") {
   const TemporaryFolder plain_folder, marked_folder;
-  auto files = official_layout(20);
+  auto files = official_layout(300);
   const auto expected = load_imdb(write_archive(plain_folder, files), config_with(0));
   for (auto& [name, content] : files) content.insert(0, "\xEF\xBB\xBF");
   for (const auto& source : {write_archive(marked_folder, files), write_folder(marked_folder, files)}) {

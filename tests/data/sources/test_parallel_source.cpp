@@ -93,9 +93,11 @@ TEST_CASE("each split has files of its own, of lines or a table", "[parallel]") 
   CHECK(splits[Split::validation].at(0).source + splits[Split::validation].at(0).target == "de");
   CHECK(splits[Split::test].at(0).source + splits[Split::test].at(0).target == "fg");
   CHECK(splits.description.at("train").at("target_sha256") == sha256(read_text(*config.target_path)));
-  CHECK(splits.description.at("validation") ==
-        nlohmann::ordered_json(
-            {{"path", *config.validation_path}, {"sha256", sha256(table)}, {"pairs", 1}, {"malformed", 1}}));
+  CHECK(splits.description.at("validation") == nlohmann::ordered_json({{"path", *config.validation_path},
+                                                                       {"sha256", sha256(table)},
+                                                                       {"pairs", 1},
+                                                                       {"malformed", 1},
+                                                                       {"header", true}}));
   CHECK(splits.description.at("test") == nlohmann::ordered_json({{"path", *config.test_path},
                                                                  {"sha256", sha256("f\n")},
                                                                  {"target_path", *config.test_target_path},
