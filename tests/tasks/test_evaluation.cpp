@@ -55,6 +55,15 @@ std::vector<std::string> with_long_validation(const Workplace& place, std::vecto
   return more;
 }
 
+std::vector<std::string> packed_documents(const Workplace& place) {
+  std::string lines;
+  for (int i = 0; i < 1500; ++i)
+    lines += R"({"text": ")" + learnable_text().substr(0, static_cast<std::size_t>(5 + i % 37)) + "\"}\n";
+  place.folder().write("documents.jsonl", lines);
+  return {"data.path='" + (place / "documents.jsonl").string() + "'", "data.packing=spfhp",
+          "data.validation_fraction=0.6"};
+}
+
 std::vector<std::string> pairs(const Workplace& place) {
   std::string table = "source\ttarget\n";
   for (int i = 0; i < 3000; ++i)
@@ -75,7 +84,7 @@ TEST_CASE("the tokens of evaluation batches are those that their rows hold", "[t
       with_long_validation(place, {"model.memory=8", "model.positions=transformer_xl"}),
       with_long_validation(place, {"model=gru", "model.carry_state=true"}),
       with_long_validation(place, {"task=masked_language_model"}),
-      with_long_validation(place, {"data.packing=spfhp", "data.document_separator='. '"}),
+      packed_documents(place),
       sorter({"task.length=6"}),
       classifier(place),
       pairs(place)};
