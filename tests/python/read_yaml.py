@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-PROGRAM = sys.argv[1]
+PROGRAM = Path(sys.argv[1]).resolve()
 OVERRIDES = {
     "a rate below 1e-4": ["train.learning_rate=1e-5", "train.schedule.floor=1e-7"],
     "large and whole numbers": ["train.optimizer.weight_decay=1", "train.clip=1e20", "model.dropout=0"],
