@@ -68,9 +68,7 @@ void run_compare(CompareArguments& arguments) {
   if (!columns.empty() && arguments.options.metrics.empty()) arguments.options.metrics = metrics_of_columns(columns);
   auto found = find_runs(arguments.runs);
   for (const auto& problem : found.problems) log::warning("{}", problem);
-  const auto export_runs = [&] {
-    export_results(arguments.export_file, found.runs, read_order(arguments.order_file));
-  };
+  const auto export_runs = [&] { export_results(arguments.export_file, found.runs, read_order(arguments.order_file)); };
   if (arguments.export_only) return export_runs();
   const auto comparison = compare_runs(found.runs, arguments.options);  // its errors come before a file is changed
   if (!arguments.export_file.empty()) export_runs();
