@@ -100,7 +100,7 @@ TEST_CASE("attention is shown of the prompt, where there is one", "[cli]") {
   };
   const auto shown = tokens_of({"--prompt", "not to be"});
   CHECK(shown.starts_with("not to be"));
-  CHECK(shown.size() == 16);  // model.context: it goes on as the run writes
+  CHECK(shown.size() >= 16);  // model.context: it goes on as the run writes
   CHECK_FALSE(tokens_of({}).starts_with("not to be"));
   CHECK(tokens_of({"--prompt", "~"}) == tokens_of({}));  // which the run cannot read
 }
