@@ -1,4 +1,4 @@
-// A mixer that nothing in src/ knows: one file and one row are all that a new mixer takes.
+// A mixer that nothing in src/ knows: its options, its class and a row of the table are all that it takes.
 
 #include "attention/mixer.h"
 #include "attention/mixers.h"
