@@ -36,7 +36,7 @@ Split parse_split(const std::string& name) {
 void print_metrics(const nlohmann::ordered_json& metrics, const std::string& indent) {
   for (const auto& [name, value] : metrics.items()) {
     if (value.is_object() && value.size() > most_reported_classes) {
-      print_lines(fmt::format("{}{:<20} of {} classes: see --json\n", indent, name, value.size()));
+      print_lines(fmt::format("{}{:<20} {} classes: see --json\n", indent, name, value.size()));
     } else if (value.is_object()) {
       print_lines(fmt::format("{}{}\n", indent, name));
       print_metrics(value, indent + "  ");
