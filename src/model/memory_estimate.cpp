@@ -55,15 +55,13 @@ std::int64_t sequence_length(const ExperimentConfig& config) {
   return lists ? lists->row_length() : context_of(config.model);
 }
 
-// The logits, and beside them in training their gradient, in an evaluation what joins the parts of a batch. On average,
-// where only some tokens are targets; their parts are padded, too.
-double logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  constexpr double copies = 2.25, copies_of_masked = 3.5;
+// `copies` of the logits. On average, where only some tokens are targets.
+double logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes, double copies) {
   if (is<ClassificationConfig>(config.task)) return static_cast<double>(classes);
   if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))  // the words' vectors, and gradients
     return static_cast<double>(2 * 2 * neighbours->distance * (transformer(config).width + 1));
   const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
-  return static_cast<double>(vocabulary) * (masked == nullptr ? copies : copies_of_masked * masked->fraction);
+  return static_cast<double>(vocabulary) * copies * (masked == nullptr ? 1 : masked->fraction);
 }
 
 // What threads compute at once of a batch that is cut into parts.
@@ -159,9 +157,10 @@ Activations activations_of(const ExperimentConfig& config) {
 
 // In double, which no config overflows.
 double training_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  constexpr double of_half = 0.625;
+  constexpr double of_half = 0.625, copies = 3;  // what the loss makes of the logits, and its gradient
   const auto found = activations_of(config);
-  const auto logits = logits_of_token(config, vocabulary, classes) / static_cast<double>(config.train.loss_chunks);
+  const auto logits =
+      logits_of_token(config, vocabulary, classes, copies) / static_cast<double>(config.train.loss_chunks);
   const bool has_half = has_half_products(config.train.precision);
   const auto size = static_cast<double>(config.train.batch_size), length = static_cast<double>(sequence_length(config));
   const auto tokens = batches_by_tokens(config.task) ? size : size * length, rows = tokens / length;
@@ -174,8 +173,10 @@ double training_activations(const ExperimentConfig& config, std::int64_t vocabul
 // An evaluation has larger batches, which threads share by parts (tasks/network_predictor.cpp).
 double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   constexpr std::int64_t tokens = 8192, parts = 8;
+  // What joins the parts lies beside them; parts of hidden tokens are padded, too.
+  const double copies = is<MaskedLanguageModelConfig>(config.task) ? 3.5 : 2.25;
   const auto floats =
-      logits_of_token(config, vocabulary, classes) + activations_of(config).evaluated * share_at_once(parts);
+      logits_of_token(config, vocabulary, classes, copies) + activations_of(config).evaluated * share_at_once(parts);
   return static_cast<double>(std::max(tokens, sequence_length(config))) * floats * static_cast<double>(float_bytes);
 }
 
