@@ -23,8 +23,8 @@ struct MemoryEstimate {
 };
 
 // The formulas of docs/architecture.md for parameters; for activations the most of what the backward pass of composed
-// mixers keeps, of what an evaluation holds and of what a checkpoint copies. On the CPU, with as many threads as LibTorch
-// has now, without the texts themselves.
+// mixers keeps, of what an evaluation holds and of what a checkpoint copies. On the CPU, with as many threads as
+// LibTorch has now, without the texts themselves.
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
 
 // Whether state and activations exceed this many bytes by more than the estimate can be off.

@@ -318,7 +318,7 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   CHECK(labels_of(labelled.out) == "yes ");
   const auto bare = predict("bare.tsv", "w1 marker\nw2 other\n", {"--header", "absent"});
   CHECK(labels_of(bare.out) == "yes no ");
-  CHECK_THAT(bare.err, ContainsSubstring("bare.tsv: tsv without a header; the texts are column '1'"));
+  CHECK_THAT(bare.err, ContainsSubstring("bare.tsv: tsv without a header; the texts are column 1"));
   const auto lines = predict("new.jsonl", "{\"text\": \"w1 marker\"}\n[]\n{\"text\": \"w2 other\"}\n");
   CHECK(lines.code == 3);
   CHECK(labels_of(lines.out) == "yes  no ");

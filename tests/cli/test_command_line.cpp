@@ -70,7 +70,7 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
        2,
        "data.document_separator: unknown key for task 'classification'; only task: language_model, "
        "masked_language_model or neighbouring_words have it"},
-      {{"train", "--config", "small.yaml", "--set", "data.tokenizer.kind=word"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, whitespace: dropped}"},
        2,
        "data.tokenizer.whitespace: a language"},
       {{"train", "--config", "small.yaml", "--set", "task=classification", "--set", "data.rating.highest=5"},

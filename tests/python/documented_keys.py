@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^ {4}metaformer .*$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^ {4}metaformer [^\n]*$", re.MULTILINE | re.DOTALL)
 KEY = re.compile(r"(?<![\w./])(?:data|model|task|train)\.[a-z_]+(?:\.[a-z_]+)*")
 FILES = {"model.safetensors", "model.safetensors.index.json", "model.npz", "train.log"}  # of a run or a model
 

@@ -113,13 +113,14 @@ TEST_CASE("with memory an evaluation reads every target once, each row in order"
 }
 
 TEST_CASE("a text too short for the rows of a step is an error that says so", "[streams]") {
-  const auto [code, message] = failure([] { stream_of(config_of(8), text_of(80)); });
+  const auto [code, message] = failure([] { stream_of(config_of(8), text_of(80))->check_training(); });
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("40 tokens") && ContainsSubstring("at least 49"));
   CHECK_THAT(message, ContainsSubstring("with model.memory "));
-  CHECK_THAT(failure([] { stream_of(recurrent_config(), text_of(80)); }).second,
+  CHECK_THAT(failure([] { stream_of(recurrent_config(), text_of(80))->check_training(); }).second,
              ContainsSubstring("with model.carry_state "));
-  CHECK_NOTHROW(stream_of(config_of(0), text_of(80)));
+  CHECK_NOTHROW(stream_of(config_of(0), text_of(80))->check_training());
+  CHECK_NOTHROW(stream_of(config_of(8), text_of(80)));  // to evaluate with
   CHECK_THROWS_WITH(stream_of(config_of(8), text_of(1000))->random_batch(Split::train, 0, torch::kCPU),
                     ContainsSubstring("evaluate the whole split"));
 }
