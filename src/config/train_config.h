@@ -25,7 +25,7 @@ struct EnumNames<Precision> {
 struct LimitedEvaluationConfig {
   static constexpr std::string_view kind = "limited";
   static constexpr std::string_view summary = "the validation split, or the part of it that has `tokens` tokens";
-  std::int64_t tokens = 1 << 18;
+  std::int64_t tokens = 1 << 17;
 };
 
 struct WholeEvaluationConfig {
@@ -37,7 +37,7 @@ struct RandomEvaluationConfig {
   static constexpr std::string_view kind = "random";
   static constexpr std::string_view summary = "random batches of both splits (nanoGPT); at the end as `limited`";
   std::int64_t batches = 20;
-  std::int64_t tokens = 1 << 18;
+  std::int64_t tokens = 1 << 17;
 };
 
 using EvaluationConfig = std::variant<LimitedEvaluationConfig, WholeEvaluationConfig, RandomEvaluationConfig>;
@@ -139,8 +139,9 @@ void visit(Visitor& field, TrainConfig& c) {
   field(
       "cpu_slices", c.cpu_slices, between(1, 256),
       "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads work "
-      "on each operator; default: one for each 384 tokens of a batch, 1 to 8, and 1 for models that are wider than 384 "
-      "or have n-grams, regions or a bag");
+      "on each operator; default: one for each 384 tokens of a batch at width 128, fewer for narrower models and more "
+      "for "
+      "wider ones, 1 to 8, and 1 for models that are wider than 384 or have n-grams, regions or a bag");
   field("loss_chunks", c.loss_chunks, between(1, 1 << 16),
         "parts of the tokens whose logits and losses are computed one after the other, and again in backward, to save "
         "memory");

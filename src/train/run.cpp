@@ -80,7 +80,7 @@ void report(const InitialWeights& initial, const TakenWeights& taken, const RunD
   write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
 }
 
-// " (262144 of 5000000 tokens)"; nothing where the whole split is evaluated.
+// " (131072 of 5000000 tokens)"; nothing where the whole split is evaluated.
 std::string describe_part(const EvaluationPart& part) {
   return part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens);
 }
