@@ -69,7 +69,8 @@ Launch by_torchrun(const Environment& environment) {
   const Variables variables(environment, "torchrun");
   auto launch = variables.launch("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   if (launch.size == 1) return launch;
-  launch.address = variables.text("MASTER_ADDR");
+  launch.address = variables.text(
+      "MASTER_ADDR", "; set it to the address of the machine of rank 0, or unset WORLD_SIZE and RANK for one process");
   launch.port = variables.number("MASTER_PORT", lowest_port, highest_port);
   launch.store_is_there = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   launch.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");

@@ -54,9 +54,9 @@ void require_known(const std::vector<View>& views, const std::vector<std::string
     if (!names_any(views, name)) {
       const auto candidates = frozen_candidates(views);
       throw Error(ExitCode::usage,
-                  fmt::format("train.freeze: {}: no parameter has this name or begins with it{}; there "
-                              "are {}",
-                              in_quotes(name), did_you_mean(name, candidates), fmt::join(candidates, ", ")));
+                  fmt::format("train.freeze: {}: no parameter has this name or begins with it; there are "
+                              "{}{}",
+                              in_quotes(name), fmt::join(candidates, ", "), did_you_mean(name, candidates)));
     }
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_text.h"
+#include "base/log.h"
 
 namespace metaformer {
 
@@ -40,7 +41,8 @@ Json read_object(const fs::path& file) {
 class FolderReader {
  public:
   FolderReader(const fs::path& folder, const SubwordTokenizer& tokenizer)
-      : tokenizer_(tokenizer),
+      : folder_(folder.string()),
+        tokenizer_(tokenizer),
         config_(read_json(folder / "config.json")),
         generation_(read_object(folder / "generation_config.json")),
         tokenizer_config_(read_object(folder / "tokenizer_config.json")),
@@ -105,17 +107,22 @@ class FolderReader {
   std::vector<std::int32_t> ids_of(const std::string& key) const {
     auto given = member(generation_, key);
     if (given.is_null()) given = config_.contains(key) ? config_[key] : default_of(key);
+    const bool is_default = member(generation_, key).is_null() && !config_.contains(key);
     const auto list = given.is_array() ? given : Json::array({given});
     std::vector<std::int32_t> ids;
     for (const auto& id : list) {
       const bool is_known = id.is_number_unsigned() &&
                             id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer_.vocabulary_size()) &&
                             !tokenizer_.token_name(id.get<std::int32_t>()).empty();
-      if (is_known) ids.push_back(id.get<std::int32_t>());
+      if (is_known)
+        ids.push_back(id.get<std::int32_t>());
+      else if (!is_default && !id.is_null() && id != -1)  // which some models have for none
+        log::warning("{}: {} {} is no token of the tokenizer, and left out", folder_, key, json_text(id));
     }
     return ids;
   }
 
+  std::string folder_;
   const SubwordTokenizer& tokenizer_;
   Json config_, generation_, tokenizer_config_, token_map_;
   std::map<std::string, std::int32_t> ids_;  // by name

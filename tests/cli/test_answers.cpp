@@ -373,16 +373,21 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
   CHECK(labels_of(predict("bare.csv", bare, {"--header", "absent"})) == "yes no ");
   CHECK(labels_of(predict("bare.csv", "1,w1 marker\n2,w2 other\n", {"--header", "absent", "--column", "2"})) ==
         "yes no ");
+  const auto empty = predict("empty.csv", "");
+  CHECK(empty.code == 3);
+  CHECK_THAT(empty.err,
+             ContainsSubstring("empty.csv: has no row; the first one must name the columns, 'text' among them"));
   for (const auto& [more, why] :
        {std::pair(Arguments{"--column", "revew"},
-                  "no column 'revew' in the first row, which has 'id', 'review'; did you "
-                  "mean 'review'?"),
+                  "no column 'revew' in the first row, which has 'id', 'review'; --column names another one, and "
+                  "--header absent reads a table without a header; did you mean 'review'?"),
+        std::pair(Arguments{"--column", "9"}, "no column '9' in the first row, which has 'id', 'review'; --column"),
         std::pair(Arguments{"--column", "text", "--header", "absent"}, "--column 'text': without a header"),
         std::pair(Arguments{"--column", "0"}, "--column counts columns from 1, not 0"),
         std::pair(Arguments{"--column", ""}, "--column: is empty"),
         std::pair(Arguments{"--header", "maybe"}, "--header maybe: expected auto, present or absent")}) {
     const auto refused = predict("other.csv", csv, more);
-    CHECK(refused.code == (more[1] == "revew" ? 3 : 2));
+    CHECK(refused.code == (more[1] == "revew" || more[1] == "9" ? 3 : 2));
     CHECK_THAT(refused.err, ContainsSubstring(why));
   }
   CHECK_THAT(predict("lines.txt", "w1\n", {"--column", "text"}).err, ContainsSubstring("is read as plain lines"));

@@ -46,6 +46,9 @@ TEST_CASE("a run whose text has moved is evaluated, inspected and resumed at its
                              ContainsSubstring("if it has moved, name its new place: --set data.path=..."));
     CHECK(std::count(lost.err.begin(), lost.err.end(), '\n') == 1);
   }
+  const auto mistyped = program.run({"train", "--config", "small.yaml", "--set", "data.path=nowhere.txt"});
+  CHECK(mistyped.code == 3);
+  CHECK_THAT(mistyped.err, ContainsSubstring("nowhere.txt: no such file or folder, which data.path names\n"));
   const Arguments moved = {"--set", "data.path=new/renamed.txt"};
   const auto evaluated = program.run(Arguments{"evaluate", "--run", "run", "--json"} + moved);
   CHECK(evaluated.code == 0);

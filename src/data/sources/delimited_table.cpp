@@ -74,6 +74,12 @@ class TableReader {
     use_(std::move(row.fields[places_->first]), std::move(second), row.line);
   }
 
+  void finish() const {
+    if (!places_ && columns_.header == TableHeader::present)
+      throw Error(ExitCode::data, fmt::format("{}: has no row; the first one must name the columns, {} among them",
+                                              table_.path.string(), in_quotes(columns_.first.field)));
+  }
+
  private:
   void set_places(const DelimitedRow& first);
   Places find_places(const DelimitedRow& first) const;
@@ -138,6 +144,8 @@ Places TableReader::find_places(const DelimitedRow& row) const {
   // Even if the second column is not needed, its name shows that the first row is a header.
   const bool is_header = !columns_.needs_second && may_have && !numbered_place(columns_.second) &&
                          find_place(columns_.second, row).has_value();
+  const bool is_chosen = first_column.key == std::string_view("--column");  // for this table, not for others like it
+  if (is_chosen && first_number && *first_number >= width) refuse_header(first_column.field, row);
   if (first_number && second_number) return {*first_number, *second_number, width, must_have || is_header};
   const auto find = [&](const TableColumn& column) {
     return may_have ? find_place(column, row) : numbered_place(column);
@@ -153,8 +161,8 @@ void TableReader::refuse_header(const std::string& missing, const DelimitedRow& 
   std::vector<std::string> header;
   for (const auto& field : first.fields) header.emplace_back(trim(field));
   throw Error(ExitCode::data, fmt::format("{}: no column {} in the first row, which has {}{}{}", table_.path.string(),
-                                          in_quotes(missing), quoted_list(header), did_you_mean(missing, header),
-                                          columns_.absence_advice));
+                                          in_quotes(missing), quoted_list(header), columns_.absence_advice,
+                                          did_you_mean(missing, header)));
 }
 
 // Why its columns cannot be found, or "".
@@ -173,6 +181,7 @@ void for_each_table_row(std::string_view content, TableFormat format, const Tabl
   TableReader reader(columns, table, use);
   const auto for_each_row = format == TableFormat::csv ? for_each_csv_row : for_each_tsv_row;
   for_each_row(content, [&](DelimitedRow&& row) { reader.add(std::move(row)); });
+  reader.finish();
 }
 
 }  // namespace metaformer
