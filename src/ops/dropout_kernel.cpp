@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/dropout_lanes.h"
+
 namespace metaformer {
 
 DropoutMask::DropoutMask(double probability, std::uint64_t seed)
@@ -13,9 +15,10 @@ DropoutMask::DropoutMask(double probability, std::uint64_t seed)
 template <class Element>
 METAFORMER_INLINE void DropoutMask::apply_to(const Element* x, Element* y, std::int64_t count,
                                              std::int64_t place) const {
+  const DropoutLanes lanes(*this);
   // A dropped NaN is dropped: no product with 0.
   const auto dropped = [&](const Element* from, std::int64_t i) {
-    const auto factors = this->factors(place + i);
+    const auto factors = lanes.factors(place + i);
     return factors == 0 ? Lanes{} : load_lanes(from) * factors;
   };
   std::int64_t i = 0;

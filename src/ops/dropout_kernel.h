@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "base/vector_math.h"
-
 namespace metaformer {
 
 class DropoutMask {
@@ -17,16 +15,7 @@ class DropoutMask {
 
   bool drops() const { return limit_ > 0; }
 
-  static constexpr std::int64_t together = lane_count;  // entries that are drawn at once
-
-  // Multiplies the entries from `place` on, a multiple of `together`: 0 or 1 / (1 - probability).
-  METAFORMER_INLINE Lanes factors(std::int64_t place) const {
-    constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    // The second key goes between two rounds: with only a sum, masks of two seeds would be shifts of one another.
-    const auto further = high_key_ ^ static_cast<std::uint32_t>(place >> 32);
-    const auto bits = scrambled(scrambled(lane + static_cast<std::uint32_t>(place) + low_key_) ^ further);
-    return bits < limit_ ? Lanes{} : every_lane(factor_);
-  }
+  static constexpr std::int64_t together = 16;  // entries that are drawn at once
 
   // y = x / (1 - probability) or 0, for `count` entries of which the first stands at `place`, a multiple of `together`.
   void apply(const float* x, float* y, std::int64_t count, std::int64_t place) const;
@@ -35,6 +24,7 @@ class DropoutMask {
   void apply(const std::uint16_t* x, std::uint16_t* y, std::int64_t count, std::int64_t place) const;
 
  private:
+  friend struct DropoutLanes;
   template <class Element>
   void apply_to(const Element* x, Element* y, std::int64_t count, std::int64_t place) const;
 

@@ -31,7 +31,7 @@ struct BackwardHead : Head<Element, Units, Rows, Vectors> {
   // weights become P, `slopes` (dP) become scale P (dP - delta); with dropout m: m P, and scale P (m dP - delta).
   METAFORMER_INLINE void weigh(std::int64_t first, const KeyRange& range, float* slopes) const {
     const float scale = in.scale;
-    const DropoutMask mask = in.dropout;
+    const DropoutLanes mask(in.dropout);
     const bool drops = mask.drops();
     for (std::int64_t r = 0; r < tile; ++r) {
       const bool exists = first + r < in.queries;

@@ -33,7 +33,7 @@ struct ForwardHead : Head<Element, Units, Rows, Vectors> {
     greatest = greatest_of(most);
     Lanes total = {};
     const float scale = in.scale;  // what is read from `in` within the loop is read anew after every store
-    const DropoutMask mask = in.dropout;
+    const DropoutLanes mask(in.dropout);
     const bool drops = mask.drops();
     const Lanes offset = every_lane(greatest == -infinity ? 0.0f : greatest * in.scale);
     for (std::int64_t j = 0; j < range.count; j += lane_count) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/dropout_places.h"
+#include "ops/dropout_lanes.h"
 #include "ops/host_attention_distances.h"
 
 namespace metaformer::host_kernel {
@@ -110,7 +111,7 @@ struct Head : Packing<Element, Units, Rows, Vectors> {
   }
 
   // What dropout multiplies the weights of 16 keys with.
-  METAFORMER_INLINE Lanes kept(const DropoutMask& mask, std::int64_t query, std::int64_t key) const {
+  METAFORMER_INLINE Lanes kept(const DropoutLanes& mask, std::int64_t query, std::int64_t key) const {
     return mask.factors(in.first_place + (query << cuda::query_shift) + key);
   }
 };

@@ -56,7 +56,7 @@ TEST_CASE("absent ids are the defaults of the model type, and ids without a toke
   CHECK(folder.tokens().eos == Ids{2});
   folder.write("config.json", {{"model_type", "gpt2"}, {"vocab_size", 300}});  // 50256
   CHECK(folder.tokens() == SpecialTokens());
-  for (const nlohmann::json eos :
+  for (const nlohmann::json& eos :
        {nlohmann::json(258), nlohmann::json(-1), nlohmann::json("</s>"), nlohmann::json(1e9)}) {
     folder.write("config.json", {{"model_type", "gpt2"}, {"vocab_size", 300}, {"eos_token_id", eos}});
     CHECK(folder.tokens() == SpecialTokens());
