@@ -116,7 +116,7 @@ class FolderReader {
                             !tokenizer_.token_name(id.get<std::int32_t>()).empty();
       if (is_known)
         ids.push_back(id.get<std::int32_t>());
-      else if (!is_default && !id.is_null() && id != -1)  // which some models have for none
+      else if (!is_default && !id.is_null() && id != -1 && id != default_of(key))  // -1: none, in some models
         log::warning("{}: {} {} is no token of the tokenizer, and left out", folder_, key, json_text(id));
     }
     return ids;
