@@ -1,5 +1,5 @@
 #pragma once
-// Where the entries of a tensor stand in the mask of a draw (ops/dropout_kernel.h). A row of a step has the same places
+// Where the entries of a tensor stand in the mask of a draw (ops/dropout_mask.h). A row of a step has the same places
 // however rows are divided over micro-batches, slices and processes, and however long they are padded.
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "cuda/dropout.h"
 #include "ops/bf16_bits.h"
 #include "ops/device_stream.h"
-#include "ops/dropout_kernel.h"
+#include "ops/dropout_mask.h"
 #include "ops/first_order.h"
 #include "ops/parallel.h"
 

@@ -1,8 +1,7 @@
-#include "ops/dropout_kernel.h"
-
 #include <algorithm>
 
 #include "ops/dropout_lanes.h"
+#include "ops/dropout_mask.h"
 
 namespace metaformer {
 

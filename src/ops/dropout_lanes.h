@@ -2,7 +2,7 @@
 // Dropout's mask sixteen entries at a time, for kernels, which are compiled for vectors.
 
 #include "base/vector_math.h"
-#include "ops/dropout_kernel.h"
+#include "ops/dropout_mask.h"
 
 namespace metaformer {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/dropout_kernel.h"
+#include "ops/dropout_mask.h"
 
 namespace metaformer {
 

@@ -10,7 +10,7 @@
 #include "cuda/dropout_places.h"
 #include "cuda/kernel_memory.h"
 #include "gpu.h"
-#include "ops/dropout_kernel.h"
+#include "ops/dropout_mask.h"
 
 namespace metaformer {
 

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "cuda/dropout.h"
 #include "cuda/kernel_memory.h"
-#include "ops/dropout_kernel.h"
+#include "ops/dropout_mask.h"
 #include "support/catch.h"
 
 namespace metaformer {
