@@ -140,8 +140,7 @@ void visit(Visitor& field, TrainConfig& c) {
       "cpu_slices", c.cpu_slices, between(1, 256),
       "on the CPU: parts of each batch that threads work on side by side, each part on one thread; 1: all threads work "
       "on each operator; default: one for each 384 tokens of a batch at width 128, fewer for narrower models and more "
-      "for "
-      "wider ones, 1 to 8, and 1 for models that are wider than 384 or have n-grams, regions or a bag");
+      "for wider ones, 1 to 8, and 1 for models that are wider than 384 or have n-grams, regions or a bag");
   field("loss_chunks", c.loss_chunks, between(1, 1 << 16),
         "parts of the tokens whose logits and losses are computed one after the other, and again in backward, to save "
         "memory");
