@@ -85,7 +85,7 @@ class Metric : public Mixer {
                                .projection = LinearDecoder(projection_.layer()),
                                .output = LinearDecoder(output_),
                                .value_begin = projection_.value_begin(),
-                               .value_slot = projection_.has_own_values() ? 1UL : 0UL,
+                               .value_slot = projection_.value_slot(),
                                .key_gain_k = projection_.gain_k(),
                                .form_nkj = form_nkj,
                                .distance = distance,
@@ -109,7 +109,7 @@ class Metric : public Mixer {
       // values that are p, too.
       const double factor = std::sqrt(wanted / metric_.identity_norm());
       projection_.scale_scored(factor);
-      if (!projection_.has_own_values()) output_->weight().div_(factor);
+      if (projection_.shares_values()) output_->weight().div_(factor);
     } else {
       metric_.scale_to_norm(wanted);
     }
@@ -225,7 +225,7 @@ class Metric : public Mixer {
     if (narrow) without_autocast.emplace(c10::autocast_dispatch_keyset);
     const auto wide = narrow ? torch::kFloat : given;
     const auto p_e = seen.p_bnck.to(wide);
-    const auto v_e = projection_.has_own_values() ? seen.value_bnck.to(wide) : p_e;
+    const auto v_e = projection_.shares_values() ? p_e : seen.value_bnck.to(wide);
     const auto image_e = metric_.apply(p_e);  // p_e M
     const bool same = p_bnck.is_same(seen.p_bnck);
     const auto p_c = same ? p_e : p_bnck.to(wide);

@@ -54,6 +54,7 @@ struct MetricOptions {
       return MixerProblem{{"model.positions", "model.positions.kind", score_key},
                           fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
                                       kind_of(shape.positions))};
+    if (auto problem = values_problem(values, qk_norm)) return problem;
     return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
   }
 

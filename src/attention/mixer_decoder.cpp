@@ -51,9 +51,12 @@ class ScoreDecoder : public MixerDecoder {
 
   void step(const float* x_bd, float* y_bd) override {
     parts_.projection.apply(x_bd, projected_.data(), batch_);
+    const auto newest = append_token();
+    const bool shared = parts_.key_slot == parts_.value_slot;
+    if (!shared) keep_values(newest);  // as they are projected
     normalise(parts_.key_gain_k, parts_.key_begin);
     if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_k, parts_.query_begin);
-    const auto newest = remember(x_bd);
+    shared ? keep_values(newest) : keep_keys(x_bd, newest);
     const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
     const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
     at::parallel_for(0, batch_ * heads_, grain_of(products), [&](auto begin, auto end) {
@@ -130,19 +133,23 @@ class ScoreDecoder : public MixerDecoder {
   float* values(std::int64_t row) const { return values_ + row * capacity_ * value_width_; }
   float* query(std::int64_t row) { return query_.data() + row * key_width_; }
 
-  // Puts the newest token's key and value into the state; returns its place.
-  std::int64_t remember(const float* x_bd) {
-    const auto newest = state_->append(parts_.value_slot);
+  // Makes room for the newest token's key and value in the state; returns its place.
+  std::int64_t append_token() {
     if (parts_.key_slot != parts_.value_slot) state_->append(parts_.key_slot);
-    for (std::int64_t row = 0; row < batch_ * heads_; ++row) {
+    return state_->append(parts_.value_slot);
+  }
+  void keep_values(std::int64_t newest) {
+    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
       std::copy_n(projected(row, parts_.value_begin), value_width_, values(row) + newest * value_width_);
-      if (parts_.key_slot != parts_.value_slot && !parts_.from_inputs)
-        std::copy_n(projected(row, parts_.key_begin), key_width_, keys(row) + newest * key_width_);
-    }
-    if (parts_.from_inputs)
+  }
+  void keep_keys(const float* x_bd, std::int64_t newest) {
+    if (parts_.from_inputs) {
       for (std::int64_t b = 0; b < batch_; ++b)
         std::copy_n(x_bd + b * key_width_, key_width_, keys(b * heads_) + newest * key_width_);
-    return newest;
+      return;
+    }
+    for (std::int64_t row = 0; row < batch_ * heads_; ++row)
+      std::copy_n(projected(row, parts_.key_begin), key_width_, keys(row) + newest * key_width_);
   }
 
   const float* apply_form(std::int64_t row, const float* from) {

@@ -67,7 +67,7 @@ class Quadratic : public Mixer {
                                .output = LinearDecoder(output_),
                                .value_begin = projection_.value_begin(),
                                .key_slot = full() ? 1UL : 0UL,
-                               .value_slot = projection_.has_own_values() ? 1UL : 0UL,
+                               .value_slot = projection_.value_slot(),
                                .key_gain_k = projection_.gain_k(),
                                .from_inputs = full(),
                                .form_nkj = form_.detach()},

@@ -30,13 +30,14 @@ struct QuadraticOptions {
   bool can_cross() const { return form == QuadraticForm::projected; }
 
   std::optional<MixerProblem> problem(const MixerShape& shape) const {
-    if (form == QuadraticForm::full && values == MixerValues::own)
+    if (form == QuadraticForm::full && values != MixerValues::shared)
       return MixerProblem{
           {"model.mixer.values", "model.mixer.form"},
           "form 'full' scores the inputs, so its projection is one of values already: set it to shared"};
     if (form == QuadraticForm::full && qk_norm)
       return MixerProblem{{"model.mixer.qk_norm", "model.mixer.form"},
                           "form 'full' scores the inputs, which model.norm normalises already: set it to false"};
+    if (auto problem = values_problem(values, qk_norm)) return problem;
     const bool fused = backend == Backend::fused && form == QuadraticForm::projected;
     return fused ? fused_problem(shape, values) : std::nullopt;
   }

@@ -13,14 +13,22 @@ constexpr const char* score_std_help =
 constexpr const char* qk_norm_help =
     "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the weights";
 
-// Whether the vectors that are mixed are the projection that scores are made of, or have one of their own.
-enum class MixerValues { shared, own };
+// The vectors that are mixed: the projection that scores are made of, that projection before qk_norm, or another one.
+enum class MixerValues { shared, unnormalised, own };
 template <>
 struct EnumNames<MixerValues> {
-  static constexpr std::array<std::string_view, 2> values = {"shared", "own"};
+  static constexpr std::array<std::string_view, 3> values = {"shared", "unnormalised", "own"};
 };
 
-constexpr const char* values_help = "shared: the projection that scores are made of; own: another projection";
+constexpr const char* values_help =
+    "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another projection";
+
+// Values before a normalisation need one.
+inline std::optional<MixerProblem> values_problem(MixerValues values, bool qk_norm) {
+  if (values != MixerValues::unnormalised || qk_norm) return std::nullopt;
+  return MixerProblem{{"model.mixer.values", "model.mixer.qk_norm"},
+                      "without qk_norm nothing is normalised: set values to shared, or qk_norm to true"};
+}
 
 // Matrices of metric and quadratic attention: p, the output, own values, and the queries' p where the context is
 // another sequence.
@@ -33,7 +41,7 @@ inline std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerV
   const std::string backend = "model.mixer.backend";
   if (shape.crosses)
     return MixerProblem{{backend}, "'fused' mixes a sequence with itself only: set backend to auto or composed"};
-  if (values == MixerValues::own)
+  if (values != MixerValues::shared)
     return MixerProblem{{backend, "model.mixer.values"},
                         "'fused' shares the values with the scores: set values to shared, or backend to composed"};
   if (act_on_scores(shape.positions))

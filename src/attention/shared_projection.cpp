@@ -23,8 +23,17 @@ SharedProjection::Vectors SharedProjection::vectors_of(const torch::Tensor& cont
   const auto part = [&](std::int64_t first) {
     return split_heads(projected.narrow(2, first, shape_.width), shape_.heads);
   };
-  const auto p_bnek = normalised(part(0));
-  return {p_bnek, has_own_values() ? part(value_begin()) : p_bnek};
+  const auto projected_bnek = part(0);
+  const auto p_bnek = normalised(projected_bnek);
+  switch (values_) {
+    case MixerValues::shared:
+      return {p_bnek, p_bnek};
+    case MixerValues::unnormalised:
+      return {p_bnek, projected_bnek};
+    case MixerValues::own:
+      break;
+  }
+  return {p_bnek, part(value_begin())};
 }
 
 SharedProjection::Sides SharedProjection::project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
@@ -37,14 +46,14 @@ SharedProjection::Sides SharedProjection::project(const torch::Tensor& x_bcd, co
   }
   const auto p_bnck = normalised(split_heads(query_layer_(x_bcd), shape_.heads));
   const auto seen = state == nullptr  ? vectors_of(context_bed)
-                    : state->holds(0) ? Vectors{state->held(0), state->held(has_own_values() ? 1 : 0)}
+                    : state->holds(0) ? Vectors{state->held(0), state->held(value_slot())}
                                       : extended(vectors_of(context_bed), *state);
   return {{p_bnck, p_bnck}, seen};
 }
 
 SharedProjection::Vectors SharedProjection::extended(const Vectors& newest, MixerState& state) const {
   const auto p_bnek = state.extend(0, newest.p_bnck);
-  return {p_bnek, has_own_values() ? state.extend(1, newest.value_bnck) : p_bnek};
+  return {p_bnek, shares_values() ? p_bnek : state.extend(value_slot(), newest.value_bnck)};
 }
 
 torch::Tensor SharedProjection::rows_of(const Linear& layer) const {

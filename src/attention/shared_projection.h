@@ -16,7 +16,7 @@ class SharedProjection {
   // Registers its parameters in `owner`. `qk_norm`: p is normalised per head.
   SharedProjection(torch::nn::Module& owner, const MixerShape& shape, MixerValues values, bool qk_norm);
 
-  // The same tensor twice unless values are their own.
+  // The same tensor twice where values are shared.
   struct Vectors {
     torch::Tensor p_bnck, value_bnck;
 
@@ -27,7 +27,7 @@ class SharedProjection {
       return {p_bnck.narrow(2, first, tokens), value_bnck.narrow(2, first, tokens)};
     }
   };
-  // Of x, and of all that it sees, with what comes from the state: p in slot 0, own values in slot 1. The vectors of
+  // Of x, and of all that it sees, with what comes from the state: p in slot 0, other values in slot 1. The vectors of
   // another sequence are computed once for a state, and then held.
   struct Sides {
     Vectors newest, seen;
@@ -44,11 +44,12 @@ class SharedProjection {
   // What scale_initial_scores is to take for the variance of an entry of p; a gain counts as 1.
   double variance(double of_projection) const { return is_normalised() ? 1 : of_projection; }
 
-  bool has_own_values() const { return values_ == MixerValues::own; }
+  bool shares_values() const { return values_ == MixerValues::shared; }
+  std::size_t value_slot() const { return shares_values() ? 0 : 1; }
   torch::Tensor gain_k() const { return gain_of(norm_); }  // undefined without qk_norm
   bool is_normalised() const { return !norm_.is_empty(); }
   const Linear& layer() const { return layer_; }
-  std::int64_t value_begin() const { return has_own_values() ? shape_.width : 0; }  // among the outputs of layer()
+  std::int64_t value_begin() const { return values_ == MixerValues::own ? shape_.width : 0; }  // in layer()'s outputs
 
  private:
   Vectors extended(const Vectors& newest, MixerState& state) const;

@@ -45,7 +45,8 @@ struct Weights {
   template <class Options>
   std::pair<Tensor, Tensor> shared(const Options& o, const Tensor& x) const {
     const auto p = o.qk_norm ? normal_heads("projection.weight", x, "norm.weight") : heads("projection.weight", x);
-    return {p, o.values == MixerValues::own ? heads("projection.weight", x, shape.width) : p};
+    if (o.values == MixerValues::shared) return {p, p};
+    return {p, heads("projection.weight", x, o.values == MixerValues::own ? shape.width : 0)};
   }
   Tensor output(const Tensor& t_bnck) const {
     const auto e_dnk = all.at("output.weight").view({shape.width, shape.heads, k});

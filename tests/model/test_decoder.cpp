@@ -122,6 +122,7 @@ TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
       GENERATE(MixerConfig(ScaledDotProductOptions{.qk_norm = true}), MixerConfig(QuadraticOptions{}),
                MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),
+               MixerConfig(MetricOptions{.values = MixerValues::unnormalised, .qk_norm = true}),
                MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance})));
   config.positions = positions;
   config.embedding.scale = EmbeddingScale::sqrt_width;

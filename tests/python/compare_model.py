@@ -37,6 +37,8 @@ MIXERS = {
     "metric_diagonal_own": "{kind: metric, constraint: diagonal, values: own}",
     "metric_normalised": "{kind: metric, qk_norm: true}",
     "metric_own_normalised": "{kind: metric, values: own, qk_norm: true}",
+    "metric_unnormalised_values": "{kind: metric, values: unnormalised, qk_norm: true}",
+    "quadratic_unnormalised_values": "{kind: quadratic, values: unnormalised, qk_norm: true}",
     "metric_distance_psd_normalised": "{kind: metric, constraint: psd, score: distance, qk_norm: true}",
     "lsh": "{kind: lsh}",
     "lsh_chunks": "{kind: lsh, chunk: 4, rounds: 2}",
