@@ -50,10 +50,10 @@ class Metric : public Mixer {
       : options_(options),
         shape_(shape),
         kernels_(kernel_use(options, shape)),
-        projection_(*this, shape, options.values, options.qk_norm),
+        projection_(*this, shape, options),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
-        metric_(*this, options.constraint, options.score == MetricScore::distance, shape.heads, shape.head_width()),
+        metric_(*this, options, shape, projection_.temperature_n()),
         positions_(*this, shape, shape.head_width()) {}
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
@@ -79,14 +79,14 @@ class Metric : public Mixer {
       form_nkj = 2 * metric_.dense_nkk();
     else if (published)
       form_nkj = 2 * published_form(metric_.dense_nkk());
-    else if (options_.constraint != MetricConstraint::identity)
+    else if (metric_.form().defined())
       form_nkj = metric_.dense_nkk();
     return make_score_decoder({.shape = shape_,
                                .projection = LinearDecoder(projection_.layer()),
                                .output = LinearDecoder(output_),
                                .value_begin = projection_.value_begin(),
                                .value_slot = projection_.value_slot(),
-                               .key_gain_k = projection_.gain_k(),
+                               .key_gain_nk = projection_.gain_nk(),
                                .form_nkj = form_nkj,
                                .distance = distance,
                                .newest_share = published ? 0.5F : 1.0F},
@@ -104,12 +104,9 @@ class Metric : public Mixer {
 
   void scale_initial_scores(double projection_variance) override {
     const double wanted = options_.score_std / score_std_per_norm(projection_.variance(projection_variance));
-    if (options_.constraint == MetricConstraint::identity) {
-      // There is no metric to scale. Scores grow with the square of p; the output projection undoes what that does to
-      // values that are p, too.
-      const double factor = std::sqrt(wanted / metric_.identity_norm());
-      projection_.scale_scored(factor);
-      if (projection_.shares_values()) output_->weight().div_(factor);
+    if (metric_.has_fixed_norm()) {
+      metric_.scale_to_norm(metric_.identity_norm());  // the parameter starts as what is made of it
+      projection_.scale_scores(wanted / metric_.identity_norm(), output_);
     } else {
       metric_.scale_to_norm(wanted);
     }
@@ -189,7 +186,7 @@ class Metric : public Mixer {
 
   torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
                              Pass& pass) {
-    const auto form = metric_.kernel_form();
+    const auto form = metric_.form();
     if (!std::exchange(checked_, true)) require_finite_form(form);
     return fused_metric_attention(p_bnck, p_bnek, form,
                                   {.distance = options_.score == MetricScore::distance,
@@ -236,7 +233,8 @@ class Metric : public Mixer {
       auto score_bnce = torch::matmul(q, k.transpose(2, 3)) - length_bne1.transpose(2, 3);
       if (pass.wants_scores()) {  // a probe sees the whole score
         score_bnce = score_bnce - (image_c * p_c).sum(-1, true);
-        if (!positions_.rotates()) score_bnce = score_bnce.clamp_max(0);  // rounding may leave a little above
+        // Rounding may leave a little above 0. A temperature may be negative.
+        if (!positions_.rotates() && !options_.learned_temperature) score_bnce = score_bnce.clamp_max(0);
       }
       return mix_by_scores(score_bnce, q, v_e, visibility, mixing, pass).to(given);
     }

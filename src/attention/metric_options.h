@@ -27,6 +27,8 @@ struct MetricOptions {
   MixerValues values = MixerValues::shared;
   double score_std = 1;
   bool qk_norm = false;
+  bool learned_temperature = false;
+  bool fixed_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const {
@@ -55,13 +57,20 @@ struct MetricOptions {
                           fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
                                       kind_of(shape.positions))};
     if (auto problem = values_problem(values, qk_norm)) return problem;
+    if (fixed_norm && constraint == MetricConstraint::identity)
+      return MixerProblem{{"model.mixer.fixed_norm", constraint_key},
+                          "constraint 'identity' has nothing to learn: set it to false"};
+    if (auto problem = temperature_problem(learned_temperature, qk_norm)) return problem;
     return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
   }
 
   MixerCost cost(const MixerShape& shape, const MixerLoad& load) const {
     const auto k = shape.head_width();
     const auto width = static_cast<double>(shape.width);
-    AttentionCost cost{.projections = shared_projections(shape, values), .score_width = k, .qk_norms = qk_norm ? 1 : 0};
+    AttentionCost cost{.projections = shared_projections(shape, values),
+                       .score_width = k,
+                       .qk_norms = qk_norm ? 1 : 0,
+                       .learned_temperature = learned_temperature};
     switch (constraint) {
       case MetricConstraint::symmetric:
       case MetricConstraint::psd:
@@ -88,6 +97,8 @@ void visit(Visitor& field, MetricOptions& o) {
   field("values", o.values, values_help);
   field("score_std", o.score_std, positive, score_std_help);
   field("qk_norm", o.qk_norm, qk_norm_help);
+  field("learned_temperature", o.learned_temperature, learned_temperature_help);
+  field("fixed_norm", o.fixed_norm, fixed_norm_help);
   field("backend", o.backend, backend_help);
 }
 

@@ -1,6 +1,7 @@
 #include "attention/metric_tensor.h"
 
 #include <cmath>
+#include <utility>
 
 #include "ops/heads.h"
 
@@ -26,19 +27,25 @@ torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
 
 static double softplus_inverse(double y) { return y + std::log(-std::expm1(-y)); }
 
-MetricTensor::MetricTensor(Layer& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads,
-                           std::int64_t k)
-    : constraint_(constraint), non_negative_(non_negative), heads_(heads), k_(k), index_(symmetric_index(k)) {
-  switch (constraint) {
+MetricTensor::MetricTensor(Layer& owner, const MetricOptions& options, const MixerShape& shape,
+                           torch::Tensor temperature_n)
+    : constraint_(options.constraint),
+      non_negative_(options.score == MetricScore::distance),
+      fixed_norm_(options.fixed_norm),
+      heads_(shape.heads),
+      k_(shape.head_width()),
+      temperature_n_(std::move(temperature_n)),
+      index_(symmetric_index(k_)) {
+  switch (constraint_) {
     case MetricConstraint::symmetric:
-      parameter_ = owner.add_parameter("packed_metric", packed_identity(heads, k), score_form_spec);
+      parameter_ = owner.add_parameter("packed_metric", packed_identity(heads_, k_), score_form_spec);
       break;
     case MetricConstraint::psd:
-      parameter_ = owner.add_parameter("packed_factor", packed_identity(heads, k), score_form_spec);
+      parameter_ = owner.add_parameter("packed_factor", packed_identity(heads_, k_), score_form_spec);
       break;
     case MetricConstraint::diagonal:
       parameter_ = owner.add_parameter(
-          "diagonal_metric", torch::full({heads, k}, non_negative ? softplus_inverse(1) : 1.0), score_form_spec);
+          "diagonal_metric", torch::full({heads_, k_}, non_negative_ ? softplus_inverse(1) : 1.0), score_form_spec);
       break;
     case MetricConstraint::identity:
       break;
@@ -71,35 +78,7 @@ torch::Tensor MetricTensor::unpacked_nkk() const {
   return unpack_symmetric(parameter_, index_, k_);
 }
 
-torch::Tensor MetricTensor::diagonal_nk() const { return non_negative_ ? torch::softplus(parameter_) : parameter_; }
-
-torch::Tensor MetricTensor::apply(const torch::Tensor& p_bnck) const {
-  switch (constraint_) {
-    case MetricConstraint::identity:
-      return p_bnck;
-    case MetricConstraint::diagonal:
-      return p_bnck * diagonal_nk().unsqueeze(1).to(p_bnck.scalar_type());
-    case MetricConstraint::symmetric:
-    case MetricConstraint::psd:
-      return per_head_product(p_bnck, dense_nkk());
-  }
-  return {};
-}
-
-torch::Tensor MetricTensor::kernel_form() const {
-  switch (constraint_) {
-    case MetricConstraint::identity:
-      return {};
-    case MetricConstraint::diagonal:
-      return diagonal_nk();
-    case MetricConstraint::symmetric:
-    case MetricConstraint::psd:
-      return dense_nkk();
-  }
-  return {};
-}
-
-torch::Tensor MetricTensor::dense_nkk(torch::Device device) const {
+torch::Tensor MetricTensor::learned_form() const {
   switch (constraint_) {
     case MetricConstraint::symmetric:
       return unpacked_nkk();
@@ -108,11 +87,30 @@ torch::Tensor MetricTensor::dense_nkk(torch::Device device) const {
       return torch::bmm(factor, factor.transpose(1, 2));
     }
     case MetricConstraint::diagonal:
-      return torch::diag_embed(diagonal_nk());
+      return non_negative_ ? torch::softplus(parameter_) : parameter_;
     case MetricConstraint::identity:
-      return torch::eye(k_, device).repeat({heads_, 1, 1});
+      break;
   }
   return {};
+}
+
+torch::Tensor MetricTensor::form() const {
+  auto form = learned_form();
+  if (fixed_norm_) form = with_identity_norm(form);
+  if (!temperature_n_.defined()) return form;
+  return form.defined() ? scaled_forms(form, temperature_n_) : temperature_n_.unsqueeze(1).expand({heads_, k_});
+}
+
+torch::Tensor MetricTensor::apply(const torch::Tensor& p_bnck) const {
+  const auto form = this->form();
+  if (!form.defined()) return p_bnck;
+  return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
+}
+
+torch::Tensor MetricTensor::dense_nkk(torch::Device device) const {
+  const auto form = this->form();
+  if (!form.defined()) return torch::eye(k_, device).repeat({heads_, 1, 1});
+  return form.dim() == 3 ? form : torch::diag_embed(form);
 }
 
 }  // namespace metaformer

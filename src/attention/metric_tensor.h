@@ -22,32 +22,38 @@ torch::Tensor packed_identity(std::int64_t heads, std::int64_t k);
 // Owns the parameter of one constraint, registered in the given module, and applies the metric.
 class MetricTensor {
  public:
-  // `non_negative`: the diagonal is softplus of its parameter (what a distance needs).
-  MetricTensor(Layer& owner, MetricConstraint constraint, bool non_negative, std::int64_t heads, std::int64_t k);
+  // Of a distance the diagonal is softplus of its parameter: never negative. `temperature_n`: a factor of each head's
+  // M, or undefined.
+  MetricTensor(Layer& owner, const MetricOptions& options, const MixerShape& shape, torch::Tensor temperature_n);
 
   // q_bnck = p_bnck M.
   torch::Tensor apply(const torch::Tensor& p_bnck) const;
 
-  // M as the kernels take it: [n, k, k], a diagonal [n, k], or undefined for the identity.
-  torch::Tensor kernel_form() const;
+  // M, with its fixed norm and its temperature, as the kernels take it: [n, k, k], a diagonal [n, k], or undefined for
+  // the identity.
+  torch::Tensor form() const;
 
-  // M as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
+  // The same as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
   torch::Tensor dense_nkk(torch::Device device = torch::kCPU) const;
 
   // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`.
   // A diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
   void scale_to_norm(double norm);
 
+  // Whether the Frobenius norm of M, before its temperature, is that of the identity whatever the parameter.
+  bool has_fixed_norm() const { return fixed_norm_ || constraint_ == MetricConstraint::identity; }
+
   // The Frobenius norm of the identity.
   double identity_norm() const { return std::sqrt(static_cast<double>(k_)); }
 
  private:
-  torch::Tensor diagonal_nk() const;
+  torch::Tensor learned_form() const;  // as form(), of the parameter alone
   torch::Tensor unpacked_nkk() const;  // of a packed parameter, symmetric
 
   MetricConstraint constraint_;
-  bool non_negative_;
+  bool non_negative_, fixed_norm_;
   std::int64_t heads_, k_;
+  torch::Tensor temperature_n_;
   torch::Tensor parameter_;      // undefined for identity
   mutable torch::Tensor index_;  // of a packed parameter: symmetric_index, on the parameter's device
 };

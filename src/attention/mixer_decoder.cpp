@@ -54,8 +54,8 @@ class ScoreDecoder : public MixerDecoder {
     const auto newest = append_token();
     const bool shared = parts_.key_slot == parts_.value_slot;
     if (!shared) keep_values(newest);  // as they are projected
-    normalise(parts_.key_gain_k, parts_.key_begin);
-    if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_k, parts_.query_begin);
+    normalise(parts_.key_gain_nk, parts_.key_begin);
+    if (parts_.query_begin != parts_.key_begin) normalise(parts_.query_gain_nk, parts_.query_begin);
     shared ? keep_values(newest) : keep_keys(x_bd, newest);
     const auto form_products = form_njk_.defined() ? key_width_ * key_width_ : 0;
     const auto products = (newest + 1) * (key_width_ + value_width_) + form_products;
@@ -116,13 +116,13 @@ class ScoreDecoder : public MixerDecoder {
   }
   const float* projected(std::int64_t row, std::int64_t begin) const { return projected_.data() + place(row, begin); }
 
-  void normalise(const torch::Tensor& gain_k, std::int64_t begin) {
-    if (!gain_k.defined()) return;
+  void normalise(const torch::Tensor& gain_nk, std::int64_t begin) {
+    if (!gain_nk.defined()) return;
     for (std::int64_t row = 0; row < batch_ * heads_; ++row) {
       float* x_k = projected_.data() + place(row, begin);
       const float mean_square = dot_product(x_k, x_k, value_width_) / static_cast<float>(value_width_);
       const float factor = 1 / std::sqrt(mean_square + static_cast<float>(HeadNormImpl::epsilon));
-      const float* gain = gain_k.const_data_ptr<float>();
+      const float* gain = gain_nk.const_data_ptr<float>() + row % heads_ * value_width_;
       for (std::int64_t i = 0; i < value_width_; ++i) x_k[i] *= factor * gain[i];
     }
   }

@@ -52,11 +52,12 @@ struct ScoreDecoderParts {
   std::int64_t query_begin = 0, key_begin = 0, value_begin = 0;
   // Slots of the state, one for both where keys are values.
   std::size_t key_slot = 0, value_slot = 0;
-  torch::Tensor query_gain_k, key_gain_k;  // of normalised queries and keys (HeadNorm); undefined: as projected
-  bool from_inputs = false;                // queries and keys are x itself
-  torch::Tensor form_nkj;                  // q = query F of every head; undefined: q = query
-  bool distance = false;                   // r = q . k - k F k / 2: a distance when F is twice the metric
-  float newest_share = 1;                  // of the score of a token with itself
+  // Of normalised queries and keys (HeadNorm), contiguous; undefined: as projected.
+  torch::Tensor query_gain_nk, key_gain_nk;
+  bool from_inputs = false;  // queries and keys are x itself
+  torch::Tensor form_nkj;    // q = query F of every head; undefined: q = query
+  bool distance = false;     // r = q . k - k F k / 2: a distance when F is twice the metric
+  float newest_share = 1;    // of the score of a token with itself
 };
 // Nothing for positions of the kinds t5, shaw and transformer_xl.
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity);

@@ -24,7 +24,7 @@ class Quadratic : public Mixer {
       : options_(options),
         shape_(shape),
         kernels_(kernel_use(options, shape)),
-        projection_(*this, shape, options.values, options.qk_norm),
+        projection_(*this, shape, options),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
         positions_(*this, shape, full() ? shape.width : shape.head_width()) {
@@ -46,16 +46,17 @@ class Quadratic : public Mixer {
       left = x_bcd.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
       right = seen_bed.unsqueeze(1).expand({-1, shape_.heads, -1, -1});
     }
-    if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_});
+    const auto form_nij = form();
+    if (pass.wants_scores()) pass.probe->scored({.left_bnci = left, .right_bnej = right, .form_nij = form_nij});
     const auto tokens = right.size(2);
     left = positions_.with_content_bias(left, visibility);
-    const auto q_bnck = positions_.rotated(per_head_product(left, form_), tokens);
+    const auto q_bnck = positions_.rotated(per_head_product(left, form_nij), tokens);
     const auto k_bnek = positions_.rotated(right.to(q_bnck.scalar_type()), tokens);
     ScoreMixing mixing{.scale = scale(),
                        .dropout = shape_.dropout,
                        .shaw = positions_.shaw(),
                        .distances = positions_.distance_terms(visibility)};
-    if (mixing.distances) mixing.distances->bias_n1k = torch::matmul(mixing.distances->bias_n1k, form_);
+    if (mixing.distances) mixing.distances->bias_n1k = torch::matmul(mixing.distances->bias_n1k, form_nij);
     return merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass));
   }
 
@@ -68,9 +69,9 @@ class Quadratic : public Mixer {
                                .value_begin = projection_.value_begin(),
                                .key_slot = full() ? 1UL : 0UL,
                                .value_slot = projection_.value_slot(),
-                               .key_gain_k = projection_.gain_k(),
+                               .key_gain_nk = projection_.gain_nk(),
                                .from_inputs = full(),
-                               .form_nkj = form_.detach()},
+                               .form_nkj = form().detach()},
                               batch, capacity);
   }
 
@@ -79,25 +80,38 @@ class Quadratic : public Mixer {
     if (full())
       return ScoreForm{.left_nrd = torch::eye(shape_.width, form_.options()).expand_as(form_), .right_nrd = form_};
     return ScoreForm{.left_nrd = projection_.query_rows_nkd(),
-                     .right_nrd = torch::matmul(form_, projection_.rows_nkd())};
+                     .right_nrd = torch::matmul(form(), projection_.rows_nkd())};
   }
 
   // Var(p W p') = k^2 v^2 s^2 for the projected form and Var(x U x') = d^2 s^2 for the full one, before the 1/sqrt(k).
   void scale_initial_scores(double projection_variance) override {
     const double root_k = std::sqrt(static_cast<double>(shape_.head_width()));
-    const double unit =
-        full() ? root_k / static_cast<double>(shape_.width) : 1 / (projection_.variance(projection_variance) * root_k);
-    form_.mul_(unit * options_.score_std);
+    const double variance = projection_.variance(projection_variance);
+    if (options_.fixed_norm) {
+      form_.div_(root_k);  // the parameter starts as what is made of it
+      projection_.scale_scores(options_.score_std / variance, output_);
+    } else {
+      const double unit = full() ? root_k / static_cast<double>(shape_.width) : 1 / (variance * root_k);
+      form_.mul_(unit * options_.score_std);
+    }
   }
 
  private:
   bool full() const { return options_.form == QuadraticForm::full; }
+
+  // U, or W with its fixed norm and its temperature.
+  torch::Tensor form() const {
+    const auto form = options_.fixed_norm ? with_identity_norm(form_) : form_;
+    return options_.learned_temperature ? scaled_forms(form, projection_.temperature_n()) : form;
+  }
+
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
 
   torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
                              Pass& pass) {
-    if (!std::exchange(checked_, true)) require_finite_form(form_);
-    return fused_metric_attention(p_bnck, p_bnek, form_,
+    const auto form_nkj = form();
+    if (!std::exchange(checked_, true)) require_finite_form(form_nkj);
+    return fused_metric_attention(p_bnck, p_bnek, form_nkj,
                                   {.causal = visibility.causal,
                                    .query_segment_bc = visibility.query_segment_bc,
                                    .key_segment_be = visibility.key_segment_be,
@@ -112,7 +126,7 @@ class Quadratic : public Mixer {
   SharedProjection projection_;
   Linear output_;
   ScorePositions positions_;
-  torch::Tensor form_;    // W_nkk or U_ndd
+  torch::Tensor form_;    // the parameter of W_nkk or U_ndd
   bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 

@@ -19,6 +19,8 @@ struct QuadraticOptions {
   MixerValues values = MixerValues::shared;
   double score_std = 1;
   bool qk_norm = false;
+  bool learned_temperature = false;
+  bool fixed_norm = false;
   Backend backend = Backend::automatic;
 
   std::vector<Backend> backends() const {
@@ -37,6 +39,12 @@ struct QuadraticOptions {
     if (form == QuadraticForm::full && qk_norm)
       return MixerProblem{{"model.mixer.qk_norm", "model.mixer.form"},
                           "form 'full' scores the inputs, which model.norm normalises already: set it to false"};
+    if (form == QuadraticForm::full && learned_temperature)
+      return MixerProblem{{"model.mixer.learned_temperature", "model.mixer.form"},
+                          "form 'full' scores the inputs, which have no qk_norm: set it to false"};
+    if (form == QuadraticForm::full && fixed_norm)
+      return MixerProblem{{"model.mixer.fixed_norm", "model.mixer.form"}, "is for form 'projected': set it to false"};
+    if (auto problem = temperature_problem(learned_temperature, qk_norm)) return problem;
     if (auto problem = values_problem(values, qk_norm)) return problem;
     const bool fused = backend == Backend::fused && form == QuadraticForm::projected;
     return fused ? fused_problem(shape, values) : std::nullopt;
@@ -54,7 +62,8 @@ struct QuadraticOptions {
                          .form_parameters = side * side,
                          .form_operations = 2 * load.tokens * static_cast<double>(shape.heads) * square,
                          .score_width = side,
-                         .qk_norms = qk_norm ? 1 : 0}
+                         .qk_norms = qk_norm ? 1 : 0,
+                         .learned_temperature = learned_temperature}
         .of(shape, load, backend);
   }
 };
@@ -65,6 +74,8 @@ void visit(Visitor& field, QuadraticOptions& o) {
   field("values", o.values, values_help);
   field("score_std", o.score_std, positive, score_std_help);
   field("qk_norm", o.qk_norm, qk_norm_help);
+  field("learned_temperature", o.learned_temperature, learned_temperature_help);
+  field("fixed_norm", o.fixed_norm, fixed_norm_help);
   field("backend", o.backend, backend_help);
 }
 

@@ -23,26 +23,29 @@ class ScaledDotProduct : public Mixer {
                                                                    Init::normal(), /*hidden_matrices=*/3))),
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
+        temperature_n_(add_temperature(*this, shape.heads, options.learned_temperature)),
         positions_(*this, shape, shape.head_width()) {
     if (!options.qk_norm) return;
-    query_norm_ = register_module("query_norm", HeadNorm(shape.head_width()));
-    key_norm_ = register_module("key_norm", HeadNorm(shape.head_width()));
+    const bool learned_gain = !options.learned_temperature;
+    query_norm_ = register_module("query_norm", HeadNorm(shape.head_width(), learned_gain));
+    key_norm_ = register_module("key_norm", HeadNorm(shape.head_width(), learned_gain));
   }
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
-    const ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
-                             .dropout = shape_.dropout,
-                             .shaw = positions_.shaw(),
-                             .distances = positions_.distance_terms(visibility)};
+    ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
+                       .dropout = shape_.dropout,
+                       .shaw = positions_.shaw(),
+                       .distances = positions_.distance_terms(visibility)};
     const bool uses_projection_as_it_is =
         !options_.qk_norm && !positions_.rotates() && !mixing.distances && !pass.wants_scores();
     if (context_bed.is_same(x_bcd) && state == nullptr && uses_projection_as_it_is)
       return attend_projection(query_key_value_(x_bcd), shape_.heads, visibility, mixing, options_.backend, pass);
     auto [q_bnck, k_bnek, v_bnek] = project(x_bcd, context_bed, state);
-    if (pass.wants_scores()) pass.probe->scored({.left_bnci = q_bnck, .right_bnej = k_bnek});
+    if (pass.wants_scores()) pass.probe->scored({.left_bnci = tempered(q_bnck), .right_bnej = k_bnek});
     const auto tokens = k_bnek.size(2);
-    q_bnck = positions_.with_content_bias(q_bnck, visibility);
+    q_bnck = tempered(positions_.with_content_bias(q_bnck, visibility));
+    if (mixing.distances) mixing.distances->bias_n1k = tempered(mixing.distances->bias_n1k);
     const auto t_bnck = attend(positions_.rotated(q_bnck, tokens), positions_.rotated(k_bnek, tokens), v_bnek,
                                visibility, mixing, options_.backend, pass);
     return merge_heads(t_bnck);
@@ -58,8 +61,8 @@ class ScaledDotProduct : public Mixer {
                                .value_begin = 2 * shape_.width,
                                .key_slot = 0,
                                .value_slot = 1,
-                               .query_gain_k = gain_of(query_norm_),
-                               .key_gain_k = gain_of(key_norm_)},
+                               .query_gain_nk = tempered_gain(),
+                               .key_gain_nk = gain_of(key_norm_, shape_.heads)},
                               batch, capacity);
   }
 
@@ -72,6 +75,10 @@ class ScaledDotProduct : public Mixer {
   // Var(q . k) = head width * (variance of a projection)^2; of normalised vectors that variance is 1.
   void scale_initial_scores(double projection_variance) override {
     if (!options_.score_std) return;
+    if (options_.learned_temperature) {
+      temperature_n_.mul_(*options_.score_std);
+      return;
+    }
     if (options_.qk_norm) {
       for (const auto& norm : {query_norm_, key_norm_}) norm->gain().mul_(std::sqrt(*options_.score_std));
       return;
@@ -81,6 +88,16 @@ class ScaledDotProduct : public Mixer {
   }
 
  private:
+  // Vectors of heads, [..., n, c, k], on the side of the queries: with the temperature of their head.
+  torch::Tensor tempered(const torch::Tensor& q_nck) const {
+    if (!temperature_n_.defined()) return q_nck;
+    return q_nck * temperature_n_.view({-1, 1, 1}).to(q_nck.scalar_type());
+  }
+  torch::Tensor tempered_gain() const {
+    const auto gain_nk = gain_of(query_norm_, shape_.heads);
+    return temperature_n_.defined() ? gain_nk * temperature_n_.detach().unsqueeze(1) : gain_nk;
+  }
+
   // Queries of x; keys and values of all that it sees, with what comes from the state. Those of another sequence are
   // computed once for a state, and then held.
   std::array<torch::Tensor, 3> project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
@@ -117,6 +134,7 @@ class ScaledDotProduct : public Mixer {
   Linear query_key_value_;  // rows: queries, keys, values
   Linear output_;
   HeadNorm query_norm_{nullptr}, key_norm_{nullptr};  // qk_norm only
+  torch::Tensor temperature_n_;                       // undefined: not learned
   ScorePositions positions_;
 };
 

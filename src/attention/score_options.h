@@ -13,6 +13,13 @@ constexpr const char* score_std_help =
 constexpr const char* qk_norm_help =
     "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the weights";
 
+constexpr const char* learned_temperature_help =
+    "with qk_norm: each head learns a number that multiplies its scores, in place of the gain (cosine attention)";
+
+constexpr const char* fixed_norm_help =
+    "the form of each head (M, or W) is divided by its Frobenius norm and multiplied by that of the identity: only its "
+    "direction is learned";
+
 // The vectors that are mixed: the projection that scores are made of, that projection before qk_norm, or another one.
 enum class MixerValues { shared, unnormalised, own };
 template <>
@@ -34,6 +41,13 @@ inline std::optional<MixerProblem> values_problem(MixerValues values, bool qk_no
 // another sequence.
 inline std::int64_t shared_projections(const MixerShape& shape, MixerValues values) {
   return 2 + (values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0);
+}
+
+// A gain and a temperature would be two factors of one score.
+inline std::optional<MixerProblem> temperature_problem(bool learned_temperature, bool qk_norm) {
+  if (!learned_temperature || qk_norm) return std::nullopt;
+  return MixerProblem{{"model.mixer.learned_temperature", "model.mixer.qk_norm"},
+                      "true needs normalised queries and keys: set qk_norm to true"};
 }
 
 // Why the kernels of cuda/ cannot compute heads of this shape.
@@ -64,12 +78,16 @@ struct AttentionCost {
   std::int64_t form_parameters = 0;  // of a head
   double form_operations = 0;        // of all tokens and heads
   std::int64_t score_width = 0;      // numbers that a score is a product of
-  std::int64_t qk_norms = 0;         // gains of a head's width
+  std::int64_t qk_norms = 0;         // norms of queries and keys
+  bool learned_temperature = false;  // a number of each head, and no gains of a head's width
 
   // Positions that are added to scores need the whole matrix; those of Transformer-XL not where our kernel knows them.
   static bool need_pairs(const PositionsConfig& positions, std::int64_t context) {
     if (is<TransformerXlPositionsConfig>(positions)) return context > longest_host_attention;
     return act_on_scores(positions) && !is<RotaryPositionsConfig>(positions);
+  }
+  std::int64_t norm_parameters(const MixerShape& shape) const {
+    return learned_temperature ? shape.heads : qk_norms * shape.head_width();
   }
   std::int64_t shaw_parameters(const MixerShape& shape) const {
     const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions);
@@ -86,7 +104,7 @@ struct AttentionCost {
     const bool keeps_pairs = backend == Backend::reference || need_pairs(shape.positions, load.context);
     const bool compares_distances = is<TransformerXlPositionsConfig>(shape.positions);
     const auto width = static_cast<double>(d), heads = static_cast<double>(n);
-    return {.parameters = projections * (d * d + (shape.bias ? d : 0)) + n * form_parameters + qk_norms * k +
+    return {.parameters = projections * (d * d + (shape.bias ? d : 0)) + n * form_parameters + norm_parameters(shape) +
                           shaw_parameters(shape) + transformer_xl_parameters(shape),
             .operations = 2 * static_cast<double>(projections) * load.tokens * width * width + form_operations +
                           2 * load.pairs * heads * static_cast<double>(score_width + k),

@@ -1,5 +1,7 @@
 #include "attention/shared_projection.h"
 
+#include <cmath>
+
 #include "ops/heads.h"
 
 namespace metaformer {
@@ -7,15 +9,17 @@ namespace metaformer {
 // p, and the values where they are not p.
 static std::int64_t projections(MixerValues values) { return values == MixerValues::own ? 2 : 1; }
 
-SharedProjection::SharedProjection(torch::nn::Module& owner, const MixerShape& shape, MixerValues values, bool qk_norm)
+SharedProjection::SharedProjection(Layer& owner, const MixerShape& shape, MixerValues values, bool qk_norm,
+                                   bool learned_temperature)
     : shape_(shape),
       values_(values),
       layer_(owner.register_module("projection", Linear(shape.width, projections(values) * shape.width, shape.bias,
-                                                        Init::normal(), projections(values)))) {
+                                                        Init::normal(), projections(values)))),
+      temperature_n_(add_temperature(owner, shape.heads, learned_temperature)) {
   if (shape.crosses)
     query_layer_ = owner.register_module(
         "query_projection", Linear(shape.width, shape.width, shape.bias, Init::normal(), /*hidden_matrices=*/1));
-  if (qk_norm) norm_ = owner.register_module("norm", HeadNorm(shape.head_width()));
+  if (qk_norm) norm_ = owner.register_module("norm", HeadNorm(shape.head_width(), !learned_temperature));
 }
 
 SharedProjection::Vectors SharedProjection::vectors_of(const torch::Tensor& context_bed) {
@@ -60,13 +64,19 @@ torch::Tensor SharedProjection::rows_of(const Linear& layer) const {
   return layer->weight().narrow(0, 0, shape_.width).view({shape_.heads, shape_.head_width(), shape_.width});
 }
 
-void SharedProjection::scale_scored(double factor) {
-  if (is_normalised()) {
-    norm_->gain().mul_(factor);
+void SharedProjection::scale_scores(double factor, Linear& output) {
+  if (temperature_n_.defined()) {
+    temperature_n_.mul_(factor);
     return;
   }
-  layer_->weight().narrow(0, 0, shape_.width).mul_(factor);
-  if (shape_.crosses) query_layer_->weight().mul_(factor);
+  const double of_p = std::sqrt(factor);  // scores grow with the square of p
+  if (is_normalised()) {
+    norm_->gain().mul_(of_p);
+  } else {
+    layer_->weight().narrow(0, 0, shape_.width).mul_(of_p);
+    if (shape_.crosses) query_layer_->weight().mul_(of_p);
+  }
+  if (shares_values()) output->weight().div_(of_p);
 }
 
 }  // namespace metaformer

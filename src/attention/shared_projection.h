@@ -13,8 +13,12 @@ namespace metaformer {
 
 class SharedProjection {
  public:
-  // Registers its parameters in `owner`. `qk_norm`: p is normalised per head.
-  SharedProjection(torch::nn::Module& owner, const MixerShape& shape, MixerValues values, bool qk_norm);
+  // Registers its parameters in `owner`. `qk_norm`: p is normalised per head; with a learned temperature it has no
+  // gain.
+  template <class Options>
+  SharedProjection(Layer& owner, const MixerShape& shape, const Options& options)
+      : SharedProjection(owner, shape, options.values, options.qk_norm, options.learned_temperature) {}
+  SharedProjection(Layer& owner, const MixerShape& shape, MixerValues values, bool qk_norm, bool learned_temperature);
 
   // The same tensor twice where values are shared.
   struct Vectors {
@@ -38,15 +42,17 @@ class SharedProjection {
   torch::Tensor rows_nkd() const { return rows_of(layer_); }
   torch::Tensor query_rows_nkd() const { return rows_of(query_layer_.is_empty() ? layer_ : query_layer_); }
 
-  // Standard deviation of initial p becomes `factor` times what it was.
-  void scale_scored(double factor);
+  // Makes initial scores `factor` times what they were, where no form can be scaled: by the temperature, else by the
+  // length of p. `output` undoes what that does to values that are p, too.
+  void scale_scores(double factor, Linear& output);
 
   // What scale_initial_scores is to take for the variance of an entry of p; a gain counts as 1.
   double variance(double of_projection) const { return is_normalised() ? 1 : of_projection; }
 
   bool shares_values() const { return values_ == MixerValues::shared; }
   std::size_t value_slot() const { return shares_values() ? 0 : 1; }
-  torch::Tensor gain_k() const { return gain_of(norm_); }  // undefined without qk_norm
+  torch::Tensor gain_nk() const { return gain_of(norm_, shape_.heads); }  // undefined without qk_norm
+  const torch::Tensor& temperature_n() const { return temperature_n_; }   // undefined: not learned
   bool is_normalised() const { return !norm_.is_empty(); }
   const Linear& layer() const { return layer_; }
   std::int64_t value_begin() const { return values_ == MixerValues::own ? shape_.width : 0; }  // in layer()'s outputs
@@ -62,6 +68,7 @@ class SharedProjection {
   Linear layer_;                 // rows: p, then own values
   Linear query_layer_{nullptr};  // of p_c, where the context is another sequence
   HeadNorm norm_{nullptr};       // qk_norm only
+  torch::Tensor temperature_n_;
 };
 
 }  // namespace metaformer

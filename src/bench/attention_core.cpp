@@ -156,12 +156,12 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
     return CoreInputs{of_shape.vectors(), of_shape.vectors(), of_shape.vectors()};
   }
   if (const auto* metric = mixer.get_if<MetricOptions>()) {
-    const bool known =
-        metric->values == MixerValues::shared && !metric->qk_norm && metric->score != MetricScore::as_published;
+    const bool known = metric->values == MixerValues::shared && !metric->qk_norm && !metric->fixed_norm &&
+                       metric->score != MetricScore::as_published;
     return known ? std::optional(of_shape.metric(*metric)) : std::nullopt;
   }
   if (const auto* quadratic = mixer.get_if<QuadraticOptions>()) {
-    if (quadratic->values != MixerValues::shared || quadratic->qk_norm) return std::nullopt;
+    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
     if (quadratic->form == QuadraticForm::projected)
       return CoreInputs{of_shape.vectors(), of_shape.form(shape.head_width)};
     return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};

@@ -45,7 +45,8 @@ class NormalDraws {
 };
 
 // In float32, with scores of the standard deviation 1. Nothing where the benchmark does not know the mixer's core: with
-// values of their own, qk_norm, score as_published, and for a mixer of another program that has an output projection.
+// values of their own, qk_norm, fixed_norm, score as_published, and for a mixer of another program that has an output
+// projection.
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws);
 
 // Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.

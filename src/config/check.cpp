@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/check_model.h"
 #include "config/fail.h"
+#include "config/rate_factor.h"
 #include "config/unused_keys.h"
 
 namespace metaformer {
@@ -260,6 +261,14 @@ template <class Schedule>
 void check_schedule(const Schedule&, const TrainConfig&,
                     const Provenance&) requires(!std::is_base_of_v<FallingScheduleConfig, Schedule>) {}
 
+void check_rate_factors(const TrainConfig& train, const Provenance& provenance) {
+  for (const auto& entry : train.rate_factors)
+    if (!parse_rate_factor(entry))
+      fail(provenance, {"train.rate_factors"},
+           fmt::format("{} is not PARAMETER=FACTOR with a finite factor above 0, as mixer.projection=0.3",
+                       in_quotes(entry)));
+}
+
 }  // namespace
 
 void check_config(const ExperimentConfig& config, const Provenance& provenance) {
@@ -269,6 +278,7 @@ void check_config(const ExperimentConfig& config, const Provenance& provenance) 
   check_model(config, provenance);
   std::visit([&](const auto& task) { check_task(task, config, provenance); }, config.task);
   std::visit([&](const auto& schedule) { check_schedule(schedule, config.train, provenance); }, config.train.schedule);
+  check_rate_factors(config.train, provenance);
   if (const auto unused = find_unused_key(config)) fail(provenance, {unused->key}, unused->why);
 }
 

@@ -81,6 +81,7 @@ struct TrainConfig : LinearTrainConfig {
   std::optional<PathText> init_from;
   std::vector<std::string> freeze;
   double layer_rate_decay = 1;
+  std::vector<std::string> rate_factors;
   std::int64_t accumulate = 1;
   double learning_rate = 1e-3;
   ScheduleConfig schedule;
@@ -125,6 +126,10 @@ void visit(Visitor& field, TrainConfig& c) {
   field("layer_rate_decay", c.layer_rate_decay, Range{.low = 0, .high = 1, .low_open = true},
         "factor of the learning rate from the head to the last block, and from each block to the one before it; 1: the "
         "same rate everywhere");
+  field(
+      "rate_factors", c.rate_factors,
+      "factors of the learning rate of parameters, as [mixer.projection=0.3, transformer.token_embedding=2]: a name is "
+      "as in train.freeze, or a part of one between dots, which finds it in every block");
   field("accumulate", c.accumulate, between(1, 1 << 20),
         "forward passes per step; one step sees batch_size x accumulate");
   field("learning_rate", c.learning_rate, positive, "peak learning rate");

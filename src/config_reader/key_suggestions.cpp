@@ -47,6 +47,7 @@ constexpr ForeignName foreign_names[] = {
     {"pretrained pretrained_model model_name_or_path pretrained_model_name_or_path", "train.init_from"},
     {"frozen freeze_layers frozen_layers", "train.freeze"},
     {"layer_decay llrd layerwise_lr_decay layer_wise_lr_decay", "train.layer_rate_decay"},
+    {"lr_mult lr_multiplier lr_multipliers param_groups", "train.rate_factors"},
     {"label_smoothing_factor", "task.label_smoothing"},
     {"early_stopping_patience", "train.patience"},
     {"metric_for_best_model", "task.selection_metric"},

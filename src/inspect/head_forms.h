@@ -12,8 +12,8 @@ namespace metaformer {
 // Letters: n heads; i and j what the form maps (the k features of a projection, or d of the input); r eigenvalues. All
 // float64 on the CPU.
 struct HeadForms {
-  // As the checkpoint has it, unpacked: M of metric, W or U of quadratic attention, without 1/sqrt(k). Undefined for
-  // scaled dot product, which has none.
+  // As scores use it, without 1/sqrt(k): M of metric, W or U of quadratic attention, unpacked from the checkpoint, with
+  // its fixed norm and its temperature. Undefined for scaled dot product, which has none.
   torch::Tensor form_nij;
   // Between inputs of the mixer, with 1/sqrt(k): W_q^T W_k / sqrt(k), P^T M P / sqrt(k), ... (rows of W are outputs, as
   // in the checkpoint; papers that write x W_q call it W_q W_k^T). Of a distance: of the part of the score that depends

@@ -23,4 +23,13 @@ bool is_below(std::string_view name, std::string_view beginning) {
   return name.starts_with(beginning) && (name.size() == beginning.size() || name[beginning.size()] == '.');
 }
 
+bool has_part(std::string_view name, std::string_view part) {
+  for (std::size_t begin = 0; begin != std::string_view::npos;) {
+    if (is_below(name.substr(begin), part)) return true;
+    const auto dot = name.find('.', begin);
+    begin = dot == std::string_view::npos ? dot : dot + 1;
+  }
+  return false;
+}
+
 }  // namespace metaformer

@@ -14,4 +14,8 @@ std::optional<std::int64_t> block_number(std::string_view name);
 // Whether `name` is `beginning`, or goes on behind it with a dot.
 bool is_below(std::string_view name, std::string_view beginning);
 
+// Whether `name` has `part` between two dots, or between a dot and one of its ends: "mixer.projection" is a part of
+// "transformer.blocks.3.mixer.projection.weight".
+bool has_part(std::string_view name, std::string_view part);
+
 }  // namespace metaformer

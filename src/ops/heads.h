@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <cmath>
 
 namespace metaformer {
 
@@ -35,6 +36,17 @@ inline torch::Tensor per_head_product(const torch::Tensor& p_bnck, const torch::
   const auto batch = p_bnck.size(0), context = p_bnck.size(2);
   const auto rows_nrk = p_bnck.transpose(0, 1).reshape({p_bnck.size(1), batch * context, p_bnck.size(3)});
   return torch::bmm(rows_nrk, w_nkj.to(rows_nrk.scalar_type())).unflatten(1, {batch, context}).transpose(0, 1);
+}
+
+// Forms of heads, [n, k, k] or diagonals [n, k], each times the number of its head.
+inline torch::Tensor scaled_forms(const torch::Tensor& form, const torch::Tensor& factor_n) {
+  return form * (form.dim() == 3 ? factor_n.view({-1, 1, 1}) : factor_n.unsqueeze(1));
+}
+
+// The same, each with the Frobenius norm of the identity, sqrt(k): what is left of them is their direction.
+inline torch::Tensor with_identity_norm(const torch::Tensor& form) {
+  const double norm = std::sqrt(static_cast<double>(form.size(-1)));
+  return scaled_forms(form, norm / form.flatten(1).norm(2, 1));
 }
 
 }  // namespace metaformer

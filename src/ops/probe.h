@@ -20,7 +20,8 @@ enum class StreamPoint {
 };
 
 // What scores compare: r_bnce = left_c F right_e, before positions, before 1/sqrt(k) and before the softmax. Of a
-// distance: F is the metric M, and r = -(p_c - p_e) M (p_c - p_e).
+// distance: F is the metric M, and r = -(p_c - p_e) M (p_c - p_e). A learned temperature is in F, of scaled dot product
+// in left_c.
 struct ScoredVectors {
   torch::Tensor left_bnci, right_bnej;  // one tensor where queries are keys
   torch::Tensor form_nij;               // M, W or U of every head; undefined: none, r = left . right

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/rate_factor.h"
 #include "model/parameter_names.h"
 
 namespace metaformer {
@@ -60,16 +61,59 @@ void require_known(const std::vector<View>& views, const std::vector<std::string
     }
 }
 
+// What a name in train.rate_factors can be, in the order of the parameters: "transformer.token_embedding",
+// "mixer.projection" of every block.
+std::vector<std::string> factor_candidates(const std::vector<View>& views) {
+  std::vector<std::string> names;
+  for (const auto& view : views) {
+    auto name = view.name;
+    if (const auto blocks = name.find("blocks."); blocks != std::string::npos)
+      name = name.substr(name.find('.', blocks + 7) + 1);
+    if (name.ends_with(".weight") || name.ends_with(".bias")) name.resize(name.rfind('.'));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::vector<RateFactor> rate_factors(const std::vector<View>& views, const TrainConfig& config) {
+  std::vector<RateFactor> factors;
+  for (const auto& entry : config.rate_factors) {
+    factors.push_back(parse_rate_factor(entry).value());  // as the config's check has made sure
+    const auto& name = factors.back().name;
+    if (std::any_of(views.begin(), views.end(), [&](const View& view) { return has_part(view.name, name); })) continue;
+    const auto candidates = factor_candidates(views);
+    throw Error(ExitCode::usage,
+                fmt::format("train.rate_factors: {}: no parameter has this name or part of a name; there are {}{}",
+                            in_quotes(name), fmt::join(candidates, ", "), did_you_mean(name, candidates)));
+  }
+  return factors;
+}
+
+double factor_of(const View& view, const std::vector<RateFactor>& factors) {
+  const RateFactor* found = nullptr;
+  for (const auto& factor : factors) {
+    if (!has_part(view.name, factor.name)) continue;
+    if (found != nullptr)
+      throw Error(ExitCode::usage,
+                  fmt::format("train.rate_factors: {} and {} are both names of the parameter {}: leave one of them out",
+                              in_quotes(found->name), in_quotes(factor.name), view.name));
+    found = &factor;
+  }
+  return found == nullptr ? 1 : found->factor;
+}
+
 }  // namespace
 
 void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config) {
   const auto& views = parameters.views();
   require_known(views, config.freeze);
+  const auto factors = rate_factors(views, config);
   const auto blocks = count_blocks(views);
   parameters.set_rates([&](const View& view) {
+    const double factor = factor_of(view, factors);
     const auto freezes = [&](const std::string& name) { return is_below(view.name, name); };
     if (std::any_of(config.freeze.begin(), config.freeze.end(), freezes)) return 0.0;
-    return std::pow(config.layer_rate_decay, static_cast<double>(distance_from_head(view.name, blocks)));
+    return factor * std::pow(config.layer_rate_decay, static_cast<double>(distance_from_head(view.name, blocks)));
   });
   if (!views.empty() && std::all_of(views.begin(), views.end(), [](const View& view) { return view.rate == 0; }))
     throw Error(ExitCode::usage, "train.freeze: all parameters are frozen, so that there is nothing to train");

@@ -1,5 +1,6 @@
 #pragma once
-// Learning rates by depth (Howard and Ruder 2018, "discriminative fine-tuning"), and parameters that do not change.
+// Learning rates by depth (Howard and Ruder 2018, "discriminative fine-tuning") and by name, and parameters that do not
+// change.
 
 #include "config/train_config.h"
 #include "model/parameter_buffer.h"
@@ -8,8 +9,9 @@ namespace metaformer {
 
 // Sets the factor of every parameter's learning rate: 0 where train.freeze names it; else train.layer_rate_decay to the
 // power of its distance from the head: 0 for the head and the norms before it, 1 for the last block, one more for each
-// block before it, and one more than the first block's for embeddings and positions. Errors (exit code 2): a name in
-// train.freeze that no parameter has, or all are frozen.
+// block before it, and one more than the first block's for embeddings and positions; times the factor that
+// train.rate_factors has for it. Errors (exit code 2): a name in train.freeze or train.rate_factors that no parameter
+// has, two factors for one parameter, or all are frozen.
 void set_layer_rates(ParameterBuffer& parameters, const TrainConfig& config);
 
 }  // namespace metaformer

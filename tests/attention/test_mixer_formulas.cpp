@@ -36,10 +36,15 @@ struct Weights {
     const auto p_nkd = all.at(name).narrow(0, first, shape.width).view({shape.heads, k, shape.width});
     return einsum("nkd,bcd->bnck", {p_nkd, x});
   }
-  // The same, normalised: x / sqrt(mean x^2 + 1e-6) times a gain.
+  // The same, normalised: x / sqrt(mean x^2 + 1e-6), times a gain where there is one.
   Tensor normal_heads(const std::string& name, const Tensor& x, const std::string& gain, std::int64_t first = 0) const {
     const auto p = heads(name, x, first);
-    return p / torch::sqrt((p * p).sum(-1, true) / k + 1e-6) * all.at(gain);
+    const auto normal = p / torch::sqrt((p * p).sum(-1, true) / k + 1e-6);
+    return all.contains(gain) ? normal * all.at(gain) : normal;
+  }
+  // What scores r of heads become, [b, n, c, e].
+  Tensor tempered(const Tensor& r_bnce) const {
+    return all.contains("temperature") ? r_bnce * all.at("temperature").view({shape.heads, 1, 1}) : r_bnce;
   }
   // Of metric and quadratic attention: what scores are made of, and what is mixed.
   template <class Options>
@@ -73,7 +78,15 @@ Tensor dense(const Tensor& packed_nl, bool lower_only) {
   return m;
 }
 
-Tensor metric_of(const MetricOptions& options, const Weights& w) {
+// F sqrt(k) / |F| of each head.
+Tensor with_fixed_norm(const Tensor& form_nkk) {
+  std::vector<Tensor> heads;
+  for (const auto& form_kk : form_nkk.unbind())
+    heads.push_back(form_kk * std::sqrt(static_cast<double>(k) / (form_kk * form_kk).sum().item<double>()));
+  return torch::stack(heads);
+}
+
+Tensor learned_metric(const MetricOptions& options, const Weights& w) {
   switch (options.constraint) {
     case MetricConstraint::symmetric:
       return dense(w.all.at("packed_metric"), false);
@@ -89,6 +102,11 @@ Tensor metric_of(const MetricOptions& options, const Weights& w) {
       return torch::eye(k, torch::kDouble).repeat({shape.heads, 1, 1});
   }
   return {};
+}
+
+Tensor metric_of(const MetricOptions& options, const Weights& w) {
+  const auto m = learned_metric(options, w);
+  return options.fixed_norm ? with_fixed_norm(m) : m;
 }
 
 // The published factors, pair by pair: 1 or 2 for features, times 1 or 2 for tokens; c >= c' decides the order.
@@ -119,22 +137,24 @@ struct Formula {
     const auto q = o.qk_norm ? w.normal_heads(all, x, "query_norm.weight") : w.heads(all, x);
     const auto key = o.qk_norm ? w.normal_heads(all, x, "key_norm.weight", 12) : w.heads(all, x, 12);
     const auto v = w.heads(all, x, 24);
-    return w.output(attend(einsum("bnck,bnek->bnce", {q, key}), visible, v));
+    return w.output(attend(w.tempered(einsum("bnck,bnek->bnce", {q, key})), visible, v));
   }
   Tensor operator()(const QuadraticOptions& o) const {
     const auto [p, v] = w.shared(o, x);
-    const auto r = o.form == QuadraticForm::full ? einsum("bcd,ndf,bef->bnce", {x, w.all.at("full_form"), x})
-                                                 : einsum("bnck,nkj,bnej->bnce", {p, w.all.at("form"), p});
-    return w.output(attend(r, visible, v));
+    if (o.form == QuadraticForm::full)
+      return w.output(attend(einsum("bcd,ndf,bef->bnce", {x, w.all.at("full_form"), x}), visible, v));
+    const auto form = o.fixed_norm ? with_fixed_norm(w.all.at("form")) : w.all.at("form");
+    return w.output(attend(w.tempered(einsum("bnck,nkj,bnej->bnce", {p, form, p})), visible, v));
   }
   Tensor operator()(const MetricOptions& o) const {
     const auto [p, v] = w.shared(o, x);
     const auto m = metric_of(o, w);
-    if (o.score == MetricScore::as_published) return w.output(attend(published_scores(p, m), visible, v));
+    if (o.score == MetricScore::as_published) return w.output(attend(w.tempered(published_scores(p, m)), visible, v));
     const auto product = einsum("bnck,nkj,bnej->bnce", {p, m, p});
-    if (o.score == MetricScore::bilinear) return w.output(attend(product, visible, v));
+    if (o.score == MetricScore::bilinear) return w.output(attend(w.tempered(product), visible, v));
     const auto square = product.diagonal(0, 2, 3);
-    return w.output(attend(2 * product - square.unsqueeze(3) - square.unsqueeze(2), visible, v));
+    const auto distance = square.unsqueeze(3) + square.unsqueeze(2) - 2 * product;
+    return w.output(attend(w.tempered(-distance), visible, v));
   }
   // Of sequences no longer than a chunk; longer ones are in test_lsh.cpp.
   Tensor operator()(const LshOptions&) const {

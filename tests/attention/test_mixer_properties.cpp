@@ -113,10 +113,14 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   const std::int64_t d = 12, n = 3, k = 4;
   std::int64_t expected = 0;
   const auto shared = [&](const auto& o) {
-    return (o.values == MixerValues::own ? 2 : 1) * d * n * k + (o.qk_norm ? k : 0) + n * k * d;
+    return (o.values == MixerValues::own ? 2 : 1) * d * n * k +
+           (o.learned_temperature ? n
+            : o.qk_norm           ? k
+                                  : 0) +
+           n * k * d;
   };
   if (const auto* sdp = options.get_if<ScaledDotProductOptions>())
-    expected = 3 * d * n * k + n * k * d + (sdp->qk_norm ? 2 * k : 0);
+    expected = 3 * d * n * k + n * k * d + (sdp->learned_temperature ? n : sdp->qk_norm ? 2 * k : 0);
   if (options.get_if<LshOptions>() != nullptr) expected = 2 * d * n * k + n * k * d;
   if (const auto* quadratic = options.get_if<QuadraticOptions>())
     expected = shared(*quadratic) + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
@@ -128,6 +132,31 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   for (const auto& parameter : make_mixer(options, shape)->parameters()) actual += parameter.numel();
   CHECK(actual == expected);
   CHECK(options->cost(shape, {}).parameters == expected);
+}
+
+TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
+  auto options = any_mixer();
+  auto* quadratic = options.get_if<QuadraticOptions>();
+  auto* metric = options.get_if<MetricOptions>();
+  if (!(quadratic && quadratic->fixed_norm) && !(metric && metric->fixed_norm)) return;
+  // The softplus of a number is no multiple of it.
+  if (metric && metric->constraint == MetricConstraint::diagonal && metric->score == MetricScore::distance) return;
+  INFO(describe(options));
+  const auto x = torch::randn({2, 7, 12}, torch::kDouble);
+  const auto visibility = self_visibility(true, {});
+  const auto change_by_scaling = [&] {
+    const auto mixer = random_mixer(options, shape);
+    const auto before = mix(*mixer, x, visibility);
+    const torch::NoGradGuard no_grad;
+    auto parameters = mixer->named_parameters(/*recurse=*/false);
+    for (const auto* name : {"form", "packed_metric", "packed_factor", "diagonal_metric"})
+      if (auto* form = parameters.find(name)) form->mul_(7);
+    return relative_error(mix(*mixer, x, visibility), before);
+  };
+  CHECK(change_by_scaling() < 1e-12);
+  if (quadratic) quadratic->fixed_norm = false;
+  if (metric) metric->fixed_norm = false;
+  CHECK(change_by_scaling() > 1e-3);
 }
 
 TEST_CASE("gradients equal finite differences in float64", "[mixer]") {

@@ -10,7 +10,8 @@ TEST_CASE("two tokens attend to each other by the score form", "[mixer]") {
   const auto options =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{}),
                MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
-               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd}));
+               MixerConfig(MetricOptions{.constraint = MetricConstraint::psd}),
+               MixerConfig(QuadraticOptions{.fixed_norm = true}), MixerConfig(MetricOptions{.fixed_norm = true}));
   torch::manual_seed(2);
   const std::int64_t d = 4;
   const auto mixer = make_mixer(options, {.width = d, .heads = 1});

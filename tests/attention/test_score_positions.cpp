@@ -32,6 +32,13 @@ MixerConfig any_score_mixer() {
       MixerConfig(QuadraticOptions{.form = QuadraticForm::full}), MixerConfig(MetricOptions{}),
       MixerConfig(MetricOptions{.backend = Backend::reference}), MixerConfig(MetricOptions{.values = MixerValues::own}),
       MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance}),
+      MixerConfig(ScaledDotProductOptions{.qk_norm = true, .learned_temperature = true}),
+      MixerConfig(QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
+      MixerConfig(MetricOptions{.constraint = MetricConstraint::psd,
+                                .score = MetricScore::distance,
+                                .qk_norm = true,
+                                .learned_temperature = true,
+                                .fixed_norm = true}),
       MixerConfig(MetricOptions{
           .constraint = MetricConstraint::identity, .score = MetricScore::distance, .backend = Backend::reference}));
 }
@@ -109,16 +116,36 @@ struct Parts {
   bool distance = false;
 };
 
+// x / sqrt(mean x^2 + 1e-6).
+Tensor normalised(const Tensor& x_bnck) { return x_bnck / (x_bnck.square().mean(-1, true) + 1e-6).sqrt(); }
+
+// A form as scores use it: F sqrt(k) / |F| where its norm is fixed, times the temperature of its head.
+template <class Options>
+Tensor used_form(const Options& options, const Mixer& mixer, Tensor form_nkk) {
+  if constexpr (requires { options.fixed_norm; })
+    if (options.fixed_norm) form_nkk = form_nkk * (k / form_nkk.square().sum({1, 2}, true)).sqrt();
+  return options.learned_temperature ? form_nkk * mixer.named_parameters()["temperature"].view({heads, 1, 1})
+                                     : form_nkk;
+}
+
 Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) {
   const auto parameters = mixer.named_parameters();
   const auto rows = [&](const std::string& name, std::int64_t first) {
     return einsum("nkd,bcd->bnck", {parameters[name].narrow(0, first, width).view({heads, k, width}), x});
   };
-  if (options.get_if<ScaledDotProductOptions>() != nullptr) {
+  if (const auto* dot = options.get_if<ScaledDotProductOptions>()) {
     const std::string all = "query_key_value.weight";
-    return {.q = rows(all, 0), .key = rows(all, width), .value = rows(all, 2 * width)};
+    if (!dot->learned_temperature) return {.q = rows(all, 0), .key = rows(all, width), .value = rows(all, 2 * width)};
+    const auto form = used_form(*dot, mixer, torch::eye(k, torch::kDouble).repeat({heads, 1, 1}));
+    return {.q = einsum("bnck,nkj->bncj", {normalised(rows(all, 0)), form}),
+            .key = normalised(rows(all, width)),
+            .value = rows(all, 2 * width),
+            .form_nkj = form};
   }
-  const auto p = rows("projection.weight", 0);
+  const auto with_temperature = [](const auto* of) { return of != nullptr && of->learned_temperature; };
+  const bool is_normal =
+      with_temperature(options.get_if<QuadraticOptions>()) || with_temperature(options.get_if<MetricOptions>());
+  const auto p = is_normal ? normalised(rows("projection.weight", 0)) : rows("projection.weight", 0);
   if (const auto* quadratic = options.get_if<QuadraticOptions>()) {
     if (quadratic->form == QuadraticForm::full)
       return {.q = einsum("bcd,ndf->bncf", {x, parameters["full_form"]}),
@@ -126,10 +153,8 @@ Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) 
               .value = p,
               .form_nkj = parameters["full_form"]};
     const auto value = quadratic->values == MixerValues::own ? rows("projection.weight", width) : p;
-    return {.q = einsum("bnck,nkj->bncj", {p, parameters["form"]}),
-            .key = p,
-            .value = value,
-            .form_nkj = parameters["form"]};
+    const auto form = used_form(*quadratic, mixer, parameters["form"]);
+    return {.q = einsum("bnck,nkj->bncj", {p, form}), .key = p, .value = value, .form_nkj = form};
   }
   const auto& metric = *options.get_if<MetricOptions>();
   const auto value = metric.values == MixerValues::own ? rows("projection.weight", width) : p;
@@ -142,6 +167,7 @@ Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) 
       for (std::int64_t j = 0; j <= i; ++j, ++l) m.select(1, i).select(1, j).copy_(packed.select(1, l));
     m = psd ? torch::matmul(m, m.mT()) : m + m.tril(-1).mT();
   }
+  m = used_form(metric, mixer, m);
   const auto image = einsum("bnck,nkj->bncj", {p, m});
   if (metric.score == MetricScore::bilinear) return {.q = image, .key = p, .value = value, .form_nkj = m};
   return {.q = 2 * image,

@@ -232,7 +232,9 @@ TEST_CASE("a core that the benchmark does not know is left out, with the reason"
   auto request = core_request();
   request.mixers = {MetricOptions{.score = MetricScore::as_published, .backend = Backend::reference},
                     MetricOptions{.values = MixerValues::own, .backend = Backend::composed},
-                    QuadraticOptions{.qk_norm = true, .backend = Backend::composed}};
+                    QuadraticOptions{.qk_norm = true, .backend = Backend::composed},
+                    QuadraticOptions{.fixed_norm = true, .backend = Backend::composed},
+                    MetricOptions{.fixed_norm = true, .backend = Backend::composed}};
   for (const auto& result : bench(request)) {
     CHECK_THAT(result.skipped, ContainsSubstring("does not know the core"));
     CHECK(result.predicted_bytes == 0);

@@ -38,6 +38,21 @@ TEST_CASE("positions that do not fit the model say what does", "[config]") {
       {{"model.mixer={kind: quadratic, form: full, qk_norm: true}"},
        "model.mixer.qk_norm",
        "form 'full' scores the inputs, which model.norm normalises already: set it to false"},
+      {{"model.mixer={kind: scaled_dot_product, learned_temperature: true}"},
+       "model.mixer.learned_temperature",
+       "true needs normalised queries and keys: set qk_norm to true"},
+      {{"model.mixer={kind: metric, learned_temperature: true}"},
+       "model.mixer.learned_temperature",
+       "true needs normalised queries and keys: set qk_norm to true"},
+      {{"model.mixer={kind: quadratic, form: full, learned_temperature: true}"},
+       "model.mixer.learned_temperature",
+       "form 'full' scores the inputs, which have no qk_norm: set it to false"},
+      {{"model.mixer={kind: quadratic, form: full, fixed_norm: true}"},
+       "model.mixer.fixed_norm",
+       "is for form 'projected': set it to false"},
+      {{"model.mixer={kind: metric, constraint: identity, fixed_norm: true}"},
+       "model.mixer.fixed_norm",
+       "constraint 'identity' has nothing to learn: set it to false"},
   }));
   const auto [code, message] = failure([&] { default_experiment(overrides); });
   INFO(message);

@@ -38,6 +38,9 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
        "a.yaml:1:28: train.optimizer.betas: 1 is out of range; must be at least 0 and below 1"},
       {"train: {freeze: head}\n", "a.yaml:1:17: train.freeze: expected a list of texts, got 'head'"},
       {"train: {freeze: [head, {}]}\n", "a.yaml:1:24: train.freeze: expected a text, got a section"},
+      {"train: {rate_factors: [head]}\n",
+       "a.yaml:1:23: train.rate_factors: 'head' is not PARAMETER=FACTOR with a finite factor above 0, as "
+       "mixer.projection=0.3"},
       {"train: {layer_rate_decay: 0}\n",
        "a.yaml:1:27: train.layer_rate_decay: 0 is out of range; must be above 0 and at most 1"},
       {"train: {divergence: rollback}\n",
@@ -219,7 +222,8 @@ TEST_CASE("a dumped config reads back to the same config", "[config]") {
       GENERATE(as<std::string>(), "scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
   const auto config =
       config_of("", {"model.mixer.kind=" + kind, "train.learning_rate=0.1234567890123", "data.path='/a b/\"c\": d'",
-                     "data.tokenizer.kind=byte", "train.optimizer.betas=[0.1, 0.2]", "train.freeze=['a: b', head]"});
+                     "data.tokenizer.kind=byte", "train.optimizer.betas=[0.1, 0.2]", "train.freeze=['a: b', head]",
+                     "train.rate_factors=['a: b=1', head=2]"});
   const auto again = config_of(config_to_yaml(config));
   CHECK(config_to_json(again) == config_to_json(config));
   CHECK(config_to_yaml(again) == config_to_yaml(config));

@@ -97,6 +97,26 @@ TEST_CASE("the fused backend gives the reference's values and gradients", "[fuse
   check_near(run(options, Backend::fused, visibility, torch::kFloat), exact, 2e-5);
 }
 
+TEST_CASE("a temperature and a fixed norm go into the form that the kernels are given", "[fused]") {
+  const auto options =
+      GENERATE(MixerConfig(QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
+               MixerConfig(MetricOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
+               MixerConfig(MetricOptions{
+                   .constraint = MetricConstraint::identity, .qk_norm = true, .learned_temperature = true}),
+               MixerConfig(MetricOptions{.constraint = MetricConstraint::identity,
+                                         .score = MetricScore::distance,
+                                         .qk_norm = true,
+                                         .learned_temperature = true}),
+               MixerConfig(MetricOptions{
+                   .constraint = MetricConstraint::psd, .score = MetricScore::distance, .fixed_norm = true}),
+               MixerConfig(MetricOptions{
+                   .constraint = MetricConstraint::diagonal, .score = MetricScore::distance, .fixed_norm = true}));
+  const auto visibility = segments_of(/*causal=*/true);
+  const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
+  // A gradient that has no part along the form is a difference of larger ones, and one of a head is a sum of all.
+  check_near(run(options, Backend::fused, visibility, torch::kFloat), exact, 1e-4);
+}
+
 TEST_CASE("in a narrow type the fused backend is at most twice as far from the truth as the reference", "[fused]") {
   const auto options = GENERATE(from_range(fused_mixers()));
   const auto type = GENERATE(torch::kBFloat16, torch::kHalf);

@@ -119,10 +119,13 @@ TEST_CASE("a decoder knows every feed-forward branch", "[decoder]") {
 TEST_CASE("a decoder knows positions, or there is none", "[decoder]") {
   const auto positions = any_positions();
   auto config = config_of(
-      GENERATE(MixerConfig(ScaledDotProductOptions{.qk_norm = true}), MixerConfig(QuadraticOptions{}),
-               MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
+      GENERATE(MixerConfig(ScaledDotProductOptions{.qk_norm = true}),
+               MixerConfig(ScaledDotProductOptions{.qk_norm = true, .learned_temperature = true}),
+               MixerConfig(QuadraticOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),
                MixerConfig(MetricOptions{.values = MixerValues::unnormalised, .qk_norm = true}),
+               MixerConfig(MetricOptions{.values = MixerValues::own, .qk_norm = true, .learned_temperature = true}),
+               MixerConfig(MetricOptions{.values = MixerValues::own, .fixed_norm = true}),
                MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .score = MetricScore::distance})));
   config.positions = positions;
   config.embedding.scale = EmbeddingScale::sqrt_width;

@@ -53,6 +53,10 @@ const std::vector<std::vector<std::string>> mixers = {
     {"model.mixer=metric", "model.cross_mixer=metric", "model.encoder.mixer=metric"},
     {"model.mixer=metric", "model.cross_mixer={kind: metric, constraint: psd, score: distance, values: own}"},
     {"model.mixer=quadratic", "model.cross_mixer={kind: quadratic, qk_norm: true}", "model.encoder.mixer=lsh"},
+    {"model.mixer={kind: metric, qk_norm: true, learned_temperature: true}",
+     "model.cross_mixer={kind: metric, qk_norm: true, learned_temperature: true, fixed_norm: true}"},
+    {"model.mixer={kind: scaled_dot_product, qk_norm: true, learned_temperature: true}",
+     "model.cross_mixer={kind: scaled_dot_product, qk_norm: true, learned_temperature: true}"},
     {"model.mixer=average_pooling", "model.cross_mixer=quadratic", "model.encoder.mixer=average_pooling"},
     {"model.mixer=identity", "model.cross_mixer=metric", "model.encoder.mixer=identity"},
 };

@@ -122,20 +122,22 @@ TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name
   }
 }
 
-// Vectors of each head, [n, c, k], in float64: `width` rows of a projection from `first` on, normalised where the mixer
-// has that gain.
+// Vectors of each head, [n, c, k], in float64: `width` rows of a projection from `first` on, normalised if asked for,
+// with that gain where the mixer has it.
 torch::Tensor head_vectors(const Mixer& mixer, const torch::Tensor& x_cd, std::int64_t heads,
-                           const std::string& projection, std::int64_t first, const std::string& gain) {
+                           const std::string& projection, std::int64_t first, bool normalised,
+                           const std::string& gain) {
   const auto parameters = mixer.named_parameters();
   const auto width = x_cd.size(1);
   const auto rows_nkd = parameters[projection].to(torch::kDouble).narrow(0, first, width).unflatten(0, {heads, -1});
   const auto p_nck = torch::einsum("nkd,cd->nck", {rows_nkd, x_cd});
-  if (!parameters.contains(gain)) return p_nck;
-  return p_nck * p_nck.square().mean(-1, true).add(1e-6).rsqrt() * parameters[gain].to(torch::kDouble);
+  if (!normalised) return p_nck;
+  const auto unit_nck = p_nck * p_nck.square().mean(-1, true).add(1e-6).rsqrt();
+  return parameters.contains(gain) ? unit_nck * parameters[gain].to(torch::kDouble) : unit_nck;
 }
 
-// The form of a metric or quadratic mixer, [n, k, k], from its parameters.
-torch::Tensor form_of(const Mixer& mixer, const MetricOptions* metric, std::int64_t heads, std::int64_t k) {
+// The form of a metric or quadratic mixer, [n, k, k], from its parameters; its norm is not fixed yet.
+torch::Tensor learned_form_of(const Mixer& mixer, const MetricOptions* metric, std::int64_t heads, std::int64_t k) {
   const auto parameters = mixer.named_parameters();
   if (metric == nullptr) return parameters["form"].to(torch::kDouble);
   if (metric->constraint == MetricConstraint::identity) return torch::eye(k, torch::kDouble).repeat({heads, 1, 1});
@@ -155,15 +157,26 @@ torch::Tensor form_of(const Mixer& mixer, const MetricOptions* metric, std::int6
   return psd ? torch::matmul(lower_nkk, lower_nkk.mT()) : lower_nkk + lower_nkk.tril(-1).mT();
 }
 
-// The formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in float64: [n, c, e]. The row term
-// of a distance is left out: the softmax cancels it.
-torch::Tensor scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
-                        const torch::Tensor& y_ed, std::int64_t heads) {
+// The same with a fixed norm, if asked for; of the published formula, which is not symmetric, M has that norm.
+torch::Tensor form_of(const Mixer& mixer, const MetricOptions* metric, bool fixed_norm, std::int64_t heads,
+                      std::int64_t k) {
+  const auto form_nkk = learned_form_of(mixer, metric, heads, k);
+  if (!fixed_norm) return form_nkk;
+  const bool published = metric != nullptr && metric->score == MetricScore::as_published;
+  const auto metric_nkk = published ? form_nkk / 4 + form_nkk.mT() / 4 : form_nkk;
+  return form_nkk * std::sqrt(static_cast<double>(k)) / metric_nkk.square().sum({1, 2}, true).sqrt();
+}
+
+// Without their temperature, the formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in
+// float64: [n, c, e]. The row term of a distance is left out: the softmax cancels it.
+torch::Tensor plain_scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
+                              const torch::Tensor& y_ed, std::int64_t heads) {
   const auto width = x_cd.size(1), k = width / heads;
   const auto root_k = std::sqrt(static_cast<double>(k));
-  if (options.get_if<ScaledDotProductOptions>() != nullptr) {
-    const auto q = head_vectors(mixer, x_cd, heads, "query_key_value.weight", 0, "query_norm.weight");
-    const auto key = head_vectors(mixer, y_ed, heads, "query_key_value.weight", width, "key_norm.weight");
+  if (const auto* dot = options.get_if<ScaledDotProductOptions>()) {
+    const std::string all = "query_key_value.weight";
+    const auto q = head_vectors(mixer, x_cd, heads, all, 0, dot->qk_norm, "query_norm.weight");
+    const auto key = head_vectors(mixer, y_ed, heads, all, width, dot->qk_norm, "key_norm.weight");
     return torch::einsum("nck,nek->nce", {q, key}) / root_k;
   }
   const auto* quadratic = options.get_if<QuadraticOptions>();
@@ -171,13 +184,23 @@ torch::Tensor scores_of(const Mixer& mixer, const MixerConfig& options, const to
     return torch::einsum("cd,ndf,ef->nce", {x_cd, mixer.named_parameters()["full_form"].to(torch::kDouble), y_ed}) /
            root_k;
   const auto* metric = options.get_if<MetricOptions>();
-  const auto p = head_vectors(mixer, x_cd, heads, "projection.weight", 0, "norm.weight");
-  const auto other = head_vectors(mixer, y_ed, heads, "projection.weight", 0, "norm.weight");
-  const auto form_nkk = form_of(mixer, metric, heads, k);
+  const bool normalised = metric != nullptr ? metric->qk_norm : quadratic->qk_norm;
+  const bool fixed_norm = metric != nullptr ? metric->fixed_norm : quadratic->fixed_norm;
+  const auto p = head_vectors(mixer, x_cd, heads, "projection.weight", 0, normalised, "norm.weight");
+  const auto other = head_vectors(mixer, y_ed, heads, "projection.weight", 0, normalised, "norm.weight");
+  const auto form_nkk = form_of(mixer, metric, fixed_norm, heads, k);
   auto scores_nce = torch::einsum("nck,nkj,nej->nce", {p, form_nkk, other});
   if (metric != nullptr && metric->score == MetricScore::distance)
     scores_nce = 2 * scores_nce - torch::einsum("nek,nkj,nej->ne", {other, form_nkk, other}).unsqueeze(1);
   return scores_nce / root_k;
+}
+
+torch::Tensor scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
+                        const torch::Tensor& y_ed, std::int64_t heads) {
+  const auto scores_nce = plain_scores_of(mixer, options, x_cd, y_ed, heads);
+  const auto parameters = mixer.named_parameters(/*recurse=*/false);
+  const auto* temperature_n = parameters.find("temperature");
+  return temperature_n == nullptr ? scores_nce : scores_nce * temperature_n->to(torch::kDouble).view({-1, 1, 1});
 }
 
 TEST_CASE("the scores of different tokens start with the configured standard deviation", "[model]") {
@@ -230,9 +253,12 @@ TEST_CASE("score_std: null draws queries and keys from N(0, 0.02), a number scal
   }
 }
 
-TEST_CASE("an identity metric starts with larger projections but values of the usual size", "[model]") {
+TEST_CASE("a form of a fixed norm starts with larger projections but values of the usual size", "[model]") {
   TransformerConfig config;
-  config.mixer = MetricOptions{.constraint = MetricConstraint::identity};
+  config.mixer = GENERATE(MixerConfig(MetricOptions{.constraint = MetricConstraint::identity}),
+                          MixerConfig(MetricOptions{.fixed_norm = true}),
+                          MixerConfig(MetricOptions{.constraint = MetricConstraint::psd, .fixed_norm = true}),
+                          MixerConfig(QuadraticOptions{.fixed_norm = true}));
   Gpt model(config, vocabulary);
   initialise(model, 5);
   for (const auto& parameter : model.named_parameters()) {
@@ -241,6 +267,44 @@ TEST_CASE("an identity metric starts with larger projections but values of the u
     const double product = (parameter.value().std() * model.named_parameters()[output].std()).item<double>();
     CHECK(product == Approx(0.02 * 0.02 / std::sqrt(8.0)).epsilon(0.05));
   }
+}
+
+TEST_CASE("values of their own keep their size, whatever the form needs", "[model]") {
+  TransformerConfig config;
+  config.mixer = GENERATE(MixerConfig(MetricOptions{.values = MixerValues::own, .fixed_norm = true}),
+                          MixerConfig(QuadraticOptions{.values = MixerValues::own, .fixed_norm = true}));
+  Gpt model(config, vocabulary);
+  initialise(model, 5);
+  const auto parameters = model.named_parameters();
+  const std::string mixer = "transformer.blocks.1.mixer.";
+  const auto values = parameters[mixer + "projection.weight"].narrow(0, config.width, config.width);
+  CHECK(values.std().item<double>() == Approx(0.02).epsilon(0.05));
+  CHECK(parameters[mixer + "output.weight"].std().item<double>() == Approx(0.02 / std::sqrt(8.0)).epsilon(0.05));
+}
+
+TEST_CASE("a temperature starts at 1 where a form can have the norm that scores need, else it has their size",
+          "[model]") {
+  TransformerConfig config;
+  const auto [mixer, expected] = GENERATE(table<MixerConfig, double>({
+      {ScaledDotProductOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true}, 0.3},
+      {ScaledDotProductOptions{.score_std = std::nullopt, .qk_norm = true, .learned_temperature = true}, 1},
+      {MetricOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true}, 1},
+      {MetricOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true, .fixed_norm = true}, 0.3},
+      {MetricOptions{
+           .constraint = MetricConstraint::identity, .score_std = 0.3, .qk_norm = true, .learned_temperature = true},
+       0.3},
+      {QuadraticOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true}, 1},
+      {QuadraticOptions{.score_std = 0.3, .qk_norm = true, .learned_temperature = true, .fixed_norm = true}, 0.3},
+  }));
+  config.mixer = mixer;
+  Gpt model(config, vocabulary);
+  initialise(model, 5);
+  const auto parameters = model.named_parameters();
+  const std::string name = "transformer.blocks.1.mixer.";
+  const auto& temperature_n = parameters[name + "temperature"];
+  CHECK(torch::allclose(temperature_n, torch::full({config.heads}, expected), 1e-6, 0));
+  for (const auto* norm : {"norm.weight", "query_norm.weight", "key_norm.weight"})
+    CHECK_FALSE(parameters.contains(name + norm));
 }
 
 TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {

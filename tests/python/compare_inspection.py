@@ -33,6 +33,8 @@ CASES = {
     "metric": ["model.mixer=metric"],
     "metric, reference": ["model.mixer={kind: metric, backend: reference}"],
     "metric, normalised": ["model.mixer={kind: metric, qk_norm: true}"],
+    "metric, temperature and fixed norm": ["model.mixer={kind: metric, qk_norm: true, learned_temperature: true, fixed_norm: true}"],
+    "quadratic, fixed norm": ["model.mixer={kind: quadratic, fixed_norm: true}"],
     "metric, psd distance": ["model.mixer={kind: metric, constraint: psd, score: distance}"],
     "metric, diagonal": ["model.mixer={kind: metric, constraint: diagonal}"],
     "metric, identity": ["model.mixer={kind: metric, constraint: identity}"],
@@ -91,7 +93,7 @@ def check_close(errors, name, value, expected, size=None):
 
 def expected_forms(inspected, layer):
     """The form of every head (None: of scaled dot product) and the one between inputs (None: there is none)."""
-    options, k = inspected.config["model"]["mixer"], WIDTH // HEADS
+    options, k, name = inspected.config["model"]["mixer"], WIDTH // HEADS, f"transformer.blocks.{layer}.mixer"
     if options["kind"] == "scaled_dot_product":
         query, key, _ = inspected.mixer_weights(layer, "query_key_value.weight").view(3, HEADS, k, WIDTH)
         return None, query.transpose(1, 2) @ key / math.sqrt(k)
@@ -100,9 +102,9 @@ def expected_forms(inspected, layer):
         form = inspected.mixer_weights(layer, "full_form")
         return form, form / math.sqrt(k)
     if options["kind"] == "quadratic":
-        form = inspected.mixer_weights(layer, "form")
+        form = reference_model.scored_form(inspected.weights, name, options, inspected.mixer_weights(layer, "form"))
     else:
-        form = reference_model.metric_tensor(inspected.weights, f"transformer.blocks.{layer}.mixer", options, HEADS, k)
+        form = reference_model.metric_tensor(inspected.weights, name, options, HEADS, k)
     if options["qk_norm"] or options.get("score") == "as_published":
         return form, None
     twice = 2 if options.get("score") == "distance" else 1
@@ -124,7 +126,7 @@ def expected_distances(inspected, layer):
     else:
         p = (x @ inspected.mixer_weights(layer, "projection.weight")[:WIDTH].T).view(-1, HEADS, k).transpose(0, 1)
         if model["mixer"]["qk_norm"]:
-            p = reference_model.head_norm(p, inspected.mixer_weights(layer, "norm.weight"))
+            p = reference_model.head_norm(p, inspected.weights.get(name + ".norm.weight"))
         difference = p[:, :, None] - p[:, None, :]
     difference = difference.expand(HEADS, -1, -1, -1)
     squares = torch.einsum("nvwi,nij,nvwj->nvw", difference, form, difference)

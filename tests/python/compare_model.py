@@ -40,6 +40,13 @@ MIXERS = {
     "metric_unnormalised_values": "{kind: metric, values: unnormalised, qk_norm: true}",
     "quadratic_unnormalised_values": "{kind: quadratic, values: unnormalised, qk_norm: true}",
     "metric_distance_psd_normalised": "{kind: metric, constraint: psd, score: distance, qk_norm: true}",
+    "scaled_dot_product_temperature": "{kind: scaled_dot_product, qk_norm: true, learned_temperature: true}",
+    "quadratic_temperature": "{kind: quadratic, qk_norm: true, learned_temperature: true, fixed_norm: true}",
+    "metric_temperature": "{kind: metric, qk_norm: true, learned_temperature: true}",
+    "metric_identity_temperature": "{kind: metric, constraint: identity, qk_norm: true, learned_temperature: true}",
+    "metric_fixed_norm": "{kind: metric, values: own, fixed_norm: true}",
+    "metric_distance_psd_temperature":
+        "{kind: metric, constraint: psd, score: distance, qk_norm: true, learned_temperature: true, fixed_norm: true}",
     "lsh": "{kind: lsh}",
     "lsh_chunks": "{kind: lsh, chunk: 4, rounds: 2}",
     "lsh_buckets": "{kind: lsh, chunk: 5, buckets: 4, visible: bucket, correct_duplicates: true}",
@@ -60,7 +67,8 @@ FEED_FORWARDS = [f"{{kind: {kind}, activation: {activation}{options}}}" for acti
 POSITIONS = ("none", "learned", "sinusoidal", "rotary", "{kind: rotary, base: 500, fraction: 0.5}", "alibi",
              "{kind: t5, buckets: 6, max_distance: 7}", "{kind: shaw, max_distance: 3}", "transformer_xl",
              "{kind: transformer_xl, shared_biases: false, clamp_length: 6}")
-POSITIONED = ("scaled_dot_product", "quadratic_full", "metric_own", "metric_distance_psd")
+POSITIONED = ("scaled_dot_product", "quadratic_full", "metric_own", "metric_distance_psd", "scaled_dot_product_temperature",
+              "metric_distance_psd_temperature")
 HEADS = ("per_token_mean", "mean_pooled", "first_token")
 TOLERANCE = 1e-5  # relative L2 per tensor, ours in float32 against float64
 ZERO = 1e-12      # a gradient this far below the whole one is zero by the mathematics (a bias that pooling cancels)

@@ -111,7 +111,16 @@ def mix(weights, name, query, key, offsets, values, context, form=None, is_dista
 
 
 def head_norm(x, gain):
-    return x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-6) * gain
+    """`gain`: None where the temperature takes its place."""
+    normal = x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+    return normal if gain is None else normal * gain
+
+
+def scored_form(weights, name, options, form):
+    """A form of every head, [n, k, k], as scores use it: with its fixed norm, times the temperature."""
+    if options.get("fixed_norm"):
+        form = form * math.sqrt(form.shape[-1]) / form.square().sum((1, 2), keepdim=True).sqrt()
+    return form * weights[name + ".temperature"][:, None, None] if options["learned_temperature"] else form
 
 
 def pool(x, window, visible, causal):
@@ -131,7 +140,7 @@ def lower(packed, k):
     return m.index_put((torch.arange(packed.shape[0])[:, None], rows[None], columns[None]), packed)
 
 
-def metric_tensor(weights, name, options, n, k):
+def learned_metric(weights, name, options, n, k):
     constraint = options["constraint"]
     if constraint == "symmetric":
         m = lower(weights[name + ".packed_metric"], k)
@@ -143,6 +152,10 @@ def metric_tensor(weights, name, options, n, k):
         m = weights[name + ".diagonal_metric"]
         return torch.diag_embed(F.softplus(m) if options["score"] == "distance" else m)
     return torch.eye(k, dtype=torch.float64).repeat(n, 1, 1)
+
+
+def metric_tensor(weights, name, options, n, k):
+    return scored_form(weights, name, options, learned_metric(weights, name, options, n, k))
 
 
 def published(p, m):
@@ -179,15 +192,19 @@ def mixer(weights, name, options, x, n, context):
     if kind == "scaled_dot_product":
         q, key, v = (heads(t, n) for t in linear(weights, name + ".query_key_value", x).chunk(3, -1))
         if options["qk_norm"]:
-            q, key = head_norm(q, weights[name + ".query_norm.weight"]), head_norm(key, weights[name + ".key_norm.weight"])
-        return linear(weights, name + ".output", mix(weights, name, q, key, 0, v, context))
+            q, key = (head_norm(x, weights.get(f"{name}.{side}_norm.weight")) for side, x in (("query", q), ("key", key)))
+        form = None
+        if options["learned_temperature"]:
+            form = scored_form(weights, name, options, torch.eye(q.shape[-1], dtype=torch.float64).repeat(n, 1, 1))
+            q = torch.einsum("bnck,nkj->bncj", q, form)
+        return linear(weights, name + ".output", mix(weights, name, q, key, 0, v, context, form))
     parts = [heads(t, n) for t in linear(weights, name + ".projection", x).split(x.shape[-1], -1)]
     p, v = parts[0], parts[-1]
     if kind == "lsh":
         t = lsh.attend(p, v, lsh.buckets(p, options, context["context"]), context["segments"], options, context["causal"])
         return linear(weights, name + ".output", t.transpose(1, 2).flatten(2))
     if options["qk_norm"]:
-        p = head_norm(p, weights[name + ".norm.weight"])
+        p = head_norm(p, weights.get(name + ".norm.weight"))
         v = p if options["values"] == "shared" else v
     if kind == "metric":
         t = metric_mix(weights, name, options, p, v, context)
@@ -195,7 +212,7 @@ def mixer(weights, name, options, x, n, context):
         t = mix(weights, name, torch.einsum("bcd,nde->bnce", x, weights[name + ".full_form"]),
                 x.unsqueeze(1).expand(-1, n, -1, -1), 0, v, context, weights[name + ".full_form"])
     else:
-        form = weights[name + ".form"]
+        form = scored_form(weights, name, options, weights[name + ".form"])
         t = mix(weights, name, torch.einsum("bnck,nkj->bncj", p, form), p, 0, v, context, form)
     return linear(weights, name + ".output", t)
 
