@@ -31,6 +31,8 @@ CheckpointMeta sample() {
                    .clipped_steps = 9,
                    .clipped_count = 1,
                    .skipped_steps = 4,
+                   .uniform_looks = 2,
+                   .collapse = AttentionCollapse{.step = 30, .kind = CollapseKind::one_token, .entropy = 0.01},
                    .startup_seconds = 0.5,
                    .wall_seconds = 8.5,
                    .evaluation_seconds = 2.5,
@@ -66,6 +68,8 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   CHECK(meta.progress.spikes.variance == 0.5);
   CHECK(meta.progress.rollback_step == 20);
   CHECK_FALSE(meta.progress.scheduled);
+  CHECK(meta.progress.uniform_looks == 2);
+  CHECK(meta.progress.collapse->kind == CollapseKind::one_token);
   CHECK(meta.digests == sample().digests);
 }
 
