@@ -47,8 +47,9 @@ inline std::optional<AttentionCollapse> collapse_of(const nlohmann::ordered_json
   if (!json.is_object()) return std::nullopt;
   const auto step = json.value("step", Json()), kind = json.value("kind", Json()),
              entropy = json.value("entropy", Json());
+  constexpr std::uint64_t last_step = std::uint64_t{1} << 53;
   const bool uniform = kind == to_string(CollapseKind::uniform);
-  if (!step.is_number_unsigned() || !entropy.is_number()) return std::nullopt;
+  if (!step.is_number_unsigned() || step.get<std::uint64_t>() > last_step || !entropy.is_number()) return std::nullopt;
   if (!uniform && kind != to_string(CollapseKind::one_token)) return std::nullopt;
   return AttentionCollapse{
       .step = step, .kind = uniform ? CollapseKind::uniform : CollapseKind::one_token, .entropy = entropy};
