@@ -188,10 +188,7 @@ StreamDiagnostics::StreamDiagnostics(const ExperimentConfig& config, const Task&
     : config_(config), task_(task), model_(model), device_(device) {}
 
 const Batch& StreamDiagnostics::batch() {
-  if (!batch_)
-    batch_ = small_part(model_.remembers() ? task_.batches->evaluation_batch(Split::validation, 0, device_)
-                                           : task_.batches->random_batch(Split::validation, 0, device_),
-                        config_.model);
+  if (!batch_) batch_ = small_part(task_.batches->evaluation_batch(Split::validation, 0, device_), config_.model);
   return *batch_;
 }
 

@@ -47,9 +47,8 @@ std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& sta
 void add_to_json(const std::vector<StackDiagnostics>& stacks, nlohmann::ordered_json& groups);
 
 // Measures a model while it trains: in float32, without dropout, random draws or memory, so that training goes on as if
-// nothing had been measured. The probe batch is the beginning of a random batch of the validation split (of a model
-// with memory, of its first batch), always the same: at most 8 sequences, and fewer or shorter ones where the scores of
-// all heads and layers would be more than 2^23 numbers.
+// nothing had been measured. The probe batch are the first sequences of the validation split: at most 8, and fewer or
+// shorter ones where the scores of all heads and layers would be more than 2^23 numbers.
 class StreamDiagnostics {
  public:
   // Keeps references.
