@@ -31,7 +31,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
   } else {
     weight_bnce = torch::softmax(scaled, -1);
   }
-  if (observed.defined()) pass.probe->attended(observed, weight_bnce);
+  if (observed.defined()) pass.probe->attended(observed, weight_bnce, visible);
   weight_bnce = dropout_of_weights(weight_bnce, mixing.dropout, pass);
   weight_bnce = weight_bnce.to(value_bnek.scalar_type());
   auto t_bnck = torch::matmul(weight_bnce, value_bnek);

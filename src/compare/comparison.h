@@ -46,9 +46,9 @@ struct Comparison {
 };
 
 // {"margin", "differing_keys", "metrics": [{"name", "title", "scale", "digits"}], "groups": [{"name", "short_name",
-// "reference": its name, "settings", "runs": [{"seed", "source", "key"}], "metrics": {NAME: {"n", "mean", "sd",
-// "values", "difference": {"pairs", "mean", "low", "high", "p", "equivalent"}}}, "mcnemar": [...]}], "notes"}. Numbers
-// are as in the runs, not in the metric's scale.
+// "reference": its name, "settings", "runs": [{"seed", "source", "key", "attention_collapse" where there is one}],
+// "metrics": {NAME: {"n", "mean", "sd", "values", "difference": {"pairs", "mean", "low", "high", "p", "equivalent"}}},
+// "mcnemar": [...]}], "notes"}. Numbers are as in the runs, not in the metric's scale.
 nlohmann::ordered_json to_json(const Comparison& comparison);
 
 }  // namespace metaformer

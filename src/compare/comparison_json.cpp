@@ -35,11 +35,16 @@ Json describe(const McNemarTest& test) {
           {"p_exact", test.p_exact}, {"chi_square", test.chi_square},         {"p_chi_square", test.p_chi_square}};
 }
 
+Json describe(const RunRecord& run) {
+  Json json = {{"seed", run.seed}, {"source", run.source}, {"key", run.key}};
+  if (run.attention_collapse) json["attention_collapse"] = to_json(*run.attention_collapse);
+  return json;
+}
+
 Json describe(const ComparedGroup& group, const std::string& short_name, const std::string& reference) {
   Json json = {{"name", group.name}, {"short_name", short_name}, {"reference", reference}};
   json["settings"] = group.settings;
-  for (const auto& run : group.runs)
-    json["runs"].push_back({{"seed", run.seed}, {"source", run.source}, {"key", run.key}});
+  for (const auto& run : group.runs) json["runs"].push_back(describe(run));
   for (const auto& [name, metric] : group.metrics)
     if (metric.summary.count > 0) json["metrics"][name] = describe(metric);
   for (const auto& test : group.mcnemar) json["mcnemar"].push_back(describe(test));

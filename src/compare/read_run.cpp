@@ -169,6 +169,7 @@ RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
                    .source = run.path().string(),
                    .folder = run.path()};
   add_summary(record, summary);
+  record.attention_collapse = summary.attention_collapse;
   if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
   if (record.metrics.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
   add_longer_contexts(record, run.path());

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+
+#include "run/progress.h"
 
 namespace metaformer {
 
@@ -22,6 +25,8 @@ struct RunRecord {
   // Numbers by the name of their column: "val_loss", "test_accuracy", "parameters", "train_seconds", ... (metric.h
   // describes those that are known). A number that the run does not have is absent; none is NaN.
   std::map<std::string, double> metrics;
+
+  std::optional<AttentionCollapse> attention_collapse = std::nullopt;  // of a folder, where training has found one
 
   std::string data;  // digest of the data and of how they are split; "": unknown
   std::string commit, cpu, threads;

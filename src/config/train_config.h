@@ -157,7 +157,7 @@ void visit(Visitor& field, TrainConfig& c) {
         "ends; 0: never");
   field("checkpoint_interval", c.checkpoint_interval, between(1, most_steps), "steps between checkpoints");
   field("diagnostics_interval", c.diagnostics_interval, between(0, most_steps),
-        "steps between measurements of gradients, updates and score forms per block; 0: never");
+        "steps between measurements of gradients, updates, norms, attention and score forms per block; 0: never");
   field("divergence", c.divergence, "numbers that are not finite, and spikes");
 }
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/datasets/list_dataset.h"
-#include "inspect/recorder.h"
 #include "model/classifier.h"
 #include "model/encoder_decoder.h"
 #include "tasks/batches.h"
@@ -76,10 +75,10 @@ torch::Tensor embeddings_of(TransformerImpl& transformer, const torch::Tensor& i
 ScoredVectors scored_vectors(Block block, const torch::Tensor& x_1vd) {
   auto norm = block->mixer_norms().norm;
   const auto y_1vd = block->norm_position() == NormPosition::post ? x_1vd : norm(x_1vd);
-  Recorder recorder;
-  Pass pass{.probe = &recorder};
+  StreamProbe probe;
+  Pass pass{.probe = &probe};
   block->mixer().forward(y_1vd, y_1vd, Visibility{}, nullptr, pass);
-  return recorder.latest().value().vectors;
+  return probe.latest().vectors;
 }
 
 std::vector<double> to_vector(const torch::Tensor& values) {
@@ -127,28 +126,37 @@ std::vector<std::int32_t> ids_of_list(const ListTask& task, const std::vector<st
   return ids;
 }
 
+// Of a batch of one.
+torch::Tensor only_sequence(const torch::Tensor& values) {
+  return values[0].to(torch::kCPU, torch::kDouble).contiguous();
+}
+
 // Of a mixer that scores tokens of one sequence, or of two.
-LayerInspection inspect_layer(const Recorder::Scores& recorded, const Mixer& mixer, const TransformerConfig& config,
+LayerInspection inspect_layer(const StreamProbe::Scores& seen, const Mixer& mixer, const TransformerConfig& config,
                               bool causal) {
-  LayerInspection layer{.score_nce = recorded.score_nce, .attention_nce = recorded.attention_nce};
-  layer.forms = forms_of(mixer, recorded.vectors.form_nij, config.width / config.heads);
+  LayerInspection layer{.score_nce = only_sequence(seen.score_bnce), .attention_nce = only_sequence(seen.weight_bnce)};
+  layer.forms = forms_of(mixer, seen.vectors.form_nij, config.width / config.heads);
   count_negative(layer, causal);
   return layer;
 }
 
-// The layers of a transformer by what it has recorded of a text.
-void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<Recorder::Scores>& recorded,
+// The layers of a transformer by what its mixers have shown of a text.
+void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<StreamProbe::Scores>& seen,
                 const std::vector<std::int32_t>& compared, const LoadedRun& run) {
-  const auto& config = trunk.config();
-  if (recorded.empty()) {
-    inspection.layers.resize(static_cast<std::size_t>(config.layers));
+  const auto has_scores = [](const StreamProbe::Scores& layer) { return layer.has_scores(); };
+  if (std::none_of(seen.begin(), seen.end(), has_scores)) {
+    inspection.layers.resize(seen.size());
     return;
   }
   inspection.vocabulary = names_of(*run.codec.tokenizer, compared);
   const auto x_1vd = embeddings_of(trunk, to_row(compared, run.device));
-  for (std::size_t i = 0; i < recorded.size(); ++i) {
-    auto layer = inspect_layer(recorded[i], trunk.blocks()[i]->mixer(), config, inspection.causal);
-    layer.axioms = test_axioms(recorded[i].vectors, layer.forms.eigenvalue_nr);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i].has_scores()) {
+      inspection.layers.emplace_back();
+      continue;
+    }
+    auto layer = inspect_layer(seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
+    layer.axioms = test_axioms(seen[i].vectors, layer.forms.eigenvalue_nr);
     measure_distance(layer);
     layer.distance_nvv = signed_distances(squared_distances(scored_vectors(trunk.blocks()[i], x_1vd)));
     if (is<SortConfig>(run.experiment.config.task))
@@ -158,10 +166,10 @@ void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::v
 }
 
 void add_cross_layers(TextInspection& inspection, const TransformerImpl& trunk,
-                      const std::vector<Recorder::Scores>& recorded) {
-  for (std::size_t i = 0; i < recorded.size(); ++i) {
+                      const std::vector<StreamProbe::Scores>& seen) {
+  for (std::size_t i = 0; i < seen.size(); ++i) {
     auto block = trunk.blocks()[i];
-    inspection.layers.push_back(inspect_layer(recorded[i], *block->cross_mixer(), trunk.config(), false));
+    inspection.layers.push_back(inspect_layer(seen[i], *block->cross_mixer(), trunk.config(), false));
   }
 }
 
@@ -208,18 +216,18 @@ TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t
   const WideModel wide(*run.model);
   const auto& config = transformer(run.experiment.config);
   const bool is_classifier = is<ClassificationConfig>(run.experiment.config.task);
-  Recorder recorder;
-  Pass pass{.probe = &recorder};
+  StreamProbe probe;
+  Pass pass{.probe = &probe};
   run.model->forward({.ids_bc = to_row(ids, run.device)}, nullptr, pass);
-  const auto& recorded = recorder.stacks().front();
+  const auto& seen = probe.stacks().front();
 
   TextInspection inspection{.mixer = std::string(kind_of(config.mixer)),
                             .causal = is_causal(run.experiment.config.task),
                             .tokens = names_of(*run.codec.tokenizer, ids),
-                            .norms = recorded.norms};
+                            .norms = token_norms(seen)};
   if (is_classifier && is<FirstTokenHeadConfig>(classification(run.experiment.config).head))
     inspection.tokens.insert(inspection.tokens.begin(), "[class]");
-  add_layers(inspection, transformer_of(*run.model), recorded.own,
+  add_layers(inspection, transformer_of(*run.model), seen.own,
              vocabulary_to_compare(*run.codec.tokenizer, ids, limits.vocabulary), run);
   return inspection;
 }
@@ -236,28 +244,28 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   const std::string shown_mark = "[mark]";
   const std::string after_target = std::ssize(pair.target) > most ? "…" : shown_mark;
   const EncodedPair shown{.source = cut(pair.source, most), .target = cut(pair.target, most)};
-  Recorder recorder;
-  Pass pass{.probe = &recorder};
+  StreamProbe probe;
+  Pass pass{.probe = &probe};
   Batch batch;
   batch.ids_bc = to_row(with_mark(shown.target, mark, /*first=*/true), run.device);
   batch.source_ids_bs = to_row(with_mark(shown.source, mark, /*first=*/false), run.device);
   run.model->forward(batch, nullptr, pass);
-  const auto &encoder = recorder.stacks().at(0), &decoder = recorder.stacks().at(1);
+  const auto &encoder = probe.stacks().at(0), &decoder = probe.stacks().at(1);
 
   TextInspection source{.part = InspectedPart::encoder,
                         .mixer = std::string(kind_of(config.encoder.mixer)),
                         .tokens = with_mark(names_of(tokenizer, shown.source), shown_mark, /*first=*/false),
-                        .norms = encoder.norms};
+                        .norms = token_norms(encoder)};
   TextInspection target{.part = InspectedPart::decoder,
                         .mixer = std::string(kind_of(config.mixer)),
                         .causal = true,
                         .tokens = with_mark(names_of(tokenizer, shown.target), shown_mark, /*first=*/true),
-                        .norms = decoder.norms};
+                        .norms = token_norms(decoder)};
   TextInspection cross{.part = InspectedPart::cross,
                        .mixer = std::string(kind_of(config.cross_mixer)),
                        .tokens = with_mark(names_of(tokenizer, shown.target), after_target, /*first=*/false),
                        .keys = source.tokens,
-                       .norms = decoder.norms};
+                       .norms = token_norms(decoder)};
   add_layers(source, model.encoder(), encoder.own, vocabulary_to_compare(tokenizer, shown.source, limits.vocabulary),
              run);
   add_layers(target, transformer_of(model), decoder.own,

@@ -8,9 +8,9 @@
 
 #include "data/datasets/pair_dataset.h"
 #include "infer/load_run.h"
-#include "inspect/depth_norms.h"
 #include "inspect/head_forms.h"
 #include "inspect/metric_axioms.h"
+#include "model/stream_probe.h"
 
 namespace metaformer {
 

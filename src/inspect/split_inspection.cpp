@@ -15,29 +15,13 @@ namespace metaformer {
 
 namespace {
 
-// Keeps the gradients with respect to the stream.
-class GradientRecorder : public Probe {
- public:
-  bool wants_scores() const override { return false; }
-
-  void stream(StreamPoint point, const torch::Tensor& x_bcd) override {
-    if (x_bcd.requires_grad()) x_bcd.retain_grad();
-    points_.emplace_back(point, x_bcd);
-  }
-
-  // After backward. What the loss does not depend on has norm 0.
-  DepthNorms norms() const {
-    DepthNorms norms;
-    for (const auto& [point, x_bcd] : points_) {
-      const auto gradient = x_bcd.requires_grad() ? x_bcd.grad() : torch::Tensor();
-      norms.add(point, gradient.defined() ? gradient.to(torch::kDouble).norm().item<double>() : 0);
-    }
-    return norms;
-  }
-
- private:
-  std::vector<std::pair<StreamPoint, torch::Tensor>> points_;
-};
+// After backward.
+DepthNorms stream_gradients(const StreamProbe::Stack& stack) {
+  std::vector<torch::Tensor> gradients;
+  for (const auto& value : stack.stream)
+    gradients.push_back(value.x_bcd.requires_grad() ? value.x_bcd.grad() : torch::Tensor());
+  return gradient_norms(stack, gradients);
+}
 
 double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
   double squares = 0;
@@ -54,12 +38,15 @@ GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   auto& model = *run.model;
   const auto batch = has_memory(run) ? task.batches->evaluation_batch(Split::validation, 0, run.device)
                                      : task.batches->random_batch(Split::validation, 0, run.device);
-  GradientRecorder recorder;
-  Pass pass{.probe = &recorder};
+  StreamProbe probe(/*wants_scores=*/false);
+  Pass pass{.probe = &probe};
   model.zero_grad();
   const auto loss = task.objective->loss(model.forward(batch, nullptr, pass), batch) / batch.weight;
+  const auto& stack = probe.stacks().front();
+  for (const auto& value : stack.stream)
+    if (value.x_bcd.requires_grad()) value.x_bcd.retain_grad();
   loss.backward();
-  GradientNorms norms{.stream = recorder.norms()};
+  GradientNorms norms{.stream = stream_gradients(stack)};
   for (const auto& module : model.modules(/*include_self=*/false)) {
     const auto* block = dynamic_cast<const BlockImpl*>(module.get());
     if (block == nullptr) continue;

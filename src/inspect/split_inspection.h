@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "infer/load_run.h"
-#include "inspect/depth_norms.h"
+#include "model/stream_probe.h"
 #include "tasks/task.h"
 
 namespace metaformer {

@@ -40,9 +40,11 @@ class Probe {
   virtual void scored(const ScoredVectors& vectors) { (void)vectors; }
 
   // score_bnce: as the softmax takes them (scaled, with what positions add), but not masked. weight_bnce: after the
-  // softmax, before dropout; rows (queries) sum to 1, or to 0 where a token sees nothing.
-  virtual void attended(const torch::Tensor& score_bnce, const torch::Tensor& weight_bnce) {
-    (void)score_bnce, (void)weight_bnce;
+  // softmax, before dropout; rows (queries) sum to 1, or to 0 where a token sees nothing. visible_bce: the mask, as
+  // visible_bce() of attention/visibility.h gives it; undefined: everyone sees everyone.
+  virtual void attended(const torch::Tensor& score_bnce, const torch::Tensor& weight_bnce,
+                        const torch::Tensor& visible_bce) {
+    (void)score_bnce, (void)weight_bnce, (void)visible_bce;
   }
 };
 

@@ -97,6 +97,84 @@ std::map<std::string, RunCurve> read_curves(const std::filesystem::path& metrics
   return curves;
 }
 
+namespace {
+
+// Titles of the diagnostics that are shown, in their order.
+constexpr std::array<std::array<const char*, 2>, 6> shown_diagnostics = {
+    {{"stream_norm", "norm of the stream"},
+     {"attention_entropy", "entropy of attention (1: uniform)"},
+     {"cross_attention_entropy", "entropy of attention to the source (1: uniform)"},
+     {"score_std", "standard deviation of the scores"},
+     {"cross_score_std", "standard deviation of the scores of the source"},
+     {"stream_gradient", "gradient with respect to the stream"}}};
+
+void add_point(BlockCurve& curve, double step, const nlohmann::ordered_json& value) {
+  std::vector<double> numbers;
+  for (const auto& number : value.is_array() ? value : nlohmann::ordered_json::array({value}))
+    if (number.is_number()) numbers.push_back(number.get<double>());
+  if (numbers.empty()) return;
+  curve.step.push_back(step);
+  curve.value.push_back(mean(numbers, 0, numbers.size()));
+  if (!value.is_array()) return;
+  curve.low.push_back(*std::min_element(numbers.begin(), numbers.end()));
+  curve.high.push_back(*std::max_element(numbers.begin(), numbers.end()));
+}
+
+void add_groups(BlockCurves& curves, const nlohmann::ordered_json& line) {
+  for (const auto& [group, values] : line.items()) {
+    if (!values.is_object()) continue;
+    for (const auto& [key, title] : shown_diagnostics) {
+      if (!values.contains(key)) continue;
+      auto& blocks = curves[title];
+      const auto has_name = [&, name = group](const BlockCurve& curve) { return curve.block == name; };
+      auto found = std::find_if(blocks.begin(), blocks.end(), has_name);
+      if (found == blocks.end()) found = blocks.insert(blocks.end(), {.block = group});
+      add_point(*found, line["step"].get<double>(), values.at(key));
+    }
+  }
+}
+
+std::vector<double> every_nth(const std::vector<double>& values, std::size_t most) {
+  if (values.size() <= most) return values;
+  std::vector<double> kept;
+  for (std::size_t i = 1; i <= most; ++i) kept.push_back(values[i * values.size() / most - 1]);
+  return kept;
+}
+
+}  // namespace
+
+BlockCurves read_block_curves(const std::filesystem::path& metrics_file) {
+  std::istringstream lines(read_file(metrics_file, largest_file, ExitCode::data));
+  BlockCurves curves;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("diagnostics") == std::string::npos) continue;  // most lines are not to be parsed twice
+    const auto json = parse_json<nlohmann::ordered_json>(line);
+    if (!json.is_object() || json.value("split", Json()) != "diagnostics") continue;
+    if (json.value("step", Json()).is_number()) add_groups(curves, json);
+  }
+  return curves;
+}
+
+nlohmann::ordered_json to_json(const BlockCurves& curves, std::size_t most_points) {
+  auto panels = nlohmann::ordered_json::array();
+  for (const auto& [key, title] : shown_diagnostics) {
+    const auto found = curves.find(title);
+    if (found == curves.end()) continue;
+    auto& panel = panels.emplace_back(nlohmann::ordered_json{{"title", title}});
+    for (const auto& curve : found->second) {
+      nlohmann::ordered_json line = {{"block", curve.block},
+                                     {"step", rounded(every_nth(curve.step, most_points), 12)},
+                                     {"value", rounded(every_nth(curve.value, most_points))}};
+      if (!curve.low.empty()) {
+        line["low"] = rounded(every_nth(curve.low, most_points));
+        line["high"] = rounded(every_nth(curve.high, most_points));
+      }
+      panel["lines"].push_back(std::move(line));
+    }
+  }
+  return panels;
+}
+
 RunCurve thinned(const RunCurve& curve, std::size_t most_points, bool averages) {
   const auto count = curve.step.size();
   if (count <= most_points) return curve;

@@ -28,6 +28,21 @@ struct GroupCurve {
 // are no JSON are passed over.
 std::map<std::string, RunCurve> read_curves(const std::filesystem::path& metrics_file);
 
+// A measurement of blocks over a training (docs/run_directory.md, "diagnostics"): of one group, in the order of its
+// steps. Of a list by head, `value` is the mean over the heads, low and high are the lowest and the highest; they are
+// empty where there is one number.
+struct BlockCurve {
+  std::string block;
+  std::vector<double> step, value, low, high;
+};
+
+// By title, what the page shows of the diagnostics; empty for a run without. Errors: as read_curves.
+using BlockCurves = std::map<std::string, std::vector<BlockCurve>>;
+BlockCurves read_block_curves(const std::filesystem::path& metrics_file);
+
+// Every n-th point and the last one, so that no curve has more than so many.
+nlohmann::ordered_json to_json(const BlockCurves& curves, std::size_t most_points);
+
 // A curve of at most so many points. `averages`: every point is the mean of consecutive ones, at the last one's step
 // (for training losses, which are means since the line before); else every n-th point and the last one.
 RunCurve thinned(const RunCurve& curve, std::size_t most_points, bool averages);

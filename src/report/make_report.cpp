@@ -29,6 +29,7 @@ namespace {
 
 // A page stays below 10 MB: so many bytes of matrices, and points of curves (about 20 bytes each).
 constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 120'000;
+constexpr std::size_t most_block_points = 60'000, most_points_of_block = 200, fewest_points_of_block = 10;
 constexpr std::size_t most_points_of_curve = 1000, fewest_points_of_curve = 60;
 constexpr InspectionLimits inspection_limits = {.tokens = 48, .vocabulary = 72};
 
@@ -49,6 +50,7 @@ class ReportMaker {
                                   build_info().dirty ? " (changed)" : "");
     data_["curves"] = to_json(curves_);
     data_["curves"]["description"] = describe_curves();
+    data_["blocks"] = describe_blocks();
     data_["texts"] = {{"description", describe_texts()}, {"samples", Json::array()}};
     data_["inspected"] = Json::array();
     data_["inspection_text"] = "";
@@ -68,9 +70,10 @@ class ReportMaker {
   void read_all_curves() {
     std::vector<std::map<std::string, RunCurve>> by_run;
     std::size_t count = 0;
+    blocks_.resize(reported_.runs.size());
     for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
       show_progress("reading", i, i + 1);
-      by_run.push_back(read_curves_of(reported_.runs[i].folder));
+      by_run.push_back(read_curves_of(i));
       count += 2 * by_run.back().size();
     }
     const auto most =
@@ -86,9 +89,12 @@ class ReportMaker {
       for (const auto& group : reported_.groups) series.groups.push_back(mean_curve(curves_of(group, series)));
   }
 
-  std::map<std::string, RunCurve> read_curves_of(const std::filesystem::path& folder) {
+  std::map<std::string, RunCurve> read_curves_of(std::size_t run) {
+    const auto& folder = reported_.runs[run].folder;
     try {
-      return read_curves(RunDirectory::open(folder, "").metrics_file());
+      const auto file = RunDirectory::open(folder, "").metrics_file();
+      blocks_[run] = read_block_curves(file);
+      return read_curves(file);
     } catch (const Error& error) {
       problems_.push_back(fmt::format("{}: no curves: {}", folder.string(), error.what()));
       return {};
@@ -104,6 +110,19 @@ class ReportMaker {
       if ((reported_.runs[run].compared || !compared) && !series.runs[run].step.empty())
         curves.push_back(&series.runs[run]);
     return curves;
+  }
+
+  // What train.diagnostics_interval has measured of the blocks, of the runs that have it.
+  Json describe_blocks() const {
+    std::size_t count = 0;
+    for (const auto& curves : blocks_)
+      for (const auto& [title, blocks] : curves) count += 3 * blocks.size();
+    const auto most =
+        std::clamp(most_block_points / std::max<std::size_t>(1, count), fewest_points_of_block, most_points_of_block);
+    auto runs = Json::array();
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      if (!blocks_[i].empty()) runs.push_back({{"run", i}, {"panels", to_json(blocks_[i], most)}});
+    return runs;
   }
 
   std::string describe_curves() const {
@@ -313,7 +332,8 @@ class ReportMaker {
   ReportedRuns reported_;
   std::optional<figures::FigureFolder> figures_;
   CurveTable curves_;
-  std::size_t averaged_ = 1;  // lines of a log in one point, at most
+  std::vector<BlockCurves> blocks_;  // by run
+  std::size_t averaged_ = 1;         // lines of a log in one point, at most
   Json data_;
   std::string written_;
   std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data

@@ -56,6 +56,7 @@ class Collector {
     const auto summary = read_summary(run);
     reported.state = summary ? "finished" : state_of(folder);
     if (summary) reported.seconds = summary->train_seconds;
+    if (summary) reported.attention_collapse = summary->attention_collapse;
     reported.environment = read_environment(run);
     result_.runs.push_back(std::move(reported));
   }
@@ -201,6 +202,7 @@ Json to_json(const ReportedRuns& reported) {
                             {"seed", run.seed},
                             {"group", run.group},
                             {"state", run.state},
+                            {"attention_collapse", run.attention_collapse ? to_json(*run.attention_collapse) : Json()},
                             {"time", run.seconds ? rounded(*run.seconds) : Json()},
                             {"environment", describe_environment(run.environment)}});
   for (const auto& group : reported.groups) {

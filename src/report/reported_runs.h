@@ -21,6 +21,7 @@ struct ReportedRun {
   bool compared = false;          // the comparison counts it
   std::string state;              // "finished", or why it has no result
   std::optional<double> seconds;  // of training
+  std::optional<AttentionCollapse> attention_collapse;
   nlohmann::ordered_json environment;
 };
 

@@ -37,6 +37,8 @@ Json to_json(const Progress& progress) {
   json["clipped_steps"] = progress.clipped_steps;
   json["clipped_count"] = progress.clipped_count;
   json["skipped_steps"] = progress.skipped_steps;
+  json["uniform_looks"] = progress.uniform_looks;
+  if (progress.collapse) json["attention_collapse"] = to_json(*progress.collapse);
   json["startup_seconds"] = progress.startup_seconds;
   json["wall_seconds"] = progress.wall_seconds;
   json["evaluation_seconds"] = progress.evaluation_seconds;
@@ -115,6 +117,8 @@ class MetaReader {
                       .clipped_steps = whole_number_or_0("clipped_steps"),
                       .clipped_count = whole_number_or_0("clipped_count"),
                       .skipped_steps = whole_number_or_0("skipped_steps"),
+                      .uniform_looks = whole_number_or_0("uniform_looks"),
+                      .collapse = read_collapse(),
                       .startup_seconds = number_or_0("startup_seconds"),
                       .wall_seconds = number_or_0("wall_seconds"),
                       .evaluation_seconds = number_or_0("evaluation_seconds"),
@@ -148,6 +152,14 @@ class MetaReader {
             .mean = number(spikes, "mean"),
             .variance = number(spikes, "variance"),
             .count = whole_number(spikes, "count")};
+  }
+
+  std::optional<AttentionCollapse> read_collapse() const {
+    const auto collapse = object_or_null("attention_collapse");
+    if (collapse.is_null()) return std::nullopt;
+    const auto read = collapse_of(collapse);
+    if (!read) fail_at("attention_collapse", "a step, a kind and an entropy");
+    return read;
   }
 
   // What the trainer relies on.

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "config/schema.h"
+
 namespace metaformer {
 
 // Running mean and variance of the logarithm of the gradient norm (train/spike_detector.h). Part of a checkpoint.
@@ -20,6 +22,38 @@ struct BestSoFar {
   double loss = 0;   // on the validation split
   double error = 0;  // what chose it (Task::selection_error)
 };
+
+// How the attention of all heads has collapsed (train/attention_watch.h).
+enum class CollapseKind { none, one_token, uniform };
+template <>
+struct EnumNames<CollapseKind> {
+  static constexpr std::array<std::string_view, 3> values = {"none", "one_token", "uniform"};
+};
+
+struct AttentionCollapse {
+  std::int64_t step = 0;  // of the look that has found it
+  CollapseKind kind = CollapseKind::none;
+  double entropy = 0;  // of the attention, mean over all heads, as a fraction of its maximum
+};
+
+// {"step", "kind", "entropy"}.
+inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) {
+  return {{"step", collapse.step}, {"kind", to_string(collapse.kind)}, {"entropy", collapse.entropy}};
+}
+
+// Nothing where there is no such object.
+inline std::optional<AttentionCollapse> collapse_of(const nlohmann::ordered_json& json) {
+  using Json = nlohmann::ordered_json;
+  if (!json.is_object()) return std::nullopt;
+  const auto step = json.value("step", Json()), kind = json.value("kind", Json()),
+             entropy = json.value("entropy", Json());
+  constexpr std::uint64_t last_step = std::uint64_t{1} << 53;
+  const bool uniform = kind == to_string(CollapseKind::uniform);
+  if (!step.is_number_unsigned() || step.get<std::uint64_t>() > last_step || !entropy.is_number()) return std::nullopt;
+  if (!uniform && kind != to_string(CollapseKind::one_token)) return std::nullopt;
+  return AttentionCollapse{
+      .step = step, .kind = uniform ? CollapseKind::uniform : CollapseKind::one_token, .entropy = entropy};
+}
 
 // What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
 struct Progress {
@@ -38,6 +72,8 @@ struct Progress {
   SpikeState spikes;
   std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
   std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
+  std::int64_t uniform_looks = 0;                     // the last looks in a row that found uniform attention
+  std::optional<AttentionCollapse> collapse = std::nullopt;  // the first that was found
   // Of all processes that trained the run, as far as it was saved. Start-up: from the start of a process to its first
   // step; the other three lie after it.
   double startup_seconds = 0, wall_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;

@@ -61,7 +61,8 @@ RunSummary from_json(const Json& json) {
           .peak_memory_bytes = whole_number(json, "peak_memory_bytes"),
           .train_seconds = number(json, "train_seconds"),
           .run = run.is_string() ? run.get<std::string>() : "",
-          .baselines = json.value("baselines", Json())};
+          .baselines = json.value("baselines", Json()),
+          .attention_collapse = collapse_of(json.value("attention_collapse", Json()))};
 }
 
 }  // namespace
@@ -98,6 +99,7 @@ Json to_json(const RunSummary& summary) {
                  {"checkpoint_seconds", stepwise->checkpoint_seconds},
                  {"startup_seconds", stepwise->startup_seconds},
                  {"wall_seconds", stepwise->wall_seconds}});
+  if (summary.attention_collapse) json["attention_collapse"] = to_json(*summary.attention_collapse);
   json["run"] = summary.run;
   if (!summary.baselines.is_null()) json["baselines"] = summary.baselines;
   return json;

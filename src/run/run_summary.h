@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "run/progress.h"
 #include "run/run_directory.h"
 
 namespace metaformer {
@@ -36,6 +37,7 @@ struct RunSummary {
   double train_seconds = 0;
   std::string run;                   // its folder
   nlohmann::ordered_json baselines;  // null: none
+  std::optional<AttentionCollapse> attention_collapse = std::nullopt;
 };
 
 // The keys of summary.json (docs/run_directory.md), in their order.

@@ -72,6 +72,26 @@ Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>
   return batch;
 }
 
+// Places of the tokens to predict in rows that were `before` tokens long and are cut to `length`.
+static torch::Tensor places_within(const torch::Tensor& places_t, std::int64_t before, std::int64_t length) {
+  const auto column_t = places_t.remainder(before);
+  const auto kept_t = (places_t >= 0).logical_and(column_t < length);
+  const auto cut_t = places_t.div(before, "floor") * length + column_t;
+  return padded_places(cut_t.masked_select(kept_t));
+}
+
+Batch beginning_of(const Batch& batch, std::int64_t rows, std::int64_t tokens) {
+  auto part = rows_of(batch, 0, rows);
+  const auto before = part.ids_bc.size(1);
+  if (part.places_t.defined() && tokens < before) part.places_t = places_within(part.places_t, before, tokens);
+  for (auto* tensor : {&part.ids_bc, &part.targets_bc, &part.segments_bc, &part.target_weights_bc, &part.source_ids_bs,
+                       &part.source_segments_bs})
+    if (tensor->defined()) *tensor = tensor->narrow(1, 0, std::min(tensor->size(1), tokens));
+  const auto counted = part.labels_l.defined() ? torch::ones_like(part.labels_l) : wanted_targets_t(part) >= 0;
+  part.weight = counted.sum().to(torch::kDouble);
+  return part;
+}
+
 torch::Tensor widened(const torch::Tensor& logits) {
   const bool narrow = logits.scalar_type() == torch::kBFloat16 || logits.scalar_type() == torch::kHalf;
   return narrow ? logits.to(torch::kFloat) : logits;

@@ -1,6 +1,8 @@
 #pragma once
 // Batches on the device, and the losses over them that tasks share.
 
+#include <limits>
+
 #include "data/token_rows.h"
 #include "model/batch.h"
 #include "tasks/score_sums.h"
@@ -21,6 +23,10 @@ Batch to_batch(const PairRows& rows, torch::Device device, std::int64_t context)
 // one.
 Batch cut_windows(const torch::Tensor& tokens_t, const std::vector<std::int64_t>& starts, std::int64_t length,
                   const torch::Tensor& segments_t = {});
+
+// The first rows of a batch, of them at most the first `tokens`, with the weight of the targets that are left.
+Batch beginning_of(const Batch& batch, std::int64_t rows,
+                   std::int64_t tokens = std::numeric_limits<std::int64_t>::max());
 
 // [rows, columns] long, copied to the device.
 torch::Tensor to_tensor(const std::vector<std::int64_t>& values, std::int64_t rows, torch::Device device);

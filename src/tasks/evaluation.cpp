@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "distributed/agreement.h"
 #include "ops/autocast.h"
+#include "tasks/batches.h"
 #include "tasks/evaluation_line.h"
 #include "tasks/shared_scores.h"
 
@@ -30,13 +31,6 @@ void cut_rows(EvaluationPart& part, const Batch& batch, std::int64_t most_tokens
   const auto sums_b = row_tokens_b(batch).cumsum(0);
   part.rows = std::max<std::int64_t>(1, (sums_b <= most_tokens).sum().item<std::int64_t>());
   part.tokens = sums_b[part.rows - 1].item<std::int64_t>();
-}
-
-Batch first_rows(const Batch& batch, std::int64_t rows) {
-  auto part = rows_of(batch, 0, rows);
-  const auto counted = part.labels_l.defined() ? torch::ones_like(part.labels_l) : wanted_targets_t(part) >= 0;
-  part.weight = counted.sum().to(torch::kDouble);
-  return part;
 }
 
 }  // namespace
@@ -107,7 +101,7 @@ ScoreSums score_part(const Predictor& predictor, const Task& task, Split split, 
       predictor, task, fmt::format("{}the {} split", part.is_whole() ? "" : "a part of ", to_string(split)),
       std::ssize(part.batches), precision, device, group, [&](std::int64_t i) {
         const auto batch = task.batches->evaluation_batch(split, part.batches[static_cast<std::size_t>(i)], device);
-        return part.rows ? first_rows(batch, part.rows) : batch;
+        return part.rows ? beginning_of(batch, part.rows) : batch;
       });
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "model/parameter_names.h"
+#include "ops/recompute.h"
+#include "tasks/batches.h"
 
 namespace metaformer {
 
@@ -97,6 +99,123 @@ nlohmann::ordered_json diagnose_step(const SequenceModel& model, ParameterBuffer
     block[prefix + "score_spectrum"] = diagnosed.spectrum;
   }
   return result;
+}
+
+namespace {
+
+// Score matrices that a sequence has in all layers and heads.
+std::int64_t score_matrices(const ModelConfig& model) {
+  const auto& blocks = *blocks_of(model);
+  const auto* both = std::get_if<EncoderDecoderConfig>(&model);
+  return blocks.heads * (both != nullptr ? 2 * blocks.layers + both->encoder_blocks().layers : blocks.layers);
+}
+
+Batch small_part(const Batch& batch, const ModelConfig& model) {
+  constexpr std::int64_t most_rows = 8, most_numbers = std::int64_t{1} << 23;
+  if (batch.is_packed()) return batch;
+  const auto of_sequence = most_numbers / score_matrices(model);  // scores of all queries and keys
+  const auto most_tokens = std::max<std::int64_t>(2, std::llround(std::floor(std::sqrt(of_sequence))));
+  const auto longest =
+      std::max(batch.ids_bc.size(1), batch.source_ids_bs.defined() ? batch.source_ids_bs.size(1) : std::int64_t{0});
+  const auto tokens = std::min(longest, most_tokens);
+  const auto rows = std::clamp<std::int64_t>(of_sequence / (tokens * tokens), 1, most_rows);
+  return beginning_of(batch, std::min(rows, batch.ids_bc.size(0)), most_tokens);
+}
+
+std::vector<std::optional<AttentionMeasures>> measure_mixers(const std::vector<StreamProbe::Scores>& seen) {
+  std::vector<std::optional<AttentionMeasures>> measures;
+  for (const auto& mixer : seen)
+    measures.push_back(mixer.has_scores() ? std::optional(measure_attention(mixer)) : std::nullopt);
+  return measures;
+}
+
+// Of the stream's values of every stack; undefined where the loss does not depend on them.
+std::vector<std::vector<torch::Tensor>> stream_gradients(const StreamProbe& probe, const torch::Tensor& loss) {
+  std::vector<torch::Tensor> values;
+  for (const auto& stack : probe.stacks())
+    for (const auto& value : stack.stream) values.push_back(value.x_bcd);
+  const auto found = gradients_of(loss, values, torch::ones_like(loss));
+  std::vector<std::vector<torch::Tensor>> by_stack;
+  auto next = found.begin();
+  for (const auto& stack : probe.stacks()) {
+    const auto end = next + std::ssize(stack.stream);
+    by_stack.emplace_back(next, end);
+    next = end;
+  }
+  return by_stack;
+}
+
+void add_attention(const AttentionMeasures& measures, const std::string& prefix, nlohmann::ordered_json& block) {
+  block[prefix + "attention_entropy"] = measures.entropy;
+  block[prefix + "score_std"] = measures.score_std;
+  block[prefix + "score_max"] = measures.score_max;
+}
+
+void add_block(const StackDiagnostics& stack, std::size_t i, nlohmann::ordered_json& block) {
+  block["stream_norm"] = stack.norms.after_feed_forward.at(i);
+  block["mixer_norm"] = stack.norms.mixer_branch.at(i);
+  if (!stack.norms.cross_branch.empty()) block["cross_norm"] = stack.norms.cross_branch.at(i);
+  block["feed_forward_norm"] = stack.norms.feed_forward_branch.at(i);
+  if (stack.gradients) block["stream_gradient"] = stack.gradients->after_feed_forward.at(i);
+  if (stack.own.at(i)) add_attention(*stack.own[i], "", block);
+  if (!stack.cross.empty() && stack.cross.at(i)) add_attention(*stack.cross[i], "cross_", block);
+}
+
+}  // namespace
+
+std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks) {
+  std::vector<double> all;
+  for (const auto& stack : stacks)
+    for (const auto* mixers : {&stack.own, &stack.cross})
+      for (const auto& measures : *mixers)
+        if (measures) all.insert(all.end(), measures->entropy.begin(), measures->entropy.end());
+  return all;
+}
+
+void add_to_json(const std::vector<StackDiagnostics>& stacks, nlohmann::ordered_json& groups) {
+  for (const auto& stack : stacks) {
+    const auto regions = stack.prefix + "region_embedding";
+    auto& embedding = groups[groups.contains(regions) ? regions : stack.prefix + "token_embedding"];
+    embedding["stream_norm"] = stack.norms.embedding;
+    if (stack.gradients) embedding["stream_gradient"] = stack.gradients->embedding;
+    for (std::size_t i = 0; i < stack.own.size(); ++i)
+      add_block(stack, i, groups[fmt::format("{}block_{}", stack.prefix, i)]);
+  }
+}
+
+StreamDiagnostics::StreamDiagnostics(const ExperimentConfig& config, const Task& task, SequenceModel& model,
+                                     torch::Device device)
+    : config_(config), task_(task), model_(model), device_(device) {}
+
+const Batch& StreamDiagnostics::batch() {
+  if (!batch_) batch_ = small_part(task_.batches->evaluation_batch(Split::validation, 0, device_), config_.model);
+  return *batch_;
+}
+
+std::vector<StackDiagnostics> StreamDiagnostics::measure(Gradients gradients) {
+  const auto* blocks = blocks_of(config_.model);
+  if (blocks == nullptr || blocks->layers == 0) return {};
+  const auto& seen = batch();
+  const bool has_gradients = gradients == Gradients::of_stream && seen.weight.item<double>() > 0;
+  const torch::AutoGradMode grad_mode(has_gradients);
+  StreamProbe probe;
+  Pass pass{.probe = &probe};
+  const auto logits = model_.forward(seen, nullptr, pass);
+  std::vector<std::vector<torch::Tensor>> of_stream;
+  if (has_gradients) of_stream = stream_gradients(probe, task_.objective->loss(logits, seen) / seen.weight);
+  const torch::NoGradGuard no_grad;
+  std::vector<StackDiagnostics> found;
+  for (std::size_t i = 0; i < probe.stacks().size(); ++i) {
+    const auto& stack = probe.stacks()[i];
+    const bool encodes = i + 1 < probe.stacks().size();
+    auto& diagnostics = found.emplace_back();
+    diagnostics.prefix = encodes ? "encoder_" : "";
+    diagnostics.norms = token_norms(stack, encodes ? seen.source_segments_bs : seen.segments_bc);
+    if (has_gradients) diagnostics.gradients = gradient_norms(stack, of_stream[i]);
+    diagnostics.own = measure_mixers(stack.own);
+    diagnostics.cross = measure_mixers(stack.cross);
+  }
+  return found;
 }
 
 }  // namespace metaformer

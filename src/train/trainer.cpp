@@ -10,7 +10,6 @@
 #include "distributed/agreement.h"
 #include "infer/training_sample.h"
 #include "ops/device.h"
-#include "train/diagnostics.h"
 #include "train/milestones.h"
 #include "train/preparation.h"
 #include "train/spike_detector.h"
@@ -72,7 +71,9 @@ Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Ta
       evaluator_(config_, task, *setup_.model, device, divergence_, group),
       saver_(run, task, setup_, evaluator_, divergence_, config_.train.keep_checkpoints, group),
       rollback_(config_.train, run, *task.metrics, setup_),
-      line_(config_.train, task.batches->tokens_per_step()) {
+      line_(config_.train, task.batches->tokens_per_step()),
+      diagnostics_(config_, task, *setup_.model, device),
+      attention_watch_(config_, diagnostics_) {
   if (checkpoint) {
     setup_.restore(*checkpoint);
     progress_ = checkpoint->progress;
@@ -136,7 +137,7 @@ void Trainer::train_step() {
   setup_.average->update(progress_.step);
   if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   clock_->count(progress_, start);
-  if (diagnoses) write_diagnostics(before);
+  diagnoses ? write_diagnostics(before) : watch_attention();
 }
 
 StepResult Trainer::run_step() {
@@ -179,8 +180,17 @@ void Trainer::write_training_line() {
 void Trainer::write_diagnostics(const torch::Tensor& before) {
   read_losses();  // what is not finite has no spectrum
   if (!group_.is_first()) return;
-  metrics_->write(progress_.step, "diagnostics",
-                  diagnose_step(*setup_.model, *setup_.parameters, before, losses_.last_norm()));
+  auto groups = diagnose_step(*setup_.model, *setup_.parameters, before, losses_.last_norm());
+  const auto stacks = diagnostics_.measure(StreamDiagnostics::Gradients::of_stream);
+  add_to_json(stacks, groups);
+  metrics_->write(progress_.step, "diagnostics", groups);
+  attention_watch_.note(attention_entropies(stacks), progress_);
+}
+
+void Trainer::watch_attention() {
+  if (!is_look_due(progress_.step, config_.train.steps)) return;
+  read_losses();  // of all processes at the same steps; weights that are not finite have no attention
+  if (group_.is_first()) attention_watch_.look(progress_);
 }
 
 // A stop signal or the end of an earlier process may have come between a step and its text: it is then still due.

@@ -3,6 +3,7 @@
 
 #include "config_reader/loader.h"
 #include "run/run_summary.h"
+#include "train/attention_watch.h"
 #include "train/pending_losses.h"
 #include "train/progress_line.h"
 #include "train/rollback.h"
@@ -42,6 +43,7 @@ class Trainer {
   void read_losses();                                   // takes them from the device; throws when they are not finite
   void write_training_line();                           // unless no step has come since the last one
   void write_diagnostics(const torch::Tensor& before);  // of the last step; `before`: the parameters before it
+  void watch_attention();                               // where a look is due
   void write_sample();                                  // as far as due
   void evaluate();
   void evaluate_and_save();   // as far as due after a step; saves before it lets a stop signal through
@@ -64,6 +66,8 @@ class Trainer {
   Rollback rollback_;
   PendingLosses losses_;
   ProgressLine line_;
+  StreamDiagnostics diagnostics_;
+  AttentionWatch attention_watch_;
   std::optional<TrainingClock> clock_;
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<StepProfiler> profiler_;

@@ -74,7 +74,8 @@ RunSummary summarise(const ExperimentConfig& config, const Task& task, const Seq
           .peak_memory_bytes = peak_memory_bytes(device),
           .train_seconds = progress.train_seconds,
           .run = {},
-          .baselines = {}};
+          .baselines = {},
+          .attention_collapse = progress.collapse};
 }
 
 }  // namespace metaformer

@@ -266,7 +266,9 @@ TEST_CASE("under autocast weights are float32, and so is what their softmax is t
   struct Watching : Probe {
     bool wants_scores() const override { return true; }
     void stream(StreamPoint, const torch::Tensor&) override {}
-    void attended(const torch::Tensor&, const torch::Tensor& weight_bnce) override { weight = weight_bnce; }
+    void attended(const torch::Tensor&, const torch::Tensor& weight_bnce, const torch::Tensor&) override {
+      weight = weight_bnce;
+    }
     torch::Tensor weight;
   } probe;
   const auto options = any_mixer();

@@ -200,3 +200,12 @@ TEST_CASE("tables", "[compare]") {
   CHECK(to_json(comparison)["groups"][1]["metrics"]["val_loss"]["difference"]["pairs"] == 3);
   CHECK(failure([&] { to_markdown(comparison, {"val_loss:median"}); }).first == ExitCode::usage);
 }
+
+TEST_CASE("the JSON of a comparison names runs whose attention collapsed", "[compare]") {
+  auto runs = two_groups();
+  runs[1].attention_collapse = {.step = 40, .kind = CollapseKind::one_token, .entropy = 0.01};
+  const auto json = to_json(compare_runs(runs, {}));
+  CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["kind"] == "one_token");
+  CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["step"] == 40);
+  CHECK_FALSE(json["groups"][0]["runs"][0].contains("attention_collapse"));
+}

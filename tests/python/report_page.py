@@ -53,7 +53,7 @@ def data_of(path):
 # Sorters: two seeds of metric attention, in folders with awkward names, and one of scaled dot product.
 def make_sorters(program, folder):
     for seed in (1, 2):
-        train(program, "sorter_metric.yaml", folder / f"metric <b>&{seed}", [f"train.seed={seed}"])
+        train(program, "sorter_metric.yaml", folder / f"metric <b>&{seed}", [f"train.seed={seed}", "train.diagnostics_interval=10"])
     train(program, "sorter_scaled_dot_product.yaml", folder / "sdp 1", ["train.seed=1"])
     page = folder.parent / "sorters.html"
     run(program, "report", folder, "-o", page, "--title", MARKUP, "--figures", folder.parent / "figures")
@@ -119,12 +119,15 @@ def check_attention(page, folder):
 
 
 def check_sections(page):
-    for section in ("comparison", "curves", "texts", "attention", "forms", "distances", "norms", "configs", "environment"):
+    for section in ("comparison", "curves", "texts", "attention", "forms", "distances", "norms", "blocks", "configs", "environment"):
         equal(page.count(f"section#{section}"), 1, f"sections {section}")
         equal(page.count(f"nav a[href='#{section}']"), 1, f"links to {section}")
     equal(page.count("#texts article"), 3, "texts")
     equal(page.count("#forms .head-panel"), 2, "panels of forms")
     check(page.count("#forms .bar") > 0, "no eigenvalues")
+    equal(page.count("#blocks figure svg"), 4, "panels of the blocks in training")
+    equal(page.count("#blocks .curve"), 3 + 2 + 2 + 3, "lines of two blocks, and of the embeddings where they have any")
+    equal(page.count("#blocks .band"), 2 + 2, "bands over the heads")
     equal(page.count("b"), 0, "elements from markup in names")
     equal(page.value("document.querySelector('h1').textContent"), MARKUP, "title")
     check("metric <b>&1" in page.value("document.getElementById('environment').textContent"), "the run's name as text")

@@ -99,4 +99,29 @@ TEST_CASE("runs that evaluate only at their end begin with the training loss", "
   CHECK(views_of(table).front().name == "validation loss");
 }
 
+TEST_CASE("curves of blocks are read from the diagnostics: numbers, and lists by head with their range", "[report]") {
+  const TemporaryFolder folder;
+  write_file_atomically(folder.path() / "metrics.jsonl",
+                        R"({"step":1,"split":"train","loss":4.5}
+{"step":5,"split":"diagnostics","token_embedding":{"stream_norm":1},"block_0":{"stream_norm":2,"attention_entropy":[0.25,0.75]}}
+{"step":10,"split":"diagnostics","token_embedding":{"stream_norm":3},"block_0":{"stream_norm":4,"attention_entropy":[null,0.5]}}
+)");
+  const auto curves = read_block_curves(folder.path() / "metrics.jsonl");
+  const auto& norms = curves.at("norm of the stream");
+  REQUIRE(norms.size() == 2);
+  CHECK(norms[0].block == "token_embedding");
+  CHECK(norms[1].step == std::vector<double>{5, 10});
+  CHECK(norms[1].value == std::vector<double>{2, 4});
+  CHECK(norms[1].low.empty());
+  const auto& entropy = curves.at("entropy of attention (1: uniform)").at(0);
+  CHECK(entropy.value == std::vector<double>{0.5, 0.5});
+  CHECK(entropy.low == std::vector<double>{0.25, 0.5});
+  CHECK(entropy.high == std::vector<double>{0.75, 0.5});
+  const auto json = to_json(curves, 1);
+  REQUIRE(json.size() == 2);
+  CHECK(json[0]["title"] == "norm of the stream");
+  CHECK(json[0]["lines"][1]["step"].dump() == "[10]");
+  CHECK(json[1]["lines"][0]["low"].dump() == "[0.5]");
+}
+
 }  // namespace metaformer

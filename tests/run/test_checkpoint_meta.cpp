@@ -31,6 +31,8 @@ CheckpointMeta sample() {
                    .clipped_steps = 9,
                    .clipped_count = 1,
                    .skipped_steps = 4,
+                   .uniform_looks = 2,
+                   .collapse = AttentionCollapse{.step = 30, .kind = CollapseKind::one_token, .entropy = 0.01},
                    .startup_seconds = 0.5,
                    .wall_seconds = 8.5,
                    .evaluation_seconds = 2.5,
@@ -66,6 +68,8 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   CHECK(meta.progress.spikes.variance == 0.5);
   CHECK(meta.progress.rollback_step == 20);
   CHECK_FALSE(meta.progress.scheduled);
+  CHECK(meta.progress.uniform_looks == 2);
+  CHECK(meta.progress.collapse->kind == CollapseKind::one_token);
   CHECK(meta.digests == sample().digests);
 }
 
@@ -89,25 +93,30 @@ TEST_CASE("a newer format is named, not guessed at", "[meta]") {
 }
 
 TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
-  const auto [key, value] = GENERATE(table<std::string, Json>({{"step", -1},
-                                                               {"step", 1.5},
-                                                               {"step", "40"},
-                                                               {"step", 18446744073709551615ULL},
-                                                               {"format_version", nullptr},
-                                                               {"loss_sum", "4"},
-                                                               {"loss_count", -2},
-                                                               {"evaluated_step", 41},
-                                                               {"best", nullptr},
-                                                               {"best", Json::array({1, 2})},
-                                                               {"best", {{"step", 41}, {"loss", 1}}},
-                                                               {"validation", nullptr},
-                                                               {"validation", {{"accuracy", 1}}},
-                                                               {"rollbacks", 1001},
-                                                               {"rollback_step", -1},
-                                                               {"scheduled", 1},
-                                                               {"spikes", 7},
-                                                               {"spikes", {{"seen", 1}}},
-                                                               {"files", {{"model.safetensors", 1}}}}));
+  const auto [key, value] = GENERATE(table<std::string, Json>(
+      {{"step", -1},
+       {"step", 1.5},
+       {"step", "40"},
+       {"step", 18446744073709551615ULL},
+       {"format_version", nullptr},
+       {"loss_sum", "4"},
+       {"loss_count", -2},
+       {"evaluated_step", 41},
+       {"best", nullptr},
+       {"best", Json::array({1, 2})},
+       {"best", {{"step", 41}, {"loss", 1}}},
+       {"validation", nullptr},
+       {"validation", {{"accuracy", 1}}},
+       {"rollbacks", 1001},
+       {"rollback_step", -1},
+       {"scheduled", 1},
+       {"spikes", 7},
+       {"spikes", {{"seen", 1}}},
+       {"uniform_looks", -1},
+       {"attention_collapse", 7},
+       {"attention_collapse", {{"step", 1}, {"kind", "none"}, {"entropy", 0.5}}},
+       {"attention_collapse", {{"step", 18446744073709551615ULL}, {"kind", "uniform"}, {"entropy", 1}}},
+       {"files", {{"model.safetensors", 1}}}}));
   INFO(key << " = " << value);
   CHECK_THAT(refusal(with(key, value)), ContainsSubstring("a/meta.json: damaged"));
 }

@@ -62,6 +62,10 @@ TEST_CASE("a summary is read back as it was written", "[summary]") {
     summary.test = {{"loss", 3.5}};
     summary.baselines = {{"majority", {{"validation", 0.5}}}};
   }
+  SECTION("with collapsed attention") {
+    summary.attention_collapse = {.step = 20, .kind = CollapseKind::uniform, .entropy = 0.99};
+    CHECK(to_json(summary).at("attention_collapse").at("kind") == "uniform");
+  }
   SECTION("without epochs") {
     if (summary.stepwise) summary.stepwise->epochs.reset();
   }

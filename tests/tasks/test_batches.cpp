@@ -52,4 +52,20 @@ TEST_CASE("a language model's batches are the dataset's windows", "[batches]") {
   CHECK(torch::equal(given.weight, expected.weight));
 }
 
+TEST_CASE("the beginning of a batch has the first tokens of its first rows, and the weight of their targets",
+          "[batches]") {
+  Batch batch;
+  batch.ids_bc = torch::arange(15).view({3, 5});
+  batch.targets_bc = torch::tensor({{1, 2, 3, 4, 5}, {-1, 7, -1, 9, 10}, {11, 12, 13, 14, 15}}, torch::kLong);
+  batch.weight = torch::tensor(13.0, torch::kDouble);
+  const auto part = beginning_of(batch, 2, 3);
+  CHECK(part.ids_bc.equal(torch::tensor({{0, 1, 2}, {5, 6, 7}}, torch::kLong)));
+  CHECK(part.weight.item<double>() == 4);
+  CHECK(beginning_of(batch, 3).ids_bc.equal(batch.ids_bc));
+  batch.places_t = torch::tensor({1, 4, 6, 8, 12, -1}, torch::kLong);
+  const auto places = beginning_of(batch, 2, 3).places_t;
+  CHECK(places.masked_select(places >= 0).equal(torch::tensor({1, 4}, torch::kLong)));  // of rows of three tokens
+  CHECK(beginning_of(batch, 2, 3).weight.item<double>() == 2);
+}
+
 }  // namespace metaformer

@@ -22,13 +22,20 @@ function showConfigs() {
   });
 }
 
+function stateOf(run) {
+  const collapse = run.attention_collapse;
+  if (!collapse) return run.state;
+  const kind = collapse.kind === 'one_token' ? 'to one token' : 'to the mean of all visible tokens';
+  return `${run.state}; attention collapsed ${kind} by step ${collapse.step}`;
+}
+
 function showEnvironment() {
   const section = addSection('environment', 'Environment');
   const fields = ['commit', 'device', 'threads', 'torch', 'compiler', 'host', 'started'].filter(
       (field) => report.runs.some((run) => run.environment[field]));
   const rows = report.runs.map(
       (run) =>
-          [make('th', {scope: 'row'}, groupSwatch(run.group), run.name), run.state,
+          [make('th', {scope: 'row'}, groupSwatch(run.group), run.name), stateOf(run),
            run.time === null ? '–' : duration(run.time), ...fields.map((field) => run.environment[field] || '–')]);
   section.append(table(['run', 'state', 'training', ...fields], rows, {class: 'text'}));
   const commands =

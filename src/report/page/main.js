@@ -8,6 +8,7 @@ showAttention();
 showForms();
 showDistances();
 showNorms();
+showBlocks();
 showConfigs();
 showEnvironment();
 

@@ -25,20 +25,24 @@ function showNorms() {
   sides.append(...boxes.map((box, i) => make('div', {}, make('h3', {}, charts[i][0]), box)));
   for (const [i, [title, values, axis]] of charts.entries()) {
     keepDrawn(
-        () => drawDepth(boxes[i], title, axis, runs.map((run) => ({
-                                                          run,
-                                                          points: values(run.norms)
-                                                                      .map((value, layer) => [layer, value])
-                                                                      .filter(([, value]) => Number.isFinite(value))
-                                                        }))));
+        () => drawLineChart(boxes[i], title, axis, runs.map((run) => ({
+                                                              color: report.runs[run.run].group,
+                                                              name: run.name,
+                                                              points: values(run.norms)
+                                                                          .map((value, layer) => [layer, value])
+                                                                          .filter(([, value]) => Number.isFinite(value))
+                                                            }))));
   }
 }
 
-function drawDepth(box, title, axis, lines) {
+// Lines {color, name, points: [[x, y], ...], band: [[x, low, high], ...] or nothing}, from y = 0 on; few points have
+// dots.
+function drawLineChart(box, title, axis, lines) {
   const width = Math.min(520, widthOf(box)), height = 210, left = 48, bottom = 34;
-  const points = lines.flatMap((line) => line.points);
+  const points = lines.flatMap((line) => line.points), bands = lines.flatMap((line) => line.band || []);
+  const highest = d3.max([...points.map((p) => p[1]), ...bands.map((p) => p[2])]) || 1;
   const x = d3.scaleLinear().domain(d3.extent(points, (p) => p[0])).range([left + 6, width - 14]);
-  const y = d3.scaleLinear().domain([0, d3.max(points, (p) => p[1]) || 1]).nice(5).range([height - bottom, 8]);
+  const y = d3.scaleLinear().domain([0, highest]).nice(5).range([height - bottom, 8]);
   const svg = chart(width, height).attr('role', 'img').attr('aria-label', `${title} by ${axis}`);
   svg.append('g')
       .attr('class', 'grid')
@@ -50,22 +54,24 @@ function drawDepth(box, title, axis, lines) {
       .attr('transform', `translate(0,${height - bottom})`)
       .call(d3.axisBottom(x).ticks(Math.min(8, x.domain()[1] - x.domain()[0])).tickFormat(d3.format('d')));
   svg.append('text').attr('x', (left + width) / 2).attr('y', height - 3).attr('text-anchor', 'middle').text(axis);
-  for (const {run, points: own} of lines) {
-    const group = report.runs[run.run].group, color = curveColor(group);
+  const area = d3.area().x((p) => x(p[0])).y0((p) => y(p[1])).y1((p) => y(p[2]));
+  for (const {color: number, name, points: own, band} of lines) {
+    const color = curveColor(number);
+    if (band) svg.append('path').attr('class', 'band').style('fill', color).attr('d', area(band));
     svg.append('path')
         .attr('class', 'curve')
         .style('stroke', color)
-        .attr('stroke-dasharray', curveDashes(group))
+        .attr('stroke-dasharray', curveDashes(number))
         .attr('d', d3.line().x((p) => x(p[0])).y((p) => y(p[1]))(own));
     const dots = svg.append('g')
                      .selectAll('circle')
-                     .data(own)
+                     .data(own.length <= 30 ? own : [])
                      .join('circle')
                      .attr('r', 3.5)
                      .style('fill', color)
                      .attr('cx', (p) => x(p[0]))
                      .attr('cy', (p) => y(p[1]));
-    dots.append('title').text((p) => `${run.name}: ${shortNumber(p[1])}`);
+    dots.append('title').text((p) => `${name}: ${shortNumber(p[1])}`);
   }
   box.replaceChildren(svg.node());
 }

@@ -1,10 +1,11 @@
 // What a probe observes of every mixer, with every kind of positions.
 
 #include <cmath>
+#include <limits>
 
 #include "attention/mixer_support.h"
 #include "attention/score_bias.h"
-#include "inspect/recorder.h"
+#include "model/stream_probe.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "support/mixer_options.h"
@@ -19,7 +20,7 @@ constexpr std::int64_t heads = 3, width = 12, tokens = 9;
 
 struct Observed {
   Tensor mixed_bcd, unobserved_bcd;
-  Recorder recorder;
+  StreamProbe probe;
   bool causal;
   std::shared_ptr<Mixer> mixer;
   Tensor biases_2nk;  // u and v of transformer_xl, where all layers share them
@@ -37,14 +38,24 @@ Observed observe(const MixerConfig& options, const PositionsConfig& positions, b
   const auto x_bcd = torch::randn({1, tokens, width}, torch::kDouble);
   Observed observed{.causal = causal, .mixer = mixer, .biases_2nk = shared_distance_biases(options, shape)};
   set_distances(visibility, shape, observed.biases_2nk, tokens, tokens);
-  Pass pass, with_probe{.probe = &observed.recorder};
+  Pass pass, with_probe{.probe = &observed.probe};
   observed.unobserved_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, pass);
   observed.mixed_bcd = mixer->forward(x_bcd, x_bcd, visibility, nullptr, with_probe);
   return observed;
 }
 
+// Of the only sequence.
+struct Seen {
+  ScoredVectors vectors;
+  Tensor score_nce, attention_nce;
+};
+Seen seen_by(const StreamProbe& probe) {
+  const auto& seen = probe.latest();
+  return {.vectors = seen.vectors, .score_nce = seen.score_bnce[0], .attention_nce = seen.weight_bnce[0]};
+}
+
 void check_attention(const Observed& observed) {
-  const auto& [vectors, score_nce, attention_nce] = observed.recorder.latest().value();
+  const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);
   const auto sums_nc = attention_nce.sum(2);
   CHECK(torch::allclose(sums_nc, torch::ones_like(sums_nc), 0, 1e-12));
   auto weight_nce = score_nce.exp();  // of scores that are small here
@@ -88,7 +99,7 @@ TEST_CASE("a probe does not change what a mixer returns, and sees rows of attent
   INFO(describe(options) << (causal ? ", causal" : ""));
   const auto observed = observe(options, NoPositionsConfig{}, causal);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
-  REQUIRE(observed.recorder.latest().has_value() == options->has_scores());
+  REQUIRE(observed.probe.latest().has_scores() == options->has_scores());
   if (options->has_scores()) check_attention(observed);
 }
 
@@ -116,7 +127,7 @@ TEST_CASE("observed distances with positions of Transformer-XL are those of thei
                                           .backend = backend});
   INFO(describe(options) << " shared " << shares << " causal " << causal);
   const auto observed = observe(options, xl, causal);
-  const auto& [vectors, score_nce, attention_nce] = observed.recorder.latest().value();
+  const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);
   auto expected_nce = expected_distances_nce(*observed.mixer, xl, observed.biases_2nk, vectors);
   // This visibility has no distances to tokens that the mask hides.
   auto visible_nce = causal ? score_nce.tril() : score_nce;
@@ -136,7 +147,7 @@ TEST_CASE("no observed distance is positive", "[probe]") {
   INFO(describe(options) << " " << kind_of(positions));
   const bool causal = GENERATE(false, true);
   const auto observed = observe(options, positions, causal);
-  CHECK(observed.recorder.latest()->score_nce.max().item<double>() <= 0);
+  CHECK(seen_by(observed.probe).score_nce.max().item<double>() <= 0);
 }
 
 TEST_CASE("observed scores are those of the observed vectors and form", "[probe]") {
@@ -144,7 +155,7 @@ TEST_CASE("observed scores are those of the observed vectors and form", "[probe]
   if (!options->has_scores()) return;
   INFO(describe(options));
   const auto observed = observe(options, NoPositionsConfig{}, true);
-  const auto& [vectors, score_nce, attention_nce] = observed.recorder.latest().value();
+  const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);
   const auto name = describe(options);
   if (name.find("as_published") != std::string::npos) return;  // of no single form
   const auto left_nci = vectors.left_bnci[0], right_nej = vectors.right_bnej[0];
@@ -157,6 +168,70 @@ TEST_CASE("observed scores are those of the observed vectors and form", "[probe]
     expected = -torch::einsum("ncei,nij,ncej->nce", {difference, form_nij, difference});
   }
   CHECK(relative_error(score_nce, expected / std::sqrt(static_cast<double>(width) / heads)) < 1e-9);
+}
+
+TEST_CASE("measures of attention are those of their formulas, head by head and query by query", "[probe]") {
+  constexpr std::int64_t batch = 2;
+  torch::manual_seed(4);
+  const auto score_bnce = 3 * torch::randn({batch, heads, tokens, tokens}, torch::kDouble);
+  const auto segments_bc = torch::tensor({{0, 0, 0, 0, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 2, 2, -1, -1}}, torch::kLong);
+  const auto visibility = self_visibility(GENERATE(true, false), segments_bc);
+  const auto visible_bce = metaformer::visible_bce(visibility, tokens, tokens, torch::kCPU);
+  const auto hidden_bnce = visible_bce.unsqueeze(1).logical_not().expand_as(score_bnce);
+  const auto weight_bnce =
+      torch::_safe_softmax(score_bnce.masked_fill(hidden_bnce, -std::numeric_limits<double>::infinity()), -1);
+  const auto measures =
+      measure_attention({.score_bnce = score_bnce, .weight_bnce = weight_bnce, .visible_bce = visible_bce});
+  double largest = 0;
+  for (std::int64_t n = 0; n < heads; ++n) {
+    double entropies = 0, sum = 0, squares = 0, scores = 0;
+    int queries = 0;
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t c = 0; c < tokens; ++c) {
+        double entropy = 0;
+        int keys = 0;
+        for (std::int64_t e = 0; e < tokens; ++e) {
+          if (!visible_bce[b][c][e].item<bool>()) continue;
+          const double score = score_bnce[b][n][c][e].item<double>(), weight = weight_bnce[b][n][c][e].item<double>();
+          entropy -= weight * std::log(weight);
+          ++keys;
+          sum += score, squares += score * score, ++scores;
+          largest = std::max(largest, std::abs(score));
+        }
+        if (keys < 2) continue;
+        entropies += entropy / std::log(keys);
+        ++queries;
+      }
+    const auto head = static_cast<std::size_t>(n);
+    CHECK(measures.entropy.at(head) == Approx(entropies / queries).epsilon(1e-10));
+    CHECK(measures.score_std.at(head) == Approx(std::sqrt(squares / scores - std::pow(sum / scores, 2))).epsilon(1e-9));
+  }
+  CHECK(measures.score_max == Approx(largest));
+}
+
+TEST_CASE("attention to one key has no entropy, attention to all alike has all", "[probe]") {
+  const auto causal = torch::ones({1, 6, 6}, torch::kBool).tril();
+  const auto uniform = causal.to(torch::kDouble).unsqueeze(1) / torch::arange(1, 7, torch::kDouble).view({6, 1});
+  const auto scores = torch::zeros({1, 1, 6, 6}, torch::kDouble);
+  const auto alike = measure_attention({.score_bnce = scores, .weight_bnce = uniform, .visible_bce = causal});
+  CHECK(alike.entropy.at(0) == Approx(1));
+  CHECK(alike.score_std.at(0) == 0);
+  const auto one = torch::eye(6, torch::kDouble).view({1, 1, 6, 6});
+  CHECK(measure_attention({.score_bnce = scores, .weight_bnce = one, .visible_bce = {}}).entropy.at(0) == 0);
+  const auto alone = torch::ones({1, 1, 1, 1}, torch::kDouble);  // a query that sees one key has nothing to choose
+  CHECK(std::isnan(measure_attention({.score_bnce = alone, .weight_bnce = alone}).entropy.at(0)));
+}
+
+TEST_CASE("norms by depth leave padding out, and count a class token", "[probe]") {
+  StreamProbe probe;
+  const auto x_bcd = torch::tensor({3.0, 4.0, 6.0, 8.0, 0.0, 100.0}, torch::kDouble).view({1, 3, 2});
+  probe.stream(StreamPoint::embedding, x_bcd);
+  const auto& stack = probe.stacks().front();
+  CHECK(token_norms(stack).embedding == Approx((5 + 10 + 100) / 3.0));
+  CHECK(token_norms(stack, torch::tensor({{0, 0, -1}}, torch::kLong)).embedding == Approx(7.5));
+  CHECK(token_norms(stack, torch::tensor({{0, -1}}, torch::kLong)).embedding == Approx(7.5));
+  CHECK(gradient_norms(stack, {x_bcd}).embedding == Approx(std::sqrt(25 + 100 + 10000)));
+  CHECK(gradient_norms(stack, {Tensor()}).embedding == 0);
 }
 
 }  // namespace metaformer

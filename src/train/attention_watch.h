@@ -1,0 +1,46 @@
+#pragma once
+// Warns, once in a training, of attention that has collapsed: in every head of every mixer with scores each query
+// attends to one token, or to all that it sees alike. Such a mixer no longer chooses by content.
+
+#include <vector>
+
+#include "run/progress.h"
+#include "train/diagnostics.h"
+
+namespace metaformer {
+
+// Entropies of attention, as fractions of their maximum (AttentionMeasures), that count as collapsed.
+constexpr double most_entropy_of_one_token = 0.05, least_entropy_of_uniform = 0.98;
+
+// Small scores are nearly uniform at first. Attention counts as uniform when so many looks in a row, behind the warm-up
+// of the learning rate, have found it so.
+constexpr std::int64_t looks_that_agree = 2;
+
+// Looks at evenly spaced steps of a training, besides those at train.diagnostics_interval.
+constexpr std::int64_t looks_in_training = 20;
+
+// By the entropies of all heads; none where there are no heads, and where an entropy is not a number.
+CollapseKind collapsed(const std::vector<double>& entropies);
+
+// Whether a look is due after `step` of `steps` steps.
+bool is_look_due(std::int64_t step, std::int64_t steps);
+
+class AttentionWatch {
+ public:
+  // Keeps references.
+  AttentionWatch(const ExperimentConfig& config, StreamDiagnostics& diagnostics)
+      : config_(config), diagnostics_(diagnostics) {}
+
+  // Measures the attention, unless it has no scores or has collapsed before. Where memory is short it does without.
+  void look(Progress& progress);
+
+  // The same with what was measured after progress.step.
+  void note(const std::vector<double>& entropies, Progress& progress) const;
+
+ private:
+  const ExperimentConfig& config_;
+  StreamDiagnostics& diagnostics_;
+  bool has_scores_ = true;  // as far as is known
+};
+
+}  // namespace metaformer
