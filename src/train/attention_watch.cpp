@@ -31,8 +31,12 @@ std::string describe_remedies(const ExperimentConfig& config) {
   return join_alternatives(remedies);
 }
 
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 void warn(const AttentionCollapse& collapse, const ExperimentConfig& config) {
-  log::warning("step {}: attention of all heads has collapsed to {} (entropy {:.2f} of its maximum): try {}",
+  log::warning("step {}: attention has collapsed to {} (mean entropy of all heads: {:.2f} of its maximum): try {}",
                collapse.step, collapse.kind == CollapseKind::one_token ? "one token" : "the mean of all visible tokens",
                collapse.entropy, describe_remedies(config));
 }
@@ -40,11 +44,11 @@ void warn(const AttentionCollapse& collapse, const ExperimentConfig& config) {
 }  // namespace
 
 CollapseKind collapsed(const std::vector<double>& entropies) {
-  const auto all = [&](auto holds) { return std::all_of(entropies.begin(), entropies.end(), holds); };
   if (entropies.empty()) return CollapseKind::none;
-  if (all([](double entropy) { return entropy <= most_entropy_of_one_token; })) return CollapseKind::one_token;
-  if (all([](double entropy) { return entropy >= least_entropy_of_uniform; })) return CollapseKind::uniform;
-  return CollapseKind::none;
+  if (mean_of(entropies) < least_mean_entropy) return CollapseKind::one_token;
+  const bool uniform = std::all_of(entropies.begin(), entropies.end(),
+                                   [](double entropy) { return entropy >= least_entropy_of_uniform; });
+  return uniform ? CollapseKind::uniform : CollapseKind::none;
 }
 
 bool is_look_due(std::int64_t step, std::int64_t steps) {
@@ -71,8 +75,7 @@ void AttentionWatch::note(const std::vector<double>& entropies, Progress& progre
   progress.uniform_looks = counts ? progress.uniform_looks + 1 : 0;
   const bool is_collapse = kind == CollapseKind::one_token || progress.uniform_looks >= looks_that_agree;
   if (!is_collapse) return;
-  const double sum = std::accumulate(entropies.begin(), entropies.end(), 0.0);
-  progress.collapse = {.step = progress.step, .kind = kind, .entropy = sum / static_cast<double>(entropies.size())};
+  progress.collapse = {.step = progress.step, .kind = kind, .entropy = mean_of(entropies)};
   warn(*progress.collapse, config_);
 }
 
