@@ -30,7 +30,7 @@ import reference_model  # noqa: E402
 
 CONTEXT = 256
 SHAPES = {"CPU recipe": {"layers": 4, "heads": 4, "width": 128}, "GPU recipe": {"layers": 6, "heads": 6, "width": 384}}
-MIXERS = ("scaled_dot_product", "metric")
+MIXERS = {"scaled_dot_product": "scaled_dot_product", "metric": "metric_published"}  # the ends of the configs' names
 TEMPERATURE, TOP_K = 0.8, 200
 PROMPT = "\n"
 # Prompt and generated tokens of each row. The last token of the first is drawn after as many as the context holds, less one.
@@ -109,7 +109,7 @@ def train(program, shape, mixer, run):
     settings = {**{f"model.{key}": value for key, value in shape.items()}, "model.context": CONTEXT, "train.steps": 1,
                 "train.batch_size": 1, "data.validation_fraction": 0.01}
     overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    subprocess.run([program, "train", "--config", f"shakespeare_{mixer}.yaml", *overrides, "--device", "cpu", "--out",
+    subprocess.run([program, "train", "--config", f"shakespeare_{MIXERS[mixer]}.yaml", *overrides, "--device", "cpu", "--out",
                     run, "--quiet"], check=True, stdout=subprocess.DEVNULL)
     return run
 

@@ -7,7 +7,7 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 for seed in $SEEDS; do
   run imdb_linear.yaml --set data.validation_fraction=0.05 --set "train.seed=$seed"
   run imdb_regions.yaml --set "train.seed=$seed"
-  for mixer in scaled_dot_product quadratic metric average_pooling identity; do
+  for mixer in scaled_dot_product quadratic_published metric_published average_pooling identity; do
     run "imdb_region_$mixer.yaml" --set "train.seed=$seed"
   done
 done

@@ -11,11 +11,11 @@ run_mixer() { # mixer [--set key=value]...
 }
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product quadratic metric average_pooling identity; do run_mixer "$mixer"; done
-  run_mixer metric --set model.mixer.constraint=identity --set model.mixer.values=own
-  run_mixer metric --set model.mixer.constraint=identity
-  run_mixer metric --set model.mixer.constraint=diagonal
-  run_mixer quadratic --set model.mixer.form=full
-  for mixer in scaled_dot_product quadratic metric; do run_mixer "$mixer" --set model.mixer.score_std=1; done
+  for mixer in scaled_dot_product quadratic_published metric_published average_pooling identity; do run_mixer "$mixer"; done
+  run_mixer metric_published --set model.mixer.constraint=identity --set model.mixer.values=own
+  run_mixer metric_published --set model.mixer.constraint=identity
+  run_mixer metric_published --set model.mixer.constraint=diagonal
+  run_mixer quadratic_published --set model.mixer.form=full
+  for mixer in scaled_dot_product quadratic_published metric_published; do run_mixer "$mixer" --set model.mixer.score_std=1; done
 done
 finish

@@ -21,12 +21,13 @@ from lib.line_figure import line_figure
 TOKENS = 16384
 MODEL = ["model.layers=2", "model.heads=4", "model.width=128", "model.dropout=0", "data.tokenizer=character",
          "train.eval_interval=100000", "train.learning_rate=1e-3"]
+SINUSOIDS = ["model.positions=sinusoidal", "model.embedding.scale=none"]
 ATTENTIONS = {
     "full": ["model.mixer=scaled_dot_product", "model.positions=rotary"],
     "full, matrix of scores": ["model.mixer={kind: scaled_dot_product, backend: reference}", "model.positions=rotary"],
     "metric": ["model.mixer=metric", "model.positions=rotary"],
-    "LSH, 4 rounds": ["model.mixer={kind: lsh, chunk: 64, rounds: 4}", "model.positions=sinusoidal"],
-    "LSH, 1 round": ["model.mixer={kind: lsh, chunk: 64, rounds: 1}", "model.positions=sinusoidal"],
+    "LSH, 4 rounds": ["model.mixer={kind: lsh, chunk: 64, rounds: 4}", *SINUSOIDS],
+    "LSH, 1 round": ["model.mixer={kind: lsh, chunk: 64, rounds: 1}", *SINUSOIDS],
 }
 CONTEXTS = (256, 1024, 4096, 16384)
 MOST_SCORES = 4096  # the matrix of scores of longer contexts does not fit into the memory of a small machine

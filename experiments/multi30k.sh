@@ -4,7 +4,7 @@
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product metric quadratic; do
+  for mixer in scaled_dot_product metric_published quadratic_published; do
     run "multi30k_$mixer.yaml" --set "train.seed=$seed"
   done
 done

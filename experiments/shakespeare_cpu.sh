@@ -5,7 +5,7 @@ SEEDS=${SEEDS:-1337 1 2 3 4}
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product quadratic metric average_pooling identity; do
+  for mixer in scaled_dot_product quadratic_published metric_published average_pooling identity; do
     run "shakespeare_$mixer.yaml" --set "train.seed=$seed"
   done
 done

@@ -5,7 +5,7 @@ SEEDS=${SEEDS:-1337 1 2 3 4}
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product shared_projection shared_values diagonal_metric metric quadratic full_form; do
+  for mixer in scaled_dot_product shared_projection shared_values diagonal_metric metric_published quadratic_published full_form; do
     run "shakespeare_$mixer.yaml" --set "train.seed=$seed"
   done
 done

@@ -10,15 +10,15 @@ run_mixer() { # mixer [--set key=value]...
 }
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product metric; do run_mixer "$mixer"; done
+  for mixer in scaled_dot_product metric_published; do run_mixer "$mixer"; done
   run_mixer base --set model.mixer=quadratic
   run_mixer base --set model.mixer=average_pooling
   run_mixer base --set model.mixer=identity
-  run_mixer metric --set model.mixer.constraint=identity --set model.mixer.values=own
-  run_mixer metric --set model.mixer.constraint=identity
-  run_mixer metric --set model.mixer.constraint=diagonal
+  run_mixer metric_published --set model.mixer.constraint=identity --set model.mixer.values=own
+  run_mixer metric_published --set model.mixer.constraint=identity
+  run_mixer metric_published --set model.mixer.constraint=diagonal
   run_mixer base --set model.mixer.kind=quadratic --set model.mixer.form=full
-  for mixer in scaled_dot_product metric; do run_mixer "$mixer" --set model.mixer.score_std=0.3; done
+  for mixer in scaled_dot_product metric_published; do run_mixer "$mixer" --set model.mixer.score_std=0.3; done
   run_mixer base --set model.mixer.kind=quadratic --set model.mixer.score_std=0.3
 done
 finish

@@ -4,7 +4,7 @@
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product metric; do
+  for mixer in scaled_dot_product metric_published; do
     run "shakespeare_word_$mixer.yaml" --set "train.seed=$seed"
   done
   run shakespeare_word_base.yaml --set model.mixer=quadratic --set "train.seed=$seed"

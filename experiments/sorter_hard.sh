@@ -10,15 +10,15 @@ run_mixer() { # mixer [--set key=value]...
 }
 
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product quadratic metric; do run_mixer "$mixer"; done
-  run_mixer metric --set model.mixer.constraint=psd
-  run_mixer metric --set model.mixer.constraint=psd --set model.mixer.score=distance
-  run_mixer metric --set model.mixer.constraint=diagonal
-  run_mixer metric --set model.mixer.constraint=identity --set model.mixer.values=own
-  run_mixer metric --set model.mixer.constraint=identity
-  run_mixer quadratic --set model.mixer.form=full
+  for mixer in scaled_dot_product quadratic_published metric_published; do run_mixer "$mixer"; done
+  run_mixer metric_published --set model.mixer.constraint=psd
+  run_mixer metric_published --set model.mixer.constraint=psd --set model.mixer.score=distance
+  run_mixer metric_published --set model.mixer.constraint=diagonal
+  run_mixer metric_published --set model.mixer.constraint=identity --set model.mixer.values=own
+  run_mixer metric_published --set model.mixer.constraint=identity
+  run_mixer quadratic_published --set model.mixer.form=full
   run sorter_hard_base.yaml --set model.mixer=average_pooling --set "train.seed=$seed"
   run sorter_hard_base.yaml --set model.mixer=identity --set "train.seed=$seed"
-  for mixer in scaled_dot_product quadratic metric; do run_mixer "$mixer" --set model.mixer.score_std=0.3; done
+  for mixer in scaled_dot_product quadratic_published metric_published; do run_mixer "$mixer" --set model.mixer.score_std=0.3; done
 done
 finish

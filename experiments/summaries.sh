@@ -9,7 +9,7 @@ DATA=$(realpath -m -- "${DATA:-/tmp/metaformer_texts}")
 [[ -d $DATA/debian_descriptions ]] || "$experiments/write_descriptions.py" "$DATA/debian_descriptions"
 cd -- "$DATA"  # the paths in the configs
 for seed in $SEEDS; do
-  for mixer in scaled_dot_product metric quadratic; do
+  for mixer in scaled_dot_product metric_published quadratic_published; do
     run "summaries_$mixer.yaml" --set "train.seed=$seed"
   done
 done

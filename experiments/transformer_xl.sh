@@ -11,7 +11,7 @@ for seed in $SEEDS; do
     done
   done
   run xl_shakespeare.yaml --set model.memory=0 --set model.context=128 --set train.batch_size=6 --set "train.seed=$seed"
-  run xl_shakespeare_metric.yaml --set "train.seed=$seed"
-  run xl_shakespeare_quadratic.yaml --set "train.seed=$seed"
+  run xl_shakespeare_metric_published.yaml --set "train.seed=$seed"
+  run xl_shakespeare_quadratic_published.yaml --set "train.seed=$seed"
 done
 finish

@@ -54,8 +54,8 @@ run_round_of_reviews() {
   for precision in fp32 bf16; do
     note reviews "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_classifier_step.py" "$archive" \
       --precision $precision --steps 50 --warmup 200
-    for mixer in scaled_dot_product quadratic metric; do
-      note_ours reviews $mixer $precision --config "$root/configs/imdb_$mixer.yaml" --steps 50 --warmup 200
+    for mixer in scaled_dot_product quadratic_published metric_published; do
+      note_ours reviews ${mixer%_published} $precision --config "$root/configs/imdb_$mixer.yaml" --steps 50 --warmup 200
     done
   done
 }
@@ -72,9 +72,9 @@ run_round() {
     # shellcheck disable=SC2086  # words on purpose
     note "$shape" "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_step.py" $peer_sizes \
       --precision $precision --steps $steps --warmup $warmup
-    for mixer in scaled_dot_product metric; do
+    for mixer in scaled_dot_product metric_published; do
       # shellcheck disable=SC2086
-      note_ours "$shape" $mixer $precision --config "$root/configs/shakespeare_$mixer.yaml" $sizes \
+      note_ours "$shape" ${mixer%_published} $precision --config "$root/configs/shakespeare_$mixer.yaml" $sizes \
         --steps $steps --warmup $warmup
     done
   done

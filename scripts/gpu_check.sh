@@ -126,11 +126,11 @@ write_choices() {
   echo "$choices"
 }
 
-# train_with NAME OPTION...: a training of shakespeare_gpu_metric without its noise.
+# train_with NAME OPTION...: a training of shakespeare_gpu_metric_published without its noise.
 train_with() {
   local name=$1
   shift
-  "$program" train --config shakespeare_gpu_metric.yaml --offline --out "$work/$name" --set train.log_interval=1 \
+  "$program" train --config shakespeare_gpu_metric_published.yaml --offline --out "$work/$name" --set train.log_interval=1 \
     --set train.eval_interval=1000 --set train.schedule.warmup_steps=5 --set train.steps=60 --set train.precision=fp32 \
     --set train.batch_size=16 "$@"
 }
@@ -217,7 +217,7 @@ compare_processes() {
   if ((gpus < 2)); then echo "not measured: this machine has $gpus GPU, and NCCL needs two"; return; fi
   for processes in 1 2; do
     train_with "processes_$processes" --processes "$processes" --device cuda --set train.accumulate=2
-    "$program" bench step --config shakespeare_gpu_metric.yaml --device cuda --offline --rounds 3 --steps 20 \
+    "$program" bench step --config shakespeare_gpu_metric_published.yaml --device cuda --offline --rounds 3 --steps 20 \
       --set train.accumulate=2 --processes "$processes"
   done
   compare_losses processes_1 processes_2
@@ -231,7 +231,7 @@ bench_steps() {
       for graph in false true; do
         [[ $graph == true || $precision == bf16 ]] || continue
         printf '%s, %s, cuda_graph %s: ' "$backend" "$precision" "$graph"
-        "$program" bench step --config shakespeare_gpu_metric.yaml --device cuda --offline --rounds 3 --steps 20 \
+        "$program" bench step --config shakespeare_gpu_metric_published.yaml --device cuda --offline --rounds 3 --steps 20 \
           --set model.dropout=0 --set "model.mixer={kind: metric, backend: $backend}" --set "train.precision=$precision" \
           --set "train.cuda_graph=$graph" | head -n 1
       done
@@ -288,7 +288,7 @@ dry_run() {
   train_with dry --quiet --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
   sample_both dry cpu 20 >/dev/null
   say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a training of $("$program" config check \
-    --config shakespeare_gpu_metric.yaml | head -n 1) ends; the rest needs a GPU"
+    --config shakespeare_gpu_metric_published.yaml | head -n 1) ends; the rest needs a GPU"
 }
 
 if [[ -n $binaries ]]; then use_bundle; else use_tree; fi

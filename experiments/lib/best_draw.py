@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints the --set arguments of the best run of a config in a results file, by what validation data say.
 
-  best_draw.py experiments/results/shakespeare_draws.csv shakespeare_metric.yaml best_val_loss
-  best_draw.py experiments/results/imdb_draws.csv imdb_metric.yaml best_val_error
+  best_draw.py experiments/results/shakespeare_draws.csv shakespeare_metric_published.yaml best_val_loss
+  best_draw.py experiments/results/imdb_strong_draws.csv imdb_scaled_dot_product.yaml best_val_error --without model.mixer.qk_norm=true
 """
 import argparse
 import csv
@@ -15,10 +15,14 @@ def main():
     parser.add_argument("results", help="a CSV file that a sweep wrote")
     parser.add_argument("config", help="as in its column config")
     parser.add_argument("column", help="of which the smallest value is the best")
+    parser.add_argument("--with", dest="needed", default=[], nargs="+", metavar="KEY=VALUE", help="only runs with these overrides")
+    parser.add_argument("--without", dest="refused", default=[], nargs="+", metavar="KEY=VALUE", help="only runs without these")
     arguments = parser.parse_args()
+    needed, refused = set(arguments.needed), set(arguments.refused)
     try:
         with open(arguments.results, newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["config"] == arguments.config and row[arguments.column]]
+            rows = [row for row in csv.DictReader(file) if row["config"] == arguments.config and row[arguments.column]
+                    and needed <= set(row["overrides"].split()) and not refused & set(row["overrides"].split())]
     except (OSError, KeyError) as error:
         sys.exit(f"{arguments.results}: {error}")
     if not rows:

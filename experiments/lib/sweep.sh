@@ -2,6 +2,8 @@
 #
 #   run CONFIG [--set KEY=VALUE]... [--context N]...    adds a run; --context also evaluates its last checkpoint on the
 #                                                       validation split with a context of N tokens (column val_loss_N)
+#   run_with MIXER [OPTION=VALUE]...                    adds a run of "${task[@]}", the arguments of `run`, with this mixer in every one
+#                                                       of "${places[@]}" (default: model.mixer) and train.seed=$seed
 #   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs, a path from
 #                                                       the folder of the scripts; `run` refuses what it prints when it fails
 #   finish [ARGUMENT...]                                trains what is missing, writes the results, and prints
@@ -92,6 +94,17 @@ run() { # config [--set key=value]... [--context n]...
   run_names+=("$(name_of "$config" "$key" "${words[@]}")")
   run_arguments+=("$(printf '%q ' --config "$config" "${words[@]}")")
   run_contexts+=("${contexts[*]}")
+}
+
+places=(model.mixer)
+
+run_with() { # mixer [option=value]...
+  local place option words=()
+  for place in "${places[@]}"; do
+    words+=(--set "$place.kind=$1")
+    for option in "${@:2}"; do words+=(--set "$place.$option"); done
+  done
+  run "${task[@]}" "${words[@]}" --set "train.seed=$seed"
 }
 
 # Whether the results file has a row with the key, and in it the losses for these contexts.

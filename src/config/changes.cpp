@@ -98,6 +98,7 @@ nlohmann::json config_changes(const ExperimentConfig& config) {
   auto same_kinds = defaults;
   same_kinds.task = *make_kind<TaskConfig>(kind_of(config.task));
   same_kinds.model = *make_kind<ModelConfig>(kind_of(config.model));
+  set_embedding_scale(same_kinds.model, default_embedding_scale(config.model));
   same_kinds.train.cpu_slices = default_slices(config);
   ChangesWriter writer(config_to_json(same_kinds));
   auto copy = config;  // visitors take what can be changed

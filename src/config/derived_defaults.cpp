@@ -36,6 +36,19 @@ bool is_padded(const TaskConfig& task) {
 
 }  // namespace
 
+EmbeddingScale default_embedding_scale(const ModelConfig& model) {
+  const auto* blocks = blocks_of(model);
+  const bool adds_sinusoids = blocks != nullptr && is<SinusoidalPositionsConfig>(blocks->positions);
+  return adds_sinusoids && !has_regions(blocks->embedding) ? EmbeddingScale::sqrt_width : EmbeddingScale::none;
+}
+
+void set_embedding_scale(ModelConfig& model, EmbeddingScale scale) {
+  const auto set = [&](auto& options) {
+    if constexpr (requires { options.positions; }) options.embedding.scale = scale;
+  };
+  std::visit(set, model);
+}
+
 std::int64_t default_slices(const ExperimentConfig& config) {
   constexpr std::int64_t features = 384 * 128, most = 8, widest = 384;
   const auto width = width_of(config.model);
@@ -49,6 +62,8 @@ void derive_defaults(ExperimentConfig& config, const Provenance& provenance) {
   auto* next_token = std::get_if<LanguageModelConfig>(&config.task);
   if (next_token != nullptr && !provenance.contains("data.tokenizer.whitespace"))
     keep_whitespace(next_token->data.tokenizer);
+  if (!provenance.contains("model.embedding.scale"))
+    set_embedding_scale(config.model, default_embedding_scale(config.model));
   if (!provenance.contains("train.cpu_slices")) config.train.cpu_slices = default_slices(config);
 }
 

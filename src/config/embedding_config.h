@@ -108,7 +108,8 @@ void visit(Visitor& field, EmbeddingConfig& c) {
         "on features of the embeddings, the same ones at every token of a sequence");
   field("scale", c.scale,
         "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
-        "classification: how unequally the training texts of the classes have the token or n-gram");
+        "classification: how unequally the training texts of the classes have the token or n-gram; default: "
+        "sqrt_width where model.positions are sinusoidal, else none");
   field("ngrams", c.ngrams, "classification: hashed n-grams beside the tokens");
   field(
       "region", c.region,

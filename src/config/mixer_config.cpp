@@ -8,7 +8,7 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::string_view default_kind = "metric";
+constexpr std::string_view default_kind = "scaled_dot_product";
 
 // In the order of registration.
 std::vector<MixerConfig>& registry() {

@@ -188,12 +188,22 @@ void make_paths_absolute(ExperimentConfig& config) {
     if (path != nullptr) *path = absolute(*path);
 }
 
-Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources,
-                   OtherKinds other_kinds = OtherKinds::refused) {
+// Without blocks the mixer has no effect; runs of earlier versions name the default mixer of those.
+void forget_unused_mixer(ExperimentConfig& config) {
+  auto* model = std::get_if<TransformerConfig>(&config.model);
+  if (model != nullptr && model->layers == 0) model->mixer = {};
+}
+
+// Who wrote a config: a user, or this or an earlier version of the program into a run.
+enum class Author { user, program, earlier_program };
+
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources, Author author = Author::user) {
   Experiment experiment{.name = name, .config = {}, .provenance = {}};
+  const bool is_earlier = author == Author::earlier_program;  // whose defaults followed from no other key
+  const auto other_kinds = is_earlier ? OtherKinds::ignored : OtherKinds::refused;
   for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance, other_kinds);
-  const bool is_earlier = other_kinds == OtherKinds::ignored;  // whose defaults followed from no other key
   if (!is_earlier) derive_defaults(experiment.config, experiment.provenance);
+  if (author != Author::user) forget_unused_mixer(experiment.config);
   check_config(experiment.config, experiment.provenance);
   make_paths_absolute(experiment.config);
   return experiment;
@@ -248,7 +258,7 @@ Experiment load_run_experiment(const fs::path& file, const std::vector<std::stri
   auto source = read_yaml_file(file);
   const bool is_earlier = move_keys(source);
   return resolve(file.stem().string(), {std::move(source), read_overrides(overrides)},
-                 is_earlier ? OtherKinds::ignored : OtherKinds::refused);
+                 is_earlier ? Author::earlier_program : Author::program);
 }
 
 }  // namespace metaformer

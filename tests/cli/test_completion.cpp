@@ -129,7 +129,8 @@ TEST_CASE("names of configs are those of METAFORMER_CONFIG_PATH and of the progr
   CHECK(completion.offer({"train", "--config", "mi"}) == Words{"mine.yaml"});
   unsetenv("METAFORMER_CONFIG_PATH");
   CHECK(completion.offer({"train", "--config", "mi"}).empty());
-  CHECK(completion.offer({"train", "--config", "shakespeare_met"}) == Words{"shakespeare_metric.yaml"});
+  CHECK(completion.offer({"train", "--config", "shakespeare_met"}) ==
+        Words{"shakespeare_metric.yaml", "shakespeare_metric_published.yaml"});
 }
 
 TEST_CASE("the scripts parse, and an unknown shell is an error that names those there are", "[cli]") {

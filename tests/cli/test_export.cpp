@@ -32,7 +32,7 @@ TEST_CASE("a run is exported in every format, once", "[cli]") {
 
 TEST_CASE("what cannot be exported is refused with a reason", "[cli]") {
   const Program program;
-  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
+  program.succeed({"train", "--config", "small.yaml", "--set", "model.mixer=metric", "--out", "run"});
   const auto [arguments, text] = GENERATE(table<Arguments, std::string>({
       {{"--run", "run"}, "--out is required"},
       {{"--run", "run", "--out", "exported"}, "model.mixer.kind is metric and must be scaled_dot_product"},

@@ -40,7 +40,7 @@ TEST_CASE("runs that differ only in their seed are a group, compared with the fi
   REQUIRE(comparison.groups.size() == 2);
   CHECK(comparison.notes.empty());
   CHECK(comparison.differing_keys == std::vector<std::string>{"model.mixer.kind"});
-  CHECK(comparison.groups[0].settings.at("model.mixer.kind") == "metric");  // the default
+  CHECK(comparison.groups[0].settings.at("model.mixer.kind") == "scaled_dot_product");  // the default
   const auto& metric = comparison.groups[1].metrics.at("val_loss");
   CHECK(metric.summary.mean == 5);
   // Differences 1, 2, 3: 2 +- 4.3027 / sqrt(3) (Student's t, 2 degrees of freedom; NIST handbook, 1.3.6.7.2).

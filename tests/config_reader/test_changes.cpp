@@ -17,7 +17,7 @@ static Settings changes_of(const std::vector<std::string>& overrides) {
 
 TEST_CASE("the default config changes nothing; a key that is set to its default is no change", "[changes]") {
   CHECK(changes_of({}).empty());
-  CHECK(changes_of({"train.steps=2000", "model.mixer=metric"}).empty());
+  CHECK(changes_of({"train.steps=2000", "model.mixer=scaled_dot_product"}).empty());
   CHECK(changes_of({"train.steps=100"}) == Settings{{"train.steps", "100"}});
 }
 
@@ -30,6 +30,14 @@ TEST_CASE("options are compared with the defaults of their own kind", "[changes]
   CHECK(changes_of({"task=sort", "task.length=8"}) == Settings{{"task.kind", "sort"}, {"task.length", "8"}});
 }
 
+TEST_CASE("sinusoidal positions are compared with their own default scale of the embeddings", "[changes]") {
+  const Settings sinusoidal = {{"model.positions.kind", "sinusoidal"}};
+  CHECK(changes_of({"model.positions=sinusoidal"}) == sinusoidal);
+  CHECK(changes_of({"model.positions=sinusoidal", "model.embedding.scale=sqrt_width"}) == sinusoidal);
+  CHECK(changes_of({"model.positions=sinusoidal", "model.embedding.scale=none"}).at("model.embedding.scale") == "none");
+  CHECK(changes_of({"model.embedding.scale=sqrt_width"}) == Settings{{"model.embedding.scale", "sqrt_width"}});
+}
+
 TEST_CASE("sections that belong to a task or a model are compared with what that has as default", "[changes]") {
   const Settings expected = {{"data.corpus", "imdb"}, {"task.kind", "classification"}};
   CHECK(changes_of({"task=classification", "data.corpus=imdb"}) == expected);
@@ -40,6 +48,10 @@ TEST_CASE("the changes give the config back", "[changes]") {
   for (const std::vector<std::string>& overrides :
        {std::vector<std::string>{"model.mixer={kind: metric, constraint: psd, score: distance}", "train.seed=3"},
         {"task=sort", "model.positions=rotary", "train.optimizer.betas=[0.9, 0.95]"},
+        {"model.positions=sinusoidal", "model.embedding.scale=none"},
+        {"model.positions=sinusoidal", "model.mixer={kind: metric, values: own, qk_norm: true}"},
+        {"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder", "model.mixer=metric",
+         "model.cross_mixer=metric", "model.encoder.mixer=average_pooling", "model.positions=sinusoidal"},
         {"task=classification", "data.corpus=imdb", "model.embedding.ngrams.order=2", "train.precision=bf16"}}) {
     const auto config = default_experiment(overrides).config;
     std::vector<std::string> again;

@@ -5,6 +5,7 @@
 #include "config/writer.h"
 #include "config_reader/complaint.h"
 #include "config_reader/moved_keys.h"
+#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -250,6 +251,36 @@ TEST_CASE("the config of a run is read as strictly as any other", "[config][move
   CHECK(refusal(written).empty());
   CHECK_THAT(refusal(written + "      factor: 1\n"), ContainsSubstring("divergence.spikes.factor: unknown key"));
   CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
+}
+
+TEST_CASE("a run names its mixers and the scale of its embeddings, whatever is the default", "[config]") {
+  const TemporaryFolder folder;
+  const auto load = [&](const std::string& yaml) {
+    return load_run_experiment(folder.write("config.yaml", yaml)).config;
+  };
+  const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
+                                          "model.positions=sinusoidal", "model.embedding.scale=none"})
+                          .config;
+  const auto yaml = config_to_yaml(config);
+  CHECK(config_to_json(load(yaml)) == config_to_json(config));
+  int mixers = 0;
+  for (auto at = yaml.find("kind: scaled_dot_product"); at != std::string::npos;
+       at = yaml.find("kind: scaled_dot_product", at + 1))
+    ++mixers;
+  CHECK(mixers == 3);
+}
+
+TEST_CASE("a run without blocks loads, though an earlier version wrote another mixer into it", "[config][moved]") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> overrides = {"task={kind: classification, head: max_pooled}", "data.corpus=imdb",
+                                              "model={layers: 0, positions: none, embedding: {region: sequence}}"};
+  const auto now = default_experiment(overrides).config;
+  auto earlier = now;
+  transformer(earlier).mixer = MetricOptions{};
+  const auto file = folder.write("config.yaml", config_to_yaml(earlier));
+  CHECK(config_to_json(load_run_experiment(file).config) == config_to_json(now));
+  CHECK_THAT(failure([&] { load_experiment(file.string()); }).second,
+             ContainsSubstring("model.mixer.kind: has no effect with model.layers 0"));
 }
 
 }  // namespace metaformer

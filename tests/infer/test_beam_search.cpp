@@ -21,7 +21,8 @@ std::shared_ptr<SequenceModel> some_model(std::uint64_t seed, std::int64_t conte
   const auto config =
       default_experiment({"task=sequence_to_sequence", "model.kind=encoder_decoder", "model.layers=2", "model.heads=2",
                           "model.width=16", "model.context=" + std::to_string(context), "model.positions=sinusoidal",
-                          "model.embedding.std=1", "model.encoder.mixer=metric", "model.cross_mixer=quadratic"})
+                          "model.embedding={std: 1, scale: none}", "model.mixer=metric", "model.encoder.mixer=metric",
+                          "model.cross_mixer=quadratic"})
           .config;
   auto model = make_model(config, {.vocabulary = vocabulary});
   initialise(*model, seed);

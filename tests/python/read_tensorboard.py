@@ -151,7 +151,7 @@ def check_hyper_parameters(events):
     data = HParamsPluginData.FromString(events.PluginTagToContent("hparams")["_hparams_/session_start_info"])
     values = data.session_start_info.hparams
     assert values["train.steps"].number_value == 40 and values["model.width"].number_value == 16
-    assert values["model.mixer.kind"].string_value == "metric"
+    assert values["model.mixer.kind"].string_value == "scaled_dot_product"
     assert values["train.overfit_batch"].HasField("bool_value") and not values["train.overfit_batch"].bool_value
     assert data.session_start_info.start_time_secs > 1e9
 

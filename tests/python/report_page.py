@@ -53,7 +53,7 @@ def data_of(path):
 # Sorters: two seeds of metric attention, in folders with awkward names, and one of scaled dot product.
 def make_sorters(program, folder):
     for seed in (1, 2):
-        train(program, "sorter_metric.yaml", folder / f"metric <b>&{seed}", [f"train.seed={seed}", "train.diagnostics_interval=10"])
+        train(program, "sorter_metric_published.yaml", folder / f"metric <b>&{seed}", [f"train.seed={seed}", "train.diagnostics_interval=10"])
     train(program, "sorter_scaled_dot_product.yaml", folder / "sdp 1", ["train.seed=1"])
     page = folder.parent / "sorters.html"
     run(program, "report", folder, "-o", page, "--title", MARKUP, "--figures", folder.parent / "figures")

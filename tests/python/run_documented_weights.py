@@ -166,9 +166,9 @@ def main():
     script, other_mixer = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(script.splitlines()) <= MOST_LINES
     definition = script[:script.index("\nrun, prompt =")]
-    check_function(dump_model, definition, "metric")
-    lines_of_metric = re.compile(r"^ +p = .*?^ +t = .*?\n", re.MULTILINE | re.DOTALL)
-    check_function(dump_model, lines_of_metric.sub(lambda _: other_mixer, definition), "scaled_dot_product")
+    check_function(dump_model, definition, "scaled_dot_product")
+    lines_of_mixer = re.compile(r"^ +qkv = .*?^ +t = .*?\n", re.MULTILINE | re.DOTALL)
+    check_function(dump_model, lines_of_mixer.sub(lambda _: other_mixer, definition), "metric")
     check_script(metaformer, script)
     check_names(dump_model, trained=check_state_names(metaformer))
 

@@ -16,7 +16,7 @@ system=$(find "$bundle/packed/lib" -regextype egrep -regex '.*/lib(c|m|dl|rt|pth
 mkdir "$bundle/empty"
 cd "$bundle/empty"
 said=$(env -i PATH=/usr/bin:/bin PYTHON="$2" ../packed/scripts/gpu_check.sh --dry-run 2>&1) || fail "the dry run failed: $said"
-grep -qF "$bundle/packed/share/metaformer/configs/shakespeare_gpu_metric.yaml" <<<"$said" || fail "another config: $said"
+grep -qF "$bundle/packed/share/metaformer/configs/shakespeare_gpu_metric_published.yaml" <<<"$said" || fail "another config: $said"
 [[ -z $(ls) ]] || fail "the dry run left files: $(ls)"
 status=0
 env -i PATH=/usr/bin:/bin PYTHON="$2" ../packed/scripts/gpu_check.sh --output out.md 2>error || status=$?

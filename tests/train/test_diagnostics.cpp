@@ -64,7 +64,7 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
 
 TEST_CASE("norms by block add up to the whole, and the update is what the step changed", "[diagnostics]") {
   const Workplace place;
-  Parts parts(place.experiment({"train.clip=0.05"}));
+  Parts parts(place.experiment({"train.clip=0.05", "model.mixer=metric"}));
   parts.step->run(0, 1e-3);
   const auto before = parts.parameters->values().clone();
   const auto result = parts.step->run(1, 1e-2);

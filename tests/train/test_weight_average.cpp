@@ -66,7 +66,8 @@ TEST_CASE("rollbacks with an average and a loss scale come to the same bytes aga
                                          "train.optimizer.weight_decay=0",
                                          "train.divergence.action=rollback",
                                          "train.divergence.action.factor=1e-4",
-                                         "train.divergence.action.limit=4"};
+                                         "train.divergence.action.limit=4",
+                                         "model.mixer=metric"};
   const auto summary = place.train("run", wild);
   CHECK(summary["steps"] == 40);
   CHECK(summary["rollbacks"].get<int>() >= 1);

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Shakespeare by characters in LLaMA's block with Muon (shakespeare_fast.yaml): metric and quadratic attention with values of
+# their own and a normalised p, beside scaled dot product with and without normalised queries and keys. Rotary positions act on
+# scores, which average pooling and the identity do not have: these two have learned positions, and so has scaled dot product once
+# more beside them.
+SEEDS=${SEEDS:-1337 1 2 3 4}
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+task=(shakespeare_fast.yaml)
+for seed in $SEEDS; do
+  run shakespeare_fast.yaml --set "train.seed=$seed"
+  run_with scaled_dot_product qk_norm=false
+  run_with metric values=own qk_norm=true
+  run_with quadratic values=own qk_norm=true
+  run shakespeare_fast.yaml --set model.positions=learned --set "train.seed=$seed"
+  for mixer in average_pooling identity; do
+    run shakespeare_fast.yaml --set "model.mixer=$mixer" --set model.positions=learned --set "train.seed=$seed"
+  done
+done
+finish

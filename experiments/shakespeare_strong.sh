@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Shakespeare by characters, with the settings of nanoGPT for the CPU: metric and quadratic attention with values of their own and a
+# normalised p, beside scaled dot product with and without normalised queries and keys, all with the same recipe.
+SEEDS=${SEEDS:-1337 1 2 3 4}
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+for seed in $SEEDS; do
+  run shakespeare_scaled_dot_product.yaml --set "train.seed=$seed"
+  run shakespeare_scaled_dot_product.yaml --set model.mixer.qk_norm=true --set "train.seed=$seed"
+  for mixer in metric quadratic average_pooling identity; do
+    run "shakespeare_$mixer.yaml" --set "train.seed=$seed"
+  done
+done
+finish

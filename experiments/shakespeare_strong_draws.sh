@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Shakespeare by characters: the same twelve draws from one search space, with rates up to 2e-2, for metric and quadratic
+# attention with values of their own and a normalised p, scaled dot product with and without normalised queries and keys, average
+# pooling and the identity, one seed each. experiments/shakespeare_strong_tuned.sh takes the best draw of each.
+DRAWS=${DRAWS:-12}
+# shellcheck source=experiments/lib/sweep.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
+
+for ((index = 0; index < DRAWS; ++index)); do
+  drawn=$(draw "$experiments/spaces/shakespeare_wide.yaml" "$index")
+  # shellcheck disable=SC2086  # its words
+  run shakespeare_scaled_dot_product.yaml $drawn
+  # shellcheck disable=SC2086
+  run shakespeare_scaled_dot_product.yaml $drawn --set model.mixer.qk_norm=true
+  for mixer in quadratic metric average_pooling identity; do
+    # shellcheck disable=SC2086
+    run "shakespeare_$mixer.yaml" $drawn
+  done
+done
+finish
