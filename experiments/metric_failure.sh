@@ -70,11 +70,13 @@ try_every_change() {
   try identity
 }
 
-for rates in 6.7e-3 1.3e-2 "3.3e-3 1e-3"; do
-  for seed in $SEEDS; do try_every_change; done
-done
-rates=1e-3
 for seed in $SEEDS; do
+  rates=6.7e-3
+  try_every_change
+  rates=1e-3
   for mixer in scaled_dot_product metric; do try "$mixer" score_std=300; done
+done
+for rates in 1.3e-2 "3.3e-3 1e-3"; do
+  for seed in $SEEDS; do try_every_change; done
 done
 finish

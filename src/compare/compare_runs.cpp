@@ -14,9 +14,6 @@ namespace metaformer {
 
 namespace {
 
-// Of which a run need not have a number: a sorter that is never perfect.
-bool may_be_absent(const std::string& metric) { return metric == "perfect_since"; }
-
 std::vector<Metric> choose_metrics(const std::vector<RunRecord>& runs, const std::vector<std::string>& wanted) {
   std::set<std::string> present;
   for (const auto& run : runs)

@@ -70,14 +70,14 @@ std::string worst_cell(const Metric& metric, const GroupMetric& group) {
   return shown(metric, metric.better == Better::lower ? high->second : low->second);
 }
 
-// In the order of the runs; of one that never sorted every list "never".
+// In the order of the runs; "never" for what may be absent.
 std::string values_cell(const Metric& metric, const ComparedGroup& group) {
   std::vector<std::string> values;
   for (const auto& run : group.runs) {
     const auto found = run.metrics.find(metric.name);
-    values.push_back(found != run.metrics.end() ? fmt::format("{:.{}f}", found->second * metric.scale, metric.digits)
-                     : metric.name == "perfect_since" ? "never"
-                                                      : "–");
+    values.push_back(found != run.metrics.end()   ? fmt::format("{:.{}f}", found->second * metric.scale, metric.digits)
+                     : may_be_absent(metric.name) ? "never"
+                                                  : "–");
   }
   return fmt::format("{}", fmt::join(values, ", "));
 }

@@ -22,6 +22,7 @@ const std::vector<Metric>& known_metrics() {
       {"exact_match", "exact match %", percent, 2, Better::higher},
       {"best_exact_match", "exact match of the best step %", percent, 2, Better::higher},
       {"perfect_since", "perfect since step", 1, 0, Better::lower},
+      {"collapse_step", "attention collapsed at step", 1, 0, Better::neither},
       {"validation_score", "validation score %", percent, 2, Better::higher},
       {"test_accuracy", "test accuracy %", percent, 2, Better::higher},
       {"test_f1", "test F1 %", percent, 2, Better::higher},
@@ -83,6 +84,8 @@ bool is_known_metric(const std::string& name) {
   return name.starts_with(longer_context) ||
          std::any_of(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.name == name; });
 }
+
+bool may_be_absent(const std::string& name) { return name == "perfect_since" || name == "collapse_step"; }
 
 std::vector<std::string> default_metrics(const std::set<std::string>& present) {
   std::vector<std::string> wanted = {"val_loss", "best_val_loss", "bits_per_character"};

@@ -23,6 +23,9 @@ Metric metric_of(const std::string& name);
 // Whether the program writes such a column itself.
 bool is_known_metric(const std::string& name);
 
+// A run need not have a number of it: a sorter that is never perfect, attention that does not collapse.
+bool may_be_absent(const std::string& name);
+
 // The results to compare unless others are asked for, in the order in which they are shown, of runs that have numbers
 // of these names: of classifiers those on the test split, of sorters the exact match, of language models the losses.
 std::vector<std::string> default_metrics(const std::set<std::string>& present);

@@ -170,6 +170,8 @@ RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
                    .folder = run.path()};
   add_summary(record, summary);
   record.attention_collapse = summary.attention_collapse;
+  if (const auto& collapse = summary.attention_collapse)
+    add(record, "collapse_step", static_cast<double>(collapse->step));
   if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
   if (record.metrics.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
   add_longer_contexts(record, run.path());

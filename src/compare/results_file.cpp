@@ -50,6 +50,7 @@ const std::vector<std::string>& column_order() {
                                                  "exact_match",
                                                  "best_exact_match",
                                                  "perfect_since",
+                                                 "collapse_step",
                                                  "commit",
                                                  "cpu",
                                                  "threads",

@@ -99,14 +99,19 @@ std::map<std::string, RunCurve> read_curves(const std::filesystem::path& metrics
 
 namespace {
 
-// Titles of the diagnostics that are shown, in their order.
-constexpr std::array<std::array<const char*, 2>, 6> shown_diagnostics = {
-    {{"stream_norm", "norm of the stream"},
+struct ShownDiagnostic {
+  const char *key, *title;
+  bool log = false;  // drawn with a logarithmic axis
+};
+
+// In their order.
+constexpr std::array<ShownDiagnostic, 6> shown_diagnostics = {
+    {{"stream_norm", "norm of the stream", true},
      {"attention_entropy", "entropy of attention (1: uniform)"},
      {"cross_attention_entropy", "entropy of attention to the source (1: uniform)"},
-     {"score_std", "standard deviation of the scores"},
-     {"cross_score_std", "standard deviation of the scores of the source"},
-     {"stream_gradient", "gradient with respect to the stream"}}};
+     {"score_std", "standard deviation of the scores", true},
+     {"cross_score_std", "standard deviation of the scores of the source", true},
+     {"stream_gradient", "gradient with respect to the stream", true}}};
 
 void add_point(BlockCurve& curve, double step, const nlohmann::ordered_json& value) {
   std::vector<double> numbers;
@@ -123,7 +128,7 @@ void add_point(BlockCurve& curve, double step, const nlohmann::ordered_json& val
 void add_groups(BlockCurves& curves, const nlohmann::ordered_json& line) {
   for (const auto& [group, values] : line.items()) {
     if (!values.is_object()) continue;
-    for (const auto& [key, title] : shown_diagnostics) {
+    for (const auto& [key, title, log] : shown_diagnostics) {
       if (!values.contains(key)) continue;
       auto& blocks = curves[title];
       const auto has_name = [&, name = group](const BlockCurve& curve) { return curve.block == name; };
@@ -157,10 +162,10 @@ BlockCurves read_block_curves(const std::filesystem::path& metrics_file) {
 
 nlohmann::ordered_json to_json(const BlockCurves& curves, std::size_t most_points) {
   auto panels = nlohmann::ordered_json::array();
-  for (const auto& [key, title] : shown_diagnostics) {
+  for (const auto& [key, title, log] : shown_diagnostics) {
     const auto found = curves.find(title);
     if (found == curves.end()) continue;
-    auto& panel = panels.emplace_back(nlohmann::ordered_json{{"title", title}});
+    auto& panel = panels.emplace_back(nlohmann::ordered_json{{"title", title}, {"log", log}});
     for (const auto& curve : found->second) {
       nlohmann::ordered_json line = {{"block", curve.block},
                                      {"step", rounded(every_nth(curve.step, most_points), 12)},

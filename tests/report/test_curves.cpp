@@ -120,6 +120,8 @@ TEST_CASE("curves of blocks are read from the diagnostics: numbers, and lists by
   const auto json = to_json(curves, 1);
   REQUIRE(json.size() == 2);
   CHECK(json[0]["title"] == "norm of the stream");
+  CHECK(json[0]["log"] == true);
+  CHECK(json[1]["log"] == false);
   CHECK(json[0]["lines"][1]["step"].dump() == "[10]");
   CHECK(json[1]["lines"][0]["low"].dump() == "[0.5]");
 }

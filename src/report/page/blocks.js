@@ -37,12 +37,13 @@ function drawBlocks(box, {panels}) {
   const figures = panels.map(() => make('figure', {style: 'margin:0'}));
   sides.append(...panels.map(({title}, i) => make('div', {}, make('h3', {}, title), figures[i])));
   panels.forEach(
-      ({title, lines}, panel) => drawLineChart(
+      ({title, log, lines}, panel) => drawLineChart(
           figures[panel], title, 'step',
           lines.map((line) => ({
                       color: names.indexOf(line.block),
                       name: blockName(line.block),
                       points: line.step.map((step, i) => [step, line.value[i]]),
                       band: line.low ? line.step.map((step, i) => [step, line.low[i], line.high[i]]) : null
-                    }))));
+                    })),
+          log));
 }

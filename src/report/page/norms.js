@@ -36,19 +36,26 @@ function showNorms() {
 }
 
 // Lines {color, name, points: [[x, y], ...], band: [[x, low, high], ...] or nothing}, from y = 0 on; few points have
-// dots.
-function drawLineChart(box, title, axis, lines) {
+// dots. With `log` y is logarithmic, and what is not above 0 is left out.
+function drawLineChart(box, title, axis, allLines, log = false) {
+  const lines = log ? allLines.map((line) => ({
+                                     ...line,
+                                     points: line.points.filter((p) => p[1] > 0),
+                                     band: line.band && line.band.filter((p) => p[1] > 0)
+                                   })) :
+                      allLines;
   const width = Math.min(520, widthOf(box)), height = 210, left = 48, bottom = 34;
   const points = lines.flatMap((line) => line.points), bands = lines.flatMap((line) => line.band || []);
-  const highest = d3.max([...points.map((p) => p[1]), ...bands.map((p) => p[2])]) || 1;
+  const [lowest = 1, highest = 1] = d3.extent([...points.map((p) => p[1]), ...bands.flatMap((p) => [p[1], p[2]])]);
   const x = d3.scaleLinear().domain(d3.extent(points, (p) => p[0])).range([left + 6, width - 14]);
-  const y = d3.scaleLinear().domain([0, highest]).nice(5).range([height - bottom, 8]);
+  const y = (log ? d3.scaleLog().domain([lowest, highest]).nice() : d3.scaleLinear().domain([0, highest || 1]).nice(5))
+                .range([height - bottom, 8]);
   const svg = chart(width, height).attr('role', 'img').attr('aria-label', `${title} by ${axis}`);
   svg.append('g')
       .attr('class', 'grid')
       .attr('transform', `translate(${left},0)`)
       .call(d3.axisLeft(y).ticks(5).tickSize(left - width + 8).tickFormat(''));
-  svg.append('g').attr('class', 'axis').attr('transform', `translate(${left},0)`).call(d3.axisLeft(y).ticks(5));
+  svg.append('g').attr('class', 'axis').attr('transform', `translate(${left},0)`).call(d3.axisLeft(y).ticks(5, '~g'));
   svg.append('g')
       .attr('class', 'axis')
       .attr('transform', `translate(0,${height - bottom})`)
