@@ -37,7 +37,7 @@ Json to_json(const Progress& progress) {
   json["clipped_steps"] = progress.clipped_steps;
   json["clipped_count"] = progress.clipped_count;
   json["skipped_steps"] = progress.skipped_steps;
-  json["uniform_looks"] = progress.uniform_looks;
+  json["uniform_entropy"] = progress.uniform_entropy;
   if (progress.collapse) json["attention_collapse"] = to_json(*progress.collapse);
   json["startup_seconds"] = progress.startup_seconds;
   json["wall_seconds"] = progress.wall_seconds;
@@ -117,7 +117,7 @@ class MetaReader {
                       .clipped_steps = whole_number_or_0("clipped_steps"),
                       .clipped_count = whole_number_or_0("clipped_count"),
                       .skipped_steps = whole_number_or_0("skipped_steps"),
-                      .uniform_looks = whole_number_or_0("uniform_looks"),
+                      .uniform_entropy = number_or_0("uniform_entropy"),
                       .collapse = read_collapse(),
                       .startup_seconds = number_or_0("startup_seconds"),
                       .wall_seconds = number_or_0("wall_seconds"),

@@ -72,7 +72,7 @@ struct Progress {
   SpikeState spikes;
   std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
   std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
-  std::int64_t uniform_looks = 0;                     // the last looks in a row that found uniform attention
+  double uniform_entropy = 0;  // what the last look found where attention was uniform; 0: it was not
   std::optional<AttentionCollapse> collapse = std::nullopt;  // the first that was found
   // Of all processes that trained the run, as far as it was saved. Start-up: from the start of a process to its first
   // step; the other three lie after it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -68,14 +69,19 @@ void AttentionWatch::look(Progress& progress) {
   }
 }
 
+bool AttentionWatch::stays_uniform(CollapseKind kind, double entropy, Progress& progress) const {
+  if (!is_look_due(progress.step, config_.train.steps)) return false;
+  const bool counts = kind == CollapseKind::uniform && progress.step > warmup_steps(config_.train.schedule);
+  const double before = std::exchange(progress.uniform_entropy, counts ? entropy : 0);
+  return counts && before > 0 && before - entropy < learned_between_looks;
+}
+
 void AttentionWatch::note(const std::vector<double>& entropies, Progress& progress) const {
   if (progress.collapse || entropies.empty()) return;
   const auto kind = collapsed(entropies);
-  const bool counts = kind == CollapseKind::uniform && progress.step > warmup_steps(config_.train.schedule);
-  progress.uniform_looks = counts ? progress.uniform_looks + 1 : 0;
-  const bool is_collapse = kind == CollapseKind::one_token || progress.uniform_looks >= looks_that_agree;
-  if (!is_collapse) return;
-  progress.collapse = {.step = progress.step, .kind = kind, .entropy = mean_of(entropies)};
+  const double entropy = mean_of(entropies);
+  if (kind != CollapseKind::one_token && !stays_uniform(kind, entropy, progress)) return;
+  progress.collapse = {.step = progress.step, .kind = kind, .entropy = entropy};
   warn(*progress.collapse, config_);
 }
 

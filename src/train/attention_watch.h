@@ -14,9 +14,9 @@ namespace metaformer {
 // those of experiments/metric_failure.sh that fail 0.18 and less (docs/results.md).
 constexpr double least_mean_entropy = 0.2, least_entropy_of_uniform = 0.995;
 
-// Small scores are nearly uniform at first. Attention counts as uniform when so many looks in a row, behind the warm-up
-// of the learning rate, have found it so.
-constexpr std::int64_t looks_that_agree = 2;
+// Small scores are nearly uniform at first. Attention counts as uniform when two looks in a row, behind the warm-up of
+// the learning rate, have found it so, and the mean has not fallen by more than this between them.
+constexpr double learned_between_looks = 2e-4;
 
 // Looks at evenly spaced steps of a training, besides those at train.diagnostics_interval.
 constexpr std::int64_t looks_in_training = 20;
@@ -36,10 +36,12 @@ class AttentionWatch {
   // Measures the attention, unless it has no scores or has collapsed before. Where memory is short it does without.
   void look(Progress& progress);
 
-  // The same with what was measured after progress.step.
+  // The same with what was measured after progress.step. Between two looks only one token counts.
   void note(const std::vector<double>& entropies, Progress& progress) const;
 
  private:
+  bool stays_uniform(CollapseKind kind, double entropy, Progress& progress) const;
+
   const ExperimentConfig& config_;
   StreamDiagnostics& diagnostics_;
   bool has_scores_ = true;  // as far as is known

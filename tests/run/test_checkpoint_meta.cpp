@@ -31,7 +31,7 @@ CheckpointMeta sample() {
                    .clipped_steps = 9,
                    .clipped_count = 1,
                    .skipped_steps = 4,
-                   .uniform_looks = 2,
+                   .uniform_entropy = 0.998,
                    .collapse = AttentionCollapse{.step = 30, .kind = CollapseKind::one_token, .entropy = 0.01},
                    .startup_seconds = 0.5,
                    .wall_seconds = 8.5,
@@ -68,7 +68,7 @@ TEST_CASE("progress and digests come back as they were written", "[meta]") {
   CHECK(meta.progress.spikes.variance == 0.5);
   CHECK(meta.progress.rollback_step == 20);
   CHECK_FALSE(meta.progress.scheduled);
-  CHECK(meta.progress.uniform_looks == 2);
+  CHECK(meta.progress.uniform_entropy == 0.998);
   CHECK(meta.progress.collapse->kind == CollapseKind::one_token);
   CHECK(meta.digests == sample().digests);
 }
@@ -112,7 +112,7 @@ TEST_CASE("what no run can have written is damage, with the key", "[meta]") {
        {"scheduled", 1},
        {"spikes", 7},
        {"spikes", {{"seen", 1}}},
-       {"uniform_looks", -1},
+       {"uniform_entropy", "high"},
        {"attention_collapse", 7},
        {"attention_collapse", {{"step", 1}, {"kind", "none"}, {"entropy", 0.5}}},
        {"attention_collapse", {{"step", 18446744073709551615ULL}, {"kind", "uniform"}, {"entropy", 1}}},
