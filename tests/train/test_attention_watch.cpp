@@ -93,13 +93,13 @@ TEST_CASE("attention has collapsed where heads attend to one token on the whole,
   CHECK(collapsed({nan, 1}) == CollapseKind::none);
 }
 
-TEST_CASE("there are twenty looks in a training, the last at its end, and none before its first step", "[watch]") {
-  const auto steps = GENERATE(std::int64_t{20}, std::int64_t{2000}, std::int64_t{2019});
+TEST_CASE("there are forty looks in a training, the last at its end, and none before its first step", "[watch]") {
+  const auto steps = GENERATE(std::int64_t{40}, std::int64_t{2000}, std::int64_t{2019});
   std::vector<std::int64_t> due;
   for (std::int64_t step = 0; step <= steps; ++step)
     if (is_look_due(step, steps)) due.push_back(step);
-  CHECK(due.size() == 20);
-  CHECK(due.front() == (steps + 19) / 20);
+  CHECK(due.size() == 40);
+  CHECK(due.front() == (steps + 39) / 40);
   CHECK(due.back() == steps);
   CHECK(is_look_due(1, 7));
   CHECK_FALSE(is_look_due(0, 7));
@@ -107,7 +107,7 @@ TEST_CASE("there are twenty looks in a training, the last at its end, and none b
 
 TEST_CASE("uniform attention counts behind the warm-up, when two looks in a row agree that it stays so", "[watch]") {
   const Workplace place;
-  const auto experiment = place.experiment({"train.steps=40", "train.schedule={kind: constant, warmup_steps: 10}"});
+  const auto experiment = place.experiment({"train.steps=80", "train.schedule={kind: constant, warmup_steps: 10}"});
   Parts parts(experiment);
   StreamDiagnostics diagnostics(experiment.config, parts.task, *parts.model, torch::kCPU);
   const AttentionWatch watch(experiment.config, diagnostics);
