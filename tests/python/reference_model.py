@@ -257,6 +257,10 @@ def positions_of(weights, options, c, d):
     return 0
 
 
+def embedding_factor(model):
+    return math.sqrt(model["width"]) if model["embedding"]["scale"] == "sqrt_width" else 1
+
+
 def trunk(config, weights, ids, segments, causal, seen=None):
     model, name = config["model"], "transformer."
     c, n, positions = ids.shape[1], model["heads"], model["positions"]
@@ -268,7 +272,7 @@ def trunk(config, weights, ids, segments, causal, seen=None):
                "bias": score_bias(weights, positions, n, c, causal)}
     region = model["embedding"]["region"]
     x = weights[name + "token_embedding.weight"][ids] if region["kind"] == "none" else regions.embedded(weights, region, ids)
-    x = x + positions_of(weights, positions, c, model["width"])
+    x = embedding_factor(model) * x + positions_of(weights, positions, c, model["width"])
     for layer in range(model["layers"]):
         block = f"{name}blocks.{layer}."
         x = apply_branch(weights, block + "mixer", model,
@@ -317,10 +321,6 @@ def classify(config, weights, ids, segments, seen=None):
     if head == "max_pooled":
         return linear(weights, "head", regions.pooled_features(config, weights, x, ids, segments))
     return linear(weights, "head", x[:, 0])
-
-
-def embedding_factor(model):
-    return math.sqrt(model["width"]) if model["embedding"]["scale"] == "sqrt_width" else 1
 
 
 def recurrent(config, weights, ids):

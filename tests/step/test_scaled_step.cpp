@@ -54,7 +54,7 @@ TEST_CASE("a scale that is a power of two changes nothing but the gradients' exp
 
 TEST_CASE("a step that overflows is skipped, halves the scale, and leaves no trace, eager or replayed", "[fp16]") {
   const Workplace place;
-  const auto experiment = place.experiment({"train.precision=fp16"});
+  const auto experiment = place.experiment({"model.mixer=metric", "train.precision=fp16"});
   Parts eager(experiment), parts(experiment);
   GraphTrainingStep graph(parts.of_step(), std::make_unique<GraphByHand>());
   const auto overflows = std::make_shared<bool>(false);
