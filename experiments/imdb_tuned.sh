@@ -6,9 +6,7 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
   for mixer in scaled_dot_product quadratic_published metric_published average_pooling identity; do
-    drawn=$("$experiments/lib/best_draw.py" "$experiments/results/imdb_draws.csv" "imdb_$mixer.yaml" best_val_error)
-    # shellcheck disable=SC2086  # its words
-    run "imdb_$mixer.yaml" $drawn --set "train.seed=$seed"
+    run_best_draw "imdb_$mixer.yaml" best_val_error
   done
 done
 finish

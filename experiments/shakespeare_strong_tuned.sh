@@ -5,17 +5,9 @@ SEEDS=${SEEDS:-11 12 13 14 15}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
-# The best draw of a config, by validation data.
-tuned() { # CONFIG [ARGUMENT of best_draw.py]...
-  local drawn
-  drawn=$("$experiments/lib/best_draw.py" "$experiments/results/shakespeare_strong_draws.csv" "$1" best_val_loss "${@:2}")
-  # shellcheck disable=SC2086  # its words
-  run "$1" $drawn --set "train.seed=$seed"
-}
-
 for seed in $SEEDS; do
-  tuned shakespeare_scaled_dot_product.yaml --without model.mixer.qk_norm=true
-  tuned shakespeare_scaled_dot_product.yaml --with model.mixer.qk_norm=true
-  for mixer in quadratic metric average_pooling identity; do tuned "shakespeare_$mixer.yaml"; done
+  run_best_draw shakespeare_scaled_dot_product.yaml best_val_loss --without model.mixer.qk_norm=true
+  run_best_draw shakespeare_scaled_dot_product.yaml best_val_loss --with model.mixer.qk_norm=true
+  for mixer in quadratic metric average_pooling identity; do run_best_draw "shakespeare_$mixer.yaml" best_val_loss; done
 done
 finish

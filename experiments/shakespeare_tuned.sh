@@ -7,9 +7,7 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 for seed in $SEEDS; do
   for mixer in scaled_dot_product quadratic_published metric_published average_pooling identity; do
-    drawn=$("$experiments/lib/best_draw.py" "$experiments/results/shakespeare_draws.csv" "shakespeare_$mixer.yaml" best_val_loss)
-    # shellcheck disable=SC2086  # its words
-    run "shakespeare_$mixer.yaml" $drawn --set "train.seed=$seed"
+    run_best_draw "shakespeare_$mixer.yaml" best_val_loss
   done
 done
 finish

@@ -6,6 +6,8 @@
 #                                                       of "${places[@]}" (default: model.mixer) and train.seed=$seed
 #   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs, a path from
 #                                                       the folder of the scripts; `run` refuses what it prints when it fails
+#   run_best_draw CONFIG COLUMN [ARGUMENT...]           in NAME_tuned.sh: adds a run with train.seed=$seed of the draw of NAME_draws.sh that
+#                                                       is best by a column of validation data; arguments of lib/best_draw.py
 #   finish [ARGUMENT...]                                trains what is missing, writes the results, and prints
 #                                                       `metaformer compare RESULTS ARGUMENT...`
 #
@@ -96,7 +98,7 @@ run() { # config [--set key=value]... [--context n]...
   run_contexts+=("${contexts[*]}")
 }
 
-places=(model.mixer)
+task=() places=(model.mixer)
 
 run_with() { # mixer [option=value]...
   local place option words=()
@@ -105,6 +107,13 @@ run_with() { # mixer [option=value]...
     for option in "${@:2}"; do words+=(--set "$place.$option"); done
   done
   run "${task[@]}" "${words[@]}" --set "train.seed=$seed"
+}
+
+run_best_draw() { # config column [argument of best_draw.py]...
+  local drawn
+  drawn=$("$experiments/lib/best_draw.py" "$experiments/results/${sweep/%_tuned/_draws}.csv" "$@") || die 2 "run_best_draw $1: no draw"
+  # shellcheck disable=SC2086  # its words
+  run "$1" $drawn --set "train.seed=$seed"
 }
 
 # Whether the results file has a row with the key, and in it the losses for these contexts.
