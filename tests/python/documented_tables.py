@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The generated tables and figures of README.md and docs/results.md are those that `metaformer compare` makes of
+"""The generated tables and figures of README.md and docs/results.md are those that their commands make of
 experiments/results.
 
   documented_tables.py METAFORMER ROOT
@@ -19,7 +19,7 @@ EXPECTED = {"README.md": {"shakespeare_cpu"},
                                 "shakespeare_depth", "shakespeare_depth_heads", "shakespeare_positions", "shakespeare_fast",
                                 "shakespeare_good", "shakespeare_subword", "shakespeare_word", "imdb", "imdb_best",
                                 "imdb_same_recipe", "imdb_tuned", "sorter",
-                                "sorter_hard"}}
+                                "sorter_hard", "metric_failure"}}
 
 
 def check_that_changes_are_found(path):
@@ -36,7 +36,7 @@ def check_that_changes_are_found(path):
 def main():
     for name, files in EXPECTED.items():
         path = ROOT / name
-        found = {Path(match[2].split()[1]).stem for match in update_results.TABLE.finditer(path.read_text())}
+        found = {Path(match[3].split()[0]).stem for match in update_results.TABLE.finditer(path.read_text())}
         assert files <= found, f"{name} lacks the generated tables {sorted(files - found)}"
         stale = update_results.update(path, METAFORMER, check=True)
         assert not stale, f"not current: {[str(file) for file in stale]}; run experiments/update_results.py {name}"
