@@ -46,9 +46,10 @@ void warn(const AttentionCollapse& collapse, const ExperimentConfig& config) {
 
 CollapseKind collapsed(const std::vector<double>& entropies) {
   if (entropies.empty()) return CollapseKind::none;
-  if (mean_of(entropies) < least_mean_entropy) return CollapseKind::one_token;
-  const bool uniform = std::all_of(entropies.begin(), entropies.end(),
-                                   [](double entropy) { return entropy >= least_entropy_of_uniform; });
+  const auto all = [&](auto holds) { return std::all_of(entropies.begin(), entropies.end(), holds); };
+  const bool low = all([](double entropy) { return entropy < least_greatest_entropy; });
+  if (low && mean_of(entropies) < least_mean_entropy) return CollapseKind::one_token;
+  const bool uniform = all([](double entropy) { return entropy >= least_entropy_of_uniform; });
   return uniform ? CollapseKind::uniform : CollapseKind::none;
 }
 

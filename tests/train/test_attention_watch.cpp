@@ -86,6 +86,7 @@ TEST_CASE("attention has collapsed where heads attend to one token on the whole,
   CHECK(collapsed({}) == CollapseKind::none);
   CHECK(collapsed({0, low, 1.9 * low}) == CollapseKind::one_token);
   CHECK(collapsed({0, low, 2.1 * low}) == CollapseKind::none);
+  CHECK(collapsed({0, 0, 0, 0, 0, least_greatest_entropy}) == CollapseKind::none);
   CHECK(collapsed({1, high}) == CollapseKind::uniform);
   CHECK(collapsed({1, high - 0.01}) == CollapseKind::none);
   CHECK(collapsed({0, 1}) == CollapseKind::none);
