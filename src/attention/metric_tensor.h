@@ -47,7 +47,7 @@ class MetricTensor {
   double identity_norm() const { return std::sqrt(static_cast<double>(k_)); }
 
  private:
-  torch::Tensor learned_form() const;  // as form(), of the parameter alone
+  torch::Tensor learned_form() const;  // M before its norm is fixed, without the temperature
   torch::Tensor unpacked_nkk() const;  // of a packed parameter, symmetric
 
   MetricConstraint constraint_;

@@ -41,9 +41,9 @@ struct StackDiagnostics {
 // Every head of every mixer with scores.
 std::vector<double> attention_entropies(const std::vector<StackDiagnostics>& stacks);
 
-// Adds to every block stream_norm, mixer_norm, feed_forward_norm, cross_norm, stream_gradient, attention_entropy,
-// score_std, score_max and the same of the source with the prefix cross_; to the embeddings stream_norm and
-// stream_gradient.
+// Adds the measures to the groups. Blocks get stream_norm, mixer_norm, feed_forward_norm, cross_norm, stream_gradient,
+// attention_entropy, score_std and score_max, and the last three with the prefix cross_ for attention to a source. The
+// embeddings get stream_norm and stream_gradient.
 void add_to_json(const std::vector<StackDiagnostics>& stacks, nlohmann::ordered_json& groups);
 
 // Measures a model while it trains: in float32, without dropout, random draws or memory, so that training goes on as if
