@@ -1,7 +1,8 @@
 // Writes a model with random weights, a batch, and what the model makes of it: for comparison with independent code.
 //
-//   dump_model FOLDER [KEY=VALUE ...] [-- FOLDER [KEY=VALUE ...]] ...     overrides of the default config
+//   dump_model FOLDER [float64] [KEY=VALUE ...] [-- FOLDER ...] ...     overrides of the default config
 //
+// float64: the model computes in it. Its weights are those of float32.
 // Each FOLDER gets config.json, model.safetensors and expected.safetensors: ids, targets (of a classifier labels and
 // segments, with padding; of a masked language model also their places; of an encoder and decoder also source and its
 // segments), logits, loss, grad.NAME.
@@ -64,7 +65,7 @@ static Batch batch_for(const ExperimentConfig& config, std::int64_t vocabulary, 
   return is_causal(config.task) ? token_batch(vocabulary, context) : masked_batch(vocabulary, context);
 }
 
-static void dump(const std::filesystem::path& folder, const std::vector<std::string>& overrides) {
+static void dump(const std::filesystem::path& folder, torch::Dtype dtype, const std::vector<std::string>& overrides) {
   std::filesystem::create_directories(folder);
   const auto config = default_experiment(overrides).config;
   constexpr std::int64_t vocabulary = 23, classes = 4;
@@ -84,6 +85,7 @@ static void dump(const std::filesystem::path& folder, const std::vector<std::str
     for (auto& buffer : model->named_buffers())
       if (buffer.key() == "bag.scale") buffer.value().uniform_(0.5, 1.5);
   }
+  model->to(dtype);
   const auto batch = batch_for(config, vocabulary, classes);
   const auto logits = model->evaluate(batch);
   const auto targets = is<ClassificationConfig>(config.task) ? batch.labels_l : wanted_targets_t(batch);
@@ -109,15 +111,16 @@ static void dump(const std::filesystem::path& folder, const std::vector<std::str
 }  // namespace metaformer
 
 int main(int argc, char** argv) {
-  const std::string next = "--";
+  const std::string next = "--", float64 = "float64";
   if (argc < 2) {
-    std::cerr << "usage: dump_model FOLDER [KEY=VALUE ...] [-- FOLDER [KEY=VALUE ...]] ...\n";
+    std::cerr << "usage: dump_model FOLDER [float64] [KEY=VALUE ...] [-- FOLDER [float64] [KEY=VALUE ...]] ...\n";
     return 2;
   }
   metaformer::register_mixers();
   for (auto begin = argv + 1, end = argv + argc; begin < end;) {
     const auto stop = std::find(begin, end, next);
-    metaformer::dump(*begin, {begin + 1, stop});
+    const auto is_float64 = begin + 1 != stop && begin[1] == float64;
+    metaformer::dump(*begin, is_float64 ? torch::kDouble : torch::kFloat, {begin + (is_float64 ? 2 : 1), stop});
     begin = stop == end ? end : stop + 1;
   }
 }
