@@ -1,2 +1,2 @@
 // Compiles the precompiled torch header that every other torch target reuses.
-#include <torch/torch.h>
+#include <torch/types.h>

@@ -3,7 +3,7 @@
 // cuda/ where they are right and faster, else composed products. Faster by a table that was measured on such a device
 // (attention/choice_table.h), else by a rule that was measured on an H200 (docs/metric_attention.md).
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 

@@ -8,7 +8,7 @@
 // over what i sees there, and z_i = the logarithm of the softmax's denominator; the result is the sum over rounds of
 // softmax_r(z_i) o_i. No token sees itself, unless it sees nothing else in any round.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "attention/lsh_options.h"
 #include "attention/visibility.h"

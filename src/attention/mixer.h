@@ -1,7 +1,7 @@
 #pragma once
 // The interface of every token mixer.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <optional>

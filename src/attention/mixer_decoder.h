@@ -3,7 +3,7 @@
 // allocated once. The library's operators allocate and dispatch for every result, which for so few numbers takes longer
 // than the arithmetic.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 

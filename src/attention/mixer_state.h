@@ -1,7 +1,7 @@
 #pragma once
 // A mixer's memory while a sequence is generated.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

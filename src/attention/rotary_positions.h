@@ -1,7 +1,7 @@
 #pragma once
 // Rotary positions of a mixer: its queries and keys, rotated by where their tokens stand.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 // What all attention mixers share once their scores, or the vectors behind them, are there.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <optional>
 

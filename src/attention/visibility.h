@@ -1,7 +1,7 @@
 #pragma once
 // Who may see whom, and how much by where they stand, with one meaning for all mixers.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

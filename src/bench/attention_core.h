@@ -1,7 +1,7 @@
 #pragma once
 // The core of a token mixer: what it computes between its projections and its output, on random inputs.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <optional>

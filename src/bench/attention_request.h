@@ -1,7 +1,7 @@
 #pragma once
 // What an attention benchmark is asked for, and what it answers.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 // Which parts of a config's training step take the fast path on the CPU (docs/performance.md).
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

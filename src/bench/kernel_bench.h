@@ -1,7 +1,7 @@
 #pragma once
 // The program's own CPU kernels beside the operators of LibTorch that they replace.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

@@ -2,7 +2,7 @@
 // LibTorch's scaled dot product attention by one of its backends, whatever it would choose.
 
 #include <ATen/SDPBackend.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Bytes that tensors take on a device, counted while the meter lives.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 // The published metric kernel's algorithm, for comparison of time and memory: a table of one product per pair of tokens
 // and pair of features, times the packed metric.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

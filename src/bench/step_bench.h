@@ -1,7 +1,7 @@
 #pragma once
 // Time of a training step by phase, and how much of it matrix products could explain.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <utility>

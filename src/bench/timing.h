@@ -1,7 +1,7 @@
 #pragma once
 // Clocks of benchmarks.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <chrono>

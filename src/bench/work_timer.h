@@ -2,7 +2,7 @@
 // How long work takes on a device: on a GPU between two events, as replays of a recorded graph where it can be
 // recorded, so that the host's time to start it is not measured.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

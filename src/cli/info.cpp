@@ -1,6 +1,6 @@
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <torch/version.h>
 
 #include <set>

@@ -1,7 +1,7 @@
 #include "compare/prediction_tests.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "run/test_predictions.h"
 

@@ -2,7 +2,7 @@
 // The processes that share the work of one training or evaluation. All of them call the same functions in the same
 // order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 // Picks tokens where the logits are, without the host.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "infer/sampling_options.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // The bilinear forms that the heads of a mixer score with.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

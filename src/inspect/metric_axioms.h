@@ -1,7 +1,7 @@
 #pragma once
 // Whether the form of a head is a metric: by its eigenvalues, and on given vectors.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once
 // What a model sees at once. Padding and packing add no type, only segments.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 

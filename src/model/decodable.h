@@ -1,7 +1,7 @@
 #pragma once
 // Which models decoders take.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Hashed n-grams of tokens.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

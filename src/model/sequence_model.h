@@ -1,7 +1,7 @@
 #pragma once
 // The interface between tasks and networks.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <memory>
 

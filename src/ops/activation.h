@@ -2,7 +2,7 @@
 // Activations and gated products with gradients, the fastest way that a device and type have. On the CPU in float32 and
 // bfloat16 by activation_kernel.h where a gradient will be asked for; else by the library's operators.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "config/block_config.h"
 

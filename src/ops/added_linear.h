@@ -2,7 +2,7 @@
 // The end of a branch, its last linear layer, dropout and the residual connection: as one node of the graph, and as a
 // part of larger nodes.
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 #include "ops/dropout.h"
 #include "ops/linear_product.h"

@@ -2,7 +2,7 @@
 // bf16 or fp16 products with fp32 weights, for one scope.
 
 #include <ATen/autocast_mode.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "config/train_config.h"
 

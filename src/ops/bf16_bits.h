@@ -1,7 +1,7 @@
 #pragma once
 // bfloat16 as the vector code takes it (base/vector_math.h).
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The loss of predicted tokens.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

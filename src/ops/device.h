@@ -1,7 +1,7 @@
 #pragma once
 // Where tensors live, and what memory that costs.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Device work that is recorded once and then started as a whole.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

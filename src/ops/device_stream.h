@@ -2,7 +2,7 @@
 // The stream that a tensor's device works on.
 
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

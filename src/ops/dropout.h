@@ -1,7 +1,7 @@
 #pragma once
 // Dropout (Srivastava et al. 2014).
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 #include "ops/pass.h"
 

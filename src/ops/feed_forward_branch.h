@@ -2,7 +2,7 @@
 // A pre-norm feed-forward branch with its residual connection as one node of the graph: what lies between its parts is
 // neither a node nor kept, unless backward needs it.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "config/block_config.h"
 #include "ops/pass.h"

@@ -1,7 +1,7 @@
 #pragma once
 // Operators whose backward pass is code of our own.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Metric attention by the kernels of cuda/metric_attention.h, with gradients.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
 // LSH attention on the CPU, by hashed_attention_kernel.h, with gradients.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Heads of tensors as the CPU kernels take them.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/head_attention.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Between the model's width and its heads.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 #pragma once
 // Attention on the CPU, by host_attention_kernel.h, with gradients.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/pass.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Modules whose parameters say, where they are registered, how they start and whether weight decay applies to them.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cmath>
 #include <map>

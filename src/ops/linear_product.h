@@ -1,7 +1,7 @@
 #pragma once
 // x W^T + b as one node of the graph, which costs a training step of a small model less time than the library's five.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

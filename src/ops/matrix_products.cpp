@@ -1,6 +1,7 @@
 #include "ops/matrix_products.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "base/error.h"
 #include "base/mkl_path.h"

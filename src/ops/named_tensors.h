@@ -1,7 +1,7 @@
 #pragma once
 // Tensors with names: what checkpoints and states are made of, and how saved ones get into live ones.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <string>
 #include <utility>

@@ -2,7 +2,7 @@
 // A norm outside the graph: the parts of a node that contains one. On the CPU in float32, contiguous, with the
 // results of the graph's own nodes byte for byte.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "config/block_config.h"
 

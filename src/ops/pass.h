@@ -2,7 +2,7 @@
 // What a forward pass is given besides its input: whether it trains, and where its random numbers come from. Nothing is
 // drawn from a generator that others share, so a pass that is repeated draws the same numbers.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

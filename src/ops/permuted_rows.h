@@ -1,7 +1,7 @@
 #pragma once
 // Vectors put into other orders and back, forward and backward by copying rows.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

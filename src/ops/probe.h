@@ -2,7 +2,7 @@
 // Observes a forward pass: what each block adds to the residual stream, and what mixers with scores attend to. A pass
 // without a probe computes the same with and without this file.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

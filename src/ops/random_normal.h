@@ -1,7 +1,7 @@
 #pragma once
 // Normal numbers by counting: a function of a draw (ops/pass.h) and of their places only, on any device.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/pass.h"
 

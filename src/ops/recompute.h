@@ -1,7 +1,8 @@
 #pragma once
 // Parts of a pass that keep none of what they compute: backward computes them again (Chen, Xu, Zhang, Guestrin 2016).
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/utils.h>
 
 #include <functional>
 #include <vector>

@@ -2,7 +2,7 @@
 // A vector for a region of tokens: max(0, bias + a row of a table for the token at each place), a convolution over
 // one-hot vectors (Johnson and Zhang 2015).
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

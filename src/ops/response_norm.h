@@ -1,7 +1,7 @@
 #pragma once
 // Response normalisation (Johnson and Zhang 2015).
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #pragma once
 // RMS normalisation (Zhang and Sennrich 2019) with gradients, the fastest way that a device and type have.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

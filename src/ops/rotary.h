@@ -2,7 +2,7 @@
 // The rotation of queries and keys by their position (rotary position embedding, Su et al. 2021), in the layout of
 // halves: features l and l + r of a head are a pair, as in GPT-NeoX and LLaMA.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

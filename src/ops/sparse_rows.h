@@ -1,7 +1,7 @@
 #pragma once
 // Gradients of tables of which a batch reads few rows, as sparse tensors.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

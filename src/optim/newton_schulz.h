@@ -1,7 +1,7 @@
 #pragma once
 // The orthogonal factor of a matrix, nearly.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace metaformer {
 

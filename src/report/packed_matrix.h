@@ -1,7 +1,7 @@
 #pragma once
 // Matrices of a page, small enough for many heads.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 // environment.json of a run: on what, with what and with which command each of its processes trained.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

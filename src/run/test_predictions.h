@@ -2,7 +2,7 @@
 // test_predictions.safetensors of a run: what a classifier made of each test text, to compare it with others text by
 // text.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <optional>
 

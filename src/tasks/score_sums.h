@@ -1,7 +1,7 @@
 #pragma once
 // What an evaluation adds up over batches.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 // Checks whether a config can be trained on this machine: device, backend, memory.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "config/experiment_config.h"
 #include "text/codec.h"

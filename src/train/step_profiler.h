@@ -2,7 +2,7 @@
 // Time by operator on the host over a few training steps, through LibTorch's profiler.
 
 #include <ATen/record_function.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 // What the graph of a result consists of.
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 #include <set>
 #include <string>

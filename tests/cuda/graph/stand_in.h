@@ -3,7 +3,7 @@
 // keep account of streams, recordings and memory pools.
 
 #include <c10/core/CachingDeviceAllocator.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <map>
