@@ -58,8 +58,6 @@ std::int64_t sequence_length(const ExperimentConfig& config) {
 // `copies` of the logits. On average, where only some tokens are targets.
 double logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes, double copies) {
   if (is<ClassificationConfig>(config.task)) return static_cast<double>(classes);
-  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))  // the words' vectors, and gradients
-    return static_cast<double>(2 * 2 * neighbours->distance * (transformer(config).width + 1));
   const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
   return static_cast<double>(vocabulary) * copies * (masked == nullptr ? 1 : masked->fraction);
 }
@@ -235,8 +233,6 @@ std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& tas
     const auto units = bag != nullptr ? bag->units : 0;
     total += classes * (d + units + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
     if (bag != nullptr) total += (bag->buckets + 1) * units;
-  } else if (is<NeighbouringWordsConfig>(task)) {
-    total += 2 * vocabulary * (d + 1);
   } else if (!model.embedding.tie) {
     total += vocabulary * d;
   }

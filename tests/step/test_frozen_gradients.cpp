@@ -45,9 +45,6 @@ const std::vector<std::pair<std::string, Overrides>> language_models = {
     {"feed_forward", {"model={kind: feed_forward, window: 3, width: 16, hidden: 12, context: 16}"}},
     {"masked", {"task=masked_language_model", "model.blocks=reversible"}},
     {"masked, chunks", {"task=masked_language_model", "train.loss_chunks=3", "model.embedding.tie=true"}},
-    {"neighbours",
-     {"task=neighbouring_words", "model.layers=0", "model.heads=4", "model.positions=none",
-      "model.embedding.region=bag"}},
 };
 
 const std::vector<std::pair<std::string, Overrides>> classifiers = {
