@@ -77,9 +77,6 @@ NAMED = [
       for head in compare_model.HEADS for shift in ("true", "false")),
     *(["task=classification", "model.width=12", "model.context=9", *overrides]
       for overrides in compare_model.REGION_MODELS.values()),
-    *(["task=classification", "task.head=max_pooled", "model.width=12", "model.context=9", "model.layers=0",
-       "model.positions=none", f"model.embedding.region={region}"]
-      for region in ("bag", "{kind: sequence, shortest: 1, longest: 2, bag: {size: 3, width: 4}}")),
     *([*PAIRS, *SMALL, f"model.shared_embedding={shared}", f"model.cross_mixer={mixer}", f"model.norm.position={position}"]
       for mixer in ("scaled_dot_product", "metric", "quadratic", "{kind: metric, qk_norm: true, values: own}")
       for shared, position in (("true", "pre"), ("false", "both"))),
