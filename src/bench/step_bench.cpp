@@ -72,7 +72,6 @@ class Rig {
 // On average. A classifier's head is next to nothing.
 std::int64_t logits_of_token(const TaskConfig& task, std::int64_t vocabulary) {
   if (is<ClassificationConfig>(task)) return 0;
-  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&task)) return 2 * neighbours->distance;
   const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
   return masked == nullptr ? vocabulary : std::llround(masked->fraction * static_cast<double>(vocabulary));
 }

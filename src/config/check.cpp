@@ -181,8 +181,7 @@ void check_task(const MaskedLanguageModelConfig& task, const ExperimentConfig&, 
 }
 
 // A slice would need gradients of whole tables, of which a batch reads few rows.
-template <class Task>
-void check_slices(const Task& task, const ExperimentConfig& config, const Provenance& provenance) {
+void check_slices(const ClassificationConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
   const auto* model = std::get_if<TransformerConfig>(&config.model);
   if (config.train.cpu_slices == 1 || model == nullptr) return;
   if (has_regions(model->embedding))
@@ -190,17 +189,11 @@ void check_slices(const Task& task, const ExperimentConfig& config, const Proven
          fmt::format("{} cannot be had with model.embedding.region, whose tables are too large to have gradients for "
                      "each slice: set it to 1",
                      config.train.cpu_slices));
-  if constexpr (requires { task.head; })
-    if (bag_options(task.head) != nullptr)
-      fail(provenance, {"train.cpu_slices", "task.head.bag", "task.head.bag.kind"},
-           fmt::format("{} cannot be had with task.head.bag, whose table is too large to have gradients for each "
-                       "slice: set it to 1",
-                       config.train.cpu_slices));
-}
-
-void check_task(const NeighbouringWordsConfig& task, const ExperimentConfig& config, const Provenance& provenance) {
-  check_text(task.data, provenance);
-  check_slices(task, config, provenance);
+  if (bag_options(task.head) != nullptr)
+    fail(provenance, {"train.cpu_slices", "task.head.bag", "task.head.bag.kind"},
+         fmt::format("{} cannot be had with task.head.bag, whose table is too large to have gradients for each slice: "
+                     "set it to 1",
+                     config.train.cpu_slices));
 }
 
 void check_task(const SequenceToSequenceConfig& task, const ExperimentConfig& config, const Provenance& provenance) {

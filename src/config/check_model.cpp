@@ -89,27 +89,14 @@ void check_regions(const TransformerConfig& model, const Provenance& provenance)
          fmt::format("{} cannot be divided equally among {} sizes of regions", model.width, regions->sizes()));
 }
 
-// Regions in any order are the whole model of task neighbouring_words.
-void check_neighbours(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
-  if (!is<NeighbouringWordsConfig>(config.task)) return;
-  if (model.layers > 0)
-    fail(provenance, {"model.layers", "task.kind"},
-         fmt::format("{} blocks would see the words that task neighbouring_words predicts: set it to 0", model.layers));
-  if (!is<BagRegionConfig>(model.embedding.region))
-    fail(
-        provenance, {"model.embedding.region", "model.embedding.region.kind", "task.kind"},
-        fmt::format("'{}' has no meaning for task neighbouring_words: set it to bag", kind_of(model.embedding.region)));
-}
-
 // Without blocks the head reads the embeddings.
 void check_without_blocks(const TransformerConfig& model, const ExperimentConfig& config,
                           const Provenance& provenance) {
   const auto* task = std::get_if<ClassificationConfig>(&config.task);
-  if (task == nullptr && !is<NeighbouringWordsConfig>(config.task))
+  if (task == nullptr)
     fail(provenance, {"model.layers", "task.kind"},
-         fmt::format("0 is for classification and neighbouring_words: a model of task {} needs blocks",
-                     kind_of(config.task)));
-  if (task != nullptr && is<FirstTokenHeadConfig>(task->head))
+         fmt::format("0 is for classification: a model of task {} needs blocks", kind_of(config.task)));
+  if (is<FirstTokenHeadConfig>(task->head))
     fail(provenance, {"model.layers", "task.head", "task.head.kind"},
          "0 lets the class token see nothing of the text: set task.head to another kind, or model.layers to 1 or more");
   if (!is<NoPositionsConfig>(model.positions))
@@ -145,7 +132,6 @@ void check_blocks(const TransformerConfig& model, const Provenance& provenance) 
 
 void check(const TransformerConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
   check_regions(model, provenance);
-  check_neighbours(model, config, provenance);
   if (model.layers == 0)
     check_without_blocks(model, config, provenance);
   else

@@ -34,22 +34,6 @@ struct NoRegionConfig {
   static constexpr std::string_view summary = "a vector for each token";
 };
 
-// Johnson and Zhang 2015, "Semi-supervised convolutional neural networks for text categorization via region embedding".
-struct BagRegionConfig {
-  static constexpr std::string_view kind = "bag";
-  static constexpr std::string_view summary =
-      "a vector for each region of tokens in any order, the ReLU of the sum of the tokens' vectors, x / sqrt(1 + "
-      "|x|^2) "
-      "of it";
-  std::int64_t size = 5;
-};
-
-// Regions in any order, whose vectors are part of what regions in order are computed from.
-struct RegionBagInput {
-  std::int64_t width = 0;  // 0: none
-  std::int64_t size = BagRegionConfig().size;
-};
-
 // Johnson and Zhang 2015, "Effective use of word order for text categorization with convolutional neural networks".
 struct SequenceRegionConfig {
   static constexpr std::string_view kind = "sequence";
@@ -58,36 +42,21 @@ struct SequenceRegionConfig {
       "convolution, Johnson and Zhang 2015)";
   std::int64_t shortest = 2;
   std::int64_t longest = 3;
-  RegionBagInput bag;
 
   std::int64_t sizes() const { return longest - shortest + 1; }
   std::int64_t places() const { return (shortest + longest) * sizes() / 2; }  // of all sizes
 };
 
-using RegionConfig = std::variant<NoRegionConfig, SequenceRegionConfig, BagRegionConfig>;
+using RegionConfig = std::variant<NoRegionConfig, SequenceRegionConfig>;
 
 template <class Visitor>
 void visit(Visitor&, NoRegionConfig&) {}
-
-template <class Visitor>
-void visit(Visitor& field, BagRegionConfig& c) {
-  field("size", c.size, between(1, 64), "tokens of a region");
-}
-
-template <class Visitor>
-void visit(Visitor& field, RegionBagInput& c) {
-  field("width", c.width, between(0, 65536), "features of the vectors; 0: none");
-  field("size", c.size, between(1, 64), "tokens of their regions");
-}
 
 template <class Visitor>
 void visit(Visitor& field, SequenceRegionConfig& c) {
   field("shortest", c.shortest, between(1, 16), "tokens of the smallest regions");
   field("longest", c.longest, between(1, 16),
         "tokens of the largest; each size has an equal part of the features of model.width");
-  field("bag", c.bag,
-        "vectors of regions in any order, as region bag has them, of which a product with a matrix joins the sum; such "
-        "as task neighbouring_words has learned from texts without labels");
 }
 
 struct EmbeddingConfig {
@@ -111,19 +80,15 @@ void visit(Visitor& field, EmbeddingConfig& c) {
         "classification: how unequally the training texts of the classes have the token or n-gram; default: "
         "sqrt_width where model.positions are sinusoidal, else none");
   field("ngrams", c.ngrams, "classification: hashed n-grams beside the tokens");
-  field(
-      "region", c.region,
-      "classification and neighbouring_words: what stands for a token, itself or the region of tokens that ends at it");
+  field("region", c.region, "classification: what stands for a token, itself or the region of tokens that ends at it");
   field("tie", c.tie, "not for classification: the output layer shares the token embedding's matrix");
 }
 
-inline bool has_regions(const EmbeddingConfig& embedding) {
-  return !std::holds_alternative<NoRegionConfig>(embedding.region);
-}
-
-// nullptr: no regions in order.
+// nullptr: tokens have vectors of their own.
 inline const SequenceRegionConfig* sequence_regions(const EmbeddingConfig& embedding) {
   return std::get_if<SequenceRegionConfig>(&embedding.region);
 }
+
+inline bool has_regions(const EmbeddingConfig& embedding) { return sequence_regions(embedding) != nullptr; }
 
 }  // namespace metaformer

@@ -42,18 +42,6 @@ struct MaskedLanguageModelConfig {
   TextDataConfig data;  // the top-level section `data`
 };
 
-// The unsupervised half of Johnson and Zhang 2015, "Semi-supervised convolutional neural networks for text
-// categorization via region embedding": tv-embeddings, for "two views" of a text.
-struct NeighbouringWordsConfig {
-  static constexpr std::string_view kind = "neighbouring_words";
-  static constexpr std::string_view summary =
-      "the words on both sides of a region, from the region (tv-embedding, Johnson and Zhang 2015)";
-  std::int64_t distance = 5;
-  double absent_weight = 3e-4;
-  double frequent_share = 1e-3;
-  TextDataConfig data;  // the top-level section `data`
-};
-
 // The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
 struct SortConfig {
   static constexpr std::string_view kind = "sort";
@@ -88,22 +76,20 @@ struct SequenceToSequenceConfig {
   ParallelDataConfig data;  // the top-level section `data`
 };
 
-using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, NeighbouringWordsConfig,
-                                ClassificationConfig, SequenceToSequenceConfig, SortConfig, CopyConfig>;
+using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, ClassificationConfig,
+                                SequenceToSequenceConfig, SortConfig, CopyConfig>;
 
 // Whether a token is predicted from those before it only.
 inline bool is_causal(const TaskConfig& task) {
   return !std::holds_alternative<MaskedLanguageModelConfig>(task) &&
-         !std::holds_alternative<SequenceToSequenceConfig>(task) &&
-         !std::holds_alternative<NeighbouringWordsConfig>(task) && !std::holds_alternative<ClassificationConfig>(task);
+         !std::holds_alternative<SequenceToSequenceConfig>(task) && !std::holds_alternative<ClassificationConfig>(task);
 }
 
 // The data of a task that reads a text; nullptr for others.
 inline const TextDataConfig* text_data_of(const TaskConfig& task) {
   if (const auto* next = std::get_if<LanguageModelConfig>(&task)) return &next->data;
-  if (const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task)) return &masked->data;
-  const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&task);
-  return neighbours == nullptr ? nullptr : &neighbours->data;
+  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
+  return masked == nullptr ? nullptr : &masked->data;
 }
 inline TextDataConfig* text_data_of(TaskConfig& task) {
   return const_cast<TextDataConfig*>(text_data_of(std::as_const(task)));
@@ -146,15 +132,6 @@ void visit(Visitor& field, MaskedLanguageModelConfig& c) {
   field(
       "loss", c.loss,
       "of training: the mean over all targets, or over sequences (windows, or texts with data.packing) of their means");
-}
-
-template <class Visitor>
-void visit(Visitor& field, NeighbouringWordsConfig& c) {
-  field("distance", c.distance, between(1, 64), "tokens before a region that are predicted, and as many behind it");
-  field("absent_weight", c.absent_weight, Range{.low = 0, .high = 1, .low_open = true},
-        "of a word of the vocabulary that is not there, in the squared error; of one that is: 1");
-  field("frequent_share", c.frequent_share, Range{.low = 0, .high = 1, .low_open = true},
-        "a word with a larger share of the text than this counts less: by the root of this over its share");
 }
 
 template <class Visitor>

@@ -50,15 +50,11 @@ std::vector<Rule> rules_without_classes(std::string_view task) {
            "has no meaning for task " + std::string(task)}};
 }
 
-Rule rule_of_packing(const TextDataConfig& data) {
-  return {packing_options(data.packing) != nullptr, one_of({"data.separate_documents"}),
-          "has no effect with data.packing, whose own key `separate` says what texts in a row see"};
-}
-
 // Of a language model, masked or not.
 std::vector<Rule> rules_of_text(std::string_view task, const TextDataConfig& data) {
   auto rules = rules_without_classes(task);
-  rules.push_back(rule_of_packing(data));
+  rules.push_back({packing_options(data.packing) != nullptr, one_of({"data.separate_documents"}),
+                   "has no effect with data.packing, whose own key `separate` says what texts in a row see"});
   return rules;
 }
 
@@ -70,12 +66,6 @@ std::vector<Rule> rules_of(const LanguageModelConfig& task) {
 }
 
 std::vector<Rule> rules_of(const MaskedLanguageModelConfig& task) { return rules_of_text(task.kind, task.data); }
-
-std::vector<Rule> rules_of(const NeighbouringWordsConfig& task) {
-  return {{true, one_of({"model.embedding.ngrams", "model.embedding.tie", "train.loss_chunks"}),
-           "has no meaning for task neighbouring_words: leave it out"},
-          rule_of_packing(task.data)};
-}
 
 std::vector<Rule> rules_of(const SequenceToSequenceConfig& task) {
   auto rules = rules_without_classes(task.kind);
@@ -101,9 +91,6 @@ std::vector<Rule> rules_of(const TransformerConfig& model) {
        "has no effect with model.embedding.ngrams.order 1: there are no n-grams"},
       {has_regions(model.embedding), one_of({"model.embedding.ngrams", "model.embedding.scale"}),
        "has no meaning with model.embedding.region, which takes the place of the tokens' own embeddings"},
-      {sequence_regions(model.embedding) != nullptr && sequence_regions(model.embedding)->bag.width == 0,
-       one_of({"model.embedding.region.bag.size"}),
-       "has no effect with model.embedding.region.bag.width 0: there is no such vector"},
       {model.layers == 0,
        one_of({"model.heads", "model.same_length", "model.norm.position", "model.norm.final", "model.residual",
                "model.blocks", "model.feed_forward", "model.mixer"}),

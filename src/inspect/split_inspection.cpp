@@ -57,9 +57,8 @@ GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
   return norms;
 }
 
-// [t], of the tokens to predict: 0 where there is no target. A model of neighbouring words returns losses itself.
-torch::Tensor losses_of(const TaskConfig& task, const torch::Tensor& logits, const torch::Tensor& targets_t) {
-  if (is<NeighbouringWordsConfig>(task)) return logits.flatten().to(torch::kDouble).masked_fill(targets_t < 0, 0);
+// [t], of the tokens to predict: 0 where there is no target.
+torch::Tensor losses_of(const torch::Tensor& logits, const torch::Tensor& targets_t) {
   return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1)
       .to(torch::kDouble);
 }
@@ -79,7 +78,7 @@ std::vector<PositionLoss> measure_positions(const LoadedRun& run, const Task& ta
     throw_if_stopped();
     const auto batch = task.batches->evaluation_batch(Split::validation, i, run.device);
     const auto column_t = columns_of(batch), target_t = wanted_targets_t(batch);
-    loss_c.index_add_(0, column_t, losses_of(run.experiment.config.task, run.predictor->logits(batch), target_t));
+    loss_c.index_add_(0, column_t, losses_of(run.predictor->logits(batch), target_t));
     targets_c.index_add_(0, column_t, (target_t >= 0).to(torch::kDouble));
   }
   std::vector<PositionLoss> found;
@@ -108,7 +107,7 @@ void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<Co
   for (auto& [tokens, loss] : losses) {
     throw_if_stopped();
     const auto logits_bcv = run.predictor->logits({.ids_bc = batch.ids_bc.narrow(1, whole - tokens, tokens)});
-    loss += losses_of(run.experiment.config.task, logits_bcv.select(1, tokens - 1), targets_b).sum().item<double>();
+    loss += losses_of(logits_bcv.select(1, tokens - 1), targets_b).sum().item<double>();
   }
 }
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "model/labelled_texts.h"
 #include "ops/dropout.h"
-#include "ops/response_norm.h"
 
 namespace metaformer {
 
@@ -29,6 +28,11 @@ Batch with_class_tokens(const Batch& batch, std::int64_t class_token) {
 std::int64_t head_width(const TransformerConfig& config, const HeadConfig& head) {
   const auto* bag = bag_options(head);
   return config.width + (bag != nullptr ? bag->units : 0);
+}
+
+// Response normalisation (Johnson and Zhang 2015): x / sqrt(1 + |x|^2), of the vectors of the last dimension.
+torch::Tensor response_normalised(const torch::Tensor& x) {
+  return x * (1 + x.square().sum(-1, /*keepdim=*/true)).rsqrt();
 }
 
 TransformerConfig trunk_config(TransformerConfig config, const HeadConfig& head) {

@@ -6,7 +6,6 @@
 #include "model/feed_forward_model.h"
 #include "model/gpt.h"
 #include "model/masked_language_model.h"
-#include "model/neighbour_model.h"
 #include "model/recurrent_model.h"
 
 namespace metaformer {
@@ -21,8 +20,6 @@ std::shared_ptr<SequenceModel> make(const TransformerConfig& model, const Experi
                                     const ModelSizes& sizes) {
   if (is_causal(config.task)) return std::make_shared<Gpt>(model, sizes.vocabulary);
   if (is<MaskedLanguageModelConfig>(config.task)) return std::make_shared<MaskedLanguageModel>(model, sizes.vocabulary);
-  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))
-    return std::make_shared<NeighbourModel>(model, *neighbours, sizes.vocabulary);
   return std::make_shared<Classifier>(model, classification(config).head, sizes.vocabulary, sizes.classes);
 }
 

@@ -58,8 +58,6 @@ std::int64_t sequence_length(const ExperimentConfig& config) {
 // `copies` of the logits. On average, where only some tokens are targets.
 double logits_of_token(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes, double copies) {
   if (is<ClassificationConfig>(config.task)) return static_cast<double>(classes);
-  if (const auto* neighbours = std::get_if<NeighbouringWordsConfig>(&config.task))  // the words' vectors, and gradients
-    return static_cast<double>(2 * 2 * neighbours->distance * (transformer(config).width + 1));
   const auto* masked = std::get_if<MaskedLanguageModelConfig>(&config.task);
   return static_cast<double>(vocabulary) * copies * (masked == nullptr ? 1 : masked->fraction);
 }
@@ -133,7 +131,7 @@ Activations activations_of(const FeedForwardModelConfig& model) {
 Activations activations_of(const LinearConfig&) { return {}; }
 
 // Of a token that no block sees: its vector with what backward makes of it or, where only the greatest values over the
-// tokens are computed, which rows of the tables it reads and what a bag adds to one size of regions.
+// tokens are computed, which rows of the tables it reads.
 Activations activations_without_blocks(const TransformerConfig& model, const TaskConfig& task) {
   const auto* regions = sequence_regions(model.embedding);
   const auto* classifier = std::get_if<ClassificationConfig>(&task);
@@ -144,8 +142,7 @@ Activations activations_without_blocks(const TransformerConfig& model, const Tas
     return {.of_token = 5 * width, .evaluated = 3 * width};
   }
   constexpr std::int64_t of_place = 6;
-  const auto bag = regions->bag.width == 0 ? 0 : 5 * regions->bag.width + model.width / regions->sizes();
-  const auto of_token = static_cast<double>(of_place * regions->places() + bag);
+  const auto of_token = static_cast<double>(of_place * regions->places());
   return {.of_token = of_token, .evaluated = of_token};
 }
 
@@ -207,11 +204,9 @@ namespace {
 
 // Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
 std::int64_t embedding_parameters(const TransformerConfig& model, std::int64_t tokens) {
-  if (is<BagRegionConfig>(model.embedding.region)) return (tokens + 1) * model.width;
   const auto* regions = sequence_regions(model.embedding);
   if (regions == nullptr) return tokens * model.width;
-  const auto bag = regions->bag.width * (tokens + 1 + model.width);
-  return regions->places() * tokens * (model.width / regions->sizes()) + model.width + bag;
+  return regions->places() * tokens * (model.width / regions->sizes()) + model.width;
 }
 
 std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& task, std::int64_t vocabulary,
@@ -235,8 +230,6 @@ std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& tas
     const auto units = bag != nullptr ? bag->units : 0;
     total += classes * (d + units + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
     if (bag != nullptr) total += (bag->buckets + 1) * units;
-  } else if (is<NeighbouringWordsConfig>(task)) {
-    total += 2 * vocabulary * (d + 1);
   } else if (!model.embedding.tie) {
     total += vocabulary * d;
   }

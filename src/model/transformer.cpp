@@ -44,9 +44,9 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     : config_(config), causal_(causal), embedding_factor_(factor_of(config.embedding, config.width)) {
   if (!table.is_empty())
     token_embedding_ = std::move(table);
-  else if (has_regions(config.embedding))
-    region_embedding_ = register_module(
-        "region_embedding", RegionEmbedding(config.embedding.region, vocabulary, config.width, config.embedding.std));
+  else if (const auto* regions = sequence_regions(config.embedding))
+    region_embedding_ =
+        register_module("region_embedding", RegionEmbedding(*regions, vocabulary, config.width, config.embedding.std));
   else
     token_embedding_ = register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std));
   if (is<LearnedPositionsConfig>(config.positions))

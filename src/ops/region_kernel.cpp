@@ -45,7 +45,6 @@ METAFORMER_INLINE Block<Count> sum_of_region(const Regions& regions, std::int64_
                                              std::int64_t features) {
   const auto* region = regions.rows + token * regions.places;
   auto sum = Block<Count>::load(regions.bias + feature, features);
-  if (regions.added != nullptr) sum.add(regions.added + token * regions.width + feature, features);
   for (std::int64_t place = 0; place < regions.places; ++place)
     if (region[place] >= 0) sum.add(regions.weight + region[place] * regions.width + feature, features);
   return sum;

@@ -10,7 +10,6 @@ namespace metaformer {
 struct Regions {
   const float* weight = nullptr;       // [rows of the table, width]
   const float* bias = nullptr;         // [width]
-  const float* added = nullptr;        // [texts, tokens, width], to the sums; nullptr: nothing
   const std::int32_t* rows = nullptr;  // [texts, tokens, places]; -1: nothing stands there
   std::int64_t width = 0, texts = 0, tokens = 0, places = 0;
 };
@@ -23,7 +22,7 @@ struct FeatureRange {
 // Features that are best computed together; ranges that start at multiples of it are.
 constexpr std::int64_t region_features = 64;
 
-// y = max(0, bias + what is added + the rows at all places), [texts, tokens, width].
+// y = max(0, bias + the rows at all places), [texts, tokens, width].
 void region_vectors(const Regions& regions, const FeatureRange& features, float* y);
 
 // The greatest y of each text and feature, [texts, width], and which token has it first; -1, and 0, where none is above

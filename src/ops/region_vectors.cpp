@@ -1,10 +1,6 @@
 #include "ops/region_vectors.h"
 
-#include <ATen/autocast_mode.h>
-
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 #include "ops/first_order.h"
 #include "ops/parallel.h"
@@ -27,24 +23,12 @@ Regions regions_of(const Tensor& rows_bcp, std::int64_t width) {
           .places = rows_bcp.size(2)};
 }
 
-// added_bcd: undefined: nothing.
-Regions regions_of(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d, const Tensor& added_bcd) {
+Regions regions_of(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
   auto regions = regions_of(rows_bcp, weight_rd.size(1));
   regions.weight = weight_rd.const_data_ptr<float>();
   regions.bias = bias_d.const_data_ptr<float>();
-  if (added_bcd.defined()) regions.added = added_bcd.const_data_ptr<float>();
   return regions;
 }
-
-// In the type of its factors; undefined without them.
-Tensor product_bcd(const std::optional<Tensor>& u_bcm, const std::optional<Tensor>& weight_md) {
-  if (!u_bcm) return {};
-  const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::autocast_dispatch_keyset);
-  return u_bcm->matmul(*weight_md);
-}
-
-// An undefined tensor is no argument of a function that autograd records.
-std::optional<Tensor> if_defined(const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; }
 
 FeatureRange block_of_features(std::int64_t block, std::int64_t width) {
   return {block * region_features, std::min(width, (block + 1) * region_features)};
@@ -62,7 +46,6 @@ void for_each_part(const Regions& regions, const Use& use) {
       auto part = regions;
       part.texts = std::min(texts - first, end - begin);
       part.rows += first * regions.tokens * regions.places;
-      if (part.added != nullptr) part.added += first * regions.tokens * regions.width;
       use(block_of_features(begin / texts, regions.width), first, part);
       begin += part.texts;
     }
@@ -78,9 +61,9 @@ void for_each_block(std::int64_t width, const Use& use) {
 
 class RegionVectors : public torch::autograd::Function<RegionVectors> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d,
-                        const std::optional<Tensor>& added_bcd) {
-    const auto regions = regions_of(rows_bcp, weight_rd, bias_d, added_bcd.value_or(Tensor()));
+  static Tensor forward(AutogradContext* context, const Tensor& rows_bcp, const Tensor& weight_rd,
+                        const Tensor& bias_d) {
+    const auto regions = regions_of(rows_bcp, weight_rd, bias_d);
     auto y_bcd = torch::empty({regions.texts, regions.tokens, regions.width}, weight_rd.options());
     auto* y = y_bcd.data_ptr<float>();
     for_each_part(regions, [&](const FeatureRange& features, std::int64_t first, const Regions& part) {
@@ -88,7 +71,6 @@ class RegionVectors : public torch::autograd::Function<RegionVectors> {
     });
     context->save_for_backward({rows_bcp, y_bcd});
     context->saved_data["rows"] = weight_rd.size(0);
-    context->saved_data["adds"] = added_bcd.has_value();
     return y_bcd;
   }
 
@@ -100,8 +82,7 @@ class RegionVectors : public torch::autograd::Function<RegionVectors> {
     return {
         {},
         context->needs_input_grad(1) ? table_gradient(rows_bcp, dy_bcd, context->saved_data["rows"].toInt()) : Tensor(),
-        dy_bcd.sum(at::IntArrayRef{0, 1}),
-        context->saved_data["adds"].toBool() ? dy_bcd : Tensor()};
+        dy_bcd.sum(at::IntArrayRef{0, 1})};
   }
 
  private:
@@ -122,10 +103,9 @@ class RegionVectors : public torch::autograd::Function<RegionVectors> {
 
 class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVectors> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d,
-                        const std::optional<Tensor>& u_bcm, const std::optional<Tensor>& weight_md) {
-    const auto added_bcd = product_bcd(u_bcm, weight_md);
-    const auto regions = regions_of(rows_bcp, weight_rd, bias_d, added_bcd);
+  static Tensor forward(AutogradContext* context, const Tensor& rows_bcp, const Tensor& weight_rd,
+                        const Tensor& bias_d) {
+    const auto regions = regions_of(rows_bcp, weight_rd, bias_d);
     auto y_bd = torch::empty({regions.texts, regions.width}, weight_rd.options());
     const auto tokens_bd = torch::empty({regions.texts, regions.width}, rows_bcp.options());
     auto* y = y_bd.data_ptr<float>();
@@ -133,7 +113,7 @@ class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVec
     for_each_part(regions, [&](const FeatureRange& features, std::int64_t first, const Regions& part) {
       greatest_region_vectors(part, features, y + first * regions.width, tokens + first * regions.width);
     });
-    context->save_for_backward({rows_bcp, tokens_bd, u_bcm.value_or(Tensor()), weight_md.value_or(Tensor())});
+    context->save_for_backward({rows_bcp, tokens_bd});
     context->saved_data["rows"] = weight_rd.size(0);
     return y_bd;
   }
@@ -143,14 +123,11 @@ class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVec
     const auto saved = context->get_saved_variables();
     const auto &rows_bcp = saved[0], &tokens_bd = saved[1];
     const auto dy_bd = gradients[0].masked_fill(tokens_bd < 0, 0).contiguous();
-    auto [du_bcm, dweight_md] = product_gradients(*context, dy_bd, tokens_bd, saved[2], saved[3]);
     return {{},
             context->needs_input_grad(1)
                 ? table_gradient(rows_bcp, tokens_bd, dy_bd, context->saved_data["rows"].toInt())
                 : Tensor(),
-            dy_bd.sum(0),
-            du_bcm,
-            dweight_md};
+            dy_bd.sum(0)};
   }
 
  private:
@@ -172,28 +149,12 @@ class GreatestRegionVectors : public torch::autograd::Function<GreatestRegionVec
                    [&](const FeatureRange& features) { add_greatest_gradients(regions, features, dy, tokens, sums); });
     return rows.gradient(values_sd);
   }
-
-  // Of u and V, at the tokens that had the greatest values.
-  static std::pair<Tensor, Tensor> product_gradients(AutogradContext& context, const Tensor& dy_bd,
-                                                     const Tensor& tokens_bd, const Tensor& u_bcm,
-                                                     const Tensor& weight_md) {
-    if (!u_bcm.defined()) return {};
-    const auto index_bdm = tokens_bd.clamp_min(0).to(torch::kLong).unsqueeze(2).expand({-1, -1, weight_md.size(0)});
-    const auto dy_bd1 = dy_bd.unsqueeze(2);
-    Tensor du_bcm;
-    if (context.needs_input_grad(3))
-      du_bcm = torch::zeros_like(u_bcm).scatter_add_(1, index_bdm, dy_bd1 * weight_md.t());
-    Tensor dweight_md;
-    if (context.needs_input_grad(4)) dweight_md = u_bcm.gather(1, index_bdm).mul_(dy_bd1).sum(0).t();
-    return {du_bcm, dweight_md};
-  }
 };
 
 bool has_kernel(const Tensor& weight_rd) { return weight_rd.is_cpu() && weight_rd.scalar_type() == torch::kFloat; }
 
-Tensor by_operators(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d, const Tensor& added_bcd) {
+Tensor by_operators(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
   auto sum_bcd = bias_d.view({1, 1, -1}).expand({rows_bcp.size(0), rows_bcp.size(1), -1});
-  if (added_bcd.defined()) sum_bcd = sum_bcd + added_bcd;
   for (std::int64_t place = 0; place < rows_bcp.size(2); ++place) {
     const auto rows_bc = rows_bcp.select(2, place);
     const auto vectors_bcd = torch::embedding(weight_rd, rows_bc.clamp_min(0));
@@ -204,20 +165,14 @@ Tensor by_operators(const Tensor& rows_bcp, const Tensor& weight_rd, const Tenso
 
 }  // namespace
 
-Tensor region_vectors(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d,
-                      const RegionProduct& product) {
-  const auto added_bcd = product_bcd(if_defined(product.u_bcm), if_defined(product.weight_md));
-  if (has_kernel(weight_rd))
-    return RegionVectors::apply(rows_bcp.contiguous(), weight_rd, bias_d, if_defined(added_bcd));
-  return by_operators(rows_bcp, weight_rd, bias_d, added_bcd);
+Tensor region_vectors(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
+  if (has_kernel(weight_rd)) return RegionVectors::apply(rows_bcp.contiguous(), weight_rd, bias_d);
+  return by_operators(rows_bcp, weight_rd, bias_d);
 }
 
-Tensor greatest_region_vectors(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d,
-                               const RegionProduct& product) {
-  const auto u_bcm = if_defined(product.u_bcm), weight_md = if_defined(product.weight_md);
-  if (has_kernel(weight_rd))
-    return GreatestRegionVectors::apply(rows_bcp.contiguous(), weight_rd, bias_d, u_bcm, weight_md);
-  const auto vectors_bcd = by_operators(rows_bcp, weight_rd, bias_d, product_bcd(u_bcm, weight_md));
+Tensor greatest_region_vectors(const Tensor& rows_bcp, const Tensor& weight_rd, const Tensor& bias_d) {
+  if (has_kernel(weight_rd)) return GreatestRegionVectors::apply(rows_bcp.contiguous(), weight_rd, bias_d);
+  const auto vectors_bcd = by_operators(rows_bcp, weight_rd, bias_d);
   const auto is_none_bc1 = (rows_bcp.select(2, 0) < 0).unsqueeze(2);
   return std::get<0>(vectors_bcd.masked_fill(is_none_bc1, 0).max(1));
 }

@@ -11,7 +11,6 @@
 #include "tasks/language_model_task.h"
 #include "tasks/list_task.h"
 #include "tasks/masked_language_model_task.h"
-#include "tasks/neighbouring_words_task.h"
 #include "tasks/one_batch_stream.h"
 #include "tasks/sequence_to_sequence_task.h"
 
@@ -26,7 +25,6 @@ Task make_whole_task(const ExperimentConfig& config, bool offline, Codec codec) 
   if (is<ClassificationConfig>(config.task)) return make_classification_task(config, offline, std::move(codec));
   if (is<MaskedLanguageModelConfig>(config.task))
     return make_masked_language_model_task(config, offline, std::move(codec));
-  if (is<NeighbouringWordsConfig>(config.task)) return make_neighbouring_words_task(config, offline, std::move(codec));
   if (is<SequenceToSequenceConfig>(config.task))
     return make_sequence_to_sequence_task(config, offline, std::move(codec));
   return make_language_model_task(config, offline, std::move(codec));

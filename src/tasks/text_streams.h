@@ -1,5 +1,5 @@
 #pragma once
-// The batches of a language model over a text, and of a model of neighbouring words.
+// The batches of a language model over a text.
 
 #include "config/experiment_config.h"
 #include "data/datasets/text_dataset.h"

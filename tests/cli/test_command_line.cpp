@@ -47,8 +47,8 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt"}, 3, "text.txt:1: "},
       {{"train", "--config", "sorter_metric.yaml", "--set", "data.path=text.txt"},
        2,
-       "data: unknown key; only task: language_model, masked_language_model, neighbouring_words, "
-       "classification or sequence_to_sequence have it"},
+       "data: unknown key; only task: language_model, masked_language_model, classification or "
+       "sequence_to_sequence have it"},
       {{"train", "--config", "sorter_metric.yaml", "--set", "task.length=9"}, 2, "model.context: 11 is too short"},
       {{"train", "--config", "small.yaml", "--set", "data.test_path=text.txt"},
        2,
@@ -68,8 +68,8 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
        "classification reads csv, tsv or jsonl"},
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.document_separator=x"},
        2,
-       "data.document_separator: unknown key for task 'classification'; only task: language_model, "
-       "masked_language_model or neighbouring_words have it"},
+       "data.document_separator: unknown key for task 'classification'; only task: language_model or "
+       "masked_language_model have it"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, whitespace: dropped}"},
        2,
        "data.tokenizer.whitespace: a language"},

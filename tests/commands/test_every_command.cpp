@@ -57,7 +57,6 @@ struct TaskRow {
 const std::map<std::string, TaskRow> tasks = {
     {"language_model", {{"data.path=text.txt"}, "to be"}},
     {"masked_language_model", {{"data.path=text.txt"}, "to be"}},
-    {"neighbouring_words", {{"data.path=text.txt"}, "to be"}},
     {"classification", {{"data.path=table.csv", "data.tokenizer.min_count=1"}, "to be"}},
     {"sequence_to_sequence",
      {{"data.path=pairs.tsv", "data.validation_fraction=0.2", "data.tokenizer={kind: word, min_count: 1}"}, "to be"}},
@@ -76,10 +75,6 @@ const std::map<std::string, Words> models = {
     {"linear", {"model.buckets=64"}},
 };
 
-// A transformer of neighbouring words is its embeddings of regions.
-const Words neighbours = {"model.layers=0", "model.width=16", "model.context=16", "model.positions=none",
-                          "model.embedding.region=bag"};
-
 // Whether a config of the task and the model is one: by task, then by model.
 const Answer whole_text = "needs a model that sees a whole text", two_sequences = "set it to encoder_decoder",
              pairs_only = "it is for sequence_to_sequence", classes_only = "it is for classification";
@@ -92,13 +87,6 @@ const std::map<std::string, std::map<std::string, Answer>> trained = {
       {"feed_forward", works},
       {"linear", classes_only}}},
     {"masked_language_model",
-     {{"transformer", works},
-      {"encoder_decoder", pairs_only},
-      {"lstm", whole_text},
-      {"gru", whole_text},
-      {"feed_forward", whole_text},
-      {"linear", classes_only}}},
-    {"neighbouring_words",
      {{"transformer", works},
       {"encoder_decoder", pairs_only},
       {"lstm", whole_text},
@@ -164,16 +152,13 @@ std::vector<CommandRow> commands_of(const std::string& prompt) {
        all_kinds<TaskConfig>(no_classes, {{"classification", works}, {"sequence_to_sequence", works}}),
        any_model},
       {{"sample", "--prompt", prompt},
-       all_kinds<TaskConfig>(works, {{"masked_language_model", no_text},
-                                     {"neighbouring_words", no_text},
-                                     {"classification", "use metaformer predict"}}),
+       all_kinds<TaskConfig>(works, {{"masked_language_model", no_text}, {"classification", "use metaformer predict"}}),
        any_model},
       {{"inspect", "--no-pictures", "--json"}, any_task, inspected},
       {{"inspect", "--text", prompt, "--no-data", "--out", "inspected"}, any_task, inspected},
       {{"export", "--format", "huggingface", "--out", "exported"},
-       all_kinds<TaskConfig>(works, {{"masked_language_model", only_language_models},
-                                     {"neighbouring_words", only_language_models},
-                                     {"classification", only_language_models}}),
+       all_kinds<TaskConfig>(
+           works, {{"masked_language_model", only_language_models}, {"classification", only_language_models}}),
        all_kinds<ModelConfig>(no_transformer, {{"transformer", works}})},
       {{"export", "--format", "safetensors", "--out", "exported"}, any_task, any_model},
       {{"export", "--format", "numpy", "--out", "exported"}, any_task, any_model},
@@ -240,9 +225,8 @@ TEST_CASE("every command works on every task with every kind of model, or says w
     for (const auto& [model, options] : models) {
       INFO("task " << task << ", model " << model);
       const auto& is_trained = trained.at(task).at(model);
-      const auto& model_options = task == "neighbouring_words" && is_trained.empty() ? neighbours : options;
       Words config = {"train.yaml", "--set", "task=" + task, "--set", "model=" + model};
-      for (const auto& change : joined(row.overrides, model_options)) config.insert(config.end(), {"--set", change});
+      for (const auto& change : joined(row.overrides, options)) config.insert(config.end(), {"--set", change});
       const auto run = "runs/" + task + "_" + model;
       check(place.run(joined({"config", "check"}, config)), is_trained);
       check(place.run(joined({"train", "--json", "--out", run, "--device", "cpu"}, config)), is_trained);

@@ -11,14 +11,6 @@ namespace {
 const std::vector<std::string> pooled = {"task={kind: classification, head: max_pooled}",
                                          "model={layers: 0, positions: none, embedding: {region: sequence}}"};
 
-const std::vector<std::string> neighbours = {"task=neighbouring_words",
-                                             "model={layers: 0, positions: none, embedding: {region: bag}}"};
-
-std::vector<std::string> neighbours_and(std::vector<std::string> more) {
-  more.insert(more.begin(), neighbours.begin(), neighbours.end());
-  return more;
-}
-
 std::vector<std::string> pooled_and(std::vector<std::string> more) {
   more.insert(more.begin(), pooled.begin(), pooled.end());
   return more;
@@ -72,15 +64,6 @@ TEST_CASE("keys that do not go with regions or without blocks are errors that sa
       {{"task={kind: classification, head: {kind: max_pooled, bag: naive_bayes}}", "train.cpu_slices=2"},
        "train.cpu_slices",
        "task.head.bag"},
-      {pooled_and({"model.embedding.region.bag.size=3"}), "model.embedding.region.bag.size", "no such vector"},
-      {neighbours_and({"model.layers=1"}), "model.layers", "would see the words"},
-      {neighbours_and({"model.embedding.region=sequence"}), "model.embedding.region", "set it to bag"},
-      {neighbours_and({"model.embedding.region=none"}), "model.embedding.region", "set it to bag"},
-      {neighbours_and({"train.loss_chunks=2"}), "train.loss_chunks", "task neighbouring_words"},
-      {neighbours_and({"train.cpu_slices=2"}), "train.cpu_slices", "model.embedding.region"},
-      {neighbours_and({"data.corpus=imdb"}), "data.corpus", "for task classification"},
-      {{"task=neighbouring_words", "model.kind=lstm"}, "model.kind", "needs a model that sees a whole text"},
-      {{"model.embedding.region=bag"}, "model.embedding.region.kind", "has no meaning for task language_model"},
   }));
   const auto [code, message] = failure([&] { config_of("", overrides); });
   INFO(message);
@@ -94,10 +77,7 @@ TEST_CASE("keys that have an effect with regions or without blocks are accepted"
                pooled_and({"task.head=mean_pooled", "model.norm={kind: rms_norm, epsilon: 1e-6}"}),
                pooled_and({"task.head=mean_pooled", "model.bias=true"}), pooled_and({"model.embedding.region=none"}),
                pooled_and({"model.layers=1", "model.mixer=metric", "model.positions=learned"}),
-               pooled_and({"train.optimizer={kind: adagrad, epsilon: 1e-6}"}), pooled_and({"data.packing=spfhp"}),
-               pooled_and({"model.embedding.region.bag={width: 20, size: 3}"}),
-               pooled_and({"model.embedding.region=bag"}), neighbours_and({}),
-               neighbours_and({"task={distance: 2, absent_weight: 1e-3, frequent_share: 1}", "data.packing=spfhp"}));
+               pooled_and({"train.optimizer={kind: adagrad, epsilon: 1e-6}"}), pooled_and({"data.packing=spfhp"}));
   const auto config = config_of("", overrides);
   CHECK(config_to_json(config_of(config_to_yaml(config), {})) == config_to_json(config));
 }

@@ -176,8 +176,8 @@ TEST_CASE("a key in the wrong section, or of another kind, is one line that name
       {"data: {label_field: stars}\n",
        "a.yaml:1:8: data.label_field: unknown key for task 'language_model'; only task: classification has it"},
       {"task: sort\ndata: {path: a.txt}\n",
-       "a.yaml:2:1: data: unknown key; only task: language_model, masked_language_model, neighbouring_words, "
-       "classification or sequence_to_sequence have it"},
+       "a.yaml:2:1: data: unknown key; only task: language_model, masked_language_model, classification or "
+       "sequence_to_sequence have it"},
       {"task: classification\nmodel: linear\ntrain: {steps: 3}\n",
        "a.yaml:3:9: train.steps: unknown key for model 'linear'; only model: transformer, encoder_decoder, lstm, gru "
        "or feed_forward "

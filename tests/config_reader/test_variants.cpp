@@ -153,8 +153,7 @@ TEST_CASE("explain shows the kinds of a section, and which of them have a key", 
   CHECK(applies_to(of("model.context").at(0)) == "model: transformer, encoder_decoder, feed_forward or linear");
   CHECK(applies_to(of("model.context").at(1)) == "model: lstm or gru");
   CHECK(applies_to(of("task.head.recalibrate").at(0)) == "task: classification");
-  CHECK(applies_to(of("data.cache").at(0)) ==
-        "task: language_model, masked_language_model, neighbouring_words or classification");
+  CHECK(applies_to(of("data.cache").at(0)) == "task: language_model, masked_language_model or classification");
   CHECK(of("data.path").size() == 3);  // a text, a table, or pairs
   CHECK(of("task.head.recalibrate").size() == 1);
 }

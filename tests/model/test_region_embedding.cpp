@@ -18,18 +18,16 @@ namespace {
 constexpr std::int64_t vocabulary = 11, classes = 3;
 
 // Without blocks: logits of the greatest features of regions of 2 and 3 tokens.
-TransformerConfig pooled_config(const RegionConfig& regions = SequenceRegionConfig{}) {
+TransformerConfig pooled_config() {
   TransformerConfig config;
   config.layers = 0;
   config.width = 10;
   config.context = 12;
   config.positions = NoPositionsConfig{};
-  config.embedding.region = regions;
+  config.embedding.region = SequenceRegionConfig{};
   config.embedding.std = 0.5;
   return config;
 }
-
-const SequenceRegionConfig with_bag = {.bag = {.width = 6, .size = 4}};
 
 MaxPooledHeadConfig pooled_head(bool response_norm = false, BagConfig bag = NoBagConfig{}) {
   MaxPooledHeadConfig head;
@@ -64,22 +62,6 @@ torch::Tensor convolved(const torch::Tensor& ids_bc, std::int64_t places,
                        weights[prefix + ".bias"].to(torch::kDouble))
       .relu()
       .transpose(1, 2);
-}
-
-// [b, c, m] of regions in any order in float64.
-torch::Tensor bag_vectors(const torch::Tensor& ids_bc, std::int64_t size,
-                          torch::OrderedDict<std::string, torch::Tensor> weights) {
-  const auto table_vm = weights["transformer.region_embedding.bag.weight"].to(torch::kDouble);
-  auto u_bcm = torch::zeros({ids_bc.size(0), ids_bc.size(1), table_vm.size(1)}, torch::kDouble);
-  for (std::int64_t b = 0; b < ids_bc.size(0); ++b)
-    for (std::int64_t c = 0; c < ids_bc.size(1); ++c) {
-      auto sum_m = weights["transformer.region_embedding.bag.bias"].to(torch::kDouble).clone();
-      for (auto i = std::max<std::int64_t>(0, c - size + 1); i <= c; ++i)
-        sum_m += table_vm[ids_bc[b][i].item<std::int64_t>()];
-      const auto x_m = sum_m.relu();
-      u_bcm[b][c] = x_m / std::sqrt(1 + x_m.dot(x_m).item<double>());
-    }
-  return u_bcm;
 }
 
 torch::Tensor response_normalised(const torch::Tensor& x_ld) { return x_ld / (1 + x_ld.square().sum(1, true)).sqrt(); }
@@ -121,37 +103,8 @@ TEST_CASE("logits of pooled regions are those of a convolution, a maximum and a 
   CHECK(torch::allclose(model->evaluate({.ids_bc = ids_bc}), expected, 1e-12, 1e-12));
 }
 
-TEST_CASE("regions in any order have the response norm of a sum, by themselves and in the sums of others",
-          "[regions]") {
-  const bool alone = GENERATE(true, false);
-  const auto config = alone ? pooled_config(BagRegionConfig{.size = 4}) : pooled_config(with_bag);
-  const auto model = made(config, pooled_head());
-  model->to(torch::kDouble);
-  const auto ids_bc = some_ids();
-  const auto weights = model->named_parameters();
-  const auto u_bcm = bag_vectors(ids_bc, 4, weights);
-  Watcher watcher;
-  Pass pass{.probe = &watcher};
-  model->forward({.ids_bc = ids_bc}, nullptr, pass);
-  const auto& seen_bcd = watcher.seen.front();
-  if (alone) {
-    CHECK(torch::allclose(seen_bcd, u_bcm, 1e-12, 1e-12));
-    return;
-  }
-  for (const std::int64_t size : {2, 3}) {
-    const auto prefix = "transformer.region_embedding." + std::to_string(size);
-    auto large = weights;
-    constexpr double no_cut = 1e3;  // of no sum does the ReLU cut anything
-    large[prefix + ".bias"] = weights[prefix + ".bias"].detach() + no_cut;
-    const auto sums_bcd = convolved(ids_bc, size, large) - no_cut + u_bcm.matmul(weights[prefix + ".bag_weight"]);
-    CHECK(torch::allclose(seen_bcd.narrow(2, size == 2 ? 0 : 5, 5), sums_bcd.relu(), 1e-10, 1e-10));
-  }
-}
-
 TEST_CASE("pooling without the vectors of all tokens is pooling of them", "[regions]") {
-  const auto regions =
-      GENERATE(RegionConfig{SequenceRegionConfig{}}, RegionConfig{with_bag}, RegionConfig{BagRegionConfig{.size = 3}});
-  const auto model = made(pooled_config(regions), pooled_head(true, small_bag));
+  const auto model = made(pooled_config(), pooled_head(true, small_bag));
   Batch batch{.ids_bc = some_ids()};
   if (GENERATE(true, false)) {
     batch.segments_bc =
@@ -243,8 +196,7 @@ TEST_CASE("a bag has each n-gram of a text once, scaled, in any order", "[bag]")
 }
 
 TEST_CASE("gradients of a whole model equal finite differences in float64", "[regions][bag]") {
-  const auto model = made(pooled_config(GENERATE(RegionConfig{SequenceRegionConfig{}}, RegionConfig{with_bag})),
-                          pooled_head(true, small_bag));
+  const auto model = made(pooled_config(), pooled_head(true, small_bag));
   model->to(torch::kDouble);
   const Batch batch{.ids_bc = some_ids()};
   const auto weights_lv = torch::randn({3, classes}, torch::kDouble);
@@ -271,8 +223,7 @@ TEST_CASE("parameters of models without blocks are counted to the number", "[mem
   config.task.emplace<ClassificationConfig>();
   auto& model = transformer(config) = pooled_config();
   model.embedding.region = GENERATE(RegionConfig{NoRegionConfig{}}, RegionConfig{SequenceRegionConfig{}},
-                                    RegionConfig{SequenceRegionConfig{.shortest = 1, .longest = 5}},
-                                    RegionConfig{with_bag}, RegionConfig{BagRegionConfig{}});
+                                    RegionConfig{SequenceRegionConfig{.shortest = 1, .longest = 5}});
   classification(config).head =
       GENERATE(HeadConfig{pooled_head()}, HeadConfig{pooled_head(true, small_bag)}, HeadConfig{MeanPooledHeadConfig{}});
   const auto made = make_model(config, {.vocabulary = vocabulary, .classes = classes});

@@ -111,49 +111,6 @@ TEST_CASE("the greatest region vectors and their gradients are those over the to
   CHECK(torch::equal(greatest_region_vectors(rows, e.weight_rd, e.bias_d), vectors_bcd.amax(1)));
 }
 
-TEST_CASE("a product joins the sums, and has gradients", "[regions]") {
-  const bool greatest = GENERATE(true, false);
-  const auto width = GENERATE(1, 16, 83);
-  CAPTURE(greatest, width);
-  const auto e = example(2, width);
-  const auto rows = rows_bcp(e);
-  const auto u_bcm = torch::randn({4, 11, 6}), weight_md = torch::randn({6, width});
-  const auto dy =
-      greatest ? torch::randn({4, width}) : torch::randn({4, 11, width}).masked_fill(is_token_bc1(e).logical_not(), 0);
-  struct Product {
-    torch::Tensor u_bcm, weight_md;
-  };
-  const auto with_product = [&](torch::ScalarType type, Product& product, const auto& compute) {
-    product = {u_bcm.to(type, false, /*copy=*/true).requires_grad_(),
-               weight_md.to(type, false, /*copy=*/true).requires_grad_()};
-    return results(e, type, dy, [&](const auto& weight, const auto& bias) { return compute(weight, bias, product); });
-  };
-  Product reference;
-  const auto expected = with_product(torch::kDouble, reference, [&](const auto& weight, const auto& bias, auto& p) {
-    // A bias for every token: the convolution with a bias so large that no ReLU cuts, taken off again.
-    constexpr double large = 1e3;
-    const auto sums_bcd = convolved(e, weight, torch::full_like(bias, large)) - large + bias;
-    const auto y_bcd = (sums_bcd + p.u_bcm.matmul(p.weight_md)).relu().masked_fill(is_token_bc1(e).logical_not(), 0);
-    return greatest ? std::get<0>(y_bcd.max(1)) : y_bcd;
-  });
-  const auto check = [&](torch::ScalarType type, double tolerance) {
-    Product ours;
-    check_equal(
-        with_product(type, ours,
-                     [&](const auto& weight, const auto& bias, auto& p) {
-                       const RegionProduct product{p.u_bcm, p.weight_md};
-                       if (greatest) return greatest_region_vectors(rows, weight, bias, product);
-                       return region_vectors(rows, weight, bias, product).masked_fill(is_token_bc1(e).logical_not(), 0);
-                     }),
-        expected, tolerance);
-    CHECK(torch::allclose(ours.u_bcm.grad().to(torch::kDouble), reference.u_bcm.grad(), tolerance, 10 * tolerance));
-    CHECK(torch::allclose(ours.weight_md.grad().to(torch::kDouble), reference.weight_md.grad(), tolerance,
-                          10 * tolerance));
-  };
-  check(torch::kFloat, 1e-5);
-  check(torch::kDouble, 1e-11);
-}
-
 TEST_CASE("a text without tokens has zeros and gives no gradient", "[regions]") {
   const auto weight_rd = torch::randn({6, 20}).requires_grad_(), bias_d = torch::ones(20).requires_grad_();
   const auto y = greatest_region_vectors(torch::full({2, 3, 2}, -1, torch::kInt), weight_rd, bias_d);

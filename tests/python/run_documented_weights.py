@@ -77,9 +77,6 @@ NAMED = [
       for head in compare_model.HEADS for shift in ("true", "false")),
     *(["task=classification", "model.width=12", "model.context=9", *overrides]
       for overrides in compare_model.REGION_MODELS.values()),
-    *(["task=classification", "task.head=max_pooled", "model.width=12", "model.context=9", "model.layers=0",
-       "model.positions=none", f"model.embedding.region={region}"]
-      for region in ("bag", "{kind: sequence, shortest: 1, longest: 2, bag: {size: 3, width: 4}}")),
     *([*PAIRS, *SMALL, f"model.shared_embedding={shared}", f"model.cross_mixer={mixer}", f"model.norm.position={position}"]
       for mixer in ("scaled_dot_product", "metric", "quadratic", "{kind: metric, qk_norm: true, values: own}")
       for shared, position in (("true", "pre"), ("false", "both"))),
@@ -88,8 +85,7 @@ NAMED = [
 STATES = [*([f"train.optimizer={optimizer}"] for optimizer in (
               "adamw", "adam", "{kind: sgd, momentum: 0.9}", "adagrad", "muon")),
           ["train.precision=fp16"], ["train.weight_average.decay=0.9"], ["model.memory=8", "model.positions=transformer_xl"],
-          ["model={kind: lstm, width: 8, context: 8, carry_state: true}"],
-          ["task=neighbouring_words", "model={layers: 0, positions: none, width: 8, context: 8, embedding: {region: bag}}"]]
+          ["model={kind: lstm, width: 8, context: 8, carry_state: true}"]]
 
 
 def rows_of_tables(section):

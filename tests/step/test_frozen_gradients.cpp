@@ -45,19 +45,16 @@ const std::vector<std::pair<std::string, Overrides>> language_models = {
     {"feed_forward", {"model={kind: feed_forward, window: 3, width: 16, hidden: 12, context: 16}"}},
     {"masked", {"task=masked_language_model", "model.blocks=reversible"}},
     {"masked, chunks", {"task=masked_language_model", "train.loss_chunks=3", "model.embedding.tie=true"}},
-    {"neighbours",
-     {"task=neighbouring_words", "model.layers=0", "model.heads=4", "model.positions=none",
-      "model.embedding.region=bag"}},
 };
 
 const std::vector<std::pair<std::string, Overrides>> classifiers = {
     {"classifier", {"task.head=first_token", "data.packing=spfhp"}},
     {"reversible classifier", {"model.blocks=reversible", "model.feed_forward.chunks=2", "task.head=mean_pooled"}},
     {"n-grams", {"model.embedding.ngrams={order: 2, buckets: 50}", "task.head=per_token_mean"}},
-    {"regions", {"model.embedding.region={kind: sequence, bag: {width: 8}}", "model.blocks=reversible"}},
+    {"regions", {"model.embedding.region=sequence", "model.blocks=reversible"}},
     {"regions alone",
-     {"model.embedding.region={kind: sequence, bag: {width: 8}}", "model.layers=0", "model.heads=4",
-      "model.positions=none", "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"}},
+     {"model.embedding.region=sequence", "model.layers=0", "model.heads=4", "model.positions=none",
+      "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"}},
 };
 
 Overrides pairs(const Workplace& place, const Overrides& more) {

@@ -52,11 +52,7 @@ TEST_CASE("slices have the logits of their batch, with any number of threads", "
 
 TEST_CASE("padded rows of texts without labels have what the model says of each token of the batch", "[predictor]") {
   const Workplace place;
-  const bool of_neighbours = GENERATE(true, false);
-  Parts parts(of_neighbours
-                  ? place.experiment({"task=neighbouring_words", "model.context=64",
-                                      "model={layers: 0, heads: 4, positions: none, embedding: {region: bag}}"})
-                  : experiment_of(place, /*classifies=*/false));
+  Parts parts(experiment_of(place, /*classifies=*/false));
   auto batch = random_batch(/*is_ragged=*/true);
   batch.labels_l = torch::Tensor();
   const torch::NoGradGuard no_grad;

@@ -87,28 +87,6 @@ TEST_CASE("a language model becomes a classifier of the same tokens", "[init_fro
   CHECK(read_text(place / "classifier/config.yaml").find("kind: word") != std::string::npos);
 }
 
-TEST_CASE("regions that have learned from their neighbours join those of a classifier", "[init_from][classification]") {
-  const Workplace place;
-  const std::vector<std::string> tokenizer = {"data.tokenizer={kind: word, whitespace: kept, min_count: 1}"};
-  place.train(
-      "neighbours",
-      with(tokenizer, {"task=neighbouring_words", "train.optimizer=adagrad", "train.learning_rate=0.05",
-                       "model={layers: 0, heads: 4, width: 6, positions: none, embedding: {std: 0.1, region: bag}}"}));
-  const std::string bag = "transformer.region_embedding.bag";
-  place.train(
-      "classifier",
-      classifier(place, with(tokenizer, {from(place / "neighbours"), "train.freeze=[" + bag + "]",
-                                         "task.head=max_pooled", "train.optimizer=adagrad", "train.steps=4",
-                                         "model={layers: 0, heads: 4, positions: none, embedding: {region: {kind: "
-                                         "sequence, bag: {width: 6}}}}"})));
-  const auto before = weights_of(place / "neighbours", "best"), after = weights_of(place / "classifier", "last");
-  for (const auto* name : {".weight", ".bias"}) CHECK(torch::equal(before.at(bag + name), after.at(bag + name)));
-  CHECK(after.at("transformer.region_embedding.2.bag_weight").abs().sum().item<double>() > 0);
-  const auto report = report_of(place / "classifier");
-  CHECK(report["taken"].size() == 2);
-  CHECK(has(report["left"], "words.weight"));
-}
-
 TEST_CASE("the head of a classifier goes to one with the same classes", "[init_from][classification]") {
   const Workplace place;
   place.train("first", classifier(place, {"train.learning_rate=0.01", "train.steps=4"}));

@@ -106,10 +106,6 @@ TEST_CASE("two processes train every task as one does, to the byte", "[processes
              noisy);
     require_same_bytes(place, with(pairs, batches));
   }
-  SECTION("neighbouring words") {
-    require_same_bytes(
-        place, with(without_blocks, {"task=neighbouring_words", "data.tokenizer=word", "model.embedding.region=bag"}));
-  }
   SECTION("regions, of whose tables few rows have a gradient") {
     require_same_bytes(place, classifier(place, with(without_blocks, {"model.layers=0", "task.head=max_pooled",
                                                                       "model.embedding.region=sequence"})));

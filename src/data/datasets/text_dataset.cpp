@@ -126,20 +126,16 @@ std::optional<std::int64_t> TextDataset::unknown_characters(Split split) const {
   return unknown_characters_[static_cast<std::size_t>(split)];
 }
 
-std::vector<std::int64_t> TextDataset::token_counts(Split split) const {
-  std::vector<std::int64_t> counts;
+double TextDataset::unigram_entropy(Split split) const {
+  std::vector<std::int64_t> counts;  // by id
   for (const auto token : tokens(split)) {
     const auto id = static_cast<std::size_t>(token);
     if (id >= counts.size()) counts.resize(id + 1);
     ++counts[id];
   }
-  return counts;
-}
-
-double TextDataset::unigram_entropy(Split split) const {
   const auto all = static_cast<double>(tokens(split).size());
   double entropy = 0;
-  for (const auto count : token_counts(split))
+  for (const auto count : counts)
     if (const auto share = static_cast<double>(count) / all; count > 0) entropy -= share * std::log(share);
   return entropy;
 }

@@ -50,9 +50,6 @@ class TextDataset {
   // it.
   std::optional<std::int64_t> unknown_characters(Split split) const;
 
-  // How often a split has each token, by id up to the greatest that it has.
-  std::vector<std::int64_t> token_counts(Split split) const;
-
   // Of the distribution of a split's tokens, in nats: the loss of predicting each of them by its frequency.
   double unigram_entropy(Split split) const;
 
