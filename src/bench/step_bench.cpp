@@ -107,7 +107,7 @@ double operations_of(const RecurrentConfig& config, std::int64_t vocabulary, dou
 }
 
 double operations_of(const FeedForwardModelConfig& config, std::int64_t vocabulary, double tokens, bool) {
-  const auto products = config.inputs() * config.hidden + config.output_inputs() * vocabulary;
+  const auto products = config.hidden * (config.inputs() + vocabulary);
   return 2 * tokens * static_cast<double>(products);
 }
 

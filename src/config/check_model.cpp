@@ -170,10 +170,6 @@ void check(const RecurrentConfig&, const ExperimentConfig& config, const Provena
 void check(const FeedForwardModelConfig& model, const ExperimentConfig& config, const Provenance& provenance) {
   require_causal_task(config, provenance);
   if (!model.embedding.tie) return;
-  if (model.direct)
-    fail(provenance, {"model.embedding.tie", "model.direct"},
-         "true leaves the output layer no weights for the embeddings that it reads: set it to false, or model.direct "
-         "to false");
   if (model.hidden != model.width)
     fail(provenance, {"model.embedding.tie", "model.hidden", "model.width"},
          fmt::format("the output layer has the embeddings' matrix only where model.hidden, {}, is model.width, {}",

@@ -8,7 +8,7 @@ using torch::Tensor;
 
 WindowHeadImpl::WindowHeadImpl(const FeedForwardModelConfig& config, std::int64_t vocabulary) {
   if (!config.embedding.tie)
-    weight_vi_ = add_parameter("weight", torch::zeros({vocabulary, config.output_inputs()}),
+    weight_vh_ = add_parameter("weight", torch::zeros({vocabulary, config.hidden}),
                                {.init = Init::normal(), .decay = Decay::matrices});
   bias_v_ = add_parameter("bias", torch::zeros(vocabulary), {.init = Init::zeros()});
 }
@@ -45,12 +45,11 @@ Tensor FeedForwardModel::hidden(const Batch& batch, ModelState* given, Pass& pas
   if (given != nullptr && batch.begins) given->reset();
   const auto fresh = given == nullptr ? new_state(batch.ids_bc.size(0), 0) : nullptr;
   const auto x_bci = windows(batch, WindowState::of(given == nullptr ? *fresh : *given), pass);
-  const auto h_bch = dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
-  return config_.direct ? torch::cat({h_bch, x_bci.to(h_bch.scalar_type())}, 2) : h_bch;
+  return dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
 }
 
 Tensor FeedForwardModel::logits_of(const Tensor& hidden) const {
-  return torch::linear(hidden, head_vi(), head_->bias());
+  return torch::linear(hidden, head_vh(), head_->bias());
 }
 
 std::unique_ptr<ModelState> FeedForwardModel::new_state(std::int64_t batch, std::int64_t) const {

@@ -1,10 +1,11 @@
 #pragma once
-// The feed-forward language model of Bengio et al. (2003, "A neural probabilistic language model", section 2):
+// The feed-forward language model of Bengio et al. (2003, "A neural probabilistic language model", section 2), without
+// direct connections from the embeddings to the output:
 //
-//   y = b + W x + U tanh(d + H x)
+//   y = b + U tanh(d + H x)
 //
-// x are the embeddings of the last `window` tokens, the oldest first; W is there with `direct`. In place of tokens
-// before a text or of another document stands a learned vector.
+// x are the embeddings of the last `window` tokens, the oldest first. In place of tokens before a text or of another
+// document stands a learned vector.
 
 #include "config/feed_forward_model_config.h"
 #include "model/embedding.h"
@@ -14,16 +15,16 @@
 
 namespace metaformer {
 
-// The output layer: U and W side by side, and b.
+// The output layer: U and b.
 class WindowHeadImpl : public Layer {
  public:
   WindowHeadImpl(const FeedForwardModelConfig& config, std::int64_t vocabulary);
 
-  const torch::Tensor& weight() const { return weight_vi_; }  // undefined: the embedding table is used
+  const torch::Tensor& weight() const { return weight_vh_; }  // undefined: the embedding table is used
   const torch::Tensor& bias() const { return bias_v_; }
 
  private:
-  torch::Tensor weight_vi_, bias_v_;
+  torch::Tensor weight_vh_, bias_v_;
 };
 TORCH_MODULE(WindowHead);
 
@@ -32,18 +33,17 @@ class FeedForwardModel : public SequenceModel {
   FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary);
 
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
-  // What the output layer reads: the hidden layer and, with `direct`, x behind it.
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override;
-  std::vector<torch::Tensor> head_weights() const override { return {head_vi(), head_->bias()}; }
+  std::vector<torch::Tensor> head_weights() const override { return {head_vh(), head_->bias()}; }
   std::int64_t context() const override { return config_.context; }
-  std::int64_t width() const override { return config_.output_inputs(); }
+  std::int64_t width() const override { return config_.hidden; }
   bool has_endless_state() const override { return true; }
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
 
  private:
   torch::Tensor windows(const Batch& batch, WindowState& before, Pass& pass);
-  const torch::Tensor& head_vi() const {
+  const torch::Tensor& head_vh() const {
     return head_->weight().defined() ? head_->weight() : token_embedding_->weight();
   }
 

@@ -258,7 +258,7 @@ std::int64_t parameters_of(const RecurrentConfig& model, const TaskConfig&, std:
 std::int64_t parameters_of(const FeedForwardModelConfig& model, const TaskConfig&, std::int64_t vocabulary,
                            std::int64_t) {
   const auto embeddings = (vocabulary + 1) * model.width;  // one stands for what is before a text
-  const auto output = vocabulary * (1 + (model.embedding.tie ? 0 : model.output_inputs()));
+  const auto output = vocabulary * (1 + (model.embedding.tie ? 0 : model.hidden));
   return embeddings + (model.inputs() + 1) * model.hidden + output;
 }
 

@@ -221,7 +221,7 @@ TEST_CASE("the memory that a config check names is about what a training takes",
   const auto change = GENERATE(
       as<std::string>(), "train.batch_size=128", "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}",
       "train.precision=bf16", "model={kind: lstm, width: 256, dropout: 0.1}", "model={kind: gru, width: 256}",
-      "model={kind: feed_forward, window: 16, hidden: 1024, direct: true}",
+      "model={kind: feed_forward, window: 16, hidden: 1024}",
       // Of few different words, whose number the tokenizer's options say nothing of.
       "data={path: few.txt, tokenizer: {kind: word, whitespace: kept}}",
       "data={path: few.txt, tokenizer: {kind: bpe, whitespace: kept}}",

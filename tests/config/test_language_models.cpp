@@ -45,9 +45,6 @@ TEST_CASE("recurrent and feed-forward models that do not fit say what does", "[c
       {{"model=feed_forward", "model.embedding.tie=true"},
        "model.embedding.tie",
        "only where model.hidden, 256, is model.width, 64"},
-      {{"model=feed_forward", "model.embedding.tie=true", "model.hidden=64", "model.direct=true"},
-       "model.embedding.tie",
-       "true leaves the output layer no weights for the embeddings that it reads"},
       {{"model=feed_forward", "model.window=0"}, "model.window", "0 is out of range; must be at least 1"},
       {{"model=lstmm"},
        "model",
@@ -63,7 +60,7 @@ TEST_CASE("recurrent and feed-forward models are accepted where they have a mean
   const auto overrides = GENERATE(
       std::vector<std::string>{"model={kind: lstm, layers: 1, width: 32, carry_state: true, dropout: 0.5}"},
       std::vector<std::string>{"model={kind: gru, embedding: {tie: false, scale: sqrt_width, dropout: 0.1, std: 0.1}}"},
-      std::vector<std::string>{"model={kind: feed_forward, direct: true, window: 3}"},
+      std::vector<std::string>{"model={kind: feed_forward, window: 3}"},
       std::vector<std::string>{"model={kind: feed_forward, hidden: 64, embedding: {tie: true}}", "train.loss_chunks=3"},
       std::vector<std::string>{"model=lstm", "task=sort"},
       std::vector<std::string>{"model=feed_forward", "task=copy", "model.context=255"},

@@ -15,17 +15,16 @@ namespace {
 
 constexpr std::int64_t vocabulary = 13, batch = 2;
 
-FeedForwardModelConfig config_of(std::int64_t window, bool direct) {
+FeedForwardModelConfig config_of(std::int64_t window) {
   FeedForwardModelConfig config;
   config.window = window;
   config.width = 3;
   config.hidden = 5;
-  config.direct = direct;
   config.context = 9;
   return config;
 }
 
-FeedForwardModelConfig any_config() { return config_of(GENERATE(1, 2, 4), GENERATE(false, true)); }
+FeedForwardModelConfig any_config() { return config_of(GENERATE(1, 2, 4)); }
 
 // Random weights, in double.
 FeedForwardModel model_of(const FeedForwardModelConfig& config) {
@@ -44,12 +43,12 @@ torch::Tensor random_ids(std::int64_t length) {
 
 bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-10, 1e-12); }
 
-// y = b + W x + U tanh(d + H x), token by token; segments_c: of every token of the row.
+// y = b + U tanh(d + H x), token by token; segments_c: of every token of the row.
 torch::Tensor by_formula(const FeedForwardModel& model, const FeedForwardModelConfig& config,
                          const torch::Tensor& ids_c, const std::vector<std::int64_t>& segments_c) {
   const auto weights = model.named_parameters();
   const auto table_vd = weights["token_embedding.weight"];
-  const auto output_vi = config.embedding.tie ? table_vd : weights["head.weight"];
+  const auto output_vh = config.embedding.tie ? table_vd : weights["head.weight"];
   std::vector<torch::Tensor> logits;
   for (std::int64_t t = 0; t < ids_c.size(0); ++t) {
     std::vector<torch::Tensor> parts;
@@ -61,9 +60,7 @@ torch::Tensor by_formula(const FeedForwardModel& model, const FeedForwardModelCo
     auto x_i = torch::cat(parts);
     if (config.embedding.scale == EmbeddingScale::sqrt_width) x_i = x_i * std::sqrt(3.0);
     const auto hidden_h = torch::tanh(weights["hidden_layer.bias"] + torch::mv(weights["hidden_layer.weight"], x_i));
-    auto y_v = weights["head.bias"] + torch::mv(output_vi.narrow(1, 0, config.hidden), hidden_h);
-    if (config.direct) y_v = y_v + torch::mv(output_vi.narrow(1, config.hidden, x_i.size(0)), x_i);
-    logits.push_back(y_v);
+    logits.push_back(weights["head.bias"] + torch::mv(output_vh, hidden_h));
   }
   return torch::stack(logits);
 }
@@ -74,7 +71,7 @@ TEST_CASE("a feed-forward model computes the formula of Bengio et al.", "[feed_f
   const torch::NoGradGuard no_grad;
   auto config = any_config();
   config.embedding.scale = GENERATE(EmbeddingScale::none, EmbeddingScale::sqrt_width);
-  if (!config.direct && GENERATE(false, true)) {
+  if (GENERATE(false, true)) {
     config.hidden = config.width;
     config.embedding.tie = true;
   }
@@ -175,7 +172,7 @@ TEST_CASE("the gradients of a feed-forward model are finite differences", "[feed
 TEST_CASE("the parameters of a feed-forward model are counted, and start and decay by what they are",
           "[feed_forward_model]") {
   auto config = any_config();
-  const bool tie = !config.direct && GENERATE(false, true);
+  const bool tie = GENERATE(false, true);
   config.width = 16;
   config.hidden = tie ? 16 : 40;
   config.embedding.tie = tie;
@@ -202,7 +199,7 @@ TEST_CASE("the parameters of a feed-forward model are counted, and start and dec
 
 TEST_CASE("dropout of a feed-forward model is on its inputs and its hidden layer, from the pass's numbers",
           "[feed_forward_model]") {
-  auto config = config_of(4, false);
+  auto config = config_of(4);
   config.dropout = 0.5;
   config.embedding.dropout = GENERATE(0.0, 0.25);
   FeedForwardModel model(config, vocabulary);

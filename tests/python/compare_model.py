@@ -147,7 +147,7 @@ REGION_MODELS = {
 OTHERS = (*(f"{{kind: {kind}, layers: {layers}, width: 24, context: 17, embedding: {embedding}}}" for kind in ("lstm", "gru")
             for layers, embedding in ((1, "{tie: true}"), (3, "{tie: false, scale: sqrt_width}"))),
           *(f"{{kind: feed_forward, window: {window}, width: 12, context: 17, {options}}}" for window in (1, 5)
-            for options in ("hidden: 30", "hidden: 30, direct: true", "hidden: 12, embedding: {tie: true, scale: sqrt_width}")))
+            for options in ("hidden: 30", "hidden: 12, embedding: {tie: true, scale: sqrt_width}")))
 
 
 def check(dump_model, *changes):

@@ -335,11 +335,10 @@ def recurrent(config, weights, ids):
 
 
 def feed_forward_model(config, weights, ids):
-    """b + W x + U tanh(d + H x), where head.weight is U and, with `direct`, W beside it."""
+    """b + U tanh(d + H x), where head.weight is U."""
     model, table = config["model"], weights["token_embedding.weight"]
     before = weights["padding_embedding.weight"].expand(len(ids), model["window"] - 1, -1)
     x = torch.cat((before, table[ids]), 1) * embedding_factor(model)
     x = torch.cat([x[:, i:i + ids.shape[1]] for i in range(model["window"])], -1)
     hidden = torch.tanh(linear(weights, "hidden_layer", x))
-    read = torch.cat((hidden, x), -1) if model["direct"] else hidden
-    return F.linear(read, table if model["embedding"]["tie"] else weights["head.weight"], weights["head.bias"])
+    return F.linear(hidden, table if model["embedding"]["tie"] else weights["head.weight"], weights["head.bias"])

@@ -22,7 +22,7 @@ Overrides any_model() {
   return {GENERATE(as<std::string>(), "model={kind: lstm, width: 16}",
                    "model={kind: lstm, width: 16, carry_state: true}",
                    "model={kind: gru, width: 16, carry_state: true, embedding: {tie: false}}",
-                   "model={kind: feed_forward, window: 4, width: 8, hidden: 16, direct: true}")};
+                   "model={kind: feed_forward, window: 4, width: 8, hidden: 16}")};
 }
 
 }  // namespace
