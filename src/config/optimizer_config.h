@@ -40,7 +40,6 @@ struct SgdConfig : WeightDecayConfig {
   static constexpr std::string_view summary =
       "stochastic gradient descent; weight_decay times a weight is added to its gradient";
   double momentum = 0;
-  bool nesterov = false;
 };
 
 struct MuonConfig : MomentsConfig, WeightDecayConfig {
@@ -49,7 +48,6 @@ struct MuonConfig : MomentsConfig, WeightDecayConfig {
       "orthogonalised momentum for the matrices of the blocks (Jordan et al. 2024), AdamW for the rest";
   double momentum = 0.95;
   std::int64_t iterations = 5;
-  double matrix_rate = 1;
   MuonConfig() { weight_decay = 0.1; }
 };
 
@@ -91,7 +89,6 @@ void visit(Visitor& field, AdamConfig& c) {
 template <class Visitor>
 void visit(Visitor& field, SgdConfig& c) {
   field("momentum", c.momentum, from_to_below(0, 1), "share of the last update's direction that is kept");
-  field("nesterov", c.nesterov, "look ahead: add the momentum once more to the gradient");
   visit_weight_decay(field, c);
 }
 
@@ -105,8 +102,6 @@ template <class Visitor>
 void visit(Visitor& field, MuonConfig& c) {
   field("momentum", c.momentum, from_to_below(0, 1), "decay rate of the matrices' mean gradient (Nesterov's form)");
   field("iterations", c.iterations, between(1, 100), "Newton-Schulz iterations that orthogonalise it");
-  field("matrix_rate", c.matrix_rate, positive,
-        "what train.learning_rate is multiplied by for the matrices; 1: their updates are as large as AdamW's");
   visit_moments(field, c);
   visit_weight_decay(field, c);
 }

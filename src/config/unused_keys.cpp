@@ -121,11 +121,8 @@ std::vector<Rule> rules_of(const LinearConfig&) {
 }
 
 std::vector<Rule> rules_of(const TrainConfig& train) {
-  const auto* sgd = std::get_if<SgdConfig>(&train.optimizer);
   return {{train.divergence.spikes.threshold == 0, one_of({"train.divergence.spikes.action"}),
-           "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"},
-          {sgd != nullptr && sgd->momentum == 0 && sgd->nesterov, one_of({"train.optimizer.nesterov"}),
-           "has no effect with train.optimizer.momentum 0"}};
+           "has no effect with train.divergence.spikes.threshold 0: nothing is a spike"}};
 }
 
 // The only norm is that of a head, and it has the only bias terms that can be left out.

@@ -76,7 +76,7 @@ void Muon::update_matrices(Group& group, const Rate& rate) {
 template <class Rate>
 void Muon::update(const Rate& learning_rate) {
   const torch::NoGradGuard no_grad;
-  for (auto& group : groups_) update_matrices(group, learning_rate * (config_.matrix_rate * group.rate));
+  for (auto& group : groups_) update_matrices(group, learning_rate * group.rate);
 }
 
 void Muon::step(double learning_rate) {

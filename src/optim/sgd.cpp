@@ -20,8 +20,8 @@ void Sgd::update(const Rate& learning_rate) {
     const auto values = part(parameters_.values()), gradients = part(parameters_.gradients());
     // Not as a first step: without dampening, a momentum of zeros becomes the gradient anyway.
     at::_fused_sgd_(values, gradients, part(momentum_), range.weight_decay, config_.momentum,
-                    rate_of(range, learning_rate), /*dampening=*/0, config_.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/false, scale, found_inf);
+                    rate_of(range, learning_rate), /*dampening=*/0, /*nesterov=*/false,
+                    /*maximize=*/false, /*is_first_step=*/false, scale, found_inf);
   }
 }
 

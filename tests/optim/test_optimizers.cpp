@@ -69,9 +69,8 @@ void step(Reference& p, const torch::Tensor& gradient, const AdamConfig& config,
 }
 
 void step(Reference& p, const torch::Tensor& gradient, const SgdConfig& config, double rate, int) {
-  const auto decayed = gradient + p.decay * p.value;
-  p.first = config.momentum * p.first + decayed;
-  p.value -= rate * (config.nesterov ? decayed + config.momentum * p.first : p.first);
+  p.first = config.momentum * p.first + gradient + p.decay * p.value;
+  p.value -= rate * p.first;
 }
 
 void step(Reference& p, const torch::Tensor& gradient, const AdagradConfig& config, double rate, int) {
@@ -85,16 +84,16 @@ void step(Reference& p, const torch::Tensor& gradient, const MuonConfig& config,
     p.value *= 1 - rate * p.decay;
     return adam_step(p, gradient, config, rate, t);
   }
-  const double mu = config.momentum, matrix_rate = rate * config.matrix_rate;
+  const double mu = config.momentum;
   p.first = mu * p.first + (1 - mu) * gradient;
   const auto ahead = mu * p.first + (1 - mu) * gradient;
-  p.value *= 1 - matrix_rate * p.decay;
+  p.value *= 1 - rate * p.decay;
   const auto rows = p.value.flatten(0, -2).size(0) / p.hidden_matrices;
   const auto value = p.value.flatten(0, -2), direction = ahead.flatten(0, -2);
   for (std::int64_t i = 0; i < p.hidden_matrices; ++i) {
     const auto part = direction.narrow(0, i * rows, rows);
     const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(rows, part.size(1))));
-    value.narrow(0, i * rows, rows) -= matrix_rate * scale * newton_schulz(part, config.iterations);
+    value.narrow(0, i * rows, rows) -= rate * scale * newton_schulz(part, config.iterations);
   }
 }
 
@@ -119,24 +118,22 @@ const std::vector<OptimizerConfig>& configs() {
     adamw_tables.epsilon = 1e-3;
     AdamConfig adam, adam_decay;
     adam_decay.weight_decay = 0.2;
-    SgdConfig sgd, momentum, nesterov;
-    momentum.momentum = nesterov.momentum = 0.9;
+    SgdConfig sgd, momentum, momentum_tables;
+    momentum.momentum = momentum_tables.momentum = 0.9;
     momentum.weight_decay = 0.1;
-    nesterov.nesterov = true;
-    nesterov.weight_decay = 0.1;
-    nesterov.embedding_weight_decay = 0;
+    momentum_tables.weight_decay = 0.1;
+    momentum_tables.embedding_weight_decay = 0;
     MuonConfig muon, other_muon;
     other_muon.momentum = 0.8;
     other_muon.iterations = 3;
-    other_muon.matrix_rate = 2;
     other_muon.weight_decay = 0;
     other_muon.embedding_weight_decay = 0.3;
     AdagradConfig adagrad, adagrad_decay;
     adagrad_decay.epsilon = 1e-2;
     adagrad_decay.weight_decay = 0.1;
     adagrad_decay.embedding_weight_decay = 0;
-    return std::vector<OptimizerConfig>{adamw,    adamw_tables, adam,       adam_decay, sgd,          momentum,
-                                        nesterov, muon,         other_muon, adagrad,    adagrad_decay};
+    return std::vector<OptimizerConfig>{adamw,           adamw_tables, adam,       adam_decay, sgd,          momentum,
+                                        momentum_tables, muon,         other_muon, adagrad,    adagrad_decay};
   }();
   return all;
 }

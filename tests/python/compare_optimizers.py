@@ -22,11 +22,10 @@ OPTIMIZERS = {
     "adam": "{kind: adam, weight_decay: 0.01}",
     "sgd": "{kind: sgd}",
     "sgd with momentum": "{kind: sgd, momentum: 0.9, weight_decay: 0.01}",
-    "sgd with nesterov": "{kind: sgd, momentum: 0.9, nesterov: true, weight_decay: 0.01}",
     "adagrad": "{kind: adagrad}",
     "adagrad with decay": "{kind: adagrad, epsilon: 1e-3, weight_decay: 0.01}",
     "muon": "{kind: muon}",
-    "muon, other keys": "{kind: muon, momentum: 0.8, iterations: 4, matrix_rate: 2, weight_decay: 0.3}",
+    "muon, other keys": "{kind: muon, momentum: 0.8, iterations: 4, weight_decay: 0.3}",
 }
 # At larger rates training with momentum is unstable, and rounding alone changes its course.
 SGD_RATE = ["train.learning_rate=0.1", "train.schedule.floor=0.03"]
@@ -75,7 +74,7 @@ def split(weights, is_split):
 
 
 def make_optimizers(options, leaves):
-    """As torch.optim has them; `factor` of a parameter group multiplies the learning rate."""
+    """As torch.optim has them."""
     kind, decay = options["kind"], options["weight_decay"]
     decays = {"embeddings": decay if options["embedding_weight_decay"] is None else options["embedding_weight_decay"],
               "matrices": decay, "none": 0}
@@ -83,17 +82,16 @@ def make_optimizers(options, leaves):
     for name, parts in leaves.items():
         sort = "embeddings" if name.endswith(EMBEDDINGS) else "matrices" if parts[0].dim() >= 2 else "none"
         (matrices if kind == "muon" and name.endswith(tuple(HIDDEN)) else groups[sort]).extend(parts)
-    rest = [{"params": params, "weight_decay": decays[sort], "factor": 1} for sort, params in groups.items()]
+    rest = [{"params": params, "weight_decay": decays[sort]} for sort, params in groups.items()]
     if kind == "sgd":
-        return [torch.optim.SGD(rest, lr=0, momentum=options["momentum"], nesterov=options["nesterov"])]
+        return [torch.optim.SGD(rest, lr=0, momentum=options["momentum"])]
     if kind == "adagrad":
         return [torch.optim.Adagrad(rest, lr=0, eps=options["epsilon"])]
     make = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     optimizers = [make(rest, betas=tuple(options["betas"]), eps=options["epsilon"])]
     if kind == "muon":
-        optimizers.append(torch.optim.Muon([{"params": matrices, "factor": options["matrix_rate"]}], weight_decay=decay,
-                                           momentum=options["momentum"], ns_steps=options["iterations"],
-                                           adjust_lr_fn="match_rms_adamw"))
+        optimizers.append(torch.optim.Muon(matrices, weight_decay=decay, momentum=options["momentum"],
+                                           ns_steps=options["iterations"], adjust_lr_fn="match_rms_adamw"))
     return optimizers
 
 
@@ -107,7 +105,7 @@ def train_reference(config, weights, ids, targets):
     losses = []
     for step in range(config["train"]["steps"]):
         for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-            group["lr"] = group["factor"] * learning_rate(config, step)
+            group["lr"] = learning_rate(config, step)
         for leaf in every_leaf:
             leaf.grad = None
         loss = F.cross_entropy(reference_model.forward(config, join(), ids[step]).flatten(0, 1), targets[step].flatten())
