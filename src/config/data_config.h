@@ -44,7 +44,6 @@ struct DataConfig {
 
 // Of a language model.
 struct TextDataConfig : DataConfig {
-  FreeText document_separator = "\n";
   bool separate_documents = false;
 };
 
@@ -93,8 +92,6 @@ void visit(Visitor& field, TextDataConfig& c) {
   field("format", c.format, "text: one document; jsonl: an object on every line; auto: by name, else text");
   field("text_field", c.text_field, "member of JSON lines that holds the text");
   field("malformed_limit", c.malformed_limit, between(0, 1), "largest tolerated fraction of malformed JSON lines");
-  field("document_separator", c.document_separator,
-        "text between two documents of JSON lines, or of a folder of files");
   field("separate_documents", c.separate_documents, "a token sees nothing of other documents than its own");
   field("packing", c.packing, "how several texts share a row of a training batch");
   field("cache", c.cache, "tokens are kept between runs, under a hash of what they come from");

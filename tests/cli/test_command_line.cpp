@@ -57,7 +57,7 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "small.yaml", "--set", "data.format=csv"},
        2,
        "a language model reads text or jsonl, not csv"},
-      {{"train", "--config", "small.yaml", "--set", "data.document_separator=x"},
+      {{"train", "--config", "small.yaml", "--set", "data.separate_documents=true"},
        2,
        "text.txt, which is one document; JSON lines and folders have several"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}"},
@@ -66,9 +66,9 @@ TEST_CASE("mistakes end with one line on stderr and the documented exit code", "
       {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.format=text"},
        2,
        "classification reads csv, tsv or jsonl"},
-      {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.document_separator=x"},
+      {{"train", "--config", "text_classifier.yaml", "--set", "data.path=text.txt", "data.separate_documents=true"},
        2,
-       "data.document_separator: unknown key for task 'classification'; only task: language_model or "
+       "data.separate_documents: unknown key for task 'classification'; only task: language_model or "
        "masked_language_model have it"},
       {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, whitespace: dropped}"},
        2,
@@ -452,8 +452,8 @@ TEST_CASE("an empty value in a file has its place; null and texts that may be em
   for (const auto* null : {"null", "~", "Null", "NULL  # none", "null\n  cache: true"})
     CHECK_THAT(check("data:\n  path: " + std::string(null) + "\n").out, ContainsSubstring("path: null\n"));
   CHECK_THAT(check("data: {path: null, cache: false}\n").out, ContainsSubstring("path: null\n"));
-  CHECK_THAT(check("data: {document_separator: ''}\n").out, ContainsSubstring("document_separator: \"\"\n"));
-  CHECK(check("data:\n  document_separator:\n").code == 2);
+  CHECK_THAT(check("data: {tokenizer: {kind: word, joiners: ''}}\n").out, ContainsSubstring("joiners: \"\"\n"));
+  CHECK(check("data:\n  tokenizer:\n    kind: word\n    joiners:\n").code == 2);
   CHECK(program.run({"config", "dump", "--set", "data.path=null"}).code == 0);
   program.succeed({"train", "--config", "small.yaml", "--out", "run"});
   CHECK_THAT(program.run({"sample", "--run", "run", "--prompt", ""}).err, !ContainsSubstring("is empty"));

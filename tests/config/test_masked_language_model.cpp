@@ -69,10 +69,9 @@ TEST_CASE("a text keeps all of its keys when it becomes that of a masked languag
   const TemporaryFolder folder;
   const auto file = folder.write("a.yaml",
                                  "task: {kind: language_model, sample_interval: 5}\n"
-                                 "data: {document_separator: x, separate_documents: true, tokenizer: byte}\n");
+                                 "data: {separate_documents: true, tokenizer: byte}\n");
   const auto experiment = load_experiment(file.string(), {"task=masked_language_model"});
   const auto& data = std::get<MaskedLanguageModelConfig>(experiment.config.task).data;
-  CHECK(data.document_separator == "x");
   CHECK(data.separate_documents);
   CHECK(is<ByteTokenizerOptions>(data.tokenizer));
   CHECK(experiment.provenance.contains("data.separate_documents"));

@@ -72,7 +72,7 @@ TEST_CASE("on a command line a kind and its options may come in any order and fo
 TEST_CASE("a layer that switches the task keeps the data keys that both tasks have", "[config]") {
   const std::string text =
       "task: {kind: language_model, sample_interval: 5}\n"
-      "data: {path: /a.txt, validation_fraction: 0.3, document_separator: x, malformed_limit: 0.2}\n";
+      "data: {path: /a.txt, validation_fraction: 0.3, separate_documents: true, malformed_limit: 0.2}\n";
   const auto switched = above(text, "task: {kind: classification, bucketing: 4}\n");
   const auto& task = classification(switched.config);
   CHECK(task.bucketing == 4);
@@ -81,7 +81,7 @@ TEST_CASE("a layer that switches the task keeps the data keys that both tasks ha
   CHECK(task.data.malformed_limit == 0.2);
   CHECK(is<WordTokenizerOptions>(task.data.tokenizer));  // this task's default, since no layer names one
   CHECK(switched.provenance.contains("data.path"));
-  CHECK_FALSE(switched.provenance.contains("data.document_separator"));
+  CHECK_FALSE(switched.provenance.contains("data.separate_documents"));
   CHECK_FALSE(switched.provenance.contains("task.sample_interval"));
 
   const auto with_tokenizer = above(text + "  \n", "task: classification\n", {"data.tokenizer=byte"});
@@ -95,7 +95,7 @@ TEST_CASE("a file without a task or a model is of the default ones, whatever lay
   CHECK_THROWS_AS(above("data: {label_field: a}\n", "task: classification\n"), Error);
   CHECK_THROWS_AS(above("task: classification\nmodel: {cost: 3}\n", "model: linear\n"), Error);
   CHECK_THROWS_AS(above("data: {pathh: a.txt}\n", "train: {steps: 7}\n", {"task=classification"}), Error);
-  const auto sorter = above("data: {path: a.txt, document_separator: x}\n", "train: {steps: 7}\n", {"task=sort"});
+  const auto sorter = above("data: {path: a.txt, separate_documents: true}\n", "train: {steps: 7}\n", {"task=sort"});
   CHECK(is<SortConfig>(sorter.config.task));
   CHECK(sorter.config.train.steps == 7);
   const auto linear =

@@ -94,7 +94,7 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
   }
 }
 
-// Document by document, each with the separator behind it, so that no token is of two documents.
+// Document by document, each with the line break behind it, so that no token is of two documents.
 void TextDataset::encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
                          const Tokenizer& tokenizer) {
   auto &tokens = tokens_[static_cast<std::size_t>(split)], &documents = documents_[static_cast<std::size_t>(split)];

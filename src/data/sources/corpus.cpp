@@ -70,8 +70,6 @@ void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool h
       "JSON lines";
   refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
   refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
-  refuse_if(is_one_text && config.document_separator != usual.document_separator, "data.document_separator",
-            "which is one document; JSON lines and folders have several");
   refuse_if(is_one_text && config.separate_documents, "data.separate_documents",
             "which is one document; JSON lines and folders have several");
   refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing",

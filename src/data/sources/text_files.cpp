@@ -135,7 +135,7 @@ void TextReader::add_document(std::string&& text) {
     ++empty_;
     return;
   }
-  if (documents_++ > 0) files_.text += config_.document_separator;
+  if (documents_++ > 0) files_.text += '\n';
   files_.document_starts.push_back(files_.text.size());
   documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
 }

@@ -11,7 +11,7 @@
 namespace metaformer {
 
 struct TextFiles {
-  std::string text;                    // all documents, separated by data.document_separator
+  std::string text;                    // all documents, with line breaks between them
   nlohmann::ordered_json description;  // path and a SHA-256 over all files; for several documents also their counts
   std::vector<std::size_t> document_starts;  // in bytes of the text
   bool has_json_lines = false;

@@ -62,15 +62,14 @@ TEST_CASE("a byte order mark at the start of a file is no part of the text", "[t
         read_text_files(folder.write("a.txt", mark + "one"), config).description.at("sha256"));
 }
 
-TEST_CASE("JSON lines are documents with a separator between them", "[text_files]") {
+TEST_CASE("JSON lines are documents with a line break between them", "[text_files]") {
   const TemporaryFolder folder;
   const auto name = GENERATE(as<std::string>(), "a.jsonl", "a.json", "A.NDJSON", "a.jsonl.gz", "named.otherwise");
   const auto path = name.ends_with("gz") ? write_gzip(folder, name, json_lines) : folder.write(name, json_lines);
   TextDataConfig config;
   if (name == "named.otherwise") config.format = TableFormat::jsonl;
-  config.document_separator = "<|end|>";
   const auto files = read_text_files(path, config);
-  CHECK(files.text == "Erster.\n<|end|>Zweiter ä.");
+  CHECK(files.text == "Erster.\n\nZweiter ä.");
   CHECK(files.description.at("documents") == 2);
   CHECK(files.description.at("malformed") == 0);
   config.text_field = "content";
@@ -181,15 +180,15 @@ TEST_CASE("keys that mean nothing for the files at hand are errors", "[text_file
     change(config);
     return failure([&] { load_corpus(config, true); });
   };
-  const auto separator = [](TextDataConfig& config) { config.document_separator = "\n\n"; };
+  const auto separate = [](TextDataConfig& config) { config.separate_documents = true; };
   const auto limit = [](TextDataConfig& config) { config.malformed_limit = 0.1; };
   const auto field = [](TextDataConfig& config) { config.text_field = "text2"; };
-  CHECK_THAT(outcome(text, separator).second, ContainsSubstring("data.document_separator: means nothing for " + text));
+  CHECK_THAT(outcome(text, separate).second, ContainsSubstring("data.separate_documents: means nothing for " + text));
   CHECK_THAT(outcome(text, limit).second, ContainsSubstring("data.malformed_limit: means nothing"));
   CHECK_THAT(outcome(text, field).second, ContainsSubstring("data.text_field: means nothing"));
   CHECK(outcome(text, field).first == ExitCode::usage);
-  CHECK(outcome(lines, separator).first == ExitCode::ok);
-  CHECK(outcome(folder.path().string(), separator).first == ExitCode::ok);
+  CHECK(outcome(lines, separate).first == ExitCode::ok);
+  CHECK(outcome(folder.path().string(), separate).first == ExitCode::ok);
   CHECK(outcome(lines, limit).first == ExitCode::ok);
 }
 
