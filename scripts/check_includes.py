@@ -1,96 +1,96 @@
 #!/usr/bin/env python3
-"""Checks that includes point downwards: between folders as docs/architecture.md draws them, and inside a folder, where no
-two files may need each other. A header and its .cpp count as one file. Also checks that only the folders that may include
-torch do.
+"""Checks that folders include each other as their libraries link each other, and nothing else declares it:
 
-usage: check_includes.py SRC_FOLDER
+  - a file includes only folders that its own library links, directly or through PUBLIC links, and torch only where
+    metaformer_torch is linked so;
+  - every link between libraries is needed by an include;
+  - neither files nor folders include each other in a loop. A header and its .cpp count as one file.
+
+usage: check_includes.py SRC_FOLDER      with the links in SRC_FOLDER/CMakeLists.txt
 """
 import re
 import sys
 from pathlib import Path
 
-BELOW = {
-    "base": [],
-    "yaml": ["base"],
-    "config": ["yaml"],
-    "config_reader": ["config"],
-    "cuda": ["base"],
-    "text": ["config"],
-    "data": ["text"],
-    "data/sources": ["data"],
-    "data/datasets": ["data/sources"],
-    "data/statistics": ["data/datasets"],
-    "ops": ["config", "cuda"],
-    "attention": ["ops"],
-    "distributed": ["ops"],
-    "model": ["attention", "text"],
-    "tasks": ["model", "data/datasets", "distributed"],
-    "run": ["ops", "text"],
-    "baselines": ["tasks", "run", "config_reader"],
-    "infer": ["baselines", "overlap"],
-    "huggingface": ["model", "run"],
-    "train": ["infer", "step", "huggingface"],
-    "step": ["tasks", "optim"],
-    "optim": ["model", "run", "distributed"],
-    "figures": ["base"],
-    "overlap": ["base"],
-    "compare": ["infer"],
-    "inspect": ["infer", "figures"],
-    "report": ["compare", "inspect"],
-    "bench": ["train"],
-    "cli": ["report", "bench", "data/statistics"],
-}
-WITHOUT_TORCH = {"base", "yaml", "config", "config_reader", "cuda", "text", "data", "data/sources", "data/datasets",
-                 "data/statistics", "figures", "overlap"}
+COMMAND = re.compile(r"\b(metaformer_library|metaformer_torch_library|target_link_libraries)\(([^()]*)\)")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".in"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 
 
-def reachable(folder):
-    found = {folder}
-    for below in BELOW[folder]:
-        found |= reachable(below)
+def links_of(cmake):
+    """Per library the libraries of this program that it links, and those of them that its users see. All without the
+    prefix metaformer_."""
+    own, public = {}, {}
+    for command, arguments in COMMAND.findall(re.sub(r"#.*", "", cmake.read_text())):
+        target, *words = arguments.split()
+        if "$" in target or target == "metaformer":
+            continue  # the body of a function; the program
+        name, scope = target.removeprefix("metaformer_"), ""
+        links, seen = own.setdefault(name, set()), public.setdefault(name, set())
+        if command == "metaformer_torch_library":
+            seen.add("torch")  # also for its compiled header, which needs no include
+        for word in words:
+            if word in {"SOURCES", "LINKS", "PUBLIC", "PRIVATE"}:
+                scope = word
+            elif word.startswith("metaformer_"):
+                links.add(word.removeprefix("metaformer_"))
+                if scope != "PRIVATE":
+                    seen.add(word.removeprefix("metaformer_"))
+    return own, public
+
+
+# What files of the library may include.
+def allowed(name, own, public):
+    found, waiting = {name}, own[name] | public[name]
+    while waiting:
+        library = waiting.pop()
+        if library not in found:
+            found.add(library)
+            waiting |= public.get(library, set())
     return found
 
 
-# The longest folder of BELOW that holds the path; "" for none.
-def folder_of(path):
-    parts = path.split("/")[:-1]
-    for length in range(len(parts), 0, -1):
-        folder = "/".join(parts[:length])
-        if folder in BELOW:
-            return folder
-    return ""
+# The library that a file of src belongs to: its topmost folder; "" for the program's own files.
+def library_of(path):
+    return path.partition("/")[0] if "/" in path else ""
 
 
 # "run/checkpoint" for run/checkpoint.h and run/checkpoint.cpp.
 def unit_of(path):
-    return path.split(".")[0]
+    return path.partition(".")[0]
 
 
-def sources(root):
+def folder_of(path):
+    return path.rpartition("/")[0]
+
+
+# (path, line, name in src, what it includes) of every include of this program's files or of torch.
+def includes(root):
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
-        if path.suffix in SUFFIXES and folder_of(name):
-            yield path, name
+        if path.suffix not in SUFFIXES or not library_of(name):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if (match := INCLUDE.match(line)) and (TORCH.match(match[2]) or match[1] == '"' and library_of(match[2])):
+                yield path, number, name, match[2]
 
 
-def includes(path):
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if match := INCLUDE.match(line):
-            yield number, match[1], match[2]
+def wrong_includes(found, own, public):
+    for path, number, name, target in found:
+        library, below = library_of(name), "torch" if TORCH.match(target) else library_of(target)
+        if library not in own:
+            yield f"{path}: {library} is no library"
+        elif below not in allowed(library, own, public):
+            yield f"{path}:{number}: {library} must not include {below}, which it does not link"
 
 
-def upward_includes(root):
-    for path, name in sources(root):
-        folder = folder_of(name)
-        for number, quote, target in includes(path):
-            below = folder_of(target)
-            if quote == '"' and below and below not in reachable(folder):
-                yield f"{path}:{number}: {folder} must not include {below}"
-            if folder in WITHOUT_TORCH and TORCH.match(target):
-                yield f"{path}:{number}: {folder} must not include torch"
+def unused_links(found, own, cmake):
+    used = {(library_of(name), library_of(target)) for _, _, name, target in found}
+    for name, links in sorted(own.items()):
+        for below in sorted(links):
+            if name != "torch" and (name, below) not in used:
+                yield f"{cmake}: {name} links {below}, and includes nothing of it"
 
 
 # The first loop that a walk from `unit` runs into, as a list that starts and ends with the same unit.
@@ -106,26 +106,31 @@ def loop_from(unit, needs, path, done):
     return []
 
 
-def loops(root):
+# `part_of`: what may not need itself.
+def loops(found, part_of):
     needs = {}
-    for path, name in sources(root):
-        own = unit_of(name)
-        targets = {unit_of(target) for _, quote, target in includes(path) if quote == '"' and folder_of(target)}
-        needs.setdefault(own, set()).update(targets - {own})
+    for _, _, name, target in found:
+        if not TORCH.match(target):
+            needs.setdefault(part_of(name), set()).update({part_of(target)} - {part_of(name)})
     done = set()
-    for unit in sorted(needs):
-        if loop := loop_from(unit, needs, [], done):
-            yield f"{root}: these include each other: {' -> '.join(loop)}"
+    for part in sorted(needs):
+        if loop := loop_from(part, needs, [], done):
+            yield f"these include each other: {' -> '.join(loop)}"
             done.update(loop)
 
 
 def main():
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+    if len(sys.argv) != 2 or not Path(sys.argv[1], "CMakeLists.txt").is_file():
         sys.exit(__doc__)
     root = Path(sys.argv[1])
-    found = list(upward_includes(root)) + list(loops(root))
-    print("\n".join(found) if found else "all includes point downwards")
-    sys.exit(1 if found else 0)
+    cmake = root / "CMakeLists.txt"
+    own, public = links_of(cmake)
+    found = list(includes(root))
+    problems = [*wrong_includes(found, own, public), *unused_links(found, own, cmake), *loops(found, unit_of),
+                *loops(found, folder_of)]
+    if problems:
+        sys.exit("\n".join(problems))
+    print("all includes follow links")
 
 
 if __name__ == "__main__":

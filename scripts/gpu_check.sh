@@ -9,8 +9,7 @@
 #   --binaries DIR                           a bundle in another folder
 #   --seconds N                              in place of 480
 #
-# The results go to experiments/gpu/DATE.md unless --output says otherwise, and the table of kernel choices to DATE.choices.json
-# beside it (docs/metric_attention.md, "Backends"). Exit code 1 when a check fails or had no time.
+# The results go to experiments/gpu/DATE.md unless --output says otherwise. Exit code 1 when a check fails or had no time.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -118,12 +117,6 @@ bench() {
   shift 2
   "$program" bench attention --device cuda --mixer metric --mixer scaled_dot_product --backend composed --backend fused \
     --precision "$precision" --head-width "$width" --heads $((512 / width)) --batch 4 --context 64 128 256 512 1024 2048 4096 "$@"
-}
-
-# The table that model.mixer.backend: auto goes by, beside the results; what was measured before a cut is in it.
-write_choices() {
-  "$program" bench attention --device cuda --write-choices "$choices" --rounds 3
-  echo "$choices"
 }
 
 # train_with NAME OPTION...: a training of shakespeare_gpu_metric_published without its noise.
@@ -298,9 +291,8 @@ if $dry; then
   dry_run
   exit
 fi
-choices=${output%.md}.choices.json
-export program probes probes_cuda suite peers python work choices
-export -f train_in_bf16 compare_probes run_suite sanitize bench write_choices bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
+export program probes probes_cuda suite peers python work
+export -f train_in_bf16 compare_probes run_suite sanitize bench bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
   sample_both compare_sampling time_to_loss compare_devices compare_all_devices
 nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run does what needs none"
 mkdir -p "$(dirname "$output")"
@@ -326,7 +318,6 @@ for width in 32 128; do
   check "attention without projections, bf16, head width $width" 12 bench bf16 "$width" --core --backend library
 done
 check "attention with projections, bf16, head width 64" 10 bench bf16 64
-check "the table for backend auto" 75 write_choices
 if command -v compute-sanitizer >/dev/null; then
   check "compute-sanitizer memcheck" 40 sanitize memcheck
   check "compute-sanitizer racecheck" 40 sanitize racecheck

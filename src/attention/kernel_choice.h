@@ -1,13 +1,12 @@
 #pragma once
 // Which backend computes metric and quadratic attention where model.mixer.backend is auto: on a GPU the kernels of
-// cuda/ where they are right and faster, else composed products. Faster by a table that was measured on such a device
-// (attention/choice_table.h), else by a rule that was measured on an H200 (docs/metric_attention.md).
+// cuda/ where they are right and expected to be faster, else composed products. The rule was measured on an H200
+// (docs/metric_attention.md).
 
 #include <torch/types.h>
 
 #include <string>
 
-#include "attention/choice_table.h"
 #include "attention/metric_options.h"
 #include "attention/quadratic_options.h"
 #include "attention/visibility.h"
@@ -27,21 +26,9 @@ struct KernelUse {
 KernelUse kernel_use(const MetricOptions& options, const MixerShape& shape);
 KernelUse kernel_use(const QuadraticOptions& options, const MixerShape& shape);
 
-// The rule: where a composed product keeps the matrix of scores or of masks, in float32, or in short contexts.
+// The rule: where a composed product keeps the matrix of scores, of dropped weights or of masks, in float32, or in
+// short contexts.
 bool kernels_expected_to_win(const KernelUse& use, torch::ScalarType type, std::int64_t context, bool segmented);
-
-// Dropout takes the kernels, since composed products then keep the matrix of weights. Else the table decides, and the
-// rule where there is none (nullptr) or it has no such cell. The score is that of `use`.
-bool kernels_win(const KernelUse& use, ChoicePlace place, const ChoiceTable* table);
-
-torch::ScalarType stored_as(ChoiceType type);
-
-// The table of a device, read when the process first asks for it; nullptr where there is none. Warns once of one that
-// cannot be used.
-const ChoiceTable* choice_table(torch::Device device);
-
-// The name that tables know a device by: "NVIDIA H200".
-std::string device_name(torch::Device device);
 
 // Whether the kernels compute this pass, which they cannot where a probe observes the scores. With the backend fused
 // what else they cannot do is an error of theirs. With auto it is composed, and so is a pass of few queries, such as a
@@ -49,12 +36,9 @@ std::string device_name(torch::Device device);
 bool takes_kernels(const KernelUse& use, const torch::Tensor& p_bnck, const torch::Tensor& keys_bnek,
                    const Visibility& visibility, const Pass& pass);
 
-// For the log of a training on a GPU, with the table of the current device; empty where there is nothing to choose.
-// `segmented`: batches have padding.
-std::string describe_kernel_choice(const TransformerConfig& config, Precision precision, bool segmented);
-
-// The same for a device with kernels and this table.
+// For the log of a training on a GPU; empty where there is nothing to choose. `segmented`: batches have padding.
+// `has_kernels`: this build has those of cuda/.
 std::string describe_kernel_choice(const TransformerConfig& config, Precision precision, bool segmented,
-                                   const ChoiceTable* table);
+                                   bool has_kernels);
 
 }  // namespace metaformer

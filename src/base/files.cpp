@@ -211,11 +211,6 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   sync_folder(path.parent_path().empty() ? fs::path(".") : path.parent_path());
 }
 
-void sync_file(const fs::path& path) {
-  Descriptor file(path, O_RDONLY | O_CLOEXEC, "open");
-  file.sync();
-}
-
 void sync_folder(const fs::path& folder) {
   Descriptor handle(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, "open");
   handle.sync();

@@ -64,9 +64,6 @@ ExitCode code_of_errno(int error, ExitCode otherwise);
 // file, which would be replaced.
 std::filesystem::path file_to_write(const std::filesystem::path& path);
 
-// Makes the written content survive a power cut.
-void sync_file(const std::filesystem::path& path);
-
 // Makes renames inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);
 

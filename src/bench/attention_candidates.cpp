@@ -108,19 +108,11 @@ class Candidates {
     return draws_.draw({batch, shape_.context, shape_.width()}).to(tensor_options());
   }
 
-  // Half of a sequence is one text, three eighths another, the rest padding.
-  Visibility visibility(std::int64_t batch, torch::Device device) const {
-    if (!request_.segmented) return self_visibility(request_.causal, {});
-    const auto c = shape_.context;
-    auto segment_c = torch::zeros({c}, torch::kLong);
-    segment_c.narrow(0, c / 2, c - c / 2).fill_(1);
-    segment_c.narrow(0, c - c / 8, c / 8).fill_(-1);
-    return self_visibility(request_.causal, segment_c.repeat({batch, 1}).to(device));
-  }
+  Visibility visibility() const { return self_visibility(request_.causal, {}); }
 
   // With what positions of the layer's kind need, of the type of `like`.
-  Visibility layer_visibility(std::int64_t batch, const Tensor& like) const {
-    auto seen = visibility(batch, like.device());
+  Visibility layer_visibility(const Tensor& like) const {
+    auto seen = visibility();
     const auto& positions = shape_.positions;
     if (const auto bias = make_score_bias(positions, shape_.heads, request_.causal)) {
       const torch::NoGradGuard no_grad;
@@ -145,15 +137,13 @@ class Candidates {
     if (!candidate.result.skipped.empty() || (keeps_pairs(options) && !pairs_fit(candidate))) return;
     const auto mixer = make_mixer(options, mixer_shape(shape_));
     initialise(*mixer, 1, static_cast<double>(shape_.width()) * usual_std * usual_std);
-    if (wants_error()) candidate.result.error = error_of_layer(*mixer, options);
+    if (affords_reference(shape_)) candidate.result.error = error_of_layer(*mixer, options);
     mixer->to(request_.device, request_.type);
     const auto x = leaf(random(shape_.batch));
     candidate.operations = forward_operations(options, shape_, request_.causal);
-    candidate.forward = [mixer, x, seen = layer_visibility(shape_.batch, x)] { return forward_layer(*mixer, x, seen); };
+    candidate.forward = [mixer, x, seen = layer_visibility(x)] { return forward_layer(*mixer, x, seen); };
     candidate.dy = random(shape_.batch);
   }
-
-  bool wants_error() const { return request_.with_errors && affords_reference(shape_); }
 
   // Of the output for the first sequence, against the reference backend in float64 on the CPU.
   std::optional<double> error_of_layer(Mixer& mixer, const MixerConfig& options) {
@@ -169,8 +159,8 @@ class Candidates {
     narrow->to(request_.device, request_.type);
     const auto x = random(1);
     const auto wide = x.to(torch::kCPU, torch::kDouble);
-    const auto expected = forward_layer(*exact, wide, layer_visibility(1, wide));
-    return relative_error(forward_layer(*narrow, x, layer_visibility(1, x)), expected);
+    const auto expected = forward_layer(*exact, wide, layer_visibility(wide));
+    return relative_error(forward_layer(*narrow, x, layer_visibility(x)), expected);
   }
 
   void add_core(const MixerConfig& options) {
@@ -188,9 +178,9 @@ class Candidates {
   void fill_core(AttentionCandidate& candidate, const MixerConfig& options, const CoreMix& mix,
                  const CoreInputs& inputs, bool keeps_pairs, double operations) {
     if (keeps_pairs && !pairs_fit(candidate)) return;
-    if (wants_error()) candidate.result.error = error_of_core(options, mix);
+    if (affords_reference(shape_)) candidate.result.error = error_of_core(options, mix);
     candidate.operations = operations;
-    candidate.forward = [mix, inputs, seen = visibility(shape_.batch, request_.device)] { return mix(inputs, seen); };
+    candidate.forward = [mix, inputs, seen = visibility()] { return mix(inputs, seen); };
     candidate.differentiated = inputs;
     candidate.dy = random(shape_.batch);
   }
@@ -201,12 +191,11 @@ class Candidates {
         forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
     const auto inputs = leaves(draw_core_inputs(options, shape_, draws_).value());
     const auto scale = inverse_root(shape_.head_width);
-    const auto seen = visibility(shape_.batch, request_.device);
-    const LibraryInputs given{inputs[0], inputs[1], inputs[2], seen, scale};
+    const LibraryInputs given{inputs[0], inputs[1], inputs[2], request_.causal, scale};
     for (const auto& backend : library_backends) {
       if (!library_can(backend, given)) continue;
       const auto mix = [&backend, scale](const CoreInputs& in, const Visibility& seen) {
-        return merge_heads(library_attention(backend, {in[0], in[1], in[2], seen, scale}));
+        return merge_heads(library_attention(backend, {in[0], in[1], in[2], seen.causal, scale}));
       };
       fill_core(start(std::string(kind_of(options)), backend.name), options, mix, inputs, backend.keeps_pairs,
                 operations);
@@ -225,7 +214,7 @@ class Candidates {
       wide.push_back(narrow.back().to(torch::kCPU, torch::kDouble));
     }
     const auto reference = make_core_mix(with_backend(options, Backend::reference), one);
-    return relative_error(mix(narrow, visibility(1, request_.device)), reference(wide, visibility(1, torch::kCPU)));
+    return relative_error(mix(narrow, visibility()), reference(wide, visibility()));
   }
 
   // The published algorithm: table, softmax, mix; of a layer with projection and output.
@@ -240,7 +229,7 @@ class Candidates {
       return leaf(draws_.draw(sizes) * inverse_root(d));
     };
     const auto x = leaf(random(shape_.batch)), packed = made({n, k * (k + 1) / 2});
-    const auto seen = visibility(shape_.batch, request_.device);
+    const auto seen = visibility();
     const auto mix = [packed, seen, n, k](const Tensor& p_bcd) {
       const auto p_bnck = split_heads(p_bcd, n);
       Pass pass;

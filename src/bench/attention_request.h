@@ -24,9 +24,7 @@ struct AttentionRequest {
   torch::ScalarType type = torch::kFloat;
   bool tf32 = false;  // on CUDA float32 may be multiplied as tf32, as with train.precision: tf32
   bool causal = true;
-  bool segmented = false;  // two texts and padding in a sequence
   bool backward = true;
-  bool with_errors = true;  // of outputs, which take a reference in float64
   std::int64_t rounds = 5;
   torch::Device device = torch::kCPU;
   // What records work; nothing: CUDA graphs on a CUDA device.

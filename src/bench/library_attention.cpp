@@ -3,8 +3,6 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
-#include <optional>
-
 namespace metaformer {
 
 namespace {
@@ -44,28 +42,14 @@ class NoWarnings : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-// Visibility as the library takes it.
-struct Mask {
-  std::optional<torch::Tensor> visible_bnce;
-  bool causal = false;
-};
-
-Mask mask_of(const LibraryInputs& in) {
-  const auto& visibility = in.visibility;
-  if (!visibility.has_segments()) return {.causal = visibility.causal};
-  const auto tokens = in.q_bnck.size(2);
-  return {.visible_bnce = visible_bce(visibility, tokens, tokens, in.q_bnck.device()).unsqueeze(1)};
-}
-
 }  // namespace
 
 bool library_can(const LibraryBackend& backend, const LibraryInputs& in) {
   NoWarnings silent;
   const c10::WarningUtils::WarningHandlerGuard without_warnings(&silent);
   const OnlyBackend only(backend.backend);
-  const auto [visible, causal] = mask_of(in);
   try {
-    const auto chosen = at::_fused_sdp_choice(in.q_bnck, in.k_bnck, in.value_bnck, visible, 0, causal, in.scale);
+    const auto chosen = at::_fused_sdp_choice(in.q_bnck, in.k_bnck, in.value_bnck, {}, 0, in.causal, in.scale);
     return chosen == static_cast<std::int64_t>(backend.backend);
   } catch (const c10::Error&) {  // no backend at all
     return false;
@@ -74,8 +58,7 @@ bool library_can(const LibraryBackend& backend, const LibraryInputs& in) {
 
 torch::Tensor library_attention(const LibraryBackend& backend, const LibraryInputs& in) {
   const OnlyBackend only(backend.backend);
-  const auto [visible, causal] = mask_of(in);
-  return at::scaled_dot_product_attention(in.q_bnck, in.k_bnck, in.value_bnck, visible, 0, causal, in.scale);
+  return at::scaled_dot_product_attention(in.q_bnck, in.k_bnck, in.value_bnck, {}, 0, in.causal, in.scale);
 }
 
 }  // namespace metaformer

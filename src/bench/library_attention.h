@@ -6,8 +6,6 @@
 
 #include <array>
 
-#include "attention/visibility.h"
-
 namespace metaformer {
 
 struct LibraryBackend {
@@ -23,7 +21,7 @@ inline constexpr std::array library_backends = {
 
 struct LibraryInputs {
   torch::Tensor q_bnck, k_bnck, value_bnck;
-  const Visibility& visibility;  // which keeps its mask from call to call
+  bool causal = true;
   double scale = 1;
 };
 

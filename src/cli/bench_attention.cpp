@@ -6,7 +6,6 @@
 #include "attention/scaled_dot_product_options.h"
 #include "base/log.h"
 #include "bench/attention_bench.h"
-#include "cli/bench_choices.h"
 #include "cli/command_line.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
@@ -22,7 +21,6 @@ struct AttentionArguments {
   std::string precision = "fp32", direction = "both", device = "auto", positions = "none";
   std::int64_t rounds = 5;
   bool core = false, all_pairs = false, pair_table = false, json = false;
-  std::string choices_file;  // in place of all that: --write-choices
 };
 
 torch::ScalarType parse_precision(const std::string& name) {
@@ -226,14 +224,6 @@ void add_request_options(CLI::App& command, AttentionArguments& arguments) {
   command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
 }
 
-// The grid of choices is fixed: an option that would change it is an error, not ignored.
-void require_no_request_options(const CLI::App& command) {
-  for (const auto* name : {"--mixer", "--backend", "--core", "--batch", "--heads", "--head-width", "--context",
-                           "--positions", "--precision", "--direction", "--all-pairs", "--pair-table"})
-    if (command.get_option(name)->count() > 0)
-      throw Error(ExitCode::usage, fmt::format("--write-choices measures a fixed grid: leave out {}", name));
-}
-
 }  // namespace
 
 void add_bench_attention_command(CLI::App& bench) {
@@ -244,12 +234,7 @@ void add_bench_attention_command(CLI::App& bench) {
       ->capture_default_str()
       ->transform(whole_number(1, std::int64_t{1} << 20));
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  auto* choices = command
-                      .add_option("--write-choices", arguments->choices_file,
-                                  "measure composed and fused attention on a grid instead, and write the table that "
-                                  "model.mixer.backend: auto goes by; auto: to where it looks for it")
-                      ->type_name("FILE");
-  command.add_flag("--json", arguments->json, "one line of JSON on stdout; of --write-choices the table");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
       "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
       "error: of the output relative to float64, for contexts up to 1024.\n"
@@ -259,16 +244,8 @@ void add_bench_attention_command(CLI::App& bench) {
       "  metaformer bench attention --mixer metric --context 256 512 1024 2048 4096 --batch 1 --rounds 3\n"
       "  metaformer bench attention --mixer scaled_dot_product --positions transformer_xl --context 512 4096\n"
       "  metaformer bench attention --core --precision bf16 --head-width 64 --context 512 2048\n"
-      "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json\n"
-      "  metaformer bench attention --write-choices auto");
-  command.callback([arguments, choices, &command] {
-    if (choices->count() == 0) return run_attention(*arguments);
-    require_no_request_options(command);
-    write_choices({.file = arguments->choices_file,
-                   .device = arguments->device,
-                   .rounds = arguments->rounds,
-                   .json = arguments->json});
-  });
+      "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json");
+  command.callback([arguments] { run_attention(*arguments); });
 }
 
 }  // namespace metaformer

@@ -18,7 +18,7 @@ struct ExportArguments {
 
 ExportFormat parse_format(const std::string& name) {
   std::vector<std::pair<std::string, ExportFormat>> formats;
-  for (const auto format : {ExportFormat::huggingface, ExportFormat::safetensors, ExportFormat::numpy})
+  for (const auto format : {ExportFormat::huggingface, ExportFormat::safetensors})
     formats.emplace_back(to_string(format), format);
   return choose<ExportFormat>("--format", name, formats);
 }
@@ -49,17 +49,16 @@ void add_export_command(CLI::App& app) {
   auto arguments = std::make_shared<ExportArguments>();
   arguments->choice.add_checkpoint_to(command);
   command
-      .add_option(
-          "--format", arguments->format,
-          "huggingface: a GPT-2 or LLaMA of the library transformers; safetensors, numpy: this program's names, "
-          "any model")
-      ->type_name("huggingface|safetensors|numpy")
+      .add_option("--format", arguments->format,
+                  "huggingface: a GPT-2 or LLaMA of the library transformers; safetensors: this program's names, any "
+                  "model")
+      ->type_name("huggingface|safetensors")
       ->capture_default_str();
   command.add_option("--out", arguments->out, "folder to write, which must not exist")->required();
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
       "Examples:\n  metaformer export --out gpt2_shakespeare\n"
-      "  metaformer export --run runs/x --checkpoint last --format numpy --out weights");
+      "  metaformer export --run runs/x --checkpoint last --format safetensors --out weights");
   command.callback([arguments] { run_export(*arguments); });
 }
 

@@ -3,9 +3,6 @@
 #include <torch/types.h>
 #include <torch/version.h>
 
-#include <set>
-
-#include "attention/choice_table.h"
 #include "base/build_info.h"
 #include "base/cache_folder.h"
 #include "base/digest.h"
@@ -73,21 +70,9 @@ Json cuda_info() {
   return {{"compiled", devices.compiled}, {"problem", devices.problem}, {"devices", list}};
 }
 
-// What the backend auto goes by on a device of this name.
-std::string choice_info(const std::string& device) {
-  const auto [table, problem] = find_choice_table(device);
-  if (table) return fmt::format("{}: backend auto goes by the table of {}", device, table->date);
-  const std::string by_rule = device + ": backend auto goes by its rule";
-  return problem.empty() ? by_rule : fmt::format("{} ({})", by_rule, problem);
-}
-
 std::string metric_kernels_info() {
   if (cuda::metric_kernel_device() == cuda::MetricDevice::none) return "not in this build";
-  const auto devices = cuda::find_devices();
-  if (devices.list.empty()) return "compiled; there is no GPU";
-  std::set<std::string> choices;
-  for (const auto& device : devices.list) choices.insert(choice_info(device.name));
-  return fmt::format("compiled; {}", fmt::join(choices, "; "));
+  return cuda::find_devices().list.empty() ? "compiled; there is no GPU" : "compiled";
 }
 
 Json collect() {

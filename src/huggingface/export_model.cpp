@@ -13,7 +13,6 @@
 #include "config/writer.h"
 #include "huggingface/architecture.h"
 #include "huggingface/config_differences.h"
-#include "huggingface/numpy_archive.h"
 #include "ops/device.h"
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
@@ -29,8 +28,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* npz_file = "model.npz";
 
 struct File {
   std::string name, content;
@@ -62,7 +59,7 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
   }
   throw Error(
       ExitCode::usage,
-      fmt::format("--format huggingface: the library has no such model{}: {}; safetensors and numpy take any model",
+      fmt::format("--format huggingface: the library has no such model{}: {}; --format safetensors takes any model",
                   nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type()),
                   fmt::join(differences, "; ")));
 }
@@ -149,33 +146,23 @@ std::vector<File> huggingface_files(const ExportedModel& model) {
 }
 
 std::vector<File> own_files(const ExportedModel& model) {
-  std::vector<File> files = {{"config.yaml", config_to_yaml(model.config)},
-                             {"tokenizer.json", model.codec.tokenizer->to_json().dump(1) + "\n"}};
+  std::vector<File> files = {
+      {"config.yaml", config_to_yaml(model.config)},
+      {"tokenizer.json", model.codec.tokenizer->to_json().dump(1) + "\n"},
+      {"model.safetensors",
+       to_safetensors(model.tensors, {{"producer", fmt::format("metaformer {}", build_info().version)},
+                                      {"step", std::to_string(model.step)},
+                                      {"config", json_text(config_to_json(model.config))}})}};
   if (!model.codec.labels.empty()) files.push_back({"labels.json", Json(model.codec.labels).dump(1) + "\n"});
   return files;
 }
 
-std::vector<File> files_of(const ExportedModel& model, ExportFormat format) {
-  if (format == ExportFormat::huggingface) return huggingface_files(model);
-  auto files = own_files(model);
-  if (format == ExportFormat::safetensors)
-    files.push_back({"model.safetensors",
-                     to_safetensors(model.tensors, {{"producer", fmt::format("metaformer {}", build_info().version)},
-                                                    {"step", std::to_string(model.step)},
-                                                    {"config", json_text(config_to_json(model.config))}})});
-  return files;
-}
-
 // Writes all of them into a folder that gets its name at the end.
-void write_folder(const fs::path& folder, const std::vector<File>& files, const NamedTensors* npz) {
+void write_folder(const fs::path& folder, const std::vector<File>& files) {
   const auto temporary = temporary_name(folder);
   try {
     fs::create_directories(temporary);
     for (const auto& [name, content] : files) write_file_synced(temporary / name, content);
-    if (npz != nullptr) {
-      write_npz(temporary / npz_file, *npz);
-      sync_file(temporary / npz_file);
-    }
     sync_folder(temporary);
     fs::rename(temporary, folder);
     sync_folder(folder.parent_path());
@@ -194,12 +181,10 @@ std::vector<std::string> export_model(const ExportedModel& model, ExportFormat f
   if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
   if (fs::exists(fs::symlink_status(folder)))
     throw Error(ExitCode::usage, fmt::format("{}: exists already, and is not overwritten", given.string()));
-  const auto files = files_of(model, format);
-  const bool has_npz = format == ExportFormat::numpy;
-  write_folder(folder, files, has_npz ? &model.tensors : nullptr);
+  const auto files = format == ExportFormat::huggingface ? huggingface_files(model) : own_files(model);
+  write_folder(folder, files);
   std::vector<std::string> names;
   for (const auto& file : files) names.push_back(file.name);
-  if (has_npz) names.emplace_back(npz_file);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -12,10 +12,10 @@
 
 namespace metaformer {
 
-enum class ExportFormat { huggingface, safetensors, numpy };
+enum class ExportFormat { huggingface, safetensors };
 template <>
 struct EnumNames<ExportFormat> {
-  static constexpr std::array<std::string_view, 3> values = {"huggingface", "safetensors", "numpy"};
+  static constexpr std::array<std::string_view, 2> values = {"huggingface", "safetensors"};
 };
 
 struct ExportedModel {
@@ -28,8 +28,8 @@ struct ExportedModel {
 // Writes the files into `folder`, which must not exist, and returns their names:
 //   huggingface   config.json, generation_config.json, model.safetensors and tokenizer of a GPT-2 or LLaMA of the
 //                 library `transformers`
-//   safetensors   model.safetensors with the config and the step as metadata, and the files below
-//   numpy         model.npz, config.yaml, tokenizer.json and labels.json as in a run and its checkpoints
+//   safetensors   model.safetensors with the config and the step as metadata; config.yaml, tokenizer.json and
+//                 labels.json as in a run and its checkpoints
 // Errors: exit code 2 when the folder exists, or when the model is no GPT-2 or LLaMA, with the keys that differ; 1 when
 // it cannot be written, and then there is no folder. A tokenizer that the library cannot have is a warning.
 std::vector<std::string> export_model(const ExportedModel& model, ExportFormat format,

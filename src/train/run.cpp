@@ -13,6 +13,7 @@
 #include "config/paths.h"
 #include "config/seeded_paths.h"
 #include "config/writer.h"
+#include "cuda/metric_attention.h"
 #include "distributed/agreement.h"
 #include "model/make_model.h"
 #include "ops/device.h"
@@ -54,7 +55,8 @@ void describe(const Experiment& experiment, const Task& task, torch::Device devi
   const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
   if (!device.is_cuda() || model == nullptr) return;
   const bool padded = is<ClassificationConfig>(experiment.config.task);
-  const auto choice = describe_kernel_choice(*model, train.precision, padded);
+  const auto choice =
+      describe_kernel_choice(*model, train.precision, padded, cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
   if (!choice.empty()) log::info("{}", choice);
 }
 

@@ -19,60 +19,34 @@ TEST_CASE("kernels are expected to win where composed products keep matrices, in
   CHECK(wins({.drops = true}, torch::kBFloat16, 2048, false));
 }
 
-TEST_CASE("a table decides before the rule, and dropout before the table", "[kernel_choice]") {
-  const ChoiceTable table{.device = "NVIDIA X",
-                          .date = "2026-11-23",
-                          .cells = {{{ChoiceType::bf16, 64, 64, false, false}, 1.25},
-                                    {{ChoiceType::bf16, 4096, 64, false, false}, 0.75},
-                                    {{ChoiceType::bf16, 256, 64, true, false}, 1.5},
-                                    {{ChoiceType::bf16, 256, 64, false, true}, 1.0},
-                                    {{ChoiceType::tf32, 256, 64, false, false}, 1.125}}};
-  const auto wins = [&](const KernelUse& use, ChoiceType type, std::int64_t context, bool segmented = false) {
-    return kernels_win(use, {.type = type, .context = context, .head_width = 64, .segmented = segmented}, &table);
-  };
-  // The rule says the opposite of each.
-  CHECK_FALSE(wins({}, ChoiceType::bf16, 64));
-  CHECK(wins({}, ChoiceType::bf16, 4096));
-  CHECK_FALSE(wins({.distance = true}, ChoiceType::bf16, 256));
-  CHECK_FALSE(wins({}, ChoiceType::bf16, 256, /*segmented=*/true));
-  CHECK_FALSE(wins({}, ChoiceType::tf32, 256));
-  // No cell: the rule.
-  CHECK(wins({}, ChoiceType::fp32, 256));
-  CHECK(wins({}, ChoiceType::fp16, 64));
-  CHECK_FALSE(wins({}, ChoiceType::fp16, 1024));
-  CHECK(wins({.distance = true}, ChoiceType::tf32, 256));
-  // Composed products keep the matrix of dropped weights.
-  CHECK(wins({.drops = true}, ChoiceType::bf16, 256));
-  CHECK_FALSE(kernels_win({}, {.type = ChoiceType::bf16, .context = 4096, .head_width = 64}, nullptr));
-}
-
-TEST_CASE("the log of a training names what was chosen, and by what", "[kernel_choice]") {
-  const ChoiceTable table{
-      .device = "NVIDIA X",
-      .date = "2026-11-23",
-      .cells = {{{ChoiceType::bf16, 64, 64, false, false}, 1.25}, {{ChoiceType::bf16, 4096, 64, false, false}, 0.75}}};
+TEST_CASE("the log of a training names what was chosen, and why", "[kernel_choice]") {
   TransformerConfig config;
   config.heads = 2;
   config.width = 128;
   config.context = 64;
   config.dropout = 0;
   config.mixer = MetricOptions{};
-  const auto said = [&](Precision precision, const ChoiceTable* given) {
-    return describe_kernel_choice(config, precision, /*segmented=*/false, given);
+  const auto said = [&](Precision precision, bool has_kernels = true) {
+    return describe_kernel_choice(config, precision, /*segmented=*/false, has_kernels);
   };
-  CHECK(said(Precision::bf16, &table) ==
-        "attention: composed products (backend auto, by the table of 2026-11-23: the kernels take 1.25 of the time)");
-  CHECK_THAT(said(Precision::bf16, nullptr), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
-  CHECK_THAT(said(Precision::fp16, &table), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
+  CHECK(said(Precision::bf16) == "attention: the fused kernels (backend auto, by its rule)");
+  CHECK_THAT(said(Precision::bf16, /*has_kernels=*/false),
+             Catch::Contains("composed products") && Catch::Contains("no kernels"));
   config.context = 4096;
-  CHECK_THAT(said(Precision::bf16, &table), Catch::Contains("the fused kernels") && Catch::Contains("take 0.75"));
-  CHECK_THAT(said(Precision::bf16, nullptr), Catch::Contains("composed products") && Catch::Contains("by its rule"));
+  CHECK(said(Precision::bf16) == "attention: composed products (backend auto, by its rule)");
+  CHECK_THAT(said(Precision::fp16), Catch::Contains("composed products"));
+  CHECK_THAT(said(Precision::tf32), Catch::Contains("the fused kernels"));
+  CHECK_THAT(said(Precision::fp32), Catch::Contains("the fused kernels"));
   config.dropout = 0.1;
-  CHECK_THAT(said(Precision::bf16, &table), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
+  CHECK_THAT(said(Precision::bf16), Catch::Contains("the fused kernels") && Catch::Contains("by its rule"));
+  config.mixer = MetricOptions{.values = MixerValues::own};
+  CHECK_THAT(said(Precision::bf16), Catch::Contains("composed products") && Catch::Contains("these options"));
+  config.mixer = MetricOptions{.backend = Backend::composed};
+  CHECK(said(Precision::bf16).empty());
   config.mixer = QuadraticOptions{.backend = Backend::fused};
-  CHECK_THAT(said(Precision::bf16, &table), Catch::Contains("as model.mixer.backend says"));
+  CHECK_THAT(said(Precision::bf16), Catch::Contains("as model.mixer.backend says"));
   config.mixer = ScaledDotProductOptions{};
-  CHECK(said(Precision::bf16, &table).empty());
+  CHECK(said(Precision::bf16).empty());
 }
 
 TEST_CASE("kernels fit what they have", "[kernel_choice]") {
@@ -88,17 +62,10 @@ TEST_CASE("kernels fit what they have", "[kernel_choice]") {
   CHECK_FALSE(kernel_use(MetricOptions{}, {.width = 64, .heads = 2, .positions = RotaryPositionsConfig{}}).fits);
 }
 
-TEST_CASE("on the CPU auto takes no kernels, and its reason is told where there is a choice", "[kernel_choice]") {
+TEST_CASE("on the CPU auto takes no kernels", "[kernel_choice]") {
   const auto p_bnck = torch::ones({1, 2, 4, 32});
   const auto use = kernel_use(MetricOptions{}, {.width = 64, .heads = 2});
   CHECK_FALSE(takes_kernels(use, p_bnck, p_bnck, Visibility{}, Pass{}));
-  TransformerConfig config;
-  config.mixer = ScaledDotProductOptions{};
-  CHECK(describe_kernel_choice(config, Precision::bf16, false).empty());
-  config.mixer = MetricOptions{.values = MixerValues::own};
-  CHECK_THAT(describe_kernel_choice(config, Precision::bf16, false), Catch::Contains("composed products"));
-  config.mixer = MetricOptions{.backend = Backend::composed};
-  CHECK(describe_kernel_choice(config, Precision::bf16, false).empty());
 }
 
 }  // namespace metaformer

@@ -210,7 +210,6 @@ TEST_CASE("memory of a core is what attention keeps, without inputs", "[attentio
 
 TEST_CASE("every backend of the library's attention gives what composed attention gives", "[attention_core]") {
   auto request = core_request();
-  request.segmented = GENERATE(false, true);
   request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}};
   request.library = true;
   const auto results = bench(request);

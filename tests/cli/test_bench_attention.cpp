@@ -81,21 +81,3 @@ TEST_CASE("bench attention --core leaves out projections, and has the library's 
   CHECK(json({"--mixer", "scaled_dot_product", "--backend", "library"}).at("results").size() == 2);
   CHECK(json({"--mixer", "metric", "--pair-table", "--direction", "forward", "--all-pairs"}).at("results").size() == 3);
 }
-
-TEST_CASE("bench attention --write-choices needs the kernels, and takes no option of other measurements", "[cli]") {
-  const Program program;
-  const auto complaint = [&](Arguments more) {
-    more.insert(more.begin(), {"bench", "attention", "--device", "cpu", "--write-choices"});
-    const auto result = program.run(more);
-    CHECK(result.code == 2);
-    CHECK(result.out.empty());
-    CHECK_FALSE(std::filesystem::exists(program.folder() / "choices.json"));
-    return result.err;
-  };
-  CHECK_THAT(complaint({"choices.json"}),
-             ContainsSubstring("compares with the fused kernels, and ") &&
-                 (ContainsSubstring("built without CUDA") || ContainsSubstring("they run on CUDA devices")));
-  CHECK_THAT(complaint({"choices.json", "--core"}), ContainsSubstring("leave out --core"));
-  CHECK_THAT(complaint({"choices.json", "--context", "64"}), ContainsSubstring("leave out --context"));
-  CHECK_THAT(complaint({}), ContainsSubstring("--write-choices"));
-}

@@ -103,7 +103,7 @@ TEST_CASE("bash completes the values of options", "[cli]") {
       {{"sample", "--prompt-file", "te"}, {"text.txt"}},
       {{"sample", "--prompt", "", "--win"}, {"--window"}},
       {{"evaluate", "--split", "t"}, {"train", "test"}},
-      {{"export", "--format", ""}, {"huggingface", "safetensors", "numpy"}},
+      {{"export", "--format", ""}, {"huggingface", "safetensors"}},
       {{"export", "--ch"}, {"--checkpoint"}},
       {{"config", "import", "te"}, {"text.txt"}},
       {{"predict", "te"}, {"text.txt"}},

@@ -17,7 +17,7 @@ Arguments joined(Arguments first, const Arguments& second) {
 TEST_CASE("a run is exported in every format, once", "[cli]") {
   const Program program;
   program.succeed(joined({"train", "--config", "small.yaml", "--out", "run"}, gpt2));
-  const auto format = GENERATE(as<std::string>{}, "huggingface", "safetensors", "numpy");
+  const auto format = GENERATE(as<std::string>{}, "huggingface", "safetensors");
   const Arguments command = {"export", "--run", "run", "--checkpoint", "last", "--format", format, "--out", "exported"};
   const auto json = nlohmann::json::parse(program.succeed(joined(command, {"--json"})));
   CHECK(json.at("step") == 4);
@@ -36,8 +36,7 @@ TEST_CASE("what cannot be exported is refused with a reason", "[cli]") {
   const auto [arguments, text] = GENERATE(table<Arguments, std::string>({
       {{"--run", "run"}, "--out is required"},
       {{"--run", "run", "--out", "exported"}, "model.mixer.kind is metric and must be scaled_dot_product"},
-      {{"--run", "run", "--out", "exported", "--format", "onnx"},
-       "--format onnx: expected huggingface, safetensors or numpy"},
+      {{"--run", "run", "--out", "exported", "--format", "onnx"}, "--format onnx: expected huggingface or safetensors"},
       {{"--run", "run", "--out", "exported", "--checkpoint", "step-7"}, "it has step-4 or step-2"},
       {{"--run", "nowhere", "--out", "exported"}, "--run nowhere: no such run"},
   }));

@@ -161,7 +161,6 @@ std::vector<CommandRow> commands_of(const std::string& prompt) {
            works, {{"masked_language_model", only_language_models}, {"classification", only_language_models}}),
        all_kinds<ModelConfig>(no_transformer, {{"transformer", works}})},
       {{"export", "--format", "safetensors", "--out", "exported"}, any_task, any_model},
-      {{"export", "--format", "numpy", "--out", "exported"}, any_task, any_model},
       {{"report", "RUN", "-o", "report.html", "--tokens", "5", "--json"}, any_task, any_model},
       {{"compare", "RUN"}, any_task, any_model},
   };

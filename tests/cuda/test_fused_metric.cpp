@@ -6,6 +6,7 @@
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "base/error.h"
+#include "bench/attention_bench.h"
 #include "ops/fused_metric.h"
 #include "support/failure.h"
 #include "support/mixer_options.h"
@@ -241,6 +242,20 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
   });
   CHECK(code == ExitCode::diverged);
   CHECK_THAT(message, ContainsSubstring("metric that is not finite"));
+}
+
+TEST_CASE("the cores of all mixers that have the kernels are measured, and right", "[fused]") {
+  AttentionRequest request;
+  request.shapes = {{.batch = 2, .heads = 2, .context = 40, .head_width = 16}};
+  request.core = true;
+  request.rounds = 1;
+  for (const auto& options : fused_mixers()) request.mixers.push_back(with_backend(options, Backend::fused));
+  for (const auto& result : bench_attention(request, [](const std::string&) {})) {
+    CHECK(result.backend == "fused");
+    REQUIRE(result.error);
+    CHECK(*result.error < 2e-5);
+    CHECK(result.ms > 0);
+  }
 }
 
 }  // namespace metaformer

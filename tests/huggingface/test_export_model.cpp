@@ -131,10 +131,9 @@ TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and c
   const Model model(is_whole_model ? std::vector{override} : with(small_gpt2, override));
   const auto [code, what] = failure([&] { model.write(ExportFormat::huggingface, folder / "out"); });
   CHECK(code == ExitCode::usage);
-  CHECK_THAT(what, ContainsSubstring(message) && ContainsSubstring("safetensors and numpy take any model"));
+  CHECK_THAT(what, ContainsSubstring(message) && ContainsSubstring("--format safetensors takes any model"));
   CHECK(files_in(folder.path()) == 0);
   CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
-  CHECK(model.write(ExportFormat::numpy, folder / "numpy").size() == 3 + model.codec.labels.size() / 2);
 }
 
 TEST_CASE("an existing folder stays as it is", "[export]") {
@@ -145,7 +144,7 @@ TEST_CASE("an existing folder stays as it is", "[export]") {
   folder.write("file", "kept");
   fs::create_symlink("nowhere", folder / "link");
   for (const auto* name : {"empty", "full", "full/", "file", "link"}) {
-    const auto [code, what] = failure([&] { model.write(ExportFormat::numpy, folder / name); });
+    const auto [code, what] = failure([&] { model.write(ExportFormat::safetensors, folder / name); });
     CHECK(code == ExitCode::usage);
     CHECK_THAT(what, ContainsSubstring("exists already"));
   }
@@ -156,11 +155,11 @@ TEST_CASE("an existing folder stays as it is", "[export]") {
 TEST_CASE("an export that fails leaves nothing", "[export]") {
   const TemporaryFolder folder;
   folder.write("file", "no folder");
-  const auto [code, what] = failure([&] { Model(small_gpt2).write(ExportFormat::numpy, folder / "file/out"); });
+  const auto [code, what] = failure([&] { Model(small_gpt2).write(ExportFormat::safetensors, folder / "file/out"); });
   CHECK(code == ExitCode::failure);
   CHECK_THAT(what, ContainsSubstring("could not be written"));
   CHECK(files_in(folder.path()) == 1);
-  Model(small_gpt2).write(ExportFormat::numpy, folder / "new/folder/out");  // with the folders above it
+  Model(small_gpt2).write(ExportFormat::safetensors, folder / "new/folder/out");  // with the folders above it
   CHECK(files_in(folder / "new/folder") == 1);
 }
 

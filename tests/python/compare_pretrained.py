@@ -12,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -179,7 +178,7 @@ def check_run(name):
         tokenizer = byte_level_tokenizer()
         tokenizer.save(str(root / "tokenizer.json"))
         train(root, RUNS[name], tokenizer={"kind": "pretrained", "path": "tokenizer.json"})
-        for kind in ("huggingface", "safetensors", "numpy"):
+        for kind in ("huggingface", "safetensors"):
             run(["export", "--run", "run", "--format", kind, "--out", kind], root)
         ids = torch.randint(tokenizer.get_vocab_size(), (2, 16), generator=torch.Generator().manual_seed(3))
         weights = load_file(root / "safetensors/model.safetensors")
@@ -187,8 +186,6 @@ def check_run(name):
             metadata = file.metadata()
         expected = their_logits(json.loads(metadata["config"]), with_biases(weights), ids, None)
         difference = largest_difference(logits_there(root / "huggingface", ids), expected)
-        arrays = np.load(root / "numpy/model.npz")
-        assert set(arrays.files) == set(weights) and all((arrays[n] == w.numpy()).all() for n, w in weights.items())
         saved_weights = load_file(root / "run/checkpoints/best/model.safetensors")
         assert set(saved_weights) == set(weights) and all(saved_weights[n].equal(w) for n, w in weights.items())
         assert metadata["step"] == "3"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^ {4}metaformer [^\n]*$", re.MULTILINE | re.DOTALL)
 KEY = re.compile(r"(?<![\w./])(?:data|model|task|train)\.[a-z_]+(?:\.[a-z_]+)*")
-FILES = {"model.safetensors", "model.safetensors.index.json", "model.npz", "train.log"}  # of a run or a model
+FILES = {"model.safetensors", "model.safetensors.index.json", "train.log"}  # of a run or a model
 
 
 def known_keys(metaformer):

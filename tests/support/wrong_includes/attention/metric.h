@@ -1,0 +1,3 @@
+#include "attention/mixer.h"
+#include "base/error.h"
+#include "config/schema.h"

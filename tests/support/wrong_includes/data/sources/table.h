@@ -1,0 +1,2 @@
+#include "base/error.h"
+#include "data/datasets/rows.h"

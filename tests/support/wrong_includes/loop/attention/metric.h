@@ -1,1 +1,0 @@
-#include "attention/mixer.h"
