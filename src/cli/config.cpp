@@ -8,10 +8,9 @@
 #include "config/changes.h"
 #include "config/warnings.h"
 #include "config/writer.h"
-#include "config_reader/key_suggestions.h"
 #include "config_reader/loader.h"
-#include "config_reader/moved_keys.h"
 #include "config_reader/search_space.h"
+#include "config_reader/unknown_key.h"
 #include "data/statistics/tokenizer_report.h"
 #include "model/memory_estimate.h"
 
@@ -103,8 +102,6 @@ std::vector<FieldHelp> fields_below(const std::string& key) {
     names.push_back(field.path);
     names.push_back(field.path.substr(0, field.path.rfind('.')));
   }
-  if (const auto moved = find_moved_keys(key); !moved.empty())
-    throw Error(ExitCode::usage, fmt::format("config explain: {} is now {}", key, describe_new_keys(moved)));
   const auto near = did_you_mean(key, names);
   throw Error(ExitCode::usage,
               fmt::format("config explain: no key {}{}", in_quotes(key), near.empty() ? suggest_key(key, {}) : near));

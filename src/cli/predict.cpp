@@ -220,7 +220,7 @@ bool is_number(std::string_view field) {
   return std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Whether the run's training table had a header; nothing for texts of other forms, and for runs of earlier versions.
+// Whether the run's training table had a header; nothing for texts of other forms.
 std::optional<bool> had_header(const LoadedRun& run) {
   const auto environment = read_environment(run.directory);
   const auto place = "/data/train/header"_json_pointer;

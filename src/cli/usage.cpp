@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "config_reader/key_suggestions.h"
+#include "config_reader/unknown_key.h"
 
 namespace metaformer {
 
@@ -68,8 +70,10 @@ std::string suggest_option(const CLI::App& app, const std::string& argument) {
   std::vector<std::string> names;
   for (const auto* option : app.get_options())
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
-  const auto key = full_key(word.substr(2));
-  if (!key.empty() && std::find(names.begin(), names.end(), "--set") != names.end())
+  auto name = word.substr(2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  const auto key = full_key(name);
+  if (!key.empty() && !key.starts_with("--") && std::find(names.begin(), names.end(), "--set") != names.end())
     return fmt::format("; did you mean '--set {}=VALUE'?", key);
   return did_you_mean(word, names);
 }

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,11 +18,6 @@ namespace metaformer {
 namespace {
 
 using Settings = std::map<std::string, std::string>;
-
-bool belong_together(const RunRecord& a, const RunRecord& b) {
-  if (a.knows_settings && b.knows_settings) return a.settings == b.settings;
-  return a.knows_settings == b.knows_settings && a.name() == b.name();
-}
 
 // Groups of other settings may have the same name: the file has changed in between.
 std::string unique_name(const std::string& name, const std::vector<ComparedGroup>& groups) {
@@ -46,24 +40,10 @@ void add_run(ComparedGroup& group, RunRecord run, std::vector<std::string>& note
       fmt::format("{}: left out: {} is the same config with the same seed, {}", run.source, same->source, run.seed));
 }
 
-// "model.layers=2 train.steps=100"
-Settings parse_overrides(const std::string& overrides) {
-  Settings settings;
-  std::istringstream words(overrides);
-  for (std::string word; words >> word;)
-    if (const auto equals = word.find('='); equals != std::string::npos)
-      settings[word.substr(0, equals)] = word.substr(equals + 1);
-  return settings;
-}
-
-// Every key of a run's config; of results without settings only the overrides are known.
-Settings resolve(const RunRecord& run) {
-  return run.knows_settings ? all_settings(run.settings) : parse_overrides(run.overrides);
-}
-
+// Every key of each group's config.
 std::vector<Settings> resolve(const std::vector<ComparedGroup>& groups) {
   std::vector<Settings> resolved;
-  for (const auto& group : groups) resolved.push_back(resolve(group.runs.front()));
+  for (const auto& group : groups) resolved.push_back(all_settings(group.runs.front().settings));
   return resolved;
 }
 
@@ -80,7 +60,7 @@ Settings data_settings(const RunRecord& run) {
 
 bool has_other_data(const RunRecord& run, const RunRecord& first) {
   if (!run.data.empty() && !first.data.empty()) return run.data != first.data;
-  return run.knows_settings && first.knows_settings && data_settings(run) != data_settings(first);
+  return data_settings(run) != data_settings(first);
 }
 
 // A sorter's lists are made from its config.
@@ -100,7 +80,7 @@ std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::s
   std::map<std::string, FirstRuns> sets;  // by the value of `by`
   std::vector<RunRecord> kept;
   for (auto& run : runs) {
-    auto& first = sets[by.empty() ? "" : resolve(run)[by]];
+    auto& first = sets[by.empty() ? "" : all_settings(run.settings)[by]];
     const auto differs = [&](const auto& place) { return place && has_other_data(run, kept[*place]); };
     if (const auto other = differs(first.any) ? first.any : first.recorded; differs(other)) {
       notes.push_back(fmt::format("{}: left out: it has other data than {} (environment.json describes them)",
@@ -189,7 +169,7 @@ std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::s
   auto runs = with_equal_data(std::move(given), by, notes);
   for (auto& run : runs) {
     const auto group = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& other) { return belong_together(other.runs.front(), run); });
+                                    [&](const auto& other) { return other.runs.front().settings == run.settings; });
     if (group != groups.end()) {
       add_run(*group, std::move(run), notes);
       continue;
@@ -209,7 +189,6 @@ std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups)
   for (const auto& key : changed) {
     std::set<std::string> values;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      if (!groups[i].runs.front().knows_settings) continue;
       const auto found = resolved[i].find(key);
       values.insert(found == resolved[i].end() ? "" : found->second);
       if (found != resolved[i].end()) groups[i].settings[key] = found->second;

@@ -165,7 +165,6 @@ RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
   RunRecord record{.key = config_digest(config),
                    .seed = config.train.seed,
                    .settings = changed_settings(config),
-                   .knows_settings = true,
                    .source = run.path().string(),
                    .folder = run.path()};
   add_summary(record, summary);

@@ -111,12 +111,12 @@ ResultsFile parse_results(std::string_view text, const fs::path& path) {
       if (!row.fields[i].empty()) cells[file.columns[i]] = std::move(row.fields[i]);
     file.lines.push_back(row.line);
   });
-  for (const char* needed : {"config", "seed"})
+  for (const char* needed : {"config", "seed", "settings"})
     if (std::find(file.columns.begin(), file.columns.end(), needed) == file.columns.end())
       fail(path, 1,
-           fmt::format(
-               "not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, ...",
-               needed));
+           fmt::format("not a CSV file of results: no column '{}'; they have the columns key, config, overrides, seed, "
+                       "..., settings",
+                       needed));
   return file;
 }
 
@@ -165,8 +165,7 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
   if (!seed || *seed != std::floor(*seed) || std::abs(*seed) > largest_seed)
     fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
   record.seed = static_cast<std::int64_t>(*seed);
-  record.knows_settings = row.contains("settings");
-  if (record.knows_settings) record.settings = parse_settings(cell(row, "settings"), path, line);
+  record.settings = parse_settings(cell(row, "settings"), path, line);
   read_metrics(record, row, path, line);
   add_derived_metrics(record);
   return record;
@@ -182,8 +181,8 @@ ResultsRow row_of(RunRecord record) {
                     {"commit", record.commit},
                     {"cpu", record.cpu},
                     {"threads", record.threads},
-                    {"data", record.data}};
-  if (record.knows_settings) row["settings"] = json_text(nlohmann::json(record.settings));
+                    {"data", record.data},
+                    {"settings", json_text(nlohmann::json(record.settings))}};
   for (const auto& [name, value] : record.metrics) row[name] = fmt::format("{}", value);
   std::erase_if(row, [](const auto& entry) { return entry.second.empty(); });
   return row;

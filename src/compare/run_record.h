@@ -17,10 +17,8 @@ struct RunRecord {
   std::string overrides;  // the other --set arguments, without train.seed: "model.layers=2 train.steps=100"
   std::int64_t seed = 0;
 
-  // What is not default in the config, without train.seed: "model.mixer.kind" -> "quadratic", values as in YAML. Empty
-  // when a results file of an earlier version does not say it; runs are then grouped by config and overrides.
+  // What is not default in the config, without train.seed: "model.mixer.kind" -> "quadratic", values as in YAML.
   std::map<std::string, std::string> settings;
-  bool knows_settings = false;
 
   // Numbers by the name of their column: "val_loss", "test_accuracy", "parameters", "train_seconds", ... (metric.h
   // describes those that are known). A number that the run does not have is absent; none is NaN.

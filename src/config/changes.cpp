@@ -68,8 +68,7 @@ class ChangesWriter {
   const Json defaults_;
 };
 
-// How much of the validation split an evaluation sees changes nothing that is trained. Results of earlier versions,
-// which saw all of it, stay those of the same config.
+// How much of the validation split an evaluation sees changes nothing that is trained.
 void forget_evaluated_tokens(TrainConfig& train) {
   if (auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation))
     random->tokens = RandomEvaluationConfig{}.tokens;

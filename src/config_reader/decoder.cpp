@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/whole_number.h"
-#include "config_reader/key_notation.h"
-#include "config_reader/key_suggestions.h"
 #include "config_reader/kind_switch.h"
 #include "config_reader/unknown_key.h"
 
@@ -121,17 +119,10 @@ void decode(const ConfigNode& node, const std::string& path, E& value) {
   value = static_cast<E>(choice.index);
 }
 
-// What the decoders of all sections of a source share.
-struct Target {
-  const ExperimentConfig& config;
-  Provenance& provenance;
-  OtherKinds other_kinds;
-};
-
 class SectionDecoder {
  public:
-  SectionDecoder(const ConfigNode& section, std::string path, const Target& target)
-      : section_(section), path_(std::move(path)), target_(target) {}
+  SectionDecoder(const ConfigNode& section, std::string path, Provenance& provenance)
+      : section_(section), path_(std::move(path)), provenance_(provenance) {}
 
   template <class T>
   void operator()(const char* name, T& value, const char*) {
@@ -151,14 +142,11 @@ class SectionDecoder {
     });
   }
 
-  // A key that no field took: of another kind, moved, or misspelt.
+  // A key that no field took: of another kind, or misspelt.
   void refuse_unknown_keys() const {
-    for (const auto& [key, value] : section_.entries) {
-      if (std::find(known_.begin(), known_.end(), key.name) != known_.end()) continue;
-      const auto path = full(key.name);
-      if (target_.other_kinds == OtherKinds::ignored && kinds_with(path)) continue;
-      refuse_unknown_key({key, value, path, context_, known_}, target_.config);
-    }
+    for (const auto& [key, value] : section_.entries)
+      if (std::find(known_.begin(), known_.end(), key.name) == known_.end())
+        refuse_unknown_key(key, full(key.name), context_, known_);
   }
 
   void know(const char* name) { known_.emplace_back(name); }
@@ -188,14 +176,14 @@ class SectionDecoder {
       decode_section(*node, path, value, "");
     } else {
       decode(*node, path, value);
-      target_.provenance[path] = node->location;
+      provenance_[path] = node->location;
     }
   }
 
   template <class T>
   void decode_section(const ConfigNode& node, const std::string& path, T& value, std::string context) {
     if (node.kind != ConfigNode::Kind::map) refuse_plain_value(node, path, value);
-    SectionDecoder inner(node, path, target_);
+    SectionDecoder inner(node, path, provenance_);
     inner.set_context(std::move(context));
     visit(inner, value);
     inner.refuse_unknown_keys();
@@ -204,13 +192,12 @@ class SectionDecoder {
   template <class T>
   [[noreturn]] void refuse_plain_value(const ConfigNode& node, const std::string& path, T& section) const {
     const ConfigNode nothing;
-    SectionDecoder keys(nothing, path, target_);
+    SectionDecoder keys(nothing, path, provenance_);
     visit(keys, section);
-    const auto* what = is_override(node.location) ? "section" : "section of 'key: value' lines";
-    const auto kind = node.kind == ConfigNode::Kind::scalar ? kind_below(path, node.scalar) : "";
+    const bool is_override = node.location.line == 0;
     fail(node, path,
-         fmt::format("expected a {}, got {}{} (keys here: {})", what, node.describe(), kind,
-                     fmt::join(keys.known_, ", ")));
+         fmt::format("expected a {}, got {} (keys here: {})", is_override ? "section" : "section of 'key: value' lines",
+                     node.describe(), fmt::join(keys.known_, ", ")));
   }
 
   // `mixer: metric` is short for `mixer: {kind: metric}`.
@@ -221,7 +208,7 @@ class SectionDecoder {
     if (node.kind != ConfigNode::Kind::map)
       fail_type(node, path, fmt::format("{}, or a section like {{kind: {}}}", join_alternatives(kinds), kinds.front()));
     if (const auto* kind = node.find("kind")) choose_kind(*kind, path, path + ".kind", value);
-    SectionDecoder inner(node, path, target_);
+    SectionDecoder inner(node, path, provenance_);
     inner.know("kind");
     inner.set_context(fmt::format(" for {} '{}'", path_.empty() ? path : "kind", kind_of(value)));
     visit_kind(value, [&](auto& options) { visit(inner, options); });
@@ -235,33 +222,32 @@ class SectionDecoder {
     auto made = make_kind<V>(name);
     if (!made)
       fail(node, path,
-           fmt::format("unknown value {}{}; expected {}{}", in_quotes(name), kind_below(section, name),
-                       join_alternatives(kinds), did_you_mean(name, kinds)));
+           fmt::format("unknown value {}; expected {}{}", in_quotes(name), join_alternatives(kinds),
+                       did_you_mean(name, kinds)));
     if (kind_of(*made) != kind_of(value)) {
       value = *made;
       forget(section);
     }
-    target_.provenance[section + ".kind"] = node.location;
+    provenance_[section + ".kind"] = node.location;
   }
 
   // The options of the kind that was replaced are gone, and so is who set them.
   void forget(const std::string& path) {
-    std::erase_if(target_.provenance, [&](const auto& entry) { return entry.first.starts_with(path + "."); });
+    std::erase_if(provenance_, [&](const auto& entry) { return entry.first.starts_with(path + "."); });
   }
 
   const ConfigNode& section_;
   std::string path_;
-  const Target& target_;
+  Provenance& provenance_;
   std::vector<std::string> known_;
   std::string context_;
 };
 
 }  // namespace
 
-void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance, OtherKinds other_kinds) {
+void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
   switch_kinds(source, config, provenance);
-  const Target target{config, provenance, other_kinds};
-  SectionDecoder decoder(source, "", target);
+  SectionDecoder decoder(source, "", provenance);
   decoder.know("base");  // taken out of the source by the loader; here only so that it is suggested
   visit(decoder, config);
   decoder.refuse_unknown_keys();

@@ -6,13 +6,9 @@
 
 namespace metaformer {
 
-// What becomes of a key that only other kinds than the chosen ones have.
-enum class OtherKinds { refused, ignored };
-
 // Strict: unknown keys, wrong types and unknown names are Errors (exit code 2) that name place, key and value. A kind
 // that differs from the earlier sources' resets that section to the new kind's defaults (task and model: see
 // kind_switch.h). Ranges are checked later, once, by check_config: an earlier source may hold what a later one mends.
-void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance,
-                  OtherKinds other_kinds = OtherKinds::refused);
+void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance);
 
 }  // namespace metaformer

@@ -16,7 +16,6 @@
 #include "config/check.h"
 #include "config/derived_defaults.h"
 #include "config/paths.h"
-#include "config_reader/moved_keys.h"
 
 namespace metaformer {
 
@@ -188,22 +187,10 @@ void make_paths_absolute(ExperimentConfig& config) {
     if (path != nullptr) *path = absolute(*path);
 }
 
-// Without blocks the mixer has no effect; runs of earlier versions name the default mixer of those.
-void forget_unused_mixer(ExperimentConfig& config) {
-  auto* model = std::get_if<TransformerConfig>(&config.model);
-  if (model != nullptr && model->layers == 0) model->mixer = {};
-}
-
-// Who wrote a config: a user, or this or an earlier version of the program into a run.
-enum class Author { user, program, earlier_program };
-
-Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources, Author author = Author::user) {
+Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sources) {
   Experiment experiment{.name = name, .config = {}, .provenance = {}};
-  const bool is_earlier = author == Author::earlier_program;  // whose defaults followed from no other key
-  const auto other_kinds = is_earlier ? OtherKinds::ignored : OtherKinds::refused;
-  for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance, other_kinds);
-  if (!is_earlier) derive_defaults(experiment.config, experiment.provenance);
-  if (author != Author::user) forget_unused_mixer(experiment.config);
+  for (const auto& source : sources) apply_source(source, experiment.config, experiment.provenance);
+  derive_defaults(experiment.config, experiment.provenance);
   check_config(experiment.config, experiment.provenance);
   make_paths_absolute(experiment.config);
   return experiment;
@@ -255,10 +242,7 @@ Experiment default_experiment(const std::vector<std::string>& overrides) {
 }
 
 Experiment load_run_experiment(const fs::path& file, const std::vector<std::string>& overrides) {
-  auto source = read_yaml_file(file);
-  const bool is_earlier = move_keys(source);
-  return resolve(file.stem().string(), {std::move(source), read_overrides(overrides)},
-                 is_earlier ? Author::earlier_program : Author::program);
+  return resolve(file.stem().string(), {read_yaml_file(file), read_overrides(overrides)});
 }
 
 }  // namespace metaformer

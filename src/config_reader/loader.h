@@ -30,8 +30,7 @@ Experiment load_experiment(const std::string& name, const std::vector<std::strin
 // The same without a file: defaults < overrides.
 Experiment default_experiment(const std::vector<std::string>& overrides = {});
 
-// The config.yaml of a run, which names every key; also that of an earlier version, whose keys had other places and
-// whose keys of kinds that were not chosen had their defaults; then overrides. Errors: exit code 2.
+// The config.yaml of a run, which names every key; then overrides. Errors: exit code 2.
 Experiment load_run_experiment(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
 
 }  // namespace metaformer

@@ -1,24 +1,25 @@
 #pragma once
-// The complaint about a key that the section in which it is written does not have.
+// The error for a key that does not exist, and the key that was probably meant.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "config/experiment_config.h"
 #include "yaml/tree.h"
 
 namespace metaformer {
 
-struct UnknownKey {
-  const ConfigKey& key;
-  const ConfigNode& value;
-  std::string path;                       // "train.stepz"
-  std::string context;                    // " for kind 'quadratic'", or ""
-  const std::vector<std::string>& known;  // the keys of the section
-};
+// The key of this name ("weight_decay"), the one nested least of several, or the key that nanoGPT or Hugging Face call
+// so ("lr", "num_hidden_layers"), as a path; "" if there is none.
+std::string full_key(std::string_view name);
 
-// Throws an Error (exit code 2) whose one line says what to write instead: where the key is now, how it is nested in a
-// file, which kind has it, or what has a similar name. `config` holds the sources so far.
-[[noreturn]] void refuse_unknown_key(const UnknownKey& unknown, const ExperimentConfig& config);
+// "; did you mean 'train.learning_rate'?" for the unknown key `path` in a section with the keys `known`: what full_key
+// finds, else the nearest name in the section, else anywhere; "" if none is near.
+std::string suggest_key(const std::string& path, const std::vector<std::string>& known);
+
+// Throws an Error (exit code 2) with the place, the key and its likely correction. `context`: " for kind 'metric'" or
+// "".
+[[noreturn]] void refuse_unknown_key(const ConfigKey& key, const std::string& path, const std::string& context,
+                                     const std::vector<std::string>& known);
 
 }  // namespace metaformer

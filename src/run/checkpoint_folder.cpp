@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uintmax_t largest_meta = 1 << 24;  // earlier versions kept an entry per pair of classes there
+constexpr std::uintmax_t largest_meta = 1 << 20;
 
 // The step of a checkpoint's name, or nothing.
 std::optional<std::int64_t> step_of(const std::string& name) {

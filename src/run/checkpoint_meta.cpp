@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::int64_t format_version = 2;  // 1 had no digest of meta.json itself
+constexpr std::int64_t format_version = 2;
 
 Json to_json(const Progress& progress) {
   Json json = {{"format_version", format_version}, {"step", progress.step}};
@@ -53,12 +53,12 @@ class MetaReader {
   CheckpointMeta read() {
     if (!json_.is_object()) fail("damaged: not a JSON object");
     const auto version = whole_number(json_, "format_version");
-    if (version == 0) fail_at("format_version", "above 0");
     if (version > format_version)
       throw NewerFormat(ExitCode::failure,
                         fmt::format("{}: written by a newer metaformer (format {}; this one reads up to {})", source_,
                                     version, format_version));
-    if (version >= 2) check_own_digest();
+    if (version < format_version) fail_at("format_version", fmt::format("{}", format_version));
+    check_own_digest();
     return {.progress = read_progress(), .digests = read_digests()};
   }
 
@@ -77,16 +77,11 @@ class MetaReader {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > largest) fail_at(key, "a whole number from 0");
     return value.get<std::int64_t>();
   }
-  // Absent in checkpoints of earlier versions.
-  std::int64_t whole_number_or_0(const std::string& key) const {
-    return json_.contains(key) ? whole_number(json_, key) : 0;
-  }
   double number(const Json& object, const std::string& key) const {
     const auto value = object.value(key, Json());
     if (!value.is_number()) fail_at(key, "a number");
     return value.get<double>();
   }
-  double number_or_0(const std::string& key) const { return json_.contains(key) ? number(json_, key) : 0; }
   Json object_or_null(const std::string& key) const {
     auto value = json_.value(key, Json());
     if (!value.is_null() && !value.is_object()) fail_at(key, "an object");
@@ -109,45 +104,38 @@ class MetaReader {
                       .train_seconds = number(json_, "train_seconds"),
                       .evaluated_step = whole_number(json_, "evaluated_step"),
                       .validation = object_or_null("validation"),
-                      .evaluations_since_best = whole_number_or_0("evaluations_since_best"),
-                      .rollbacks = whole_number_or_0("rollbacks"),
-                      .rollback_step = read_rollback_step(),
+                      .evaluations_since_best = whole_number(json_, "evaluations_since_best"),
+                      .rollbacks = whole_number(json_, "rollbacks"),
+                      .rollback_step = whole_number(json_, "rollback_step"),
                       .scheduled = read_scheduled(),
                       .spikes = read_spikes(),
-                      .clipped_steps = whole_number_or_0("clipped_steps"),
-                      .clipped_count = whole_number_or_0("clipped_count"),
-                      .skipped_steps = whole_number_or_0("skipped_steps"),
-                      .uniform_entropy = number_or_0("uniform_entropy"),
+                      .clipped_steps = whole_number(json_, "clipped_steps"),
+                      .clipped_count = whole_number(json_, "clipped_count"),
+                      .skipped_steps = whole_number(json_, "skipped_steps"),
+                      .uniform_entropy = number(json_, "uniform_entropy"),
                       .collapse = read_collapse(),
-                      .startup_seconds = number_or_0("startup_seconds"),
-                      .wall_seconds = number_or_0("wall_seconds"),
-                      .evaluation_seconds = number_or_0("evaluation_seconds"),
-                      .checkpoint_seconds = number_or_0("checkpoint_seconds")};
+                      .startup_seconds = number(json_, "startup_seconds"),
+                      .wall_seconds = number(json_, "wall_seconds"),
+                      .evaluation_seconds = number(json_, "evaluation_seconds"),
+                      .checkpoint_seconds = number(json_, "checkpoint_seconds")};
     if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
     require_possible(progress);
     return progress;
   }
 
-  // Earlier versions did not say: any step may have been gone back to.
-  std::int64_t read_rollback_step() const {
-    return whole_number(json_, json_.contains("rollback_step") ? "rollback_step" : "step");
-  }
   bool read_scheduled() const {
-    const auto scheduled = json_.value("scheduled", Json(true));
+    const auto scheduled = json_.value("scheduled", Json());
     if (!scheduled.is_boolean()) fail_at("scheduled", "true or false");
     return scheduled.get<bool>();
   }
 
-  // Earlier versions chose by the loss.
   BestSoFar read_best(const Json& best) const {
-    return {.step = whole_number(best, "step"),
-            .loss = number(best, "loss"),
-            .error = number(best, best.contains("error") ? "error" : "loss")};
+    return {.step = whole_number(best, "step"), .loss = number(best, "loss"), .error = number(best, "error")};
   }
 
   SpikeState read_spikes() const {
-    const auto spikes = object_or_null("spikes");
-    if (spikes.is_null()) return {};  // an earlier version
+    const auto spikes = json_.value("spikes", Json());
+    if (!spikes.is_object()) fail_at("spikes", "an object");
     return {.seen = whole_number(spikes, "seen"),
             .mean = number(spikes, "mean"),
             .variance = number(spikes, "variance"),

@@ -36,13 +36,10 @@ Json describe(const Session& session) {
           {"command", session.command}};
 }
 
-// Earlier versions kept one session only, which is then all that is known.
 Json earlier_sessions(const RunDirectory& run) {
-  auto environment = read_environment(run);
-  if (!environment.is_object()) return Json::array();
-  if (auto sessions = environment.value("sessions", Json()); sessions.is_array()) return sessions;
-  environment.erase("data");
-  return Json::array({environment});
+  const auto environment = read_environment(run);
+  const auto sessions = environment.is_object() ? environment.value("sessions", Json()) : Json();
+  return sessions.is_array() ? sessions : Json::array();
 }
 
 }  // namespace
@@ -79,7 +76,7 @@ nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description) 
   if (!description.is_object()) return description;
   nlohmann::ordered_json kept;
   for (const auto& [key, value] : description.items())
-    if (!key.ends_with("path") && key != "header") kept[key] = without_paths(value);
+    if (!key.ends_with("path")) kept[key] = without_paths(value);
   return kept;
 }
 

@@ -28,8 +28,7 @@ nlohmann::ordered_json read_environment(const RunDirectory& run);
 // Whether data are those that the run was trained on, wherever they lie now. True when the run does not say.
 bool has_same_data(const RunDirectory& run, const nlohmann::ordered_json& data);
 
-// A data description without where the data lie, and whether a table has a header, which earlier versions did not note:
-// what is left is the same for the same data.
+// A data description without where the data lie: what is left is the same for the same data.
 nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
 
 }  // namespace metaformer

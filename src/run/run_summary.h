@@ -46,7 +46,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary);
 // Replaces summary.json at once.
 void write_summary(const RunDirectory& run, const RunSummary& summary);
 
-// Nothing when there is no such file or it cannot be read. Numbers that an earlier version did not write are NaN or 0.
+// Nothing when there is no such file or it cannot be read. Numbers that it does not have are NaN or 0.
 std::optional<RunSummary> read_summary(const RunDirectory& run);
 
 }  // namespace metaformer

@@ -1,12 +1,7 @@
 #include "step/step_memory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
-#include <map>
 
-#include "base/text.h"
 #include "distributed/gather_tensors.h"
 
 namespace metaformer {
@@ -69,30 +64,6 @@ NamedTensors StepMemory::part_of(const NamedTensors& whole, std::size_t pass) co
   return part;
 }
 
-// Of version 0.1, which saved every forward pass by itself: "0.hidden", "1.hidden", ...
-NamedTensors StepMemory::join_passes(const NamedTensors& saved, const std::string& source) const {
-  const auto pass_of = [](const std::string& name) {
-    std::int64_t pass = -1;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pass);
-    return error == std::errc() && *end == '.' ? pass : -1;
-  };
-  if (saved.empty() || pass_of(saved.front().first) < 0) return saved;
-  std::map<std::int64_t, NamedTensors> passes;
-  for (const auto& [name, tensor] : saved) {
-    const auto pass = pass_of(name);
-    if (pass < 0) fail_to_continue(source, fmt::format("{} belongs to no forward pass", in_quotes(name)));
-    passes[pass].emplace_back(name.substr(name.find('.') + 1), tensor);
-  }
-  std::vector<NamedTensors> parts;
-  for (auto& [pass, part] : passes) {
-    passes_.front()->load(part, source);  // which checks it
-    if (part.size() != passes.begin()->second.size())
-      fail_to_continue(source, fmt::format("pass {} has other tensors than the first", pass));
-    parts.push_back(part);
-  }
-  return join(parts);
-}
-
 // The tensors are those of one state, which load() has checked.
 void StepMemory::require_rows(const NamedTensors& whole, std::int64_t rows, const std::string& source) const {
   for (const auto& [name, tensor] : whole) {
@@ -112,7 +83,6 @@ void StepMemory::take(NamedTensors& saved, std::int64_t rows, const std::string&
   for (auto entry = own; entry != saved.end(); ++entry)
     whole.emplace_back(entry->first.substr(prefix.size()), entry->second);
   saved.erase(own, saved.end());
-  whole = join_passes(whole, source);
   passes_.front()->load(whole, source);  // which checks it
   require_rows(whole, rows, source);
   for (std::size_t pass = 0; pass < passes_.size(); ++pass) passes_[pass]->load(part_of(whole, pass), source);

@@ -179,9 +179,8 @@ LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
 // The classes of characters that decide where words end, by the rules of one tokenizer.
 class WordExpressions {
  public:
-  WordExpressions(WordLetters letters, std::string joiners)
-      : letters_(letters),
-        joiners_(std::move(joiners)),
+  explicit WordExpressions(std::string joiners)
+      : joiners_(std::move(joiners)),
         space_(of_kind(CharacterKind::space)),
         word_(of_kind(CharacterKind::word)),
         attached_(of_kind(CharacterKind::attached)) {}
@@ -201,30 +200,25 @@ class WordExpressions {
   // here: without one of `known`, the characters of the vocabulary, they become another mark.
   Json lower_case(const std::set<char32_t>& known) const {
     auto parts = Json::array();
-    const auto add = [&](const std::string& kind, const std::string& pattern, const std::string& content) {
-      parts.push_back({{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}});
+    const auto add = [&](const std::string& pattern, const std::string& content) {
+      parts.push_back({{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}});
     };
-    if (letters_ == WordLetters::ascii) {
-      for (char c = 'A'; c <= 'Z'; ++c)
-        add("String", std::string(1, c), std::string(1, static_cast<char>(c - 'A' + 'a')));
-      return parts;
-    }
     const CharacterClass unassigned([&](char32_t point) {
       return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
     });
     char32_t unknown = 0xFDD0;  // never assigned, as those behind it
     while (known.contains(unknown)) ++unknown;
-    add("Regex", one_of(unassigned.ranges()), to_utf8(unknown));
+    add(one_of(unassigned.ranges()), to_utf8(unknown));
     const auto ignorable = [](char32_t point) { return has(point, UCHAR_CASE_IGNORABLE); };
     const CharacterClass cased([&](char32_t point) {
-      return character_kind(point, letters_) == CharacterKind::word && has(point, UCHAR_CASED) && !ignorable(point);
+      return character_kind(point) == CharacterKind::word && has(point, UCHAR_CASED) && !ignorable(point);
     });
     const CharacterClass passed([&](char32_t point) {
-      const auto kind = character_kind(point, letters_);
+      const auto kind = character_kind(point);
       return (kind == CharacterKind::word || kind == CharacterKind::attached) && ignorable(point);
     });
     const auto between = fmt::format("(?:{}|{})*", one_of(passed.ranges()), joint(ignorable));
-    add("Regex", fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased.ranges()), between), "\u03C2");
+    add(fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased.ranges()), between), "\u03C2");
     parts.push_back({{"type", "Lowercase"}});
     return parts;
   }
@@ -233,14 +227,14 @@ class WordExpressions {
   static bool has(char32_t point, UProperty property) {
     return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0;
   }
-  CharacterClass of_kind(CharacterKind kind) const {
-    return CharacterClass([&](char32_t point) { return character_kind(point, letters_) == kind; });
+  static CharacterClass of_kind(CharacterKind kind) {
+    return CharacterClass([&](char32_t point) { return character_kind(point) == kind; });
   }
 
   // A joiner that `is_meant` takes, before a word.
   template <class IsMeant>
   std::string joint(IsMeant is_meant) const {
-    const bool has_apostrophe = letters_ == WordLetters::unicode && joiners_.find('\'') != std::string::npos;
+    const bool has_apostrophe = joiners_.find('\'') != std::string::npos;
     const CharacterClass meant([&](char32_t point) {
       const bool is_joiner = point < 0x80 ? joiners_.find(static_cast<char>(point)) != std::string::npos
                                           : has_apostrophe && point == 0x2019;
@@ -249,7 +243,6 @@ class WordExpressions {
     return fmt::format("{}(?={})", one_of(meant.ranges()), one_of(word_.ranges()));
   }
 
-  WordLetters letters_;
   std::string joiners_;
   CharacterClass space_, word_, attached_;
 };
@@ -260,9 +253,7 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
     if (key != "kind" && key != "lowercase" && key != "letters" && key != "joiners" && key != "whitespace" &&
         key != "words")
       return {"", fmt::format("its rule {} is not the library's", key)};
-  const bool is_unicode = own.value("letters", "ascii") == to_string(WordLetters::unicode);
-  const WordExpressions expressions(is_unicode ? WordLetters::unicode : WordLetters::ascii,
-                                    own.value("joiners", WordTokenizerOptions().joiners));
+  const WordExpressions expressions(own.value("joiners", WordTokenizerOptions().joiners));
   const bool keeps = own.value("whitespace", "") == to_string(Whitespace::kept);
   auto vocabulary = Json::object();
   vocabulary["<unk>"] = 0;  // no text has it as one word

@@ -52,14 +52,12 @@ struct TokenizerFile {
     require(std::all_of(marks.begin(), marks.end(), is_joiner), "joiners", "a list of ASCII marks");
     return marks;
   }
-  template <class E>
-  E named(const std::string& name) const {
-    const auto names = names_of<E>();
-    const auto found = std::find(names.begin(), names.end(), text(name));
-    require(found != names.end(), name, join_alternatives(names));
-    return static_cast<E>(found - names.begin());
+  Whitespace whitespace() const {
+    const auto names = names_of<Whitespace>();
+    const auto found = std::find(names.begin(), names.end(), text("whitespace"));
+    require(found != names.end(), "whitespace", join_alternatives(names));
+    return static_cast<Whitespace>(found - names.begin());
   }
-  Whitespace whitespace() const { return named<Whitespace>("whitespace"); }
   void read_special_tokens(SubwordTokenizer& tokenizer) const {
     if (!json.contains("special_tokens")) return;
     auto tokens = special_tokens_from_json(field("special_tokens"), tokenizer.vocabulary_size());
@@ -77,9 +75,8 @@ std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
 std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
-  // Without the field it is a file of an earlier version, whose ids must stay.
-  WordRules rules{.lowercase = file.flag("lowercase"), .letters = WordLetters::ascii};
-  if (file.json.contains("letters")) rules.letters = file.named<WordLetters>("letters");
+  file.require(file.field("letters") == "unicode", "letters", "unicode");
+  WordRules rules{.lowercase = file.flag("lowercase")};
   if (file.json.contains("joiners")) rules.joiners = file.joiners();
   if (file.json.contains("whitespace")) rules.whitespace = file.whitespace();
   return std::make_unique<WordTokenizer>(file.strings("words"), std::move(rules), file.source);

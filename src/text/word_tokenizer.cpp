@@ -45,9 +45,8 @@ CharacterKind unicode_kind(char32_t point) {
 }
 
 // The character at the start of `text`.
-Character first_character(std::string_view text, WordLetters letters) {
+Character first_character(std::string_view text) {
   if (static_cast<unsigned char>(text[0]) < 0x80) return ascii_character(text[0]);
-  if (letters == WordLetters::ascii) return {CharacterKind::word, 1};
   auto at = text.begin();
   const auto point = static_cast<char32_t>(utf8::unchecked::next(at));
   return {unicode_kind(point), static_cast<std::size_t>(at - text.begin())};
@@ -61,8 +60,7 @@ bool is_joiner_of(const std::string& joiners, std::string_view character) {
 // Bytes of the word or mark at the start of `text`, which is not white space.
 std::size_t bare_length(std::string_view text, const WordRules& rules) {
   const auto at = [&](std::size_t place) {
-    return place < text.size() ? first_character(text.substr(place), rules.letters)
-                               : Character{CharacterKind::space, 0};
+    return place < text.size() ? first_character(text.substr(place)) : Character{CharacterKind::space, 0};
   };
   const auto first = at(0);
   const bool is_word = first.kind == CharacterKind::word;
@@ -85,7 +83,7 @@ std::size_t bare_length(std::string_view text, const WordRules& rules) {
 std::size_t token_length(std::string_view text, const Character& first, const WordRules& rules) {
   if (first.kind != CharacterKind::space) return bare_length(text, rules);
   const bool leads_token =
-      text[0] == ' ' && text.size() > 1 && first_character(text.substr(1), rules.letters).kind != CharacterKind::space;
+      text[0] == ' ' && text.size() > 1 && first_character(text.substr(1)).kind != CharacterKind::space;
   return leads_token ? 1 + bare_length(text.substr(1), rules) : first.bytes;
 }
 
@@ -95,10 +93,10 @@ void make_ascii_lowercase(std::string& token) {
 }
 
 // Unicode's lower case of a whole token, whatever the language: a sigma at the end of a word is a final one.
-void make_lowercase(std::string& token, WordLetters letters) {
+void make_lowercase(std::string& token) {
   const bool is_ascii =
       std::none_of(token.begin(), token.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
-  if (is_ascii || letters == WordLetters::ascii) return make_ascii_lowercase(token);
+  if (is_ascii) return make_ascii_lowercase(token);
   auto error = U_ZERO_ERROR;
   static const UCaseMap* const map = ucasemap_open(/*locale=*/"", /*options=*/0, &error);
   constexpr std::size_t most_growth = 3;  // bytes of a character in lower case for each of its bytes
@@ -118,7 +116,7 @@ void for_each_token(std::string_view text, const WordRules& rules, Use use) {
   int tokens = 0;
   std::string token;
   for (std::size_t at = 0; at < text.size();) {
-    const auto first = first_character(text.substr(at), rules.letters);
+    const auto first = first_character(text.substr(at));
     if (rules.whitespace == Whitespace::dropped && first.kind == CharacterKind::space) {
       at += first.bytes;
       continue;
@@ -126,7 +124,7 @@ void for_each_token(std::string_view text, const WordRules& rules, Use use) {
     if (++tokens % tokens_between_looks == 0) throw_if_stopped();
     token = text.substr(at, token_length(text.substr(at), first, rules));
     at += token.size();
-    if (rules.lowercase) make_lowercase(token, rules.letters);
+    if (rules.lowercase) make_lowercase(token);
     use(token);
   }
 }
@@ -143,9 +141,8 @@ bool is_one_token(const std::string& word, const WordRules& rules) {
 
 }  // namespace
 
-CharacterKind character_kind(char32_t point, WordLetters letters) {
-  if (point < 0x80) return ascii_character(static_cast<char>(point)).kind;
-  return letters == WordLetters::ascii ? CharacterKind::word : unicode_kind(point);
+CharacterKind character_kind(char32_t point) {
+  return point < 0x80 ? ascii_character(static_cast<char>(point)).kind : unicode_kind(point);
 }
 
 WordTokenizer WordTokenizer::from_text(const WordTokenizerOptions& options, std::string_view text) {
@@ -205,8 +202,8 @@ std::string WordTokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 nlohmann::ordered_json WordTokenizer::to_json() const {
-  nlohmann::ordered_json json = {{"kind", WordTokenizerOptions::kind}, {"lowercase", rules_.lowercase}};
-  if (rules_.letters == WordLetters::unicode) json["letters"] = to_string(rules_.letters);
+  nlohmann::ordered_json json = {
+      {"kind", WordTokenizerOptions::kind}, {"lowercase", rules_.lowercase}, {"letters", "unicode"}};
   if (rules_.joiners != WordRules().joiners) json["joiners"] = rules_.joiners;
   if (rules_.whitespace == Whitespace::kept) json["whitespace"] = to_string(rules_.whitespace);
   json["words"] = words_;

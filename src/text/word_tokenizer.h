@@ -6,7 +6,6 @@
 // the spaces without width) separates tokens. A combining mark (category M) or a joining character without width
 // belongs to the character before it.
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,22 +15,13 @@
 
 namespace metaformer {
 
-// Whose letters, digits, marks and white space. ascii, in tokenizers of earlier versions: every byte beyond ASCII is a
-// letter without an upper case.
-enum class WordLetters { ascii, unicode };
-template <>
-struct EnumNames<WordLetters> {
-  static constexpr std::array<std::string_view, 2> values = {"ascii", "unicode"};
-};
-
 // What a character is where words are cut; `attached`: to the character before it.
 enum class CharacterKind { space, word, mark, attached };
-CharacterKind character_kind(char32_t point, WordLetters letters);
+CharacterKind character_kind(char32_t point);
 
 // How a text is split.
 struct WordRules {
   bool lowercase = true;
-  WordLetters letters = WordLetters::unicode;
   std::string joiners = WordTokenizerOptions().joiners;
   Whitespace whitespace = Whitespace::dropped;
 };

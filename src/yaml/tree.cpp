@@ -249,6 +249,9 @@ ConfigNode read_yaml_file(const std::filesystem::path& path) {
   return root;
 }
 
+namespace {
+
+// {a: {b: value}} for the path "a.b".
 ConfigNode nest(const std::string& path, ConfigNode value, const Location& where) {
   const auto dot = path.find('.');
   const auto name = path.substr(0, dot);
@@ -260,6 +263,8 @@ ConfigNode nest(const std::string& path, ConfigNode value, const Location& where
   return map;
 }
 
+// Later values win over earlier ones; sections grow together. Where one of the two is a section and the other a plain
+// value, the value is the section's kind: `mixer: metric` and `mixer: {score_std: 0.3}` are {kind: metric, ...}.
 void merge_into(ConfigNode& target, ConfigNode&& layer) {
   for (auto& [key, value] : layer.entries) {
     auto same = std::find_if(target.entries.begin(), target.entries.end(),
@@ -277,8 +282,6 @@ void merge_into(ConfigNode& target, ConfigNode&& layer) {
     }
   }
 }
-
-namespace {
 
 ConfigNode parse_value(const std::string& text, const Location& where) {
   if (trim(text).empty()) return {.is_missing = true};

@@ -58,14 +58,8 @@ ConfigNode parse_yaml(const std::string& text, const std::string& source);
 // Reads and parses a file of at most 1 MiB whose top level is a map. Errors: exit code 2.
 ConfigNode read_yaml_file(const std::filesystem::path& path);
 
-// {a: {b: value}} for the path "a.b". Errors: exit code 2.
-ConfigNode nest(const std::string& path, ConfigNode value, const Location& where);
-
-// Later values win over earlier ones; sections grow together. Where one of the two is a section and the other a plain
-// value, the value is the section's kind: `mixer: metric` and `mixer: {score_std: 0.3}` are {kind: metric, ...}.
-void merge_into(ConfigNode& target, ConfigNode&& layer);
-
-// One layer out of "a.b.c=value" arguments; the value is YAML. Errors: exit code 2.
+// One layer out of "a.b.c=value" arguments; the value is YAML, and `mixer=metric` goes together with
+// `mixer.score_std=0.3`. Errors: exit code 2.
 ConfigNode tree_from_overrides(const std::vector<std::string>& overrides);
 
 }  // namespace metaformer

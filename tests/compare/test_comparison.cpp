@@ -15,7 +15,7 @@ namespace {
 
 RunRecord run_of(const std::string& config, std::int64_t seed, double loss, const std::string& mixer,
                  const std::string& data = "d") {
-  RunRecord run{.key = config + std::to_string(seed), .config = config, .seed = seed, .knows_settings = true};
+  RunRecord run{.key = config + std::to_string(seed), .config = config, .seed = seed};
   if (!mixer.empty()) run.settings["model.mixer.kind"] = mixer;
   run.metrics = {{"val_loss", loss}, {"parameters", 1234567}};
   run.data = data;

@@ -16,7 +16,7 @@ using namespace metaformer;
 namespace {
 
 RunRecord run_of(const std::string& key, std::int64_t seed, double loss) {
-  RunRecord run{.key = key, .config = "a, \"quoted\".yaml", .overrides = "x=1", .seed = seed, .knows_settings = true};
+  RunRecord run{.key = key, .config = "a, \"quoted\".yaml", .overrides = "x=1", .seed = seed};
   run.settings = {{"model.mixer.kind", "quadratic"}, {"train.optimizer.betas", "[0.9, 0.95]"}};
   run.metrics = {{"val_loss", loss}, {"my_own", 3}};
   run.commit = "c";
@@ -48,15 +48,20 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
 
 TEST_CASE("an export replaces rows of the same key, keeps others and sorts by the order given", "[results_file]") {
   const TemporaryFolder folder;
-  const auto file = folder.write("a.csv", "key,config,overrides,seed,val_loss,extra\nold,o.yaml,,7,1.50,text\n");
+  const auto file =
+      folder.write("a.csv", "key,config,overrides,seed,val_loss,extra,settings\nold,o.yaml,,7,1.50,text,{}\n");
   export_results(file, {run_of("k2", 2, 2), run_of("k1", 1, 1)}, {});
   CHECK(keys_of(file) == std::vector<std::string>{"old", "k2", "k1"});
   export_results(file, {run_of("k2", 2, 5)}, {"k1", "missing", "k2"});
   CHECK(keys_of(file) == std::vector<std::string>{"k1", "k2", "old"});
   const auto rows = read_results(file).rows;
   CHECK(rows[1].at("val_loss") == "5");
-  CHECK(rows[2] ==
-        ResultsRow{{"key", "old"}, {"config", "o.yaml"}, {"seed", "7"}, {"val_loss", "1.50"}, {"extra", "text"}});
+  CHECK(rows[2] == ResultsRow{{"key", "old"},
+                              {"config", "o.yaml"},
+                              {"seed", "7"},
+                              {"val_loss", "1.50"},
+                              {"extra", "text"},
+                              {"settings", "{}"}});
 }
 
 TEST_CASE("processes that export at once lose no row", "[results_file]") {
@@ -78,11 +83,13 @@ TEST_CASE("a malformed results file is one line with the place", "[results_file]
   const TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"key,val_loss\nk,1\n", "a.csv:1: not a CSV file of results: no column 'config'"},
-      {"config,seed,val_loss\na,1,abc\n", "a.csv:2: val_loss: expected a number, got 'abc'"},
-      {"config,seed\na,1.5\n", "a.csv:2: seed: expected a whole number, got '1.5'"},
+      {"config,seed\na,1\n", "a.csv:1: not a CSV file of results: no column 'settings'"},
+      {"config,seed,settings,val_loss\na,1,{},abc\n", "a.csv:2: val_loss: expected a number, got 'abc'"},
+      {"config,seed,settings\na,1.5,{}\n", "a.csv:2: seed: expected a whole number, got '1.5'"},
       {"a: \"b\" c\n", "a.csv:1: not a CSV file of results: "},
       {"config,seed\na\n", "a.csv:2: 1 cells for 2 columns"},
-      {"config,seed\na,one\n", "a.csv:2: seed: expected a whole number, got 'one'"},
+      {"config,seed,settings\na,1,\n", "a.csv:2: settings: expected a JSON object"},
+      {"config,seed,settings\na,one,{}\n", "a.csv:2: seed: expected a whole number, got 'one'"},
       {"config,seed,settings\na,1,[]\n", "a.csv:2: settings: expected a JSON object"},
       {"config,seed\n\"a,1\n", "a.csv:2: "}};
   for (const auto& [text, expected] : cases) {
@@ -112,7 +119,7 @@ std::map<std::string, std::string> cells_of(const std::filesystem::path& file, c
 TEST_CASE("whatever names and cells a results file has, an export keeps them", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder / "a.csv";
-  std::string header = "key,config,seed,overrides", row = "old,o.yaml,7,";
+  std::string header = "key,config,seed,overrides,settings", row = "old,o.yaml,7,,{}";
   for (const auto& name : nasty) {
     header += "," + csv_field("column " + name) + "," + csv_field(name);
     row += "," + csv_field(name) + "," + csv_field("cell " + name);
@@ -160,7 +167,7 @@ TEST_CASE("columns of one name are refused, and the file stays", "[results_file]
 
 TEST_CASE("an export into a file that a comparison refuses changes nothing", "[results_file]") {
   const TemporaryFolder folder;
-  const std::string text = "key,config,seed,val_loss\nk,a,1,2\nl,b,one,3\n";
+  const std::string text = "key,config,seed,settings,val_loss\nk,a,1,{},2\nl,b,one,{},3\n";
   const auto file = folder.write("a.csv", text);
   const auto [code, what] = failure([&] { export_results(file, {run_of("m", 1, 1)}, {}); });
   CHECK(code == ExitCode::data);
@@ -172,12 +179,13 @@ TEST_CASE("an export into a file that a comparison refuses changes nothing", "[r
 
 TEST_CASE("rows without a key replace only themselves, and own columns of a replaced row stay", "[results_file]") {
   const TemporaryFolder folder;
-  const auto file = folder.write("a.csv", "config,seed,val_loss\na.yaml,1,1\na.yaml,2,2\nb.yaml,1,3\n");
+  const auto file =
+      folder.write("a.csv", "config,seed,settings,val_loss\na.yaml,1,{},1\na.yaml,2,{},2\nb.yaml,1,{},3\n");
   const auto runs = records_of(read_results(file), file).runs;
   export_results(folder / "b.csv", runs, {});
   export_results(folder / "b.csv", runs, {});
   CHECK(read_results(folder / "b.csv").rows == read_results(file).rows);
-  const auto noted = folder.write("c.csv", "key,config,seed,val_loss,note,test_f1\nk,a,1,9,mine,0.5\n");
+  const auto noted = folder.write("c.csv", "key,config,seed,settings,val_loss,note,test_f1\nk,a,1,{},9,mine,0.5\n");
   export_results(noted, {run_of("k", 1, 2), run_of("k", 1, 7)}, {});
   REQUIRE(read_results(noted).rows.size() == 1);
   const auto row = cells_of(noted, "k");
@@ -187,7 +195,8 @@ TEST_CASE("rows without a key replace only themselves, and own columns of a repl
 
 TEST_CASE("a row with a number that is not finite is left out and named", "[results_file]") {
   const TemporaryFolder folder;
-  const auto file = folder.write("a.csv", "config,seed,val_loss,note\na,1,nan,x\na,2,1.5,y\na,3,inf,z\n");
+  const auto file =
+      folder.write("a.csv", "config,seed,settings,val_loss,note\na,1,{},nan,x\na,2,{},1.5,y\na,3,{},inf,z\n");
   const auto records = records_of(read_results(file), file);
   REQUIRE(records.runs.size() == 1);
   CHECK(records.runs[0].seed == 2);
@@ -197,7 +206,7 @@ TEST_CASE("a row with a number that is not finite is left out and named", "[resu
 
 TEST_CASE("an export follows a link and replaces nothing that is no file", "[results_file]") {
   const TemporaryFolder folder;
-  const auto file = folder.write("real.csv", "config,seed\no.yaml,7\n");
+  const auto file = folder.write("real.csv", "config,seed,settings\no.yaml,7,{}\n");
   std::filesystem::create_symlink("real.csv", folder / "link.csv");
   export_results(folder / "link.csv", {run_of("k1", 1, 1)}, {});
   CHECK(std::filesystem::is_symlink(folder / "link.csv"));

@@ -44,11 +44,10 @@ TEST_CASE("a mistake in a config names file, line, column, key, value and what i
       {"train: {layer_rate_decay: 0}\n",
        "a.yaml:1:27: train.layer_rate_decay: 0 is out of range; must be above 0 and at most 1"},
       {"train: {divergence: rollback}\n",
-       "a.yaml:1:21: train.divergence: expected a section of 'key: value' lines, got 'rollback', which is a kind of "
-       "train.divergence.action (keys here: action, spikes)"},
+       "a.yaml:1:21: train.divergence: expected a section of 'key: value' lines, got 'rollback' (keys here: "
+       "action, spikes)"},
       {"model: metric\n",
-       "a.yaml:1:8: model: unknown value 'metric', which is a kind of model.mixer; expected transformer, "
-       "encoder_decoder, lstm, gru, "
+       "a.yaml:1:8: model: unknown value 'metric'; expected transformer, encoder_decoder, lstm, gru, "
        "feed_forward or linear"},
       {"model: {bias: yes}\n", "a.yaml:1:15: model.bias: expected true or false, got 'yes'"},
       {"model: {heads: 3}\n", "a.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
@@ -227,6 +226,32 @@ TEST_CASE("a dumped config reads back to the same config", "[config]") {
   const auto again = config_of(config_to_yaml(config));
   CHECK(config_to_json(again) == config_to_json(config));
   CHECK(config_to_yaml(again) == config_to_yaml(config));
+}
+
+TEST_CASE("the config of a run is read as strictly as any other", "[config]") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& yaml) {
+    return failure([&] { load_run_experiment(folder.write("config.yaml", yaml)); }).second;
+  };
+  const auto written = config_to_yaml(ExperimentConfig{});
+  CHECK(refusal(written).empty());
+  CHECK_THAT(refusal(written + "      factor: 1\n"), ContainsSubstring("divergence.spikes.factor: unknown key"));
+  CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
+  CHECK_THAT(refusal("train: {betas: [0.9, 0.95]}\n"), ContainsSubstring("did you mean 'train.optimizer.betas'?"));
+}
+
+TEST_CASE("a run names its mixers and the scale of its embeddings, whatever is the default", "[config]") {
+  const TemporaryFolder folder;
+  const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
+                                          "model.positions=sinusoidal", "model.embedding.scale=none"})
+                          .config;
+  const auto yaml = config_to_yaml(config);
+  CHECK(config_to_json(load_run_experiment(folder.write("config.yaml", yaml)).config) == config_to_json(config));
+  int mixers = 0;
+  for (auto at = yaml.find("kind: scaled_dot_product"); at != std::string::npos;
+       at = yaml.find("kind: scaled_dot_product", at + 1))
+    ++mixers;
+  CHECK(mixers == 3);
 }
 
 TEST_CASE("a path of any bytes reads back from a dumped config", "[config]") {

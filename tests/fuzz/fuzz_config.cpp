@@ -28,7 +28,7 @@ void load_source(const std::filesystem::path& file) {
   if (config_to_json(again) != config_to_json(config)) std::abort();
 }
 
-// Also what an earlier version wrote.
+// The config.yaml of a run.
 void load_run(const std::filesystem::path& file) { load_run_experiment(file); }
 
 }  // namespace

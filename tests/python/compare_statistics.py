@@ -34,10 +34,11 @@ def write_results(path, losses):
     """losses: {config: {seed: loss}}"""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["key", "config", "overrides", "seed", "val_loss"])
-        for config, by_seed in losses.items():
+        writer.writerow(["key", "config", "overrides", "seed", "val_loss", "settings"])
+        for layers, (config, by_seed) in enumerate(losses.items(), 1):
+            settings = json.dumps({"model.layers": str(layers)})
             for seed, loss in by_seed.items():
-                writer.writerow([f"{config}-{seed}", config, "", seed, repr(float(loss))])
+                writer.writerow([f"{config}-{seed}", config, "", seed, repr(float(loss)), settings])
 
 
 def check_paired_t(folder):
@@ -142,9 +143,9 @@ def check_export(folder):
     word = lambda: "x" + "".join(random.choice(letters, random.integers(1, 9)))
     for case in range(20):
         own = list(dict.fromkeys(word() for _ in range(6)))
-        columns = ["config", *own[:3], "seed", "key", "overrides", "val_loss", *own[3:]]
-        rows = [{**{name: word() for name in columns}, "seed": str(i), "val_loss": repr(random.normal()), "key": f"{word()} {i}"}
-                for i in range(5)]
+        columns = ["config", *own[:3], "seed", "key", "overrides", "val_loss", *own[3:], "settings"]
+        rows = [{**{name: word() for name in columns}, "seed": str(i), "val_loss": repr(random.normal()), "key": f"{word()} {i}",
+                 "settings": "{}"} for i in range(5)]
         with (folder / "in.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()

@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints as other programs, older versions or accidents leave them: changed, with digests that are right.
+// Checkpoints as other programs or accidents leave them: changed, with digests that are right.
 
 #include <functional>
 

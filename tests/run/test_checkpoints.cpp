@@ -81,21 +81,6 @@ TEST_CASE("150 classes train, save, resume and evaluate", "[checkpoint][classes]
   CHECK(evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU) == summary["validation"]);
 }
 
-TEST_CASE("tables in meta.json, as earlier versions wrote them, are read", "[checkpoint][classes]") {
-  const Workplace place;
-  const auto options = classifier(place, 15, {"train.steps=4"});
-  const auto summary = place.train("run", options);
-  const auto newest = place / "run/checkpoints/step-4";
-  change_meta(newest, [&](Json& meta) {
-    meta["validation"] = summary["validation"];
-    meta["files"].erase("validation.json");
-    for (const auto* key : {"scheduled", "rollback_step"}) meta.erase(key);
-  });
-  fs::remove(newest / "validation.json");
-  forget_summary(place / "run");
-  CHECK(place.train("run", options, true)["validation"] == summary["validation"]);
-}
-
 TEST_CASE("tables that are damaged are noticed where they are needed", "[checkpoint][classes]") {
   const Workplace place;
   place.train("run", classifier(place, 3, {"train.steps=4"}));

@@ -50,20 +50,6 @@ TEST_CASE("memory is saved by rows, and taken up by passes and processes of othe
   });
 }
 
-TEST_CASE("memory that an earlier version saved by passes is taken up", "[memory]") {
-  const Workplace place;
-  Parts parts(place.experiment(carrying));
-  const StepMemory before(*parts.model, 2, 1, one_process());
-  fill(before, 2);
-  NamedTensors saved;
-  for (int pass = 0; pass < 2; ++pass)
-    for (const auto& [name, tensor] : before.of_pass(pass)->tensors())
-      saved.emplace_back("memory." + std::to_string(pass) + "." + name, tensor);
-  StepMemory after(*parts.model, 2, 1, one_process());
-  after.take(saved, 12, "a test");
-  CHECK(torch::equal(tensors_of(after).at("memory.hidden"), tensors_of(before).at("memory.hidden")));
-}
-
 TEST_CASE("memory of other shapes than the model's is refused by name", "[memory]") {
   const Workplace place;
   Parts parts(place.experiment(carrying));
@@ -91,8 +77,6 @@ TEST_CASE("memory of other shapes than the model's is refused by name", "[memory
   StepMemory other(*parts.model, 2, 1, one_process());
   CHECK_THAT(failure([&] { other.take(fewer, 12, "a test"); }).second,
              ContainsSubstring("'hidden' has shape [2, 10, 16], and this model expects [2, 12, 16]"));
-  NamedTensors by_pass = {{"memory.99999999999999999999.hidden", torch::zeros({2, 6, 16})}};
-  CHECK(failure([&] { other.take(by_pass, 12, "a test"); }).first == ExitCode::usage);
   NamedTensors unnamed = {{"memory.", torch::zeros({2, 6, 16})}};
   CHECK(failure([&] { other.take(unnamed, 12, "a test"); }).first == ExitCode::usage);
 }

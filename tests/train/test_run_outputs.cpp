@@ -94,21 +94,6 @@ TEST_CASE("clipped steps and times are counted on by a resumed run", "[outputs]"
     CHECK(cut[phase] > before[phase]);
 }
 
-TEST_CASE("an environment.json of an earlier version counts as the first session", "[outputs]") {
-  const Workplace place;
-  place.train("run", {"train.steps=4"});
-  auto environment = Json::parse(read_text(place / "run/environment.json"));
-  environment.erase("sessions");
-  environment["command"] = {"an", "earlier", "command"};
-  std::ofstream(place / "run/environment.json") << environment;
-  place.train("run", {"train.steps=8"}, true);
-  const auto sessions = Json::parse(read_text(place / "run/environment.json")).at("sessions");
-  REQUIRE(sessions.size() == 2);
-  CHECK(sessions[0]["command"] == environment["command"]);
-  CHECK_FALSE(sessions[0].contains("data"));
-  CHECK(sessions[1]["first_step"] == 4);
-}
-
 TEST_CASE("samples while training change nothing else, for every mixer", "[samples]") {
   const std::string mixer =
       GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");

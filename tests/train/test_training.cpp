@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "run/checkpoint_surgery.h"
 #include "support/workplace.h"
 
 namespace metaformer {
@@ -122,12 +123,10 @@ TEST_CASE("an evaluation that a stop cut short is made up for", "[training]") {
   place.train("cut", {});
   const auto checkpoints = place / "cut/checkpoints";
   // As if stopped while evaluating step 12, the last: saved, but without its metrics, links and summary.
-  const auto meta_file = checkpoints / "step-12/meta.json";
-  auto meta = nlohmann::ordered_json::parse(read_text(meta_file));
-  const auto before = nlohmann::ordered_json::parse(read_text(checkpoints / "step-8/meta.json"));
-  for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
-  meta["format_version"] = 1;  // which has no digest of itself
-  std::ofstream(meta_file) << meta;
+  const auto before = read_meta(checkpoints / "step-8");
+  change_meta(checkpoints / "step-12", [&](auto& meta) {
+    for (const auto* key : {"evaluated_step", "validation", "best", "evaluations_since_best"}) meta[key] = before[key];
+  });
   std::filesystem::remove(place / "cut/summary.json");
   auto lines = read_text(place / "cut/metrics.jsonl");
   lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
