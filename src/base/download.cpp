@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "base/text.h"
 
 namespace metaformer {
 

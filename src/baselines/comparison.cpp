@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "baselines/accuracy_cache.h"
-#include "baselines/reference_accuracies.h"
+#include "data/token_rows.h"
 
 namespace metaformer {
 

@@ -7,7 +7,6 @@
 
 #include "config/model_config.h"
 #include "text/log_count_ratios.h"
-#include "text/ngram_features.h"
 
 namespace metaformer {
 

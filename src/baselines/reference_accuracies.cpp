@@ -9,6 +9,7 @@
 #include "base/signals.h"
 #include "baselines/linear_classifier.h"
 #include "data/sources/labelled_source.h"
+#include "text/ngram_features.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {

@@ -7,7 +7,6 @@
 #include "config/data_config.h"
 #include "config/model_config.h"
 #include "config/tokenizer_options.h"
-#include "data/token_rows.h"
 
 namespace metaformer {
 

@@ -6,7 +6,6 @@
 
 #include "attention/lsh_attention.h"
 #include "attention/metric_options.h"
-#include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "attention/quadratic_options.h"
 #include "attention/scaled_dot_product_options.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/attention_bench.h"
+#include "bench/attention_core.h"
 
 namespace metaformer {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/signals.h"
-#include "bench/attention_bench.h"
+#include "bench/attention_core.h"
 #include "bench/timing.h"
 #include "distributed/agreement.h"
 #include "ops/device.h"

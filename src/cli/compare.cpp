@@ -1,6 +1,4 @@
-#include <fmt/format.h>
 
-#include <fstream>
 
 #include "base/files.h"
 #include "base/log.h"

@@ -6,6 +6,7 @@
 #include "cli/command_line.h"
 #include "config/seeded_paths.h"
 #include "config_reader/loader.h"
+#include "data/sources/labelled_source.h"
 #include "data/statistics/labelled_stats.h"
 #include "data/statistics/pair_stats.h"
 #include "data/statistics/text_stats.h"

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "compare/comparison.h"
 #include "compare/group_names.h"

@@ -1,6 +1,5 @@
 #include "config/paths.h"
 
-#include <algorithm>
 #include <map>
 
 namespace metaformer {

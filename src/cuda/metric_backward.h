@@ -19,7 +19,7 @@
 #include <type_traits>
 
 #include "cuda/metric_launch.h"
-#include "cuda/metric_store.h"
+#include "cuda/metric_tiles.h"
 
 namespace metaformer::cuda {
 

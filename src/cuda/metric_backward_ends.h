@@ -2,6 +2,7 @@
 // What comes before and after the pass over all pairs: delta of every query, and from the sums dp and dq.
 
 #include "cuda/metric_backward.h"
+#include "cuda/metric_store.h"
 
 namespace metaformer::cuda {
 

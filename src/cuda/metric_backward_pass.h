@@ -5,6 +5,7 @@
 // through shared memory at most.
 
 #include "cuda/metric_backward.h"
+#include "cuda/metric_store.h"
 
 namespace metaformer::cuda {
 

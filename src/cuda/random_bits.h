@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "cuda/dropout_places.h"
 #include "gpu.h"
 
 namespace metaformer::cuda {

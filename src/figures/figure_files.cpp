@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/text.h"
 
 namespace metaformer::figures {
 

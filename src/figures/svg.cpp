@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <utf8.h>
 
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <sstream>

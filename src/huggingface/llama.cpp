@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "attention/scaled_dot_product_options.h"
 #include "huggingface/architecture.h"
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/random.h"
+
 namespace metaformer {
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
 #include "infer/device_generator.h"
 #include "infer/sampling_options.h"
 #include "model/decoder.h"

@@ -1,7 +1,5 @@
 #include "infer/target_scores.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 
 #include "base/log.h"

@@ -1,10 +1,7 @@
 #include "inspect/split_inspection.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/signals.h"
 #include "inspect/inspection.h"
 #include "model/transformer.h"

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
-#include "base/text.h"
 #include "compare/compare_runs.h"
 #include "compare/find_runs.h"
 #include "compare/group_names.h"

@@ -1,6 +1,7 @@
 #include "run/best_checkpoint.h"
 
 #include "base/log.h"
+#include "run/checkpoint.h"
 
 namespace metaformer {
 

@@ -3,7 +3,8 @@
 
 #include <functional>
 
-#include "run/checkpoint.h"
+#include "run/progress.h"
+#include "run/run_directory.h"
 
 namespace metaformer {
 

@@ -14,6 +14,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "ops/device.h"
+#include "run/safetensors.h"
 #include "text/load_tokenizer.h"
 
 namespace metaformer {

@@ -4,9 +4,9 @@
 
 #include <optional>
 
+#include "ops/named_tensors.h"
 #include "run/checkpoint_folder.h"
 #include "run/run_directory.h"
-#include "run/safetensors.h"
 #include "text/codec.h"
 
 namespace metaformer {

@@ -20,7 +20,7 @@ struct SpikeState {
 struct BestSoFar {
   std::int64_t step = 0;
   double loss = 0;   // on the validation split
-  double error = 0;  // what chose it (Task::selection_error)
+  double error = 0;  // what chose it (Metrics::selection_error)
 };
 
 // How the attention of all heads has collapsed (train/attention_watch.h).

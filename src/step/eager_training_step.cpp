@@ -1,5 +1,7 @@
 #include "step/eager_training_step.h"
 
+#include "step/gradients.h"
+
 namespace metaformer {
 
 StepResult EagerTrainingStep::run(std::int64_t step, double learning_rate, const AcceptNorm& accept) {

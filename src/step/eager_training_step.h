@@ -1,7 +1,7 @@
 #pragma once
 // A step through LibTorch's autograd.
 
-#include "step/gradients.h"
+#include "step/batch_loss.h"
 #include "step/training_step.h"
 
 namespace metaformer {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "step/gradients.h"
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The fastest training step for a config and a device.
 
-#include "step/gradients.h"
+#include "step/batch_loss.h"
 #include "step/training_step.h"
 
 namespace metaformer {

@@ -1,7 +1,5 @@
 #include "tasks/classification_task.h"
 
-#include <fmt/format.h>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "config/seeded_paths.h"

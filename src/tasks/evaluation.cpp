@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/error.h"
 #include "base/fault.h"
 #include "distributed/agreement.h"
 #include "ops/autocast.h"

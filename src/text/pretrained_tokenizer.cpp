@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_text.h"
-#include "base/text.h"
 #include "text/byte_level_bpe.h"
 #include "text/gpt2_tokenizer_files.h"
 #include "text/load_tokenizer.h"

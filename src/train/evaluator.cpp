@@ -8,6 +8,7 @@
 #include "baselines/test_report.h"
 #include "infer/target_scores.h"
 #include "ops/named_tensors.h"
+#include "run/checkpoint.h"
 #include "tasks/evaluation.h"
 #include "tasks/pair_data.h"
 #include "train/milestones.h"

@@ -3,8 +3,9 @@
 
 #include "config/experiment_config.h"
 #include "distributed/process_group.h"
-#include "run/checkpoint.h"
 #include "run/metrics_log.h"
+#include "run/progress.h"
+#include "run/run_directory.h"
 #include "tasks/evaluation.h"
 #include "tasks/network_predictor.h"
 #include "tasks/task.h"

@@ -3,7 +3,7 @@
 // lower learning rate.
 
 #include "base/error.h"
-#include "tasks/task.h"
+#include "tasks/metrics.h"
 #include "train/training_setup.h"
 
 namespace metaformer {

@@ -6,7 +6,6 @@
 #include "base/files.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "baselines/comparison.h"
 #include "baselines/linear_training.h"

@@ -1,6 +1,5 @@
 #include "train/step_profiler.h"
 
-#include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <algorithm>

@@ -4,6 +4,10 @@
 #include "model/make_model.h"
 #include "ops/named_tensors.h"
 #include "optim/layer_rates.h"
+#include "optim/make_optimizer.h"
+#include "optim/make_schedule.h"
+#include "step/gradients.h"
+#include "step/make_training_step.h"
 
 namespace metaformer {
 

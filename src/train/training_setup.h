@@ -1,11 +1,11 @@
 #pragma once
 // A model in training with all that a step needs. Runs and benchmarks share it.
 
-#include "optim/make_optimizer.h"
-#include "optim/make_schedule.h"
+#include "optim/schedule.h"
 #include "optim/weight_average.h"
 #include "run/checkpoint.h"
-#include "step/make_training_step.h"
+#include "step/batch_loss.h"
+#include "step/training_step.h"
 #include "train/initial_weights.h"
 
 namespace metaformer {

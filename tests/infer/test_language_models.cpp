@@ -1,5 +1,6 @@
 // Text from recurrent and feed-forward language models.
 
+#include "base/random.h"
 #include "infer/sampling.h"
 #include "model/feed_forward_model.h"
 #include "model/recurrent_model.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/random.h"
 #include "infer/sampling.h"
 #include "model/gpt.h"
 #include "model/initialise.h"

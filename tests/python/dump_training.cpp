@@ -14,6 +14,7 @@
 #include "config_reader/loader.h"
 #include "model/initialise.h"
 #include "ops/named_tensors.h"
+#include "run/safetensors.h"
 #include "tasks/make_task.h"
 #include "train/training_setup.h"
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/digest.h"
+#include "run/safetensors.h"
 #include "support/workplace.h"
 
 namespace metaformer {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "step/gradient_sum.h"
+#include "step/gradients.h"
 #include "support/together.h"
 #include "tasks/task_examples.h"
 

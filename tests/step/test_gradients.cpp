@@ -1,5 +1,6 @@
 // The gradients of a step.
 
+#include "step/gradients.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "run/safetensors.h"
 #include "support/failure.h"
 #include "support/workplace.h"
 

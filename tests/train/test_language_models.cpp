@@ -1,6 +1,7 @@
 // Trainings of recurrent and feed-forward language models.
 
 #include "ops/named_tensors.h"
+#include "step/gradients.h"
 #include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"

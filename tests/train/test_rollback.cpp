@@ -1,6 +1,7 @@
 // Where a run that diverges goes back to, and what is left of the course that it gives up.
 
 #include "run/checkpoint_surgery.h"
+#include "run/safetensors.h"
 
 namespace metaformer {
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "run/checkpoint_surgery.h"
+#include "step/gradients.h"
 #include "support/workplace.h"
 
 namespace metaformer {

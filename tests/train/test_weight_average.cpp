@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "run/safetensors.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"

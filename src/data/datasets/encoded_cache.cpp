@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "config/writer.h"
 #include "data/datasets/encoded_file.h"
-#include "data/sources/corpus.h"
 #include "data/sources/imdb_files.h"
 #include "text/pretrained_tokenizer.h"
 

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/task_config.h"
 #include "data/sources/text_files.h"
 
 namespace metaformer {

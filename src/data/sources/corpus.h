@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/experiment_config.h"
+#include "config/data_config.h"
 
 namespace metaformer {
 

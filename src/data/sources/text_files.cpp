@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include "base/json_lines.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "data/sources/file_format.h"
 #include "data/sources/imdb_files.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "config/experiment_config.h"
+#include "data/labelled_splits.h"
 #include "data/packing/pack_plan.h"
-#include "data/sources/labelled_source.h"
 #include "data/statistics/length_stats.h"
 
 namespace metaformer {

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "config/seeded_paths.h"
 #include "data/datasets/text_dataset.h"
