@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "attention/mixers.h"
-#include "base/process_time.h"
+#include "base/platform.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
 

@@ -1,10 +1,11 @@
 // Average pooling (PoolFormer, Yu et al. 2022): the mean over a window of visible tokens, minus the token itself.
 // Stride 1; what lies beyond an edge, in another segment or in padding is not counted.
 
+#include "attention/average_pooling.h"
+
 #include <algorithm>
 #include <vector>
 
-#include "attention/average_pooling_options.h"
 #include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
 

@@ -1,8 +1,9 @@
 // The two controls of the ablation: a branch that returns its input, and no branch at all. Neither mixes tokens.
 
+#include "attention/controls.h"
+
 #include <algorithm>
 
-#include "attention/control_options.h"
 #include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
 

@@ -3,7 +3,7 @@
 // and the temperature that takes the place of its gain in cosine attention (Liu et al. 2022, Swin v2).
 
 #include "ops/layer.h"
-#include "ops/rms_norm.h"
+#include "ops/norms.h"
 
 namespace metaformer {
 

@@ -1,15 +1,275 @@
+#include "attention/lsh.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attention/lsh_options.h"
+#include "attention/mixer.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/hashed_attention.h"
+#include "ops/pass.h"
+#include "ops/recompute.h"
+
+namespace metaformer {
+
+using torch::Tensor;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Tokens as queries with what they look at: h windows of m queries and w keys each. In full attention h is 1, and m and
+// w are the whole sequence.
+struct Windows {
+  Tensor q_bnhmk, k_bnhwk, value_bnhwk;
+  Tensor visible_bnhmw;
+  Tensor count_bnhmw;  // how often a query sees a key in all rounds; undefined: not asked for
+};
+
+// Of every query: the mean of the values that it sees, and the logarithm of the sum of their weights, -infinity where
+// it sees nothing.
+struct WindowResult {
+  Tensor t_bnhmk, log_sum_bnhm;
+};
+
+// The softmax over the last dimension, and the logarithm of what it divides by: of the largest entry, which is 1
+// before, the softmax is the inverse of that. Keeps only the softmax.
+class SoftmaxWithLogSum : public torch::autograd::Function<SoftmaxWithLogSum> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& score) {
+    const auto weight = torch::softmax(score, -1);
+    context->save_for_backward({weight});
+    return {weight, score.amax(-1) - weight.amax(-1).log()};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    require_first_order("LSH attention");
+    const auto weight = context->get_saved_variables()[0];
+    auto dscore = at::_softmax_backward_data(gradients[0], weight, -1, weight.scalar_type());
+    return {dscore.addcmul_(weight, gradients[1].unsqueeze(-1))};
+  }
+};
+
+WindowResult attend(const Windows& in, double dropout_probability, Pass& pass) {
+  auto score = torch::matmul(in.q_bnhmk, in.k_bnhwk.transpose(3, 4));
+  const auto type = score.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  score = score.to(type);
+  if (in.count_bnhmw.defined()) score = score - in.count_bnhmw.to(type).clamp_min(1).log();
+  const auto hidden_bnhmw = in.visible_bnhmw.logical_not();
+  const auto sees_nothing_bnhm1 = hidden_bnhmw.all(4, true);
+  // Rows that see nothing stay finite, and count nowhere.
+  score = score.masked_fill(hidden_bnhmw != sees_nothing_bnhm1, -infinity);
+  const auto normalised = SoftmaxWithLogSum::apply(score);
+  const auto weight = dropout(normalised[0], dropout_probability, pass).to(in.value_bnhwk.scalar_type());
+  return {torch::matmul(weight, in.value_bnhwk), normalised[1].masked_fill(sees_nothing_bnhm1.squeeze(4), -infinity)};
+}
+
+// Sum over rounds of softmax_r(log_sum) t. A token that sees nothing in any round gets its own value, padding zeros.
+Tensor combine(const Tensor& t_bnrck, const Tensor& log_sum_bnrc, const Tensor& value_bnck, const Tensor& segment_bc) {
+  const auto alone_bn1c = (log_sum_bnrc == -infinity).all(2, true);
+  const auto weight_bnrc = torch::softmax(log_sum_bnrc.masked_fill(alone_bn1c, 0), 2);
+  const auto t_bnck = (t_bnrck * weight_bnrc.unsqueeze(4).to(t_bnrck.scalar_type())).sum(2);
+  auto own_bnck = value_bnck.to(t_bnck.scalar_type());
+  if (segment_bc.defined()) own_bnck = own_bnck * (segment_bc >= 0).unsqueeze(1).unsqueeze(3);
+  return torch::where(alone_bn1c.squeeze(2).unsqueeze(3), own_bnck, t_bnck);
+}
+
+// Who sees whom of queries and keys at these positions [..., m] and [..., w], segments likewise or undefined.
+Tensor visible_mw(const Tensor& query_m, const Tensor& key_w, const Tensor& query_segment_m,
+                  const Tensor& key_segment_w, bool causal) {
+  const auto query_m1 = query_m.unsqueeze(-1), key_1w = key_w.unsqueeze(-2);
+  auto visible = causal ? key_1w < query_m1 : key_1w != query_m1;
+  if (query_segment_m.defined()) {
+    const auto segment_m1 = query_segment_m.unsqueeze(-1);
+    visible = visible.logical_and((segment_m1 == key_segment_w.unsqueeze(-2)).logical_and(segment_m1 >= 0));
+  }
+  return visible;
+}
+
+Tensor attend_in_full(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck, const Tensor& segment_bc,
+                      const LshRule& rule, Pass& pass) {
+  const auto position_111c = torch::arange(q_bnck.size(2), q_bnck.options().dtype(torch::kLong)).view({1, 1, 1, -1});
+  const auto segment_b11c = segment_bc.defined() ? segment_bc.unsqueeze(1).unsqueeze(1) : segment_bc;
+  const auto result =
+      attend({.q_bnhmk = q_bnck.unsqueeze(2),
+              .k_bnhwk = k_bnck.unsqueeze(2),
+              .value_bnhwk = value_bnck.unsqueeze(2),
+              .visible_bnhmw = visible_mw(position_111c, position_111c, segment_b11c, segment_b11c, rule.causal)},
+             rule.dropout, pass);
+  return combine(result.t_bnhmk, result.log_sum_bnhm, value_bnck, segment_bc);
+}
+
+// All rounds of the sorted tokens, one behind the other, in chunks of m.
+class SortedRounds {
+ public:
+  SortedRounds(const Tensor& bucket_bnrc, const LshRule& rule)
+      : rule_(rule), bucket_bnrc_(bucket_bnrc), rounds_(bucket_bnrc.size(2)), tokens_(bucket_bnrc.size(3)) {
+    orders_ = sort_orders(bucket_bnrc * tokens_ + torch::arange(tokens_, bucket_bnrc.options()));
+  }
+
+  Windows windows(const Tensor& q_bnck, const Tensor& k_bnck, const Tensor& value_bnck,
+                  const Tensor& segment_bc) const {
+    const auto position_bnhm = chunked(orders_.token_bnrc.flatten(2));
+    Tensor segment_bnhm, key_segment_bnhw;
+    if (segment_bc.defined()) {
+      segment_bnhm = chunked(segment_bc.unsqueeze(1)
+                                 .expand({-1, orders_.token_bnrc.size(1), -1})
+                                 .gather(2, orders_.token_bnrc.flatten(2)));
+      key_segment_bnhw = looked_at(segment_bnhm);
+    }
+    const auto position_bnhw = looked_at(position_bnhm);
+    auto visible = visible_mw(position_bnhm, position_bnhw, segment_bnhm, key_segment_bnhw, rule_.causal);
+    if (rule_.same_bucket) {
+      const auto bucket_bnhm = chunked(bucket_of_round().gather(3, orders_.token_bnrc).flatten(2));
+      visible = visible.logical_and(bucket_bnhm.unsqueeze(4) == looked_at(bucket_bnhm).unsqueeze(3));
+    }
+    return {.q_bnhmk = chunked(in_orders(q_bnck, orders_)),
+            .k_bnhwk = looked_at(chunked(in_orders(k_bnck, orders_))),
+            .value_bnhwk = looked_at(chunked(in_orders(value_bnck, orders_))),
+            .visible_bnhmw = visible,
+            .count_bnhmw = rule_.correct_duplicates ? count(position_bnhm, position_bnhw) : Tensor()};
+  }
+
+  // [b, n, h, m, k] back to the order of tokens, [b, n, r, c, k].
+  Tensor by_token(const Tensor& x_bnhmk) const { return out_of_orders(x_bnhmk.flatten(2, 3), orders_); }
+
+ private:
+  Tensor chunked(const Tensor& x_bns) const { return x_bns.unflatten(2, {-1, rule_.chunk}); }
+
+  std::int64_t chunks() const { return rounds_ * tokens_ / rule_.chunk; }
+  // With two chunks the one before is the one after.
+  bool looks_ahead() const { return !rule_.causal && chunks() > 2; }
+  Tensor looked_at(const Tensor& x_bnhm) const {
+    std::vector<Tensor> parts = {x_bnhm.roll(1, 2), x_bnhm};
+    if (looks_ahead()) parts.push_back(x_bnhm.roll(-1, 2));
+    return torch::cat(parts, 3);
+  }
+
+  // A bucket of one round is none of another.
+  Tensor bucket_of_round() const {
+    const auto round_r1 = torch::arange(rounds_, bucket_bnrc_.options()).unsqueeze(1);
+    return bucket_bnrc_ * rounds_ + round_r1;
+  }
+
+  // A chunk looks at its own round and, the first of a round, at the one before; ahead at the one behind.
+  bool are_neighbours(std::int64_t apart) const { return apart <= 1 || (looks_ahead() && apart == rounds_ - 1); }
+
+  // Every copy of a key, one for each round, that stands where a copy of the query looks.
+  Tensor count(const Tensor& position_bnhm, const Tensor& position_bnhw) const {
+    const auto chunk_bnrc = orders_.place_bnrc.floor_divide(rule_.chunk);
+    const auto at = [](const Tensor& of_tokens_bnc, const Tensor& position_bnhm) {
+      return of_tokens_bnc.gather(2, position_bnhm.flatten(2)).view(position_bnhm.sizes());
+    };
+    const auto bucket_bnrc = bucket_of_round();
+    auto count_bnhmw = torch::zeros({}, position_bnhm.options());
+    for (std::int64_t round = 0; round < rounds_; ++round) {
+      const auto query_bnhm1 = at(chunk_bnrc.select(2, round), position_bnhm).unsqueeze(4);
+      for (std::int64_t other = 0; other < rounds_; ++other) {
+        if (rule_.same_bucket && other != round) continue;
+        if (const auto apart = (round - other + rounds_) % rounds_; !are_neighbours(apart)) continue;
+        const auto back =
+            (query_bnhm1 - at(chunk_bnrc.select(2, other), position_bnhw).unsqueeze(3)).remainder(chunks());
+        auto seen = back <= 1;
+        if (looks_ahead()) seen = seen.logical_or(back == chunks() - 1);
+        if (rule_.same_bucket) {
+          const auto of_round_bnc = bucket_bnrc.select(2, round);
+          seen = seen.logical_and(at(of_round_bnc, position_bnhm).unsqueeze(4) ==
+                                  at(of_round_bnc, position_bnhw).unsqueeze(3));
+        }
+        count_bnhmw = count_bnhmw + seen;
+      }
+    }
+    return count_bnhmw;
+  }
+
+  const LshRule& rule_;
+  Tensor bucket_bnrc_;
+  std::int64_t rounds_, tokens_;
+  Orders orders_;
+};
+
+// With padding at the end, so that chunks are full.
+Tensor padded(const Tensor& x, std::int64_t dimension, std::int64_t count, double value) {
+  if (count == 0) return x;
+  auto sizes = x.sizes().vec();
+  sizes[static_cast<std::size_t>(dimension)] = count;
+  return torch::cat({x, torch::full(sizes, value, x.options())}, dimension);
+}
+
+}  // namespace
+
+Tensor lsh_buckets_bnrc(const Tensor& q_bnck, const Tensor& rotation_nkri) {
+  constexpr std::int64_t tokens_at_once = 1024;  // their products with all rotations fit into a cache
+  const torch::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+  const auto type = q_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const auto rotation = rotation_nkri.to(type);
+  std::vector<Tensor> buckets;
+  for (const auto& part_bnck : q_bnck.split(tokens_at_once, 2)) {
+    const auto rotated_bncri = torch::einsum("bnck,nkri->bncri", {part_bnck.to(type), rotation});
+    const auto [most, at_most] = rotated_bncri.max(4);
+    const auto [least, at_least] = rotated_bncri.min(4);
+    buckets.push_back(torch::where(most >= -least, at_most, at_least + rotation.size(3)).transpose(2, 3));
+  }
+  return torch::cat(buckets, 3);
+}
+
+Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tensor& bucket_bnrc,
+                     const Tensor& segment_bc, const LshRule& rule, Pass& pass) {
+  const auto tokens = q_bnck.size(2);
+  const auto keys = [&] { return q_bnck / q_bnck.norm(2, 3, true).clamp_min(1e-12); };
+  if (tokens <= rule.chunk) return attend_in_full(q_bnck, keys(), value_bnck, segment_bc, rule, pass);
+  const HashedAttentionOptions on_host{
+      .causal = rule.causal, .same_bucket = rule.same_bucket, .chunk = rule.chunk, .segment_bc = segment_bc};
+  const bool drops = pass.training && rule.dropout > 0;
+  if (!drops && !rule.correct_duplicates && can_attend_hashed(q_bnck, on_host))
+    return hashed_attention(q_bnck, value_bnck, bucket_bnrc, on_host);
+  const auto missing = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk - tokens;
+  auto segments = segment_bc;
+  if (missing > 0 && !segments.defined())
+    segments = torch::zeros({1, tokens}, bucket_bnrc.options()).expand({q_bnck.size(0), -1});
+  auto bucket = bucket_bnrc;
+  if (segments.defined()) {
+    // Padding goes into an extra bucket behind all others.
+    const auto last = std::numeric_limits<std::int32_t>::max();
+    bucket = padded(bucket.masked_fill((segments < 0).unsqueeze(1).unsqueeze(2), last), 3, missing, last);
+    segments = padded(segments, 1, missing, -1);
+  }
+  const auto q = padded(q_bnck, 2, missing, 0), k = padded(keys(), 2, missing, 0),
+             value = padded(value_bnck, 2, missing, 0);
+  const SortedRounds rounds(bucket, rule);
+  const auto result = attend(rounds.windows(q, k, value, segments), rule.dropout, pass);
+  return combine(rounds.by_token(result.t_bnhmk), rounds.by_token(result.log_sum_bnhm.unsqueeze(4)).squeeze(4), value,
+                 segments)
+      .narrow(2, 0, tokens);
+}
+
+Tensor hash_and_attend(const Tensor& q_bnck, const Tensor& value_bnck, const LshOptions& options, std::int64_t context,
+                       double dropout, const Visibility& visibility, Pass& pass) {
+  const LshRule rule{.chunk = options.chunk,
+                     .causal = visibility.causal,
+                     .same_bucket = options.visible == LshVisible::bucket,
+                     .correct_duplicates = options.correct_duplicates,
+                     .dropout = dropout};
+  Tensor bucket_bnrc;
+  if (q_bnck.size(2) > options.chunk) {
+    const auto fixed_key = torch::zeros({1}, q_bnck.options().dtype(torch::kLong));
+    const auto draw = pass.training ? pass.random.next() : RandomDraw{.key = fixed_key};
+    const auto half_buckets = options.bucket_count(context) / 2;
+    bucket_bnrc = pass.chosen([&] {
+      const auto rotation = random_normal(draw, {q_bnck.size(1), q_bnck.size(3), options.rounds, half_buckets});
+      return lsh_buckets_bnrc(q_bnck, rotation);
+    });
+  }
+  return lsh_attention(q_bnck, value_bnck, bucket_bnrc, visibility.key_segment_be, rule, pass);
+}
+
 // LSH attention (Reformer, Kitaev, Kaiser and Levskaya 2020). Which tokens a token sees depends on all tokens of its
 // sequence, those behind it included: it never attends to one behind it, but another future may show it other tokens of
 // its past. While text is generated, each new token is computed as the last of the sequence so far.
-
-#include <cmath>
-
-#include "attention/lsh_attention.h"
-#include "attention/lsh_options.h"
-#include "attention/mixer.h"
-#include "ops/heads.h"
-
-namespace metaformer {
 
 namespace {
 

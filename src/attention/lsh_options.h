@@ -1,9 +1,9 @@
 #pragma once
 // The options of LSH attention, and what it costs. No torch.
 
-#include "base/whole_number.h"
-#include "config/mixer_options.h"
-#include "ops/hashed_attention_kernel.h"
+#include "base/text.h"
+#include "config/mixer_config.h"
+#include "cpu/hashed_attention.h"
 
 namespace metaformer {
 

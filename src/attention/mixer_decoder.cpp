@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "attention/head_norm.h"
-#include "attention/rotary_positions.h"
-#include "attention/score_bias.h"
+#include "attention/score_positions.h"
+#include "cpu/rotary.h"
 #include "ops/parallel.h"
-#include "ops/rotary_kernel.h"
 
 namespace metaformer {
 

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "attention/mixer_state.h"
-#include "config/mixer_options.h"
-#include "ops/decoding_kernel.h"
+#include "config/mixer_config.h"
+#include "cpu/decoding.h"
 #include "ops/linear.h"
 
 namespace metaformer {

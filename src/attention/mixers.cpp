@@ -1,7 +1,7 @@
 #include "attention/mixers.h"
 
-#include "attention/average_pooling_options.h"
-#include "attention/control_options.h"
+#include "attention/average_pooling.h"
+#include "attention/controls.h"
 #include "attention/lsh_options.h"
 #include "attention/metric_options.h"
 #include "attention/quadratic_options.h"

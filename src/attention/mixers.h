@@ -29,7 +29,7 @@ void register_mixer(const MixerRow& row);
 // Every mixer of this folder: to be called before the first config is read.
 void register_mixers();
 
-// The mixer that the options describe, not yet initialised (see model/initialise.h). Throws Error (exit code 1) for one
+// The mixer that the options describe, not yet initialised (see model/parameters.h). Throws Error (exit code 1) for one
 // that is not registered.
 std::shared_ptr<Mixer> make_mixer(const MixerConfig& config, const MixerShape& shape);
 

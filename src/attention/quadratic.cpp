@@ -1,5 +1,4 @@
-// Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p, or a
-// projection of their own. Rotary positions turn p W (or x U) and the other side of the score, never the values.
+#include "attention/quadratic.h"
 
 #include <cmath>
 #include <utility>
@@ -11,10 +10,30 @@
 #include "attention/score_attention.h"
 #include "attention/score_positions.h"
 #include "attention/shared_projection.h"
+#include "base/error.h"
+#include "ops/attention.h"
 #include "ops/fused_metric.h"
-#include "ops/heads.h"
 
 namespace metaformer {
+
+NamedTensors full_form_of(const NamedTensors& scaled_dot_product, std::int64_t heads) {
+  torch::Tensor query_key_value, output;
+  for (const auto& [name, tensor] : scaled_dot_product) {
+    if (name == "query_key_value.weight")
+      query_key_value = tensor;
+    else if (name == "output.weight")
+      output = tensor;
+    else
+      throw Error(ExitCode::usage,
+                  "a form U cannot express the parameter " + name + " of scaled dot product attention");
+  }
+  const auto rows_3nkd = query_key_value.unflatten(0, {3, heads, -1});
+  const auto form_ndd = torch::matmul(rows_3nkd[0].mT(), rows_3nkd[1]);
+  return {{"projection.weight", rows_3nkd[2].flatten(0, 1)}, {"output.weight", output}, {"full_form", form_ndd}};
+}
+
+// Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p, or a
+// projection of their own. Rotary positions turn p W (or x U) and the other side of the score, never the values.
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
 #include "attention/score_positions.h"
-#include "ops/heads.h"
+#include "ops/attention.h"
 
 namespace metaformer {
 

@@ -4,9 +4,8 @@
 
 #include <limits>
 
+#include "ops/attention.h"
 #include "ops/dropout.h"
-#include "ops/heads.h"
-#include "ops/host_attention.h"
 
 namespace metaformer {
 

@@ -5,10 +5,9 @@
 
 #include <optional>
 
-#include "attention/shaw.h"
-#include "attention/transformer_xl.h"
+#include "attention/score_positions.h"
 #include "attention/visibility.h"
-#include "config/mixer_options.h"
+#include "config/mixer_config.h"
 #include "ops/pass.h"
 
 namespace metaformer {

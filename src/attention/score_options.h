@@ -1,8 +1,8 @@
 #pragma once
 // What the options of mixers with scores have in common. No torch.
 
-#include "config/mixer_options.h"
-#include "ops/host_attention_kernel.h"
+#include "config/mixer_config.h"
+#include "cpu/attention.h"
 
 namespace metaformer {
 

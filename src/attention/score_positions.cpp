@@ -1,6 +1,234 @@
 #include "attention/score_positions.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "attention/visibility.h"
+#include "ops/attention.h"
+#include "ops/recompute.h"
+#include "ops/rotary.h"
+
 namespace metaformer {
+
+// Angle of pair l at position c: c base^(-l / pairs).
+RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens) {
+  const auto pairs = config.rotated_width(key_width) / 2;
+  const auto frequency_r = torch::pow(config.base, -torch::arange(pairs, torch::kDouble) / static_cast<double>(pairs));
+  const auto angle_cr = torch::outer(torch::arange(tokens, torch::kDouble), frequency_r);
+  return {angle_cr.cos(), angle_cr.sin()};
+}
+
+RotaryPositions::RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width)
+    : config_(config), key_width_(key_width) {}
+
+static bool serves(const RotaryTables& tables, std::int64_t tokens, torch::Device device, torch::ScalarType type) {
+  const auto& cos_cr = tables.cos_cr;
+  return cos_cr.size(0) >= tokens && cos_cr.device() == device && cos_cr.scalar_type() == type;
+}
+
+std::shared_ptr<const RotaryTables> RotaryPositions::tables_for(std::int64_t tokens, torch::Device device,
+                                                                torch::ScalarType type) {
+  auto tables = tables_.load();
+  if (tables != nullptr && serves(*tables, tokens, device, type)) return tables;
+  const torch::InferenceMode none(false);  // they may be kept for backward later
+  const torch::NoGradGuard no_grad;
+  const auto wide = make_rotary_tables(config_, key_width_, tokens);
+  tables =
+      std::make_shared<const RotaryTables>(RotaryTables{wide.cos_cr.to(device, type), wide.sin_cr.to(device, type)});
+  tables_.store(tables);
+  return tables;
+}
+
+torch::Tensor RotaryPositions::rotate(const torch::Tensor& x_bnck, std::int64_t tokens) {
+  const auto type = x_bnck.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const auto tables = tables_for(tokens, x_bnck.device(), type);
+  const auto length = x_bnck.size(2), first = tokens - length;
+  return rotate_pairs(x_bnck, tables->cos_cr.narrow(0, first, length), tables->sin_cr.narrow(0, first, length));
+}
+
+namespace {
+
+class Alibi : public ScoreBias {
+ public:
+  explicit Alibi(std::int64_t heads)
+      : slope_n11_(register_buffer("slopes", torch::tensor(alibi_slopes(heads), torch::kFloat).view({-1, 1, 1}))) {}
+
+  torch::Tensor forward(std::int64_t queries, std::int64_t keys) override {
+    const auto distance_ce = offset_ce(queries, keys, slope_n11_.device()).abs();
+    return -slope_n11_ * distance_ce.to(slope_n11_.scalar_type());
+  }
+
+ private:
+  torch::Tensor slope_n11_;
+};
+
+class T5Bias : public ScoreBias {
+ public:
+  T5Bias(const T5PositionsConfig& config, std::int64_t heads, bool causal)
+      : config_(config),
+        causal_(causal),
+        table_rn_(add_parameter("weight", torch::zeros({config.buckets, heads}),
+                                {.init = Init::normal(), .decay = Decay::embeddings})) {}
+
+  torch::Tensor forward(std::int64_t queries, std::int64_t keys) override {
+    const auto bucket_ce = t5_bucket_ce(offset_ce(queries, keys, table_rn_.device()), config_, causal_);
+    return torch::embedding(table_rn_, bucket_ce).permute({2, 0, 1});
+  }
+
+ private:
+  T5PositionsConfig config_;
+  bool causal_;
+  torch::Tensor table_rn_;
+};
+
+}  // namespace
+
+std::vector<double> alibi_slopes(std::int64_t heads) {
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  std::vector<double> slopes;
+  for (std::int64_t i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
+  for (std::int64_t i = 1; i <= heads - power; ++i)
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(2 * i - 1) / static_cast<double>(2 * power)));
+  return slopes;
+}
+
+torch::Tensor t5_bucket_ce(const torch::Tensor& offset_ce, const T5PositionsConfig& config, bool causal) {
+  const auto buckets = causal ? config.buckets : config.buckets / 2;
+  const auto exact = buckets / 2;
+  const auto distance_ce = causal ? (-offset_ce).clamp_min(0) : offset_ce.abs();
+  // In float32 and in this order, as T5 does it: at a bucket's edge rounding decides.
+  const double span = std::log(static_cast<double>(config.max_distance) / static_cast<double>(exact));
+  const auto beyond_ce = (distance_ce.clamp_min(1).to(torch::kFloat) / static_cast<double>(exact)).log() / span *
+                         static_cast<double>(buckets - exact);
+  const auto far_ce = (exact + beyond_ce.to(torch::kLong)).clamp_max(buckets - 1);
+  const auto bucket_ce = torch::where(distance_ce < exact, distance_ce, far_ce);
+  return causal ? bucket_ce : bucket_ce + (offset_ce > 0).to(torch::kLong) * buckets;
+}
+
+std::shared_ptr<ScoreBias> make_score_bias(const PositionsConfig& positions, std::int64_t heads, bool causal) {
+  if (is<AlibiPositionsConfig>(positions)) return std::make_shared<Alibi>(heads);
+  if (const auto* t5 = std::get_if<T5PositionsConfig>(&positions)) return std::make_shared<T5Bias>(*t5, heads, causal);
+  return nullptr;
+}
+
+ShawImpl::ShawImpl(std::int64_t max_distance, std::int64_t key_width, std::int64_t value_width)
+    : max_distance_(max_distance) {
+  const auto rows = 2 * max_distance + 1;
+  const ParameterSpec spec{.init = Init::normal(), .decay = Decay::embeddings};
+  keys_rk_ = add_parameter("keys", torch::zeros({rows, key_width}), spec);
+  values_rk_ = add_parameter("values", torch::zeros({rows, value_width}), spec);
+}
+
+torch::Tensor ShawImpl::row_ce(std::int64_t queries, std::int64_t keys, torch::Device device) const {
+  return offset_ce(queries, keys, device).clamp(-max_distance_, max_distance_) + max_distance_;
+}
+
+// A product with the few rows of the table, from which every pair takes one: nothing of size c e k.
+torch::Tensor ShawImpl::scores(const torch::Tensor& q_bnck, std::int64_t keys) const {
+  const auto of_row_bncr = torch::matmul(q_bnck, keys_rk_.to(q_bnck.scalar_type()).t());
+  const auto row = row_ce(q_bnck.size(2), keys, q_bnck.device());
+  return of_row_bncr.gather(3, row.expand({q_bnck.size(0), q_bnck.size(1), -1, -1}));
+}
+
+torch::Tensor ShawImpl::values(const torch::Tensor& weight_bnce) const {
+  const auto row = row_ce(weight_bnce.size(2), weight_bnce.size(3), weight_bnce.device());
+  auto sizes = weight_bnce.sizes().vec();
+  sizes[3] = values_rk_.size(0);
+  const auto of_row_bncr =
+      torch::zeros(sizes, weight_bnce.options()).scatter_add(3, row.expand_as(weight_bnce), weight_bnce);
+  return torch::matmul(of_row_bncr, values_rk_.to(weight_bnce.scalar_type()));
+}
+
+namespace {
+
+// From distance `tokens` - 1 down to 1 - tokens.
+torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t clamp_length) {
+  auto distance_l = torch::arange(tokens - 1, -tokens, -1, torch::kDouble);
+  const auto longest = static_cast<double>(clamp_length);
+  if (clamp_length > 0) distance_l = distance_l.clamp(-longest, longest);
+  const auto frequency = torch::pow(10000.0, -torch::arange(0, width, 2, torch::kDouble) / static_cast<double>(width));
+  const auto angle = torch::outer(distance_l, frequency);
+  return torch::cat({angle.sin(), angle.cos()}, 1);
+}
+
+class Shift : public torch::autograd::Function<Shift> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& x_bncl,
+                               std::int64_t keys) {
+    const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
+    context->saved_data["columns"] = columns;
+    const auto x = x_bncl.stride(2) == columns && x_bncl.stride(3) == 1 ? x_bncl : x_bncl.contiguous();
+    return x
+        .as_strided({x.size(0), x.size(1), queries, keys}, {x.stride(0), x.stride(1), columns - 1, 1},
+                    x.storage_offset() + queries - 1)
+        .clone(at::MemoryFormat::Contiguous);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    require_first_order("the shift of scores by distance");
+    const auto& dy_bnce = gradients.front();
+    const auto queries = dy_bnce.size(2), columns = context->saved_data["columns"].toInt();
+    // dx_(i, l) = dy_(i, l + i - (c - 1)), and 0 where there is no such column.
+    const auto padded = torch::constant_pad_nd(dy_bnce, {queries - 1, columns - dy_bnce.size(3)});
+    const auto dx = padded.as_strided({dy_bnce.size(0), dy_bnce.size(1), queries, columns},
+                                      {padded.stride(0), padded.stride(1), padded.size(3) + 1, 1});
+    return {dx, torch::Tensor()};
+  }
+};
+
+}  // namespace
+
+torch::Tensor DistanceTable::rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like) {
+  const std::lock_guard lock(mutex_);
+  const auto holds = [&] { return kept_ld_.defined() ? (kept_ld_.size(0) + 1) / 2 : 0; };
+  if (holds() < keys || kept_ld_.device() != like.device() || kept_ld_.scalar_type() != like.scalar_type()) {
+    const auto tokens = std::max(keys, 2 * holds());
+    kept_ld_ = sinusoids_ld(tokens, width_, clamp_length_).to(like.device(), like.scalar_type());
+  }
+  return kept_ld_.narrow(0, holds() - keys, causal ? keys : keys + queries - 1);
+}
+
+DistanceBiasesImpl::DistanceBiasesImpl(std::int64_t heads, std::int64_t key_width)
+    : content_nk_(add_parameter("content", torch::zeros({heads, key_width}), {.init = Init::normal()})),
+      distance_nk_(add_parameter("distance", torch::zeros({heads, key_width}), {.init = Init::normal()})) {}
+
+TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape,
+                                     std::int64_t key_width)
+    : heads_(shape.heads),
+      projection_(register_module("projection", Linear(shape.width, shape.heads * key_width, /*bias=*/false))) {
+  if (!config.shared_biases) biases_ = register_module("biases", DistanceBiases(shape.heads, key_width));
+}
+
+torch::Tensor TransformerXlImpl::with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
+  const auto& content_nk = biases_.is_empty() ? visibility.content_bias_nk : biases_->content_nk();
+  return q_bnck + content_nk.unsqueeze(1).to(q_bnck.scalar_type());
+}
+
+DistanceTerms TransformerXlImpl::terms(const Visibility& visibility) {
+  const bool own = !biases_.is_empty();
+  const auto& content_nk = own ? biases_->content_nk() : visibility.content_bias_nk;
+  const auto& distance_nk = own ? biases_->distance_nk() : visibility.distance_bias_nk;
+  return {.bias_n1k = (distance_nk - content_nk).unsqueeze(1),
+          .key_nlk = projection_(visibility.distance_ld).unflatten(1, {heads_, -1}).transpose(0, 1),
+          .term_n1l = {},
+          .row_bnc1 = {}};
+}
+
+torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) { return Shift::apply(x_bncl, keys); }
+
+torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
+  return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());
+}
+
+torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys) {
+  auto of_distance_bncl = per_head_product(queries_of_distances(q_bnck, terms), terms.key_nlk.transpose(1, 2));
+  if (terms.term_n1l.defined()) of_distance_bncl = of_distance_bncl + terms.term_n1l;
+  if (terms.row_bnc1.defined()) of_distance_bncl = of_distance_bncl + terms.row_bnc1;
+  return shifted_by_distance(of_distance_bncl, keys);
+}
 
 ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width) {
   if (const auto* rotary = std::get_if<RotaryPositionsConfig>(&shape.positions)) rotary_.emplace(*rotary, key_width);

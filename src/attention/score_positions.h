@@ -1,17 +1,156 @@
 #pragma once
-// Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
-// Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
-// Visibility (attention/score_bias.h).
+// Positions that act on scores.
 
+#include <torch/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <optional>
 
-#include "attention/rotary_positions.h"
-#include "attention/shaw.h"
-#include "attention/transformer_xl.h"
-#include "config/mixer_options.h"
+#include "attention/visibility.h"
+#include "config/mixer_config.h"
+#include "ops/layer.h"
+#include "ops/linear.h"
 
 namespace metaformer {
 
+// Rotary positions of a mixer: its queries and keys, rotated by where their tokens stand.
+
+// Of positions 0, 1, ... and the pairs of features.
+struct RotaryTables {
+  torch::Tensor cos_cr, sin_cr;
+};
+RotaryTables make_rotary_tables(const RotaryPositionsConfig& config, std::int64_t key_width, std::int64_t tokens);
+
+class RotaryPositions {
+ public:
+  RotaryPositions(const RotaryPositionsConfig& config, std::int64_t key_width);
+
+  // x_bnck, the last tokens of `tokens` in order, each rotated by its place. Several threads may call it.
+  torch::Tensor rotate(const torch::Tensor& x_bnck, std::int64_t tokens);
+
+ private:
+  // For at least that many tokens; made unless they are there.
+  std::shared_ptr<const RotaryTables> tables_for(std::int64_t tokens, torch::Device device, torch::ScalarType type);
+
+  RotaryPositionsConfig config_;
+  std::int64_t key_width_;
+  std::atomic<std::shared_ptr<const RotaryTables>> tables_;
+};
+
+// Positions as numbers that are added to the scores of every pair of tokens, the same in all layers.
+class ScoreBias : public Layer {
+ public:
+  // [n, c, e], to be added to the scaled scores of the last `queries` of `keys` tokens.
+  virtual torch::Tensor forward(std::int64_t queries, std::int64_t keys) = 0;
+};
+
+// Nothing for positions of another kind. `causal`: no token attends to a later one.
+std::shared_ptr<ScoreBias> make_score_bias(const PositionsConfig& positions, std::int64_t heads, bool causal);
+
+// ALiBi's slope of every head (Press, Smith, Lewis 2022): 2^(-8 / n), and its powers, for n heads where n is a power of
+// two; else those of the next lower power of two, followed by every second one of twice that power.
+std::vector<double> alibi_slopes(std::int64_t heads);
+
+// The bucket of each offset (key minus query): T5's (Raffel et al. 2020). Half of the buckets hold one distance each,
+// the others grow logarithmically up to max_distance. Not causal: the upper half of the buckets is for later keys.
+torch::Tensor t5_bucket_ce(const torch::Tensor& offset_ce, const T5PositionsConfig& config, bool causal);
+
+// Relative positions as learned vectors that are added to keys and values (Shaw, Uszkoreit, Vaswani 2018).
+class ShawImpl : public Layer {
+ public:
+  // One vector for each distance -max_distance ... max_distance, to which larger ones are clipped.
+  ShawImpl(std::int64_t max_distance, std::int64_t key_width, std::int64_t value_width);
+
+  // q_c . a_(e - c) for every query and key (equation 4), [b, n, c, e]; the queries are the last of the keys.
+  torch::Tensor scores(const torch::Tensor& q_bnck, std::int64_t keys) const;
+
+  // sum over e of s_bnce a_(e - c), what the weights add to the values (equation 3): [b, n, c, k].
+  torch::Tensor values(const torch::Tensor& weight_bnce) const;
+
+ private:
+  // [c, e]: the row of the tables of every pair.
+  torch::Tensor row_ce(std::int64_t queries, std::int64_t keys, torch::Device device) const;
+
+  std::int64_t max_distance_;
+  torch::Tensor keys_rk_, values_rk_;
+};
+TORCH_MODULE(Shaw);
+
+// Relative positions of Transformer-XL (Dai, Yang, Yang, Carbonell, Le, Salakhutdinov 2019, section 3.3). With queries
+// q, keys k and the encoding R_t of the distance t between them:
+//   r = (q + u) . k + (q + v) . W_R R_t
+// u and v stand for the position of the query, W_R R_t for that of the key. No vector is made for a pair of tokens: the
+// products with all distances are computed once per query, and shifted.
+
+// R_t = [sin(t w_0) ... sin(t w_m), cos(t w_0) ... cos(t w_m)], w_i = 10000^(-2 i / width), of one distance per row.
+class DistanceTable {
+ public:
+  // `width` is even. Unless it is 0, distances above `clamp_length` count as that one, those below -clamp_length as
+  // -clamp_length (XLNet, Yang et al. 2019, clamps so, too).
+  DistanceTable(std::int64_t width, std::int64_t clamp_length) : width_(width), clamp_length_(clamp_length) {}
+
+  // For Visibility::distance_ld: of the type of `like`, and where that is. Threads may ask at the same time.
+  torch::Tensor rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like);
+
+ private:
+  std::int64_t width_, clamp_length_;
+  std::mutex mutex_;
+  torch::Tensor kept_ld_;  // of distances that were asked for before, from the largest down to its negative
+};
+
+// u and v, [n, k] each.
+class DistanceBiasesImpl : public Layer {
+ public:
+  DistanceBiasesImpl(std::int64_t heads, std::int64_t key_width);
+  const torch::Tensor& content_nk() const { return content_nk_; }
+  const torch::Tensor& distance_nk() const { return distance_nk_; }
+
+ private:
+  torch::Tensor content_nk_, distance_nk_;
+};
+TORCH_MODULE(DistanceBiases);
+
+// What distances add to r_bnce = q_bnck . k_bnek, where q has u already: (q + b) . key_l + term_l + row_c of the row l
+// of the pair's distance.
+struct DistanceTerms {
+  torch::Tensor bias_n1k;  // b = v - u
+  torch::Tensor key_nlk;   // W_R R
+  torch::Tensor term_n1l;  // undefined: none
+  torch::Tensor row_bnc1;  // which a softmax cancels; undefined: none
+};
+
+// The part of a layer.
+class TransformerXlImpl : public Layer {
+ public:
+  TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape, std::int64_t key_width);
+
+  // The queries with u.
+  torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const;
+  DistanceTerms terms(const Visibility& visibility);
+
+ private:
+  std::int64_t heads_;
+  Linear projection_;
+  DistanceBiases biases_{nullptr};  // none: those of the visibility
+};
+TORCH_MODULE(TransformerXl);
+
+// q + b, of the type of q.
+torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms);
+
+// [b, n, c, e], the queries being the last of `keys` tokens. For a key behind its query, where the terms have no such
+// distance, the number means nothing: it must be masked.
+torch::Tensor distance_scores(const torch::Tensor& q_bnck, const DistanceTerms& terms, std::int64_t keys);
+
+// y_ij = x_(i, c - 1 - i + j) for j < keys, x having c rows and at least `keys` columns; what lies behind a row's end
+// is a number of the next row, with a gradient of 0.
+torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys);
+
+// Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
+// Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
+// Visibility (attention/score_positions.h).
 class ScorePositions {
  public:
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/heads.h"
+#include "ops/attention.h"
 
 namespace metaformer {
 

@@ -17,7 +17,7 @@ struct Visibility {
 
   // Of positions transformer_xl: a row for every distance of a query to a key, from the largest (keys - 1) down to 0,
   // or if not causal to 1 - queries; and their two vectors, where all layers have the same
-  // (attention/transformer_xl.h).
+  // (attention/score_positions.h).
   torch::Tensor distance_ld, content_bias_nk, distance_bias_nk;
 
   // What visible_bce() computed last: the layers of a pass have one visibility, and ask it the same. A visibility is

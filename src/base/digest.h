@@ -1,12 +1,20 @@
 #pragma once
-// Digests in hexadecimal.
+// SHA-256 and base64.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace metaformer {
 
+// Base64 (RFC 4648), by OpenSSL.
+std::string to_base64(std::string_view bytes);
+
+// Nothing if `text` is not valid base64: padded, on one line, without white space.
+std::optional<std::string> from_base64(std::string_view text);
+
+// Digests in hexadecimal.
 std::string sha256(std::string_view bytes);
 std::string md5(std::string_view bytes);  // which some publishers use; not secure against attacks
 

@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/fault.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
+// Reads and writes whole files; injects faults into writing for tests.
 
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +9,20 @@
 #include "base/error.h"
 
 namespace metaformer {
+
+// Injects faults, so that tests can check what survives them. METAFORMER_FAULT=NAME:COUNT makes the
+// COUNT-th arrival at the point NAME fail; without it a point costs one comparison.
+
+// Whether this arrival is the one that fails.
+bool fault_strikes(const char* point);
+
+// Ends the process at once, as a power cut would, if this arrival is the one that fails.
+void fault_point(const char* point);
+
+// Raises SIGTERM if this arrival is the one that fails.
+void stop_point(const char* point);
+
+// Reads whole files up to a bound, and writes them so that a reader sees the old content or the new one, never a part.
 
 // The content of a regular file. Throws Error(code) when it is missing, unreadable, or larger than `largest` bytes.
 std::string read_file(const std::filesystem::path& path, std::uintmax_t largest, ExitCode code);

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/dist_sink.h>
 #include <spdlog/spdlog.h>
@@ -7,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +19,28 @@
 
 #include "base/files.h"
 #include "base/text.h"
+
+namespace metaformer {
+
+void reserve_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened < 0 || opened == stream) continue;
+    ::dup2(opened, stream);
+    ::close(opened);
+  }
+}
+
+using namespace std::chrono_literals;
+
+bool LineTimer::is_due() const {
+  return has_run(log::stderr_is_terminal() ? Clock::duration(100ms) : Clock::duration(5s));
+}
+
+void show_progress(const std::string& line) { log::stderr_is_terminal() ? log::progress(line) : log::write_info(line); }
+
+}  // namespace metaformer
 
 namespace metaformer::log {
 

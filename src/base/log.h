@@ -1,11 +1,43 @@
 #pragma once
-// Messages for people, on stderr and during a run also in its train.log. Results are written to stdout (cli/output.h).
+// Messages for people on stderr and in a run's train.log, and progress lines.
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <string_view>
+
+namespace metaformer {
+
+// File descriptors 0, 1 and 2.
+
+// Opens /dev/null for each of them that the caller closed, so that no file opened later takes its number and receives
+// the output of the stream. It is opened in the wrong direction: reading standard input and writing standard output
+// still fail, as on a closed descriptor.
+void reserve_standard_streams();
+
+// Progress lines: redrawn on a terminal, plain lines at longer intervals elsewhere.
+
+// Decides when the next line is due: often on a terminal, where it is redrawn, and rarely elsewhere.
+class LineTimer {
+ public:
+  using Clock = std::chrono::steady_clock;
+  bool is_due() const;
+  void restart() { start_ = Clock::now(); }
+  bool has_run(Clock::duration time) const { return Clock::now() - start_ >= time; }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+};
+
+// Redraws the progress line on a terminal; elsewhere writes an ordinary line.
+void show_progress(const std::string& line);
+
+}  // namespace metaformer
+
+// Messages for people, on stderr and during a run also in its train.log. Results are written to stdout
+// (cli/command_line.h).
 
 namespace metaformer::log {
 

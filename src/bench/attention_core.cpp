@@ -4,14 +4,14 @@
 
 #include <cmath>
 
-#include "attention/lsh_attention.h"
+#include "attention/lsh.h"
 #include "attention/metric_options.h"
 #include "attention/mixers.h"
 #include "attention/quadratic_options.h"
 #include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
+#include "ops/attention.h"
 #include "ops/fused_metric.h"
-#include "ops/heads.h"
 
 namespace metaformer {
 

@@ -5,17 +5,17 @@
 #include <cmath>
 #include <functional>
 
-#include "attention/rotary_positions.h"
+#include "attention/score_positions.h"
 #include "base/signals.h"
 #include "bench/timing.h"
 #include "ops/activation.h"
+#include "ops/attention.h"
 #include "ops/autocast.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/feed_forward_branch.h"
-#include "ops/host_attention.h"
-#include "ops/linear_product.h"
-#include "ops/rms_norm.h"
+#include "ops/linear.h"
+#include "ops/norms.h"
 #include "ops/rotary.h"
 
 namespace metaformer {

@@ -5,11 +5,47 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "config/schema.h"
 #include "ops/device.h"
 
 namespace metaformer {
+
+// The published metric kernel's algorithm, for comparison of time and memory: a table of one product per pair of tokens
+// and pair of features, times the packed metric.
+
+// Bytes of the table: b n c (c + 1)/2 k (k + 1)/2 elements.
+double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
+                        std::int64_t element_bytes);
+
+// r_bnce = p M p^T, unscaled (with the corrected formula), M packed [n, k (k + 1)/2] by rows of its lower triangle.
+torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& packed_nl);
+
+// Bytes that tensors take on a device, counted while the meter lives.
+class CountingAllocator;
+
+// At most one at a time; tensors made under it may outlive it.
+class MemoryMeter {
+ public:
+  explicit MemoryMeter(torch::Device device);
+  ~MemoryMeter();
+  MemoryMeter(const MemoryMeter&) = delete;
+  MemoryMeter& operator=(const MemoryMeter&) = delete;
+
+  // Since the meter began.
+  std::int64_t current_bytes() const;
+  std::int64_t peak_bytes() const;
+
+ private:
+  torch::Device device_;
+  c10::Allocator* usual_ = nullptr;
+  std::int64_t base_bytes_ = 0;
+};
 
 // From an idle device until `work` is done on it.
 template <class Work>
@@ -27,5 +63,38 @@ inline double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+// How long work takes on a device: on a GPU between two events, as replays of a recorded graph where it can be
+// recorded, so that the host's time to start it is not measured.
+enum class TimedBy { clock, events, graph };
+template <>
+struct EnumNames<TimedBy> {
+  static constexpr std::array<std::string_view, 3> values = {"clock", "events", "graph"};
+};
+
+class WorkTimer {
+ public:
+  // Records `work`, which must have run before, in `graph`; a nullptr, or a recording that fails, leaves events, on the
+  // CPU the clock. Then runs it to see how many calls take a millisecond. Tensors that work makes may lie in the memory
+  // of the graph.
+  WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph = nullptr);
+
+  // Of one call, as the mean of calls_per_measurement(). Throws Interrupted.
+  double milliseconds();
+
+  TimedBy timed_by() const;
+  std::int64_t calls_per_measurement() const { return calls_; }
+  const std::string& recording_problem() const { return problem_; }  // "": there is none
+
+ private:
+  void record(std::unique_ptr<DeviceGraph> graph);
+  double milliseconds_of_calls(std::int64_t calls);
+
+  torch::Device device_;
+  std::function<void()> work_;
+  std::unique_ptr<DeviceGraph> graph_;
+  std::string problem_;
+  std::int64_t calls_ = 1;
+};
 
 }  // namespace metaformer

@@ -1,6 +1,419 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "attention/scaled_dot_product_options.h"
+#include "base/log.h"
+#include "bench/attention_bench.h"
+#include "bench/kernel_bench.h"
+#include "bench/step_bench.h"
 #include "cli/command_line.h"
+#include "cli/process_choice.h"
+#include "config/loader.h"
+#include "ops/device.h"
+#include "ops/fused_metric.h"
+#include "tasks/make_task.h"
+#include "train/preparation.h"
 
 namespace metaformer {
+
+namespace {
+
+struct AttentionArguments {
+  AttentionShape shape;
+  std::vector<std::int64_t> contexts = {256};
+  std::vector<std::string> mixers, backends;
+  std::string precision = "fp32", direction = "both", device = "auto", positions = "none";
+  std::int64_t rounds = 5;
+  bool core = false, all_pairs = false, pair_table = false, json = false;
+};
+
+torch::ScalarType parse_precision(const std::string& name) {
+  return choose<torch::ScalarType>(
+      "--precision", name,
+      {{"fp32", torch::kFloat}, {"tf32", torch::kFloat}, {"bf16", torch::kBFloat16}, {"fp16", torch::kHalf}});
+}
+
+MixerConfig parse_mixer(const std::string& name) {
+  if (auto made = make_kind<MixerConfig>(name)) return *made;
+  const auto kinds = kinds_of<MixerConfig>();
+  throw Error(ExitCode::usage,
+              fmt::format("--mixer {}: expected {}{}", name, join_alternatives(kinds), did_you_mean(name, kinds)));
+}
+
+// Positions that change a layer's scores, each layer with its own parameters.
+PositionsConfig parse_positions(const AttentionArguments& arguments) {
+  const auto positions =
+      choose<PositionsConfig>("--positions", arguments.positions,
+                              {{"none", NoPositionsConfig{}},
+                               {"rotary", RotaryPositionsConfig{}},
+                               {"alibi", AlibiPositionsConfig{}},
+                               {"t5", T5PositionsConfig{}},
+                               {"shaw", ShawPositionsConfig{}},
+                               {"transformer_xl", TransformerXlPositionsConfig{.shared_biases = false}}});
+  if (act_on_scores(positions) && (arguments.core || arguments.pair_table))
+    throw Error(ExitCode::usage, fmt::format("--positions {} is measured in layers: leave out {}", arguments.positions,
+                                             arguments.core ? "--core" : "--pair-table"));
+  return positions;
+}
+
+constexpr const char* library = "library";
+
+// Nothing: the library's.
+std::optional<Backend> parse_backend(const std::string& name) {
+  return choose<std::optional<Backend>>("--backend", name,
+                                        {{"composed", Backend::composed},
+                                         {"reference", Backend::reference},
+                                         {"fused", Backend::fused},
+                                         {library, std::nullopt}});
+}
+
+bool has_backend(const MixerConfig& mixer, Backend backend) {
+  const auto known = mixer->backends();
+  return std::find(known.begin(), known.end(), backend) != known.end();
+}
+
+std::vector<std::string> kinds_with(Backend backend) {
+  std::vector<std::string> kinds;
+  for (const auto& kind : kinds_of<MixerConfig>())
+    if (has_backend(parse_mixer(kind), backend)) kinds.push_back(kind);
+  return kinds;
+}
+
+// Those that exist on the device; "fused" where it has the kernels for such heads.
+std::vector<std::string> default_backends(const AttentionRequest& request) {
+  std::vector<std::string> backends = {"composed", "reference"};
+  const auto options = torch::TensorOptions().dtype(request.type).device(request.device);
+  const auto probe_bnck = torch::empty({1, 1, 1, request.shapes.front().head_width}, options);
+  if (fused_metric_obstacle(probe_bnck, probe_bnck, {}).empty()) backends.emplace_back("fused");
+  if (request.core) backends.emplace_back(library);
+  return backends;
+}
+
+void add_mixers(AttentionRequest& request, const std::vector<std::string>& mixers,
+                const std::vector<std::string>& backends) {
+  for (const auto& name : mixers) {
+    for (const auto& backend : backends) {
+      const auto mixer = parse_mixer(name);
+      const auto chosen = parse_backend(backend);
+      if (!chosen && !request.core)
+        throw Error(ExitCode::usage, "--backend library has no projections: it needs --core");
+      if (!chosen) request.library = request.library || name == ScaledDotProductOptions::kind;
+      if (chosen && has_backend(mixer, *chosen)) request.mixers.push_back(with_backend(mixer, *chosen));
+    }
+  }
+  if (request.mixers.empty() && !request.library && !request.pair_table)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("none of these mixers has one of these backends; only {} have fused, and only {} has library",
+                    fmt::join(kinds_with(Backend::fused), " and "), ScaledDotProductOptions::kind));
+}
+
+AttentionRequest request_of(const AttentionArguments& arguments) {
+  AttentionRequest request;
+  request.device = select_device(arguments.device);
+  request.type = parse_precision(arguments.precision);
+  request.tf32 = arguments.precision == "tf32";
+  request.backward = choose<bool>("--direction", arguments.direction, {{"both", true}, {"forward", false}});
+  request.causal = !arguments.all_pairs;
+  request.core = arguments.core;
+  request.rounds = arguments.rounds;
+  request.pair_table = arguments.pair_table;
+  for (const auto context : arguments.contexts) {
+    auto shape = arguments.shape;
+    shape.context = context;
+    shape.positions = parse_positions(arguments);
+    request.shapes.push_back(shape);
+  }
+  add_mixers(request, arguments.mixers.empty() ? kinds_of<MixerConfig>() : arguments.mixers,
+             arguments.backends.empty() ? default_backends(request) : arguments.backends);
+  return request;
+}
+
+nlohmann::ordered_json to_json(const AttentionResult& result) {
+  nlohmann::ordered_json json = {{"mixer", result.mixer},           {"backend", result.backend},
+                                 {"batch", result.shape.batch},     {"heads", result.shape.heads},
+                                 {"context", result.shape.context}, {"head_width", result.shape.head_width}};
+  if (!result.skipped.empty()) {
+    json["skipped"] = result.skipped;
+    json["predicted_bytes"] = result.predicted_bytes;
+    return json;
+  }
+  json["ms"] = result.ms;
+  json["timed_by"] = to_string(result.timed_by);
+  json["teraflops"] = result.teraflops;
+  json["peak_bytes"] = result.peak_bytes;
+  json["kept_bytes"] = result.kept_bytes;
+  json["error"] = result.error ? nlohmann::ordered_json(*result.error) : nlohmann::ordered_json(nullptr);
+  return json;
+}
+
+std::string why_left_out(const AttentionResult& result) {
+  return result.skipped + (result.predicted_bytes > 0 ? " do not fit" : "");
+}
+
+void print_table(const std::vector<AttentionResult>& results) {
+  print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} {:>10} {:>9} {:>10} {:>10} {:>9}  {}\n", "mixer", "backend",
+                    "batch", "heads", "context", "k", "ms", "TFLOP/s", "peak", "kept", "error", "timed by"));
+  for (const auto& result : results) {
+    const auto& shape = result.shape;
+    print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
+                      shape.context, shape.head_width));
+    if (!result.skipped.empty()) {
+      print(fmt::format("left out: {}\n", why_left_out(result)));
+      continue;
+    }
+    print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
+                      result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-",
+                      human_bytes(static_cast<std::uint64_t>(result.peak_bytes)),
+                      human_bytes(static_cast<std::uint64_t>(result.kept_bytes)),
+                      result.error ? fmt::format("{:.1e}", *result.error) : "-", to_string(result.timed_by)));
+  }
+}
+
+void run_attention(const AttentionArguments& arguments) {
+  const auto request = request_of(arguments);
+  log::info("{}, {} thread{}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
+            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", arguments.precision,
+            request.backward ? "forward and backward" : "forward",
+            request.core ? "without projections" : "a layer with its projections", request.rounds);
+  const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
+  if (!arguments.json) return print_table(results);
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& result : results) list.push_back(to_json(result));
+  print_json({{"device", device_description(request.device)},
+              {"threads", at::get_num_threads()},
+              {"precision", arguments.precision},
+              {"direction", arguments.direction},
+              {"core", request.core},
+              {"positions", arguments.positions},
+              {"causal", request.causal},
+              {"rounds", request.rounds},
+              {"results", list}});
+}
+
+std::string kinds_as_type() { return fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")); }
+
+// What is measured, but for rounds and device.
+void add_request_options(CLI::App& command, AttentionArguments& arguments) {
+  const auto count = whole_number(1, std::int64_t{1} << 20);
+  const auto add_count = [&](const char* name, std::int64_t& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str()->transform(count);
+  };
+  add_repeatable(command, "--mixer", arguments.mixers, kinds_as_type(), "mixer to measure; default: all");
+  add_repeatable(command, "--backend", arguments.backends, "composed|reference|fused|library",
+                 "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
+                 "the device has");
+  command.add_flag("--core", arguments.core,
+                   "leave out projections: attention from queries, keys and values, or from p and its form");
+  add_count("--batch", arguments.shape.batch, "sequences");
+  add_count("--heads", arguments.shape.heads, "heads");
+  add_count("--head-width", arguments.shape.head_width, "width of a head");
+  command
+      .add_option("--context", arguments.contexts,
+                  "tokens in a sequence; several values are measured one after another")
+      ->capture_default_str()
+      ->transform(count);
+  command.add_option("--positions", arguments.positions, "positions that act on scores, in layers with projections")
+      ->type_name("none|rotary|alibi|t5|shaw|transformer_xl")
+      ->capture_default_str();
+  command
+      .add_option("--precision", arguments.precision,
+                  "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU")
+      ->type_name("fp32|tf32|bf16|fp16")
+      ->capture_default_str();
+  command.add_option("--direction", arguments.direction, "measure both passes, or only the forward pass")
+      ->type_name("both|forward")
+      ->capture_default_str();
+  command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
+  command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
+}
+
+}  // namespace
+
+void add_bench_attention_command(CLI::App& bench) {
+  auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
+  auto arguments = std::make_shared<AttentionArguments>();
+  add_request_options(command, *arguments);
+  command.add_option("--rounds", arguments->rounds, "timed measurements of each combination")
+      ->capture_default_str()
+      ->transform(whole_number(1, std::int64_t{1} << 20));
+  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer(
+      "peak: memory beyond inputs and parameters. kept: memory that the forward pass keeps for the backward pass.\n"
+      "error: of the output relative to float64, for contexts up to 1024.\n"
+      "timed by: replays of a recorded graph or calls between two events of the GPU, or the clock on the CPU.\n"
+      "Examples:\n"
+      "  metaformer bench attention --mixer metric --mixer scaled_dot_product\n"
+      "  metaformer bench attention --mixer metric --context 256 512 1024 2048 4096 --batch 1 --rounds 3\n"
+      "  metaformer bench attention --mixer scaled_dot_product --positions transformer_xl --context 512 4096\n"
+      "  metaformer bench attention --core --precision bf16 --head-width 64 --context 512 2048\n"
+      "  metaformer bench attention --mixer metric --pair-table --batch 1 --context 32 64 128 256 --json");
+  command.callback([arguments] { run_attention(*arguments); });
+}
+
+namespace {
+
+struct KernelArguments {
+  KernelRequest request;
+  std::string precision = "fp32";
+  bool json = false;
+};
+
+void run_kernels(KernelArguments& arguments) {
+  auto& request = arguments.request;
+  request.type = choose<torch::ScalarType>("--precision", arguments.precision,
+                                           {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}});
+  log::info("{}, {} thread{}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
+            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", arguments.precision, request.rounds);
+  const auto results = bench_kernels(request);
+  if (arguments.json) {
+    auto list = nlohmann::ordered_json::array();
+    for (const auto& result : results)
+      list.push_back({{"kernel", result.kernel},
+                      {"ms", result.ms},
+                      {"library_ms", result.library_ms},
+                      {"share_of_library_time", result.share}});
+    return print_json({{"device", device_description(torch::kCPU)},
+                       {"threads", at::get_num_threads()},
+                       {"precision", arguments.precision},
+                       {"rounds", request.rounds},
+                       {"results", list}});
+  }
+  print(fmt::format("{:<20} {:>10} {:>14} {:>8}\n", "kernel", "ms", "library's ms", "share"));
+  for (const auto& result : results)
+    print(fmt::format("{:<20} {:>10.4f} {:>14.4f} {:>8.2f}\n", result.kernel, result.ms, result.library_ms,
+                      result.share));
+}
+
+}  // namespace
+
+void add_bench_kernels_command(CLI::App& bench) {
+  auto& command = *bench.add_subcommand("kernels", "measure the program's CPU kernels beside LibTorch's operators");
+  auto arguments = std::make_shared<KernelArguments>();
+  auto& shape = arguments->request.shape;
+  shape = {.batch = 12, .heads = 4, .context = 64, .head_width = 32};  // nanoGPT's CPU recipe
+  const auto count = whole_number(1, std::int64_t{1} << 20);
+  const auto add_count = [&](const char* name, std::int64_t& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str()->transform(count);
+  };
+  add_count("--batch", shape.batch, "sequences");
+  add_count("--heads", shape.heads, "heads");
+  add_count("--head-width", shape.head_width, "width of a head");
+  add_count("--context", shape.context, "tokens in a sequence");
+  add_count("--rounds", arguments->request.rounds, "timed rounds; results are their medians");
+  command.add_option("--precision", arguments->precision, "precision of inputs and products")
+      ->type_name("fp32|bf16")
+      ->capture_default_str();
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer(
+      "share: of the library's time, the median of the rounds' ratios; below 1 the program's kernel is faster.\n"
+      "Examples:\n"
+      "  metaformer bench kernels\n"
+      "  metaformer bench kernels --batch 8 --heads 6 --head-width 64 --context 256 --precision bf16");
+  command.callback([arguments] { run_kernels(*arguments); });
+}
+
+namespace {
+
+struct StepArguments {
+  ConfigChoice choice;
+  std::string device = "auto";
+  StepBenchRequest request;
+  ProcessChoice processes;
+  bool offline = false, json = false;
+};
+
+nlohmann::ordered_json to_json(const StepBenchResult& result) {
+  nlohmann::ordered_json json = {{"ms_per_step", result.ms_per_step}};
+  for (const auto& [phase, ms] : result.phases) json["phases"][phase] = ms;
+  json["tokens_per_second"] = result.tokens_per_second;
+  json["operations_per_step"] = result.operations;
+  json["gflops"] = result.gflops;
+  json["product_peak_gflops"] = result.peak_gflops;
+  json["share_of_peak"] = result.gflops / result.peak_gflops;
+  json["gradient_bytes"] = result.gradient_bytes;
+  if (result.all_reduce_ms > 0) json["all_reduce_ms"] = result.all_reduce_ms;
+  json["peak_memory_bytes"] = result.peak_memory_bytes;
+  json["loss"] = result.loss;
+  for (const auto& [part, why_not] : result.fast_paths) {
+    auto& path = json["fast_paths"][part] = {{"taken", why_not.empty()}};
+    if (!why_not.empty()) path["why_not"] = why_not;
+  }
+  return json;
+}
+
+void print_table(const StepBenchResult& result) {
+  print(fmt::format("{:.2f} ms a step, {} tokens/s, loss {:.4f} after the last\n", result.ms_per_step,
+                    human_count(result.tokens_per_second), result.loss));
+  for (const auto& [phase, ms] : result.phases)
+    print(fmt::format("  {:<9} {:>8.2f} ms  {:>3.0f}%\n", phase, ms, 100 * ms / result.ms_per_step));
+  print(fmt::format("{:.0f} GFLOP/s of matrix products, {:.0f}% of the {:.0f} GFLOP/s of one large product\n",
+                    result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
+  if (result.all_reduce_ms > 0)
+    print(fmt::format("sum of {} of gradients over all processes, by itself: {:.2f} ms\n",
+                      human_bytes(static_cast<std::uint64_t>(result.gradient_bytes)), result.all_reduce_ms));
+  for (const auto& [part, why_not] : result.fast_paths)
+    print(fmt::format("fast path of {}: {}\n", part,
+                      why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not)));
+  print(fmt::format("peak memory of the process {}\n",
+                    human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
+}
+
+void run_step(const StepArguments& arguments, const Experiment& experiment, ProcessGroup& group) {
+  const auto device = prepare_device(experiment.config, device_for(group, arguments.device));
+  const auto task = make_task(experiment.config, arguments.offline);
+  const auto& request = arguments.request;
+  const auto& train = experiment.config.train;
+  log::info("{}: {}, {}{} thread{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
+            device_description(device), group.size() == 1 ? "" : fmt::format("{} processes of ", group.size()),
+            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", to_string(train.precision),
+            device.is_cpu() && train.cpu_slices > 1 ? fmt::format(", {} slices", train.cpu_slices) : "", request.rounds,
+            request.steps, request.warmup);
+  const auto result = bench_step(experiment.config, task, device, request, group);
+  if (!group.is_first()) return;
+  if (!arguments.json) return print_table(result);
+  nlohmann::ordered_json json = {{"config", experiment.name},
+                                 {"device", device_description(device)},
+                                 {"processes", group.size()},
+                                 {"threads", at::get_num_threads()},
+                                 {"precision", to_string(train.precision)},
+                                 {"slices", device.is_cpu() ? train.cpu_slices : 1}};
+  json.update(to_json(result));
+  print_json(json);
+}
+
+}  // namespace
+
+void add_bench_step_command(CLI::App& bench) {
+  auto& command = *bench.add_subcommand("step", "measure the time of a config's training step by phase");
+  auto arguments = std::make_shared<StepArguments>();
+  const auto count = whole_number(1, std::int64_t{1} << 20);
+  arguments->choice.add_to(command);
+  command.add_option("--steps", arguments->request.steps, "steps in a round")->capture_default_str()->transform(count);
+  command.add_option("--rounds", arguments->request.rounds, "timed rounds; the result is their median")
+      ->capture_default_str()
+      ->transform(count);
+  command.add_option("--warmup", arguments->request.warmup, "steps before the first round")
+      ->capture_default_str()
+      ->transform(whole_number(0, std::int64_t{1} << 20));
+  command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  arguments->processes.add_to(command);
+  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer(
+      "Trains while it measures, and saves nothing. scripts/bench_against_pytorch.sh compares with PyTorch.\n"
+      "Examples:\n"
+      "  metaformer bench step --config shakespeare_metric.yaml\n"
+      "  metaformer bench step --config shakespeare_metric.yaml --set train.precision=bf16 --json\n"
+      "  metaformer bench step --config shakespeare_metric.yaml --processes 2");
+  command.callback([arguments] {
+    const auto experiment = load_experiment(arguments->choice.config, arguments->choice.overrides);
+    arguments->processes.run([&](ProcessGroup& group) { run_step(*arguments, experiment, group); });
+  });
+}
 
 void add_bench_command(CLI::App& app) {
   auto& bench = *app.add_subcommand("bench", "measure speed, memory and accuracy");

@@ -3,13 +3,12 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command_line.h"
-#include "compare/compare_runs.h"
-#include "compare/comparison_table.h"
-#include "compare/comparison_text.h"
-#include "compare/find_runs.h"
-#include "compare/results_file.h"
-#include "figures/figure_files.h"
-#include "report/comparison_figures.h"
+#include "report/compare_runs.h"
+#include "report/comparison_text.h"
+#include "report/figure.h"
+#include "report/pictures.h"
+#include "report/results_file.h"
+#include "report/run_records.h"
 
 namespace metaformer {
 

@@ -1,13 +1,287 @@
 #include <fmt/format.h>
 
-#include "base/cache_folder.h"
+#include <algorithm>
+
+#include "base/download.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/command_line.h"
-#include "data/sources/corpus.h"
+#include "config/loader.h"
+#include "config/paths.h"
+#include "data/corpus.h"
+#include "data/labelled_source.h"
+#include "data/statistics.h"
+#include "data/tokenizer_report.h"
 
 namespace metaformer {
+
+namespace {
+
+struct StatsArguments {
+  ConfigChoice choice;
+  bool offline = false;
+  bool json = false;
+};
+
+std::string percentage(std::int64_t part, std::int64_t all) {
+  return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+std::string unknown_share(bool has_unknown, std::int64_t unknown, std::int64_t all) {
+  return has_unknown ? percentage(unknown, all) : "-";
+}
+
+// Those in which `count` finds something.
+template <class Count>
+std::vector<Split> splits_with(Count count) {
+  std::vector<Split> splits;
+  for (const auto split : every_split)
+    if (count(split) > 0) splits.push_back(split);
+  return splits;
+}
+
+// A table with a column for each of some splits.
+class Table {
+ public:
+  explicit Table(std::vector<Split> splits) : splits_(std::move(splits)) {
+    add("", [](Split split) { return std::string(to_string(split)); });
+  }
+
+  template <class Value>
+  void add(const std::string& what, Value value) {
+    text_ += fmt::format("{:<24}", what);
+    for (const auto split : splits_) text_ += fmt::format(" {:>18}", value(split));
+    text_ += "\n";
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::vector<Split> splits_;
+  std::string text_;
+};
+
+std::string describe_sources(const nlohmann::ordered_json& sources) {
+  std::string text;
+  for (const auto& source : sources) {
+    text += fmt::format("{}: {} texts, {} malformed rows", source.value("path", ""), source.value("rows", 0),
+                        source.value("malformed", 0));
+    if (const auto left_out = source.value("left_out", 0); left_out > 0)
+      text += fmt::format(", {} ratings left out", left_out);
+    text += "\n";
+  }
+  return text;
+}
+
+// Figures that concern several splits.
+std::string describe_whole(const LabelledStats& stats, const ExperimentConfig& config) {
+  return fmt::format(
+      "texts in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
+      "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
+      "vocabulary: {}\n",
+      stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding_unsorted,
+      100 * stats.padding_bucketed, classification(config).bucketing, stats.vocabulary);
+}
+
+std::string describe(const std::optional<PackStats>& packs) {
+  if (!packs) return "";
+  return fmt::format(
+      "packing: {} texts or pieces in {} rows, {:.2f} in each; {:.2f}% of the rows are tokens; speed-up at most {:.2f} "
+      "over a row for each, of {:.2f} without any padding\n",
+      packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
+}
+
+std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
+  Table table(splits_with([&](Split split) { return stats[split].texts; }));
+  const auto number = [&](const std::string& what, auto value) {
+    table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
+  };
+  number("texts", [](const SplitStats& s) { return s.texts; });
+  constexpr std::size_t most_classes = 20;
+  for (std::size_t i = 0; i < std::min(stats.labels.size(), most_classes); ++i)
+    table.add("  " + printable(stats.labels[i]), [&](Split split) {
+      const auto count = stats[split].class_counts[i];
+      return fmt::format("{} {:>7}", count, percentage(count, stats[split].texts));
+    });
+  if (const auto all = stats.labels.size(); all > most_classes)
+    table.add(fmt::format("  ... ({} classes in all)", all), [](Split) { return ""; });
+  number("tokens", [](const SplitStats& s) { return s.all_tokens; });
+  table.add("tokens a text, mean", [&](Split split) { return fmt::format("{:.1f}", stats[split].tokens.mean); });
+  number("  median", [](const SplitStats& s) { return s.tokens.median; });
+  number("  90th percentile", [](const SplitStats& s) { return s.tokens.percentile_90; });
+  number("  95th percentile", [](const SplitStats& s) { return s.tokens.percentile_95; });
+  number("  99th percentile", [](const SplitStats& s) { return s.tokens.percentile_99; });
+  number("  longest", [](const SplitStats& s) { return s.tokens.longest; });
+  table.add(fmt::format("cut at {} tokens", context_of(config.model)),
+            [&](Split split) { return percentage(stats[split].cut, stats[split].texts); });
+  table.add("unknown tokens", [&](Split split) {
+    return unknown_share(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
+  });
+  number("copies in the split", [](const SplitStats& s) { return s.copies; });
+  return table.text() + describe_whole(stats, config) + describe(stats.packs) + describe_sources(stats.sources);
+}
+
+std::string describe(const TextStats& stats) {
+  Table table({Split::train, Split::validation});
+  table.add("characters", [&](Split split) { return fmt::format("{}", stats[split].characters); });
+  table.add("tokens", [&](Split split) { return fmt::format("{}", stats[split].tokens); });
+  table.add("unknown tokens", [&](Split split) {
+    return unknown_share(stats.has_unknown, stats[split].unknown_tokens, stats[split].tokens);
+  });
+  table.add("unknown characters", [&](Split split) {
+    const auto& unknown = stats[split].unknown_characters;
+    return stats.has_unknown && unknown ? percentage(*unknown, stats[split].characters) : "-";
+  });
+  table.add("unigram entropy, nats", [&](Split split) { return fmt::format("{:.4f}", stats[split].unigram_entropy); });
+  return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
+}
+
+std::string describe_files(const nlohmann::ordered_json& sources) {
+  std::string text;
+  for (const auto split : every_split) {
+    const auto found = sources.find(std::string(to_string(split)));
+    if (found == sources.end()) continue;
+    text += found->at("path").get<std::string>();
+    if (found->contains("target_path")) text += " and " + found->at("target_path").get<std::string>();
+    if (found->contains("malformed")) text += fmt::format(": {} malformed rows", found->at("malformed").get<int>());
+    text += "\n";
+  }
+  return text;
+}
+
+std::string describe(const PairStats& stats, const ExperimentConfig& config) {
+  Table table(splits_with([&](Split split) { return stats[split].pairs; }));
+  const auto number = [&](const std::string& what, auto value) {
+    table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
+  };
+  number("pairs", [](const PairSplitStats& s) { return s.pairs; });
+  for (const auto& [name, side] :
+       {std::pair("source", &PairSplitStats::source), std::pair("target", &PairSplitStats::target)}) {
+    number(fmt::format("tokens, {}", name), [&](const PairSplitStats& s) { return (s.*side).all_tokens; });
+    table.add("  of a text, mean",
+              [&](Split split) { return fmt::format("{:.1f}", (stats[split].*side).tokens.mean); });
+    number("  95th percentile", [&](const PairSplitStats& s) { return (s.*side).tokens.percentile_95; });
+    number("  longest", [&](const PairSplitStats& s) { return (s.*side).tokens.longest; });
+    table.add(fmt::format("  cut at {} with a mark", context_of(config.model)),
+              [&](Split split) { return percentage((stats[split].*side).cut, stats[split].pairs); });
+    table.add("  unknown tokens", [&](Split split) {
+      const auto& of_side = stats[split].*side;
+      return unknown_share(stats.has_unknown, of_side.unknown_tokens, of_side.all_tokens);
+    });
+  }
+  number("copies in the split", [](const PairSplitStats& s) { return s.copies; });
+  return table.text() +
+         fmt::format(
+             "sources in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
+             "padding in training batches: {:.1f}%, with task.bucketing {}\nvocabulary: {}\n",
+             stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding,
+             std::get<SequenceToSequenceConfig>(config.task).bucketing, stats.vocabulary) +
+         describe_files(stats.sources);
+}
+
+void run_stats(const StatsArguments& arguments) {
+  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
+  const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task);
+  if (list_task(config.task) || (pairs != nullptr && synthetic_options(pairs->data.synthetic) != nullptr))
+    throw Error(ExitCode::usage, fmt::format("data stats: task {} generates its lists; there are no data to count",
+                                             kind_of(config.task)));
+  if (const auto* data = text_data_of(config.task)) {
+    const auto stats = measure_text(load_corpus(*data, arguments.offline), config);
+    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats));
+  }
+  if (pairs != nullptr) {
+    const auto stats = measure_pairs(*load_pairs(config, arguments.offline, {}), config);
+    return arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
+  }
+  const auto stats = measure_labelled_texts(load_labelled_splits(labelled_data(config), arguments.offline), config);
+  arguments.json ? print_json(to_json(stats)) : print_lines(describe(stats, config));
+}
+
+}  // namespace
+
+void add_data_stats_command(CLI::App& data) {
+  auto& command = *data.add_subcommand(
+      "stats", "count classes, lengths, unknown tokens, copies, padding and malformed rows in a config's data");
+  auto arguments = std::make_shared<StatsArguments>();
+  arguments->choice.add_to(command);
+  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "JSON on stdout");
+  command.footer(
+      "Examples:\n"
+      "  metaformer data stats --config imdb_metric.yaml\n"
+      "  metaformer data stats --config reviews_amazon.yaml --set data.path=reviews_Electronics_5.json.gz --json");
+  command.callback([arguments] { run_stats(*arguments); });
+}
+
+namespace {
+
+struct TokenizerArguments {
+  ConfigChoice choice;
+  std::string out;
+  std::optional<std::string> text;
+  bool offline = false;
+  bool json = false;
+};
+
+std::string describe(const TokenizerReport& report) {
+  const auto json = to_json(report);
+  auto text = fmt::format("{} tokenizer, vocabulary {}\n", report.kind, report.tokenizer->vocabulary_size());
+  for (const auto& [name, split] : json["splits"].items()) {
+    text += fmt::format("{:<11} {} characters in {} tokens, {:.2f} per token", name, split["characters"].dump(),
+                        split["tokens"].dump(), split["characters_per_token"].get<double>());
+    if (split.contains("unknown_share"))
+      text += fmt::format(", {:.2f}% unknown", 100 * split["unknown_share"].get<double>());
+    text += "\n";
+  }
+  text += fmt::format("encodes {:.1f} MB/s on one thread, {:.1f} MB/s the second time\nlongest tokens:",
+                      report.megabytes_per_second[0], report.megabytes_per_second[1]);
+  for (const auto& token : report.longest_tokens) text += " " + in_quotes(token);
+  return text + "\n";
+}
+
+// The tokens of a text, one by one.
+nlohmann::ordered_json encode(const Tokenizer& tokenizer, std::string_view text) {
+  auto tokens = nlohmann::ordered_json::array();
+  for (const auto id : tokenizer.encode(text))
+    tokens.push_back({{"id", id}, {"text", tokenizer.decode(std::vector{id})}});
+  return tokens;
+}
+
+void run_tokenizer(const TokenizerArguments& arguments) {
+  const auto config = load_experiment(arguments.choice.config, arguments.choice.overrides).config;
+  const auto report = report_tokenizer(config, arguments.offline);
+  auto json = to_json(report);
+  if (arguments.text) json["encoded"] = encode(*report.tokenizer, without_byte_order_mark(*arguments.text));
+  if (!arguments.out.empty()) {
+    write_file_atomically(file_to_write(arguments.out), report.tokenizer->to_json().dump() + "\n");
+    log::info("saved {}", arguments.out);
+  }
+  if (arguments.json) return print_json(json);
+  print_lines(describe(report));
+  if (!arguments.text) return;
+  for (const auto& token : json["encoded"])
+    print(fmt::format("{:>7} {}\n", token["id"].get<std::int32_t>(), in_quotes(token["text"].get<std::string>())));
+}
+
+}  // namespace
+
+void add_data_tokenizer_command(CLI::App& data) {
+  auto& command = *data.add_subcommand(
+      "tokenizer", "learn a config's tokenizer from its training texts, or load it from the cache, and describe it");
+  auto arguments = std::make_shared<TokenizerArguments>();
+  arguments->choice.add_to(command);
+  command.add_option("--out", arguments->out, "file to write, in the format of a checkpoint's tokenizer.json");
+  may_be_empty(command.add_option("--encode", arguments->text, "show the tokens of this text"));
+  command.add_flag("--offline", arguments->offline, "never download a corpus");
+  command.add_flag("--json", arguments->json, "one line of JSON on stdout");
+  command.footer(
+      "Examples:\n"
+      "  metaformer data tokenizer --config shakespeare_subword_metric.yaml --encode \"To be, or not to be\"\n"
+      "  metaformer data tokenizer --config imdb_metric.yaml --set data.tokenizer.kind=bpe --out tokenizer.json");
+  command.callback([arguments] { run_tokenizer(*arguments); });
+}
 
 namespace {
 

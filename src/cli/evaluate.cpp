@@ -2,15 +2,15 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "baselines/comparison.h"
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
-#include "infer/ensemble.h"
+#include "infer/baseline_comparison.h"
 #include "infer/load_run.h"
+#include "infer/prediction.h"
 #include "infer/target_scores.h"
 #include "tasks/evaluation.h"
-#include "tasks/pair_data.h"
+#include "tasks/sequence_to_sequence_task.h"
 
 namespace metaformer {
 

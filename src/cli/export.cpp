@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "cli/command_line.h"
-#include "config_reader/loader.h"
-#include "huggingface/export_model.h"
+#include "config/loader.h"
 #include "run/checkpoint.h"
+#include "run/huggingface/export_model.h"
 
 namespace metaformer {
 

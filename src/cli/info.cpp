@@ -4,19 +4,18 @@
 #include <torch/version.h>
 
 #include "base/build_info.h"
-#include "base/cache_folder.h"
 #include "base/digest.h"
 #include "base/download.h"
 #include "base/error.h"
-#include "base/mkl_path.h"
+#include "base/platform.h"
 #include "cli/command_line.h"
-#include "config_reader/loader.h"
+#include "config/loader.h"
+#include "config/yaml.h"
 #include "cuda/devices.h"
 #include "cuda/metric_attention.h"
 #include "ops/device.h"
-#include "ops/matrix_products.h"
+#include "ops/linear.h"
 #include "run/safetensors.h"
-#include "yaml/tree.h"
 
 namespace metaformer {
 

@@ -8,20 +8,20 @@
 #include <string_view>
 #include <utility>
 
+#include "base/archive.h"
 #include "base/error.h"
-#include "base/gzip.h"
-#include "base/line_reader.h"
 #include "base/log.h"
+#include "base/rows.h"
 #include "base/text.h"
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "cli/process_choice.h"
-#include "data/sources/file_format.h"
-#include "data/sources/labelled_table.h"
-#include "data/sources/parallel_table.h"
-#include "infer/text_answers.h"
-#include "run/environment.h"
+#include "data/labelled_source.h"
+#include "data/pair_source.h"
+#include "data/tables.h"
+#include "infer/answers.h"
+#include "run/run_directory.h"
 
 namespace metaformer {
 

@@ -11,7 +11,7 @@
 #include "base/signals.h"
 #include "cli/command_line.h"
 #include "distributed/c10d_group.h"
-#include "distributed/local_processes.h"
+#include "distributed/launch.h"
 #include "ops/device.h"
 
 namespace metaformer {

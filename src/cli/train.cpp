@@ -2,7 +2,7 @@
 #include "base/signals.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
-#include "config/warnings.h"
+#include "config/check.h"
 #include "train/run.h"
 
 namespace metaformer {

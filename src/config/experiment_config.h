@@ -1,13 +1,167 @@
 #pragma once
-// The whole experiment as plain data. Names, defaults, ranges and help of every config key are here, in the headers of
-// its sections and nowhere else.
+// A whole experiment as plain data: the task, the model, the training.
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "config/data_config.h"
 #include "config/model_config.h"
-#include "config/task_config.h"
+#include "config/schema.h"
 #include "config/train_config.h"
 
 namespace metaformer {
 
+// The task section of a config. A task that reads texts holds its `data` section, too.
+
+// What weighs the same in a loss.
+enum class LossUnit { token, sequence };
+template <>
+struct EnumNames<LossUnit> {
+  static constexpr std::array<std::string_view, 2> values = {"token", "sequence"};
+};
+
+struct LanguageModelConfig {
+  static constexpr std::string_view kind = "language_model";
+  static constexpr std::string_view summary = "the next token of a text";
+  LossUnit loss = LossUnit::token;
+  std::int64_t sample_interval = 0;
+  TextDataConfig data;  // the top-level section `data`
+};
+
+// Masked language modelling (BERT, Devlin et al. 2019, section 3.1).
+struct MaskedLanguageModelConfig {
+  static constexpr std::string_view kind = "masked_language_model";
+  static constexpr std::string_view summary = "hidden tokens of a text, from those on both sides of them (BERT)";
+  double fraction = 0.15;
+  double masked = 0.8;
+  double random = 0.1;
+  bool whole_words = false;
+  LossUnit loss = LossUnit::token;
+  TextDataConfig data;  // the top-level section `data`
+};
+
+// The array sorter (minGPT): lists of `length` numbers in 0 ... digits - 1.
+struct SortConfig {
+  static constexpr std::string_view kind = "sort";
+  static constexpr std::string_view summary = "the sorted copy of a list of numbers (minGPT)";
+  std::int64_t length = 6;
+  std::int64_t digits = 3;
+};
+
+// Reformer's synthetic task (Kitaev, Kaiser and Levskaya 2020, section 5): 0 w 0 w, where w are `length` numbers in 1
+// ... digits.
+struct CopyConfig {
+  static constexpr std::string_view kind = "copy";
+  static constexpr std::string_view summary = "the second half of 0w0w, w a list of numbers (Reformer)";
+  std::int64_t length = 127;
+  std::int64_t digits = 127;
+};
+
+// What train.batch_size counts.
+enum class BatchUnit { sequence, token };
+template <>
+struct EnumNames<BatchUnit> {
+  static constexpr std::array<std::string_view, 2> values = {"sequence", "token"};
+};
+
+// The task of the first transformer (Vaswani et al. 2017).
+struct SequenceToSequenceConfig {
+  static constexpr std::string_view kind = "sequence_to_sequence";
+  static constexpr std::string_view summary = "a text from another one: a translation, a summary";
+  double label_smoothing = 0;
+  std::int64_t bucketing = 1;
+  BatchUnit batch_unit = BatchUnit::sequence;
+  ParallelDataConfig data;  // the top-level section `data`
+};
+
+using TaskConfig = std::variant<LanguageModelConfig, MaskedLanguageModelConfig, ClassificationConfig,
+                                SequenceToSequenceConfig, SortConfig, CopyConfig>;
+
+// Whether a token is predicted from those before it only.
+inline bool is_causal(const TaskConfig& task) {
+  return !std::holds_alternative<MaskedLanguageModelConfig>(task) &&
+         !std::holds_alternative<SequenceToSequenceConfig>(task) && !std::holds_alternative<ClassificationConfig>(task);
+}
+
+// The data of a task that reads a text; nullptr for others.
+inline const TextDataConfig* text_data_of(const TaskConfig& task) {
+  if (const auto* next = std::get_if<LanguageModelConfig>(&task)) return &next->data;
+  const auto* masked = std::get_if<MaskedLanguageModelConfig>(&task);
+  return masked == nullptr ? nullptr : &masked->data;
+}
+inline TextDataConfig* text_data_of(TaskConfig& task) {
+  return const_cast<TextDataConfig*>(text_data_of(std::as_const(task)));
+}
+
+// What the tasks of lists have in common: a prompt that holds a list, and an answer of as many numbers.
+struct ListTask {
+  bool copies = false;  // else the answer is the sorted list
+  std::int64_t length = 0;
+  std::int64_t digits = 0;
+
+  std::int64_t first_number() const { return copies ? 1 : 0; }  // of `digits` consecutive ones
+  std::int64_t vocabulary() const { return digits + first_number(); }
+  std::int64_t prompt_length() const { return copies ? length + 2 : length; }
+  std::int64_t row_length() const { return prompt_length() + length - 1; }  // the last number is never read
+};
+
+// Nothing for a task of texts.
+inline std::optional<ListTask> list_task(const TaskConfig& task) {
+  if (const auto* sort = std::get_if<SortConfig>(&task)) return ListTask{false, sort->length, sort->digits};
+  if (const auto* copy = std::get_if<CopyConfig>(&task)) return ListTask{true, copy->length, copy->digits};
+  return std::nullopt;
+}
+
+template <class Visitor>
+void visit(Visitor& field, LanguageModelConfig& c) {
+  field("loss", c.loss, "of training: the mean over all tokens, or over texts of their means (with data.packing)");
+  field("sample_interval", c.sample_interval, between(0, most_steps),
+        "steps between texts that the model writes into the log and samples.jsonl; 0: never");
+}
+
+template <class Visitor>
+void visit(Visitor& field, MaskedLanguageModelConfig& c) {
+  field("fraction", c.fraction, Range{.low = 0, .high = 1, .low_open = true},
+        "probability that a token is a target, drawn again in every step; every sequence has at least one target");
+  field("masked", c.masked, between(0, 1), "fraction of the targets that the model sees as the mask token");
+  field("random", c.random, between(0, 1),
+        "fraction of the targets that it sees as a random token of the vocabulary; it sees the rest as they are");
+  field("whole_words", c.whole_words, "all pieces of a word are targets, or none is; for tokenizers that cut words");
+  field(
+      "loss", c.loss,
+      "of training: the mean over all targets, or over sequences (windows, or texts with data.packing) of their means");
+}
+
+template <class Visitor>
+void visit(Visitor& field, SequenceToSequenceConfig& c) {
+  field("label_smoothing", c.label_smoothing, from_to_below(0, 1),
+        "of training: probability mass spread evenly over the vocabulary, the target included (torch's convention); "
+        "losses of validation and test have none");
+  field("bucketing", c.bucketing, between(1, 1 << 20),
+        "steps whose pairs are sorted by length together, so that there is less padding; 1: none are");
+  field("batch_unit", c.batch_unit,
+        "what train.batch_size counts: pairs; or tokens, of the longer side and with padding, so that batches of short "
+        "texts have more pairs");
+}
+
+template <class Visitor>
+void visit(Visitor& field, SortConfig& c) {
+  field("length", c.length, between(1, 4096), "numbers in a list; model.context must hold 2 length - 1");
+  field("digits", c.digits, between(2, 65536), "numbers are 0 ... digits - 1");
+}
+
+template <class Visitor>
+void visit(Visitor& field, CopyConfig& c) {
+  field("length", c.length, between(1, 32768), "numbers in a list; model.context must hold 2 length + 1");
+  field("digits", c.digits, between(2, 65535), "numbers are 1 ... digits; 0 stands before either list");
+}
+
+// The whole experiment as plain data. Names, defaults, ranges and help of every config key are here, in the headers of
+// its sections and nowhere else.
 struct ExperimentConfig {
   TaskConfig task;
   ModelConfig model;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "yaml/tree.h"
+#include "config/yaml.h"
 
 namespace metaformer {
 

@@ -1,22 +1,333 @@
 #pragma once
 // The model section of a config.
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <variant>
 
-#include "config/block_config.h"
-#include "config/embedding_config.h"
-#include "config/feed_forward_model_config.h"
 #include "config/mixer_config.h"
-#include "config/model_fields.h"
-#include "config/positions_config.h"
-#include "config/recurrent_config.h"
 #include "config/schema.h"
 
 namespace metaformer {
+
+// The embeddings of tokens.
+enum class EmbeddingScale { none, sqrt_width, log_count_ratio };
+template <>
+struct EnumNames<EmbeddingScale> {
+  static constexpr std::array<std::string_view, 3> values = {"none", "sqrt_width", "log_count_ratio"};
+};
+
+// Embeddings of hashed n-grams of tokens, added to the token's own.
+struct NgramEmbeddingConfig {
+  std::int64_t order = 1;
+  std::int64_t buckets = std::int64_t{1} << 18;
+};
+
+template <class Visitor>
+void visit(Visitor& field, NgramEmbeddingConfig& c) {
+  field("order", c.order, between(1, 5),
+        "a token's embedding is joined by those of the 2-, ... order-grams ending there");
+  field("buckets", c.buckets, between(1, 1 << 24), "rows of the table that n-grams are hashed to");
+}
+
+struct NoRegionConfig {
+  static constexpr std::string_view kind = "none";
+  static constexpr std::string_view summary = "a vector for each token";
+};
+
+// Johnson and Zhang 2015, "Effective use of word order for text categorization with convolutional neural networks".
+struct SequenceRegionConfig {
+  static constexpr std::string_view kind = "sequence";
+  static constexpr std::string_view summary =
+      "a vector for each region of tokens, the ReLU of a sum with a vector for the token at each place (one-hot "
+      "convolution, Johnson and Zhang 2015)";
+  std::int64_t shortest = 2;
+  std::int64_t longest = 3;
+
+  std::int64_t sizes() const { return longest - shortest + 1; }
+  std::int64_t places() const { return (shortest + longest) * sizes() / 2; }  // of all sizes
+};
+
+using RegionConfig = std::variant<NoRegionConfig, SequenceRegionConfig>;
+
+template <class Visitor>
+void visit(Visitor&, NoRegionConfig&) {}
+
+template <class Visitor>
+void visit(Visitor& field, SequenceRegionConfig& c) {
+  field("shortest", c.shortest, between(1, 16), "tokens of the smallest regions");
+  field("longest", c.longest, between(1, 16),
+        "tokens of the largest; each size has an equal part of the features of model.width");
+}
+
+struct EmbeddingConfig {
+  double std = 0.02;
+  double dropout = 0.0;
+  EmbeddingScale scale = EmbeddingScale::none;
+  NgramEmbeddingConfig ngrams;
+  RegionConfig region;
+  bool tie = true;
+};
+
+template <class Visitor>
+void visit(Visitor& field, EmbeddingConfig& c) {
+  field("std", c.std, positive,
+        "standard deviation of the embeddings of tokens and n-grams at the start; the larger, the less a rare one "
+        "learns");
+  field("dropout", c.dropout, from_to_below(0, 1),
+        "on features of the embeddings, the same ones at every token of a sequence");
+  field("scale", c.scale,
+        "factor of the embeddings: none; sqrt_width: the root of model.width (2017); log_count_ratio, only for "
+        "classification: how unequally the training texts of the classes have the token or n-gram; default: "
+        "sqrt_width where model.positions are sinusoidal, else none");
+  field("ngrams", c.ngrams, "classification: hashed n-grams beside the tokens");
+  field("region", c.region, "classification: what stands for a token, itself or the region of tokens that ends at it");
+  field("tie", c.tie, "not for classification: the output layer shares the token embedding's matrix");
+}
+
+// nullptr: tokens have vectors of their own.
+inline const SequenceRegionConfig* sequence_regions(const EmbeddingConfig& embedding) {
+  return std::get_if<SequenceRegionConfig>(&embedding.region);
+}
+
+inline bool has_regions(const EmbeddingConfig& embedding) { return sequence_regions(embedding) != nullptr; }
+
+// The parts of a block beside its mixer: norms, activations, the feed-forward branch.
+enum class NormPosition { pre, post, both };
+template <>
+struct EnumNames<NormPosition> {
+  static constexpr std::array<std::string_view, 3> values = {"pre", "post", "both"};
+};
+
+struct LayerNormConfig {
+  static constexpr std::string_view kind = "layer_norm";
+  static constexpr std::string_view summary = "mean 0 and variance 1 over the features of a token (Ba et al. 2016)";
+  static constexpr bool has_bias = true;  // with model.bias
+  NormPosition position = NormPosition::pre;
+  bool final = true;
+  double epsilon = 1e-5;
+};
+
+struct RmsNormConfig {
+  static constexpr std::string_view kind = "rms_norm";
+  static constexpr std::string_view summary =
+      "mean square 1 over the features of a token, without bias (Zhang and Sennrich 2019)";
+  static constexpr bool has_bias = false;
+  NormPosition position = NormPosition::pre;
+  bool final = true;
+  double epsilon = 1e-5;
+};
+
+using NormConfig = std::variant<LayerNormConfig, RmsNormConfig>;
+
+inline NormPosition position_of(const NormConfig& norm) {
+  return std::visit([](const auto& options) { return options.position; }, norm);
+}
+
+inline bool has_bias(const NormConfig& norm) {
+  return std::visit([](const auto& options) { return options.has_bias; }, norm);
+}
+
+inline double epsilon_of(const NormConfig& norm) {
+  return std::visit([](const auto& options) { return options.epsilon; }, norm);
+}
+
+// After the last block: what post-norm has already.
+inline bool has_final_norm(const NormConfig& norm) {
+  return std::visit([](const auto& options) { return options.position != NormPosition::post && options.final; }, norm);
+}
+
+template <class Visitor, class Norm>
+void visit_norm(Visitor& field, Norm& c) {
+  field("position", c.position,
+        "pre: x + branch(norm(x)), a final norm; post: norm(x + branch(x)) (2017); both: x + norm(branch(norm(x))), a "
+        "final norm");
+  field("final", c.final, "pre and both: a norm after the last block");
+  field("epsilon", c.epsilon, Range{.low = 0, .high = 1, .low_open = true}, "added to the variance or mean square");
+}
+
+template <class Visitor>
+void visit(Visitor& field, LayerNormConfig& c) {
+  visit_norm(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, RmsNormConfig& c) {
+  visit_norm(field, c);
+}
+
+struct GeluConfig {
+  static constexpr std::string_view kind = "gelu";
+  static constexpr std::string_view summary = "x F(x), F: the normal distribution function (Hendrycks and Gimpel 2016)";
+};
+
+struct GeluTanhConfig {
+  static constexpr std::string_view kind = "gelu_tanh";
+  static constexpr std::string_view summary = "gelu approximated with a hyperbolic tangent, as in GPT-2";
+};
+
+struct ReluConfig {
+  static constexpr std::string_view kind = "relu";
+  static constexpr std::string_view summary = "max(x, 0)";
+};
+
+struct SiluConfig {
+  static constexpr std::string_view kind = "silu";
+  static constexpr std::string_view summary = "x / (1 + exp(-beta x)), also called swish (Ramachandran et al. 2017)";
+  double beta = 1;
+};
+
+struct ReluSquaredConfig {
+  static constexpr std::string_view kind = "relu_squared";
+  static constexpr std::string_view summary = "max(x, 0)^2 (So et al. 2021)";
+};
+
+using ActivationConfig = std::variant<GeluConfig, GeluTanhConfig, ReluConfig, SiluConfig, ReluSquaredConfig>;
+
+template <class Visitor>
+void visit(Visitor&, GeluConfig&) {}
+
+template <class Visitor>
+void visit(Visitor&, GeluTanhConfig&) {}
+
+template <class Visitor>
+void visit(Visitor&, ReluConfig&) {}
+
+template <class Visitor>
+void visit(Visitor& field, SiluConfig& c) {
+  field("beta", c.beta, positive, "steepness of the gate");
+}
+
+template <class Visitor>
+void visit(Visitor&, ReluSquaredConfig&) {}
+
+struct MlpConfig {
+  static constexpr std::string_view kind = "mlp";
+  static constexpr std::string_view summary = "two linear layers with an activation between them";
+  ActivationConfig activation;
+  double ratio = 4;
+  bool output_activation = false;
+  std::int64_t chunks = 1;
+
+  std::int64_t hidden_width(std::int64_t width) const { return std::llround(static_cast<double>(width) * ratio); }
+  std::int64_t up_width(std::int64_t width) const { return hidden_width(width); }
+};
+
+struct GatedConfig {
+  static constexpr std::string_view kind = "gated";
+  static constexpr std::string_view summary =
+      "down(activation(gate x) * up x): SwiGLU with silu, GEGLU with gelu (Shazeer 2020)";
+  ActivationConfig activation = SiluConfig{};
+  double ratio = 8.0 / 3;
+  std::int64_t chunks = 1;
+
+  // The nearest multiple of 8, at least 8.
+  std::int64_t hidden_width(std::int64_t width) const {
+    return 8 * std::max<std::int64_t>(1, std::llround(static_cast<double>(width) * ratio / 8));
+  }
+  // Gate and up side by side.
+  std::int64_t up_width(std::int64_t width) const { return 2 * hidden_width(width); }
+};
+
+using FeedForwardConfig = std::variant<MlpConfig, GatedConfig>;
+
+inline std::int64_t chunks_of(const FeedForwardConfig& feed_forward) {
+  return std::visit([](const auto& options) { return options.chunks; }, feed_forward);
+}
+
+template <class Visitor>
+void visit_chunks(Visitor& field, std::int64_t& chunks) {
+  field("chunks", chunks, between(1, 1 << 16),
+        "parts of the tokens that are computed one after the other, and again in backward, to save memory");
+}
+
+template <class Visitor>
+void visit(Visitor& field, MlpConfig& c) {
+  field("activation", c.activation, "of the hidden layer");
+  field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true}, "hidden width over model width");
+  field("output_activation", c.output_activation, "the activation follows the second layer, too");
+  visit_chunks(field, c.chunks);
+}
+
+template <class Visitor>
+void visit(Visitor& field, GatedConfig& c) {
+  field("activation", c.activation, "of the gate");
+  field("ratio", c.ratio, Range{.low = 0, .high = 64, .low_open = true},
+        "hidden width over model width; rounded to a multiple of 8");
+  visit_chunks(field, c.chunks);
+}
+
+// Recurrent language models.
+enum class RecurrentCell { lstm, gru };
+
+struct RecurrentConfig {
+  RecurrentCell cell = RecurrentCell::lstm;  // of the kind
+  std::int64_t layers = 2;
+  std::int64_t width = 128;
+  std::int64_t context = 64;
+  bool carry_state = false;
+  double dropout = 0.0;
+  EmbeddingConfig embedding = {.std = 0.5};  // no norm stands before the layers
+
+  // Matrices of a layer that read its input, and that read its state.
+  std::int64_t gates() const { return cell == RecurrentCell::lstm ? 4 : 3; }
+};
+
+struct LstmConfig : RecurrentConfig {
+  static constexpr std::string_view kind = "lstm";
+  static constexpr std::string_view summary = "long short-term memory (Hochreiter and Schmidhuber 1997)";
+  LstmConfig() : RecurrentConfig{.cell = RecurrentCell::lstm} {}
+};
+
+struct GruConfig : RecurrentConfig {
+  static constexpr std::string_view kind = "gru";
+  static constexpr std::string_view summary = "gated recurrent units (Cho et al. 2014)";
+  GruConfig() : RecurrentConfig{.cell = RecurrentCell::gru} {}
+};
+
+template <class Visitor>
+void visit(Visitor& field, RecurrentConfig& c) {
+  field("layers", c.layers, between(1, 1024), "recurrent layers");
+  field("width", c.width, between(1, 65536), "width of embeddings and of hidden states");
+  field("context", c.context, between(1, 1 << 20),
+        "tokens of a segment, through which gradients flow (truncated back-propagation through time)");
+  field("carry_state", c.carry_state,
+        "batches read the text in order, and a segment starts from the state that the one before it ended with; else "
+        "from zeros");
+  field("dropout", c.dropout, from_to_below(0, 1),
+        "on embeddings, between layers and before the output layer, not from token to token (Zaremba et al. 2014)");
+  field("embedding", c.embedding, "embeddings of tokens");
+}
+
+// The feed-forward language model.
+
+// y = b + U tanh(d + H x), x the embeddings of the last `window` tokens, side by side.
+struct FeedForwardModelConfig {
+  static constexpr std::string_view kind = "feed_forward";
+  static constexpr std::string_view summary = "one hidden layer over the last tokens (Bengio et al. 2003)";
+  std::int64_t window = 8;
+  std::int64_t width = 64;
+  std::int64_t hidden = 256;
+  std::int64_t context = 64;
+  double dropout = 0.0;
+  EmbeddingConfig embedding = {.std = 0.1, .tie = false};
+
+  std::int64_t inputs() const { return window * width; }
+};
+
+template <class Visitor>
+void visit(Visitor& field, FeedForwardModelConfig& c) {
+  field("window", c.window, between(1, 1 << 16), "tokens that the next one is predicted from");
+  field("width", c.width, between(1, 65536), "width of embeddings");
+  field("hidden", c.hidden, between(1, 1 << 20), "units of the hidden layer");
+  visit_context(field, c.context);
+  field("dropout", c.dropout, from_to_below(0, 1), "on embeddings and on the hidden layer");
+  field("embedding", c.embedding, "embeddings of tokens");
+}
 
 // How the two branches of a block are composed.
 enum class BlockKind { plain, reversible };

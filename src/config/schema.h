@@ -1,14 +1,5 @@
 #pragma once
-// The vocabulary of config structs. A struct is plain data plus one `visit(field, struct)` that lists its fields:
-//
-//   template <class Visitor> void visit(Visitor& field, OptimizerConfig& c) {
-//     field("learning_rate", c.learning_rate, positive, "peak learning rate");
-//   }
-//
-// Decoding, dumping, range checks and help are visitors over that one list.
-//
-// Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
-// NAME}`, or only NAME; each alternative has a `kind` (its name) and a `summary`.
+// The vocabulary of config structs.
 
 #include <array>
 #include <cstdint>
@@ -23,6 +14,17 @@
 #include <vector>
 
 namespace metaformer {
+
+// The vocabulary of config structs. A struct is plain data plus one `visit(field, struct)` that lists its fields:
+//
+//   template <class Visitor> void visit(Visitor& field, OptimizerConfig& c) {
+//     field("learning_rate", c.learning_rate, positive, "peak learning rate");
+//   }
+//
+// Decoding, dumping, range checks and help are visitors over that one list.
+//
+// Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
+// NAME}`, or only NAME; each alternative has a `kind` (its name) and a `summary`.
 
 // Larger numbers are refused everywhere: they come near what single precision can hold.
 constexpr double largest_number = 1e30;
@@ -140,5 +142,11 @@ template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
+
+// Fields that several kinds of models have.
+template <class Visitor>
+void visit_context(Visitor& field, std::int64_t& context) {
+  field("context", context, between(1, 1 << 20), "tokens a model sees at once");
+}
 
 }  // namespace metaformer

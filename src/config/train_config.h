@@ -9,12 +9,266 @@
 #include <variant>
 #include <vector>
 
-#include "config/divergence_config.h"
-#include "config/optimizer_config.h"
-#include "config/schedule_config.h"
 #include "config/schema.h"
 
 namespace metaformer {
+
+// The course of the learning rate.
+
+// From train.learning_rate down to a floor.
+struct FallingScheduleConfig {
+  std::int64_t warmup_steps = 100;
+  double floor = 1e-4;
+};
+
+struct CosineScheduleConfig : FallingScheduleConfig {
+  static constexpr std::string_view kind = "cosine";
+  static constexpr std::string_view summary =
+      "half a cosine from train.learning_rate to floor, which the step behind the last would have";
+};
+
+struct LinearScheduleConfig : FallingScheduleConfig {
+  static constexpr std::string_view kind = "linear";
+  static constexpr std::string_view summary =
+      "a straight line from train.learning_rate to floor, which the step behind the last would have";
+};
+
+struct ConstantScheduleConfig {
+  static constexpr std::string_view kind = "constant";
+  static constexpr std::string_view summary = "train.learning_rate throughout";
+  std::int64_t warmup_steps = 100;
+};
+
+struct InverseSqrtScheduleConfig {
+  static constexpr std::string_view kind = "inverse_sqrt";
+  static constexpr std::string_view summary = "train.learning_rate x sqrt(warmup_steps / step), steps from 0";
+  std::int64_t warmup_steps = 100;
+};
+
+struct NoamScheduleConfig {
+  static constexpr std::string_view kind = "noam";
+  static constexpr std::string_view summary =
+      "train.learning_rate / sqrt(model.width) x min(1 / sqrt(step), step / warmup_steps^1.5), steps from 1 (Vaswani "
+      "et al. 2017)";
+  std::int64_t warmup_steps = 100;
+};
+
+struct TrapezoidScheduleConfig : FallingScheduleConfig {
+  static constexpr std::string_view kind = "trapezoid";
+  static constexpr std::string_view summary =
+      "train.learning_rate, then a straight line over the last decay_steps, of which the last has floor";
+  std::int64_t decay_steps = 400;
+};
+
+using ScheduleConfig = std::variant<CosineScheduleConfig, LinearScheduleConfig, ConstantScheduleConfig,
+                                    InverseSqrtScheduleConfig, NoamScheduleConfig, TrapezoidScheduleConfig>;
+
+inline std::int64_t warmup_steps(const ScheduleConfig& schedule) {
+  return std::visit([](const auto& options) { return options.warmup_steps; }, schedule);
+}
+
+template <class Visitor>
+void visit_warmup(Visitor& field, std::int64_t& steps, std::int64_t fewest = 0) {
+  field("warmup_steps", steps, between(static_cast<double>(fewest), most_steps), "steps of linear warm-up");
+}
+
+template <class Visitor>
+void visit(Visitor& field, FallingScheduleConfig& c) {
+  field("floor", c.floor, at_least(0),
+        "learning rate at the end: of the last step (trapezoid) or the one behind it; default: 1e-4, or a tenth of a "
+        "train.learning_rate below that");
+  visit_warmup(field, c.warmup_steps);
+}
+
+template <class Visitor>
+void visit(Visitor& field, ConstantScheduleConfig& c) {
+  visit_warmup(field, c.warmup_steps);
+}
+
+template <class Visitor>
+void visit(Visitor& field, InverseSqrtScheduleConfig& c) {
+  visit_warmup(field, c.warmup_steps, 1);
+}
+
+template <class Visitor>
+void visit(Visitor& field, NoamScheduleConfig& c) {
+  visit_warmup(field, c.warmup_steps, 1);
+}
+
+template <class Visitor>
+void visit(Visitor& field, TrapezoidScheduleConfig& c) {
+  field("decay_steps", c.decay_steps, between(1, most_steps),
+        "steps from train.learning_rate to floor; the last step of the training has it");
+  visit(field, static_cast<FallingScheduleConfig&>(c));
+}
+
+// The optimiser.
+
+// Which parameters decay, and how fast; what that means depends on the optimiser.
+struct WeightDecayConfig {
+  double weight_decay = 0;
+  std::optional<double> embedding_weight_decay;
+};
+
+// The two running moments of Adam (Kingma and Ba 2015).
+struct MomentsConfig {
+  std::array<double, 2> betas = {0.9, 0.99};
+  double epsilon = 1e-8;
+};
+
+struct AdamWConfig : MomentsConfig, WeightDecayConfig {
+  static constexpr std::string_view kind = "adamw";
+  static constexpr std::string_view summary = "Adam with decoupled weight decay (Loshchilov and Hutter 2019)";
+  AdamWConfig() { weight_decay = 0.1; }
+};
+
+struct AdamConfig : MomentsConfig, WeightDecayConfig {
+  static constexpr std::string_view kind = "adam";
+  static constexpr std::string_view summary =
+      "Adam (Kingma and Ba 2015); weight_decay times a weight is added to its gradient";
+};
+
+struct SgdConfig : WeightDecayConfig {
+  static constexpr std::string_view kind = "sgd";
+  static constexpr std::string_view summary =
+      "stochastic gradient descent; weight_decay times a weight is added to its gradient";
+  double momentum = 0;
+};
+
+struct MuonConfig : MomentsConfig, WeightDecayConfig {
+  static constexpr std::string_view kind = "muon";
+  static constexpr std::string_view summary =
+      "orthogonalised momentum for the matrices of the blocks (Jordan et al. 2024), AdamW for the rest";
+  double momentum = 0.95;
+  std::int64_t iterations = 5;
+  MuonConfig() { weight_decay = 0.1; }
+};
+
+struct AdagradConfig : WeightDecayConfig {
+  static constexpr std::string_view kind = "adagrad";
+  static constexpr std::string_view summary =
+      "a rate for each weight that falls with the sum of its squared gradients (Duchi et al. 2011); weight_decay times "
+      "a weight is added to its gradient";
+  double epsilon = 1e-10;
+};
+
+using OptimizerConfig = std::variant<AdamWConfig, AdamConfig, SgdConfig, MuonConfig, AdagradConfig>;
+
+template <class Visitor>
+void visit_moments(Visitor& field, MomentsConfig& c) {
+  field("betas", c.betas, from_to_below(0, 1), "decay rates of the two moments");
+  field("epsilon", c.epsilon, positive, "added to the root of the second moment");
+}
+
+template <class Visitor>
+void visit_weight_decay(Visitor& field, WeightDecayConfig& c) {
+  field("weight_decay", c.weight_decay, at_least(0), "decay of the weights; applied to matrices only");
+  field("embedding_weight_decay", c.embedding_weight_decay, at_least(0),
+        "decay of the embeddings of tokens, positions and n-grams; null: as weight_decay");
+}
+
+template <class Visitor>
+void visit(Visitor& field, AdamWConfig& c) {
+  visit_moments(field, c);
+  visit_weight_decay(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, AdamConfig& c) {
+  visit_moments(field, c);
+  visit_weight_decay(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, SgdConfig& c) {
+  field("momentum", c.momentum, from_to_below(0, 1), "share of the last update's direction that is kept");
+  visit_weight_decay(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, AdagradConfig& c) {
+  field("epsilon", c.epsilon, positive, "added to the root of the sum");
+  visit_weight_decay(field, c);
+}
+
+template <class Visitor>
+void visit(Visitor& field, MuonConfig& c) {
+  field("momentum", c.momentum, from_to_below(0, 1), "decay rate of the matrices' mean gradient (Nesterov's form)");
+  field("iterations", c.iterations, between(1, 100), "Newton-Schulz iterations that orthogonalise it");
+  visit_moments(field, c);
+  visit_weight_decay(field, c);
+}
+
+// What a training does when its numbers are not finite, or when a gradient is far larger than those before.
+struct StopConfig {
+  static constexpr std::string_view kind = "stop";
+  static constexpr std::string_view summary = "end with exit code 4";
+};
+
+struct RollbackConfig {
+  static constexpr std::string_view kind = "rollback";
+  static constexpr std::string_view summary = "go back to the last good checkpoint with a lower learning rate";
+  double factor = 0.5;
+  std::int64_t limit = 3;
+};
+
+using DivergenceAction = std::variant<StopConfig, RollbackConfig>;
+
+enum class SpikeAction { warn, skip };
+template <>
+struct EnumNames<SpikeAction> {
+  static constexpr std::array<std::string_view, 2> values = {"warn", "skip"};
+};
+
+struct SpikesConfig {
+  double threshold = 0;
+  SpikeAction action = SpikeAction::warn;
+};
+
+struct DivergenceConfig {
+  DivergenceAction action;
+  SpikesConfig spikes;
+};
+
+// What every rollback multiplies the learning rate by.
+inline double rollback_factor(const DivergenceConfig& divergence) {
+  const auto* rollback = std::get_if<RollbackConfig>(&divergence.action);
+  return rollback == nullptr ? 1 : rollback->factor;
+}
+
+template <class Visitor>
+void visit(Visitor&, StopConfig&) {}
+
+template <class Visitor>
+void visit(Visitor& field, RollbackConfig& c) {
+  field("factor", c.factor, Range{.low = 0, .high = 1, .low_open = true},
+        "every rollback multiplies the learning rate by it");
+  field("limit", c.limit, between(1, 1000), "rollbacks before giving up with exit code 4");
+}
+
+template <class Visitor>
+void visit(Visitor& field, SpikesConfig& c) {
+  field("threshold", c.threshold, between(0, 1e6),
+        "standard deviations above its running mean from which a log gradient norm is a spike; 0: never");
+  field("action", c.action, "warn, or skip the step's update too");
+}
+
+template <class Visitor>
+void visit(Visitor& field, DivergenceConfig& c) {
+  field("action", c.action, "when loss, gradients or weights are not finite");
+  field("spikes", c.spikes, "gradients far larger than those before");
+}
+
+// An entry of train.rate_factors.
+
+// Multiplies the learning rate of the parameters that `name` names.
+struct RateFactor {
+  std::string name;
+  double factor = 1;
+};
+
+// Of "NAME=FACTOR", where the factor is a finite number above 0; nothing for another text.
+std::optional<RateFactor> parse_rate_factor(const std::string& entry);
 
 enum class Precision { fp32, bf16, tf32, fp16 };
 template <>

@@ -1,6 +1,5 @@
 #include <cuda_runtime_api.h>
 
-#include "cuda/architectures.h"
 #include "cuda/devices.h"
 
 namespace metaformer::cuda {

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include "cuda/dropout_places.h"
+#include "base/dropout_places.h"
 
 namespace metaformer::cuda {
 
 enum class DropoutElement { fp32, bf16, fp16 };
 
 // y_i = 0 with the given probability, else x_i / (1 - probability), for `count` contiguous elements. Which entries
-// become 0 is what DropoutMask (ops/dropout_mask.h) says of their places for the seed
+// become 0 is what DropoutMask (cpu/dropout.h) says of their places for the seed
 // Rng::with_key(*key).bits(number) (base/random.h).
 struct Dropout {
   DropoutElement element = DropoutElement::fp32;

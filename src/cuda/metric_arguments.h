@@ -16,7 +16,7 @@ struct MetricStrides {
   std::int64_t batch = 0, head = 0, token = 0;
 };
 
-// Dropout of weights, those that DropoutMask (ops/dropout_mask.h) takes at their places (cuda/dropout_places.h) for
+// Dropout of weights, those that DropoutMask (cpu/dropout.h) takes at their places (base/dropout_places.h) for
 // the seed Rng::with_key(*key).bits(number).
 struct MetricDropout {
   MetricDropout() = default;

@@ -2,10 +2,8 @@
 // Chooses the kernel for a head's width and starts it; for the files that compile the kernels.
 
 #include "cuda/metric_attention.h"
-#include "cuda/metric_backward_ends.h"
 #include "cuda/metric_backward_pass.h"
 #include "cuda/metric_forward_kernel.h"
-#include "cuda/metric_gradient_kernels.h"
 #include "cuda/metric_launch.h"
 
 namespace metaformer::cuda {

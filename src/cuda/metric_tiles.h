@@ -1,7 +1,7 @@
 #pragma once
 // What the metric kernels share: which part of the work a block does, tiles of tokens in shared memory, who sees whom.
 
-#include "cuda/dropout_places.h"
+#include "base/dropout_places.h"
 #include "cuda/fragments.h"
 #include "cuda/metric_arguments.h"
 #include "cuda/random_bits.h"

@@ -15,7 +15,7 @@ GPU_DEVICE std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// As in base/vector_math.h.
+// As in cpu/vector_math.h.
 GPU_DEVICE std::uint32_t scrambled(std::uint32_t x) {
   x ^= x >> 16;
   x *= 0x7feb352du;

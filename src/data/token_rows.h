@@ -1,16 +1,19 @@
 #pragma once
-// The output of all datasets: splits, and rows of token ids as plain arrays.
+// Labelled texts that are split, and their rows of tokens.
 
 #include <array>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "config/classification_config.h"
+#include "config/data_config.h"
 
 namespace metaformer {
 
+// The output of all datasets: splits, and rows of token ids as plain arrays.
 enum class Split { train, validation, test };
 template <>
 struct EnumNames<Split> {
@@ -60,5 +63,20 @@ LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
 
 // Several texts in each row, without labels.
 LabelledRows pack_rows(const std::vector<std::vector<std::vector<std::int32_t>>>& packs);
+
+// Labelled texts that are already split: the result of every source.
+struct LabelledText {
+  std::string text;
+  std::string label;
+  std::string place;  // for messages: "reviews.csv:17"
+};
+
+struct LabelledSplits {
+  std::array<std::vector<LabelledText>, 3> texts;  // by Split; no test texts if the config names none
+  nlohmann::ordered_json description;              // paths and digests, for environment.json
+
+  std::vector<LabelledText>& operator[](Split split) { return texts[static_cast<std::size_t>(split)]; }
+  const std::vector<LabelledText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
+};
 
 }  // namespace metaformer

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "ops/own_library.h"
+#include "ops/device.h"
 
 namespace metaformer {
 

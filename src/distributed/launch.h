@@ -1,13 +1,16 @@
 #pragma once
-// Which of several processes this is, as a launcher says in the environment: torchrun, srun, mpirun, or this program
-// with --processes.
+// How processes are started and find each other.
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace metaformer {
 
+// Which of several processes this is, as a launcher says in the environment: torchrun, srun, mpirun, or this program
+// with --processes.
 struct Launch {
   std::string launcher;  // "torchrun", "srun", "mpirun" or "--processes"
   int rank = 0, size = 1;
@@ -29,5 +32,12 @@ std::optional<Launch> find_launch(const Environment& environment = process_envir
 
 // The first host of a Slurm list such as "node[07-09,12],login".
 std::string first_host(const std::string& hosts);
+
+// Starts the processes of a group on this machine.
+
+// Runs this program `processes` times with these arguments; each copy finds the others by find_launch(). Passes SIGINT,
+// SIGTERM, SIGHUP and SIGUSR1 on to all of them. Once one has failed, the others have `patience` to end by themselves.
+// Returns the exit code of the process that failed first (128 + n for one that signal n has killed), or 0.
+int run_local_processes(int processes, const std::vector<std::string>& arguments, std::chrono::seconds patience);
 
 }  // namespace metaformer

@@ -1,14 +1,19 @@
 #pragma once
-// The processes that share the work of one training or evaluation. All of them call the same functions in the same
-// order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
+// The processes of a training, and what they exchange.
 
 #include <torch/types.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "ops/named_tensors.h"
+
 namespace metaformer {
+
+// The processes that share the work of one training or evaluation. All of them call the same functions in the same
+// order. Errors of all functions (exit code 6): another process has ended, or has not answered in time.
 
 // What has been started and goes on by itself.
 class PendingSum {
@@ -47,5 +52,25 @@ class ProcessGroup {
 
 // A group of one.
 ProcessGroup& one_process();
+
+// Named tensors of all processes.
+
+// What every rank has, in the order of the ranks, on the CPU. Names may repeat. To be called by all.
+std::vector<NamedTensors> gather_tensors(ProcessGroup& group, const NamedTensors& own);
+
+// What all processes of a group must agree on. All of these functions are to be called by all of them.
+void wait_for_all(ProcessGroup& group);
+
+// The text of rank 0.
+std::string of_first(ProcessGroup& group, const std::string& text);
+
+// Errors (exit code 2): a rank has another value than rank 0; of objects the first such member is named.
+void require_same(ProcessGroup& group, const nlohmann::ordered_json& values);
+
+// throw_if_stopped() of one process; throws Interrupted on all, also while a StopDeferral exists, once any is to stop.
+void throw_if_any_stopped(ProcessGroup& group);
+
+// Whether SIGUSR1 has arrived at any of them since the last call.
+bool take_save_request_of_any(ProcessGroup& group);
 
 }  // namespace metaformer

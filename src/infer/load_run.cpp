@@ -7,15 +7,15 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "baselines/linear_model.h"
 #include "config/paths.h"
+#include "infer/linear_classifier.h"
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
-#include "run/environment.h"
 #include "run/moved_data.h"
+#include "run/run_directory.h"
+#include "tasks/classification_task.h"
 #include "tasks/make_task.h"
-#include "tasks/network_predictor.h"
 
 namespace metaformer {
 

@@ -1,17 +1,25 @@
 #pragma once
-// A run that was trained, to sample from, to predict with or to evaluate.
+// A trained run.
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "config_reader/loader.h"
-#include "infer/model_changes.h"
+#include "config/loader.h"
 #include "model/sequence_model.h"
 #include "run/checkpoint.h"
-#include "tasks/predictor.h"
 #include "tasks/task.h"
 
 namespace metaformer {
 
+// How a run's model is to differ from the one that was trained. No torch.
+struct ModelChanges {
+  std::optional<std::int64_t> context;  // tokens that it sees at once, in place of model.context
+  std::vector<std::string> options;     // "model.mixer.rounds=8", "data.path=b.txt": what no weight depends on
+};
+
+// A run that was trained, to sample from, to predict with or to evaluate.
 struct LoadedRun {
   Experiment experiment;
   RunDirectory directory;

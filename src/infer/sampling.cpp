@@ -3,13 +3,181 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <sstream>
+#include <utility>
+#include <vector>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "base/random.h"
+#include "base/signals.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
+
+void require_finite_answers(std::int64_t unanswered, std::int64_t texts) {
+  if (unanswered > 0)
+    throw Error(ExitCode::diverged,
+                fmt::format("the probabilities of {} of {} texts are not finite: this model diverged, or its weights "
+                            "are damaged; take another checkpoint",
+                            unanswered, texts));
+}
+
+torch::Tensor pick_tokens_b(const torch::Tensor& all_logits_bv, const torch::Tensor& uniform_b,
+                            const SamplingOptions& options, const torch::Tensor& never_n) {
+  constexpr double impossible = -std::numeric_limits<double>::infinity();
+  const auto logits_bv = never_n.defined() ? all_logits_bv.index_fill(1, never_n, impossible) : all_logits_bv;
+  if (options.temperature == 0) return logits_bv.argmax(1);  // the lowest of equals
+  const auto [sorted_bv, token_bv] = logits_bv.sort(/*stable=*/true, /*dim=*/1, /*descending=*/true);
+  const auto vocabulary = logits_bv.size(1) - (never_n.defined() ? never_n.size(0) : 0);
+  const auto count = options.top_k > 0 ? std::min(options.top_k, vocabulary) : vocabulary;
+  const auto logit_bk = sorted_bv.narrow(1, 0, count).to(torch::kDouble);
+  const auto sum_bk = ((logit_bk - logit_bk.narrow(1, 0, 1)) / options.temperature).exp().cumsum(1);
+  // The place of the last token that may be picked, and the sum of the weights up to it.
+  auto last_b1 = torch::full_like(token_bv.narrow(1, 0, 1), count - 1);
+  auto total_b1 = sum_bk.narrow(1, count - 1, 1);
+  if (options.top_p < 1) {
+    last_b1 = (sum_bk < options.top_p * total_b1).sum(1, /*keepdim=*/true).clamp_max(count - 1);
+    total_b1 = sum_bk.gather(1, last_b1);
+  }
+  // Sums that a device adds in parallel need not ascend to the last bit, so the place is bounded.
+  const auto before_b1 = (sum_bk <= uniform_b.unsqueeze(1) * total_b1).sum(1, /*keepdim=*/true);
+  return token_bv.gather(1, torch::minimum(before_b1, last_b1)).squeeze(1);
+}
+
+namespace {
+
+// Once in a process, which may generate many texts.
+void report(const std::string& problem) {
+  static std::atomic<bool> reported = false;
+  if (!reported.exchange(true))
+    log::warning("generation cannot be recorded as CUDA graphs, so the host starts its operations one by one: {}",
+                 problem.substr(0, problem.find('\n')));
+}
+
+}  // namespace
+
+bool should_record(const SequenceModel& model, std::int64_t samples) {
+  // The operations of a layer take a host about 0.1 ms to start, in which a GPU computes this much in float32.
+  constexpr double operations_per_layer = 2e9;
+  if (model.recordable_layers() == 0) return false;
+  const double tokens = static_cast<double>(samples) * static_cast<double>(model.context());
+  return 2.0 * static_cast<double>(count_parameters(model).all) * tokens <=
+         operations_per_layer * static_cast<double>(model.recordable_layers());
+}
+
+DeviceGenerator::DeviceGenerator(SequenceModel& model, const std::vector<std::int32_t>& window, std::int64_t samples,
+                                 const SamplingOptions& options, torch::Device device, MakeGraph make_graph,
+                                 const DeviceGenerationPlan& plan)
+    : model_(model),
+      options_(options),
+      device_(device),
+      make_graph_(std::move(make_graph)),
+      plan_(plan),
+      samples_(samples),
+      context_(model.context()),
+      length_(static_cast<std::int64_t>(window.size())) {
+  const auto on_device = torch::TensorOptions().dtype(torch::kLong).device(device);
+  const std::vector<std::int64_t> ids(window.begin(), window.end());
+  const auto ids_c = torch::tensor(at::ArrayRef<std::int64_t>(ids));
+  ids_bc_ = torch::zeros({samples, context_ + 1}, on_device);
+  ids_bc_.narrow(1, 0, length_).copy_(ids_c);
+  if (!options.never.empty()) {
+    const std::vector<std::int64_t> never(options.never.begin(), options.never.end());
+    never_n_ = torch::tensor(at::ArrayRef<std::int64_t>(never)).to(device);
+  }
+  newest_1_ = torch::full({1}, length_ - 1, on_device);
+  draw_1_ = torch::zeros({1}, on_device);
+  const auto longest = std::max(plan.first_chunk, plan.longest_chunk);
+  uniform_tb_ = torch::zeros({longest, samples}, on_device.dtype(torch::kDouble));
+  tokens_tb_ = torch::zeros({longest, samples}, on_device);
+  for (auto tokens = plan.smallest_bucket; tokens < context_; tokens *= 2) buckets_.push_back({.tokens = tokens});
+  buckets_.push_back({.tokens = context_});
+}
+
+std::span<const std::int32_t> DeviceGenerator::next() {
+  if (read_ == ready_.size() && !failed_) generate_chunk();
+  if (read_ == ready_.size()) return {};
+  const auto count = static_cast<std::size_t>(samples_);
+  return {ready_.data() + std::exchange(read_, read_ + count), count};
+}
+
+void DeviceGenerator::generate_chunk() {
+  chunk_ = chunk_ == 0 ? plan_.first_chunk : std::min(2 * chunk_, plan_.longest_chunk);
+  send_uniform_numbers();
+  std::int64_t done = 0;
+  try {
+    if (drawn_ == 0) settle_tables();
+    for (; done < chunk_; ++done) step();
+  } catch (const c10::Error& error) {
+    report(error.what_without_backtrace());
+    failed_ = true;
+  }
+  drawn_ += static_cast<std::uint64_t>(done);
+  const auto tokens_tb = tokens_tb_.narrow(0, 0, done).to(torch::kCPU, torch::kInt).contiguous();
+  ready_.assign(tokens_tb.data_ptr<std::int32_t>(), tokens_tb.data_ptr<std::int32_t>() + tokens_tb.numel());
+  read_ = 0;
+}
+
+// The numbers that the host would draw.
+void DeviceGenerator::send_uniform_numbers() {
+  auto uniform_tb = torch::empty({chunk_, samples_}, torch::kDouble);
+  auto* number = uniform_tb.data_ptr<double>();
+  for (std::int64_t t = 0; t < chunk_; ++t)
+    for (std::int64_t sample = 0; sample < samples_; ++sample)
+      *number++ = Rng(options_.seed, RandomPurpose::sampling, static_cast<std::uint64_t>(sample))
+                      .uniform(drawn_ + static_cast<std::uint64_t>(t));
+  uniform_tb_.narrow(0, 0, chunk_).copy_(uniform_tb);
+  draw_1_.zero_();
+}
+
+// A model makes its tables of positions for the longest sequence that it has seen. A graph reads a table where it was
+// when the graph was recorded, so they must have their final size.
+void DeviceGenerator::settle_tables() { model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, context_).contiguous()}); }
+
+void DeviceGenerator::step() {
+  auto& bucket =
+      *std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& each) { return each.tokens >= length_; });
+  if (bucket.steps < plan_.steps_to_warm_up) {
+    compute(bucket.tokens);
+  } else {
+    if (bucket.graph == nullptr) record(bucket);
+    bucket.graph->replay();
+  }
+  ++bucket.steps;
+  if (++length_ > context_) cut_window();
+}
+
+void DeviceGenerator::record(Bucket& bucket) {
+  std::string problem;
+  auto graph = make_graph_(device_, problem);
+  TORCH_CHECK(graph != nullptr, problem);
+  graph->capture([this, tokens = bucket.tokens] { compute(tokens); });
+  bucket.graph = std::move(graph);
+}
+
+void DeviceGenerator::compute(std::int64_t bucket) {
+  const auto all_bcv = model_.evaluate(Batch{.ids_bc = ids_bc_.narrow(1, 0, bucket).contiguous()});
+  const auto logits_bv = all_bcv.index_select(1, newest_1_).squeeze(1);
+  const auto uniform_b = uniform_tb_.index_select(0, draw_1_).squeeze(0);
+  const auto tokens_b = pick_tokens_b(logits_bv, uniform_b, options_, never_n_);
+  newest_1_.add_(1);
+  ids_bc_.index_copy_(1, newest_1_, tokens_b.unsqueeze(1));
+  tokens_tb_.index_copy_(0, draw_1_, tokens_b.unsqueeze(0));
+  draw_1_.add_(1);
+}
+
+// The host counts tokens, so it knows when; this is started between two replays.
+void DeviceGenerator::cut_window() {
+  const auto kept = tokens_kept(context_, options_.window);
+  ids_bc_.narrow(1, 0, kept).copy_(ids_bc_.narrow(1, length_ - kept, kept).clone());
+  newest_1_.fill_(kept - 1);
+  length_ = kept;
+}
 
 std::int32_t TokenPicker::pick(std::span<const double> logits, double uniform) {
   order_.clear();
@@ -219,6 +387,47 @@ std::string StopFilter::feed(const std::string& text) {
   auto shown = held_.substr(0, held_.size() - holds);
   held_.erase(0, shown.size());
   return shown;
+}
+
+std::string default_prompt(const Tokenizer& tokenizer) {
+  try {
+    if (!tokenizer.encode("\n").empty()) return "\n";
+  } catch (const Error&) {  // it is not in the vocabulary
+  }
+  return tokenizer.decode(std::vector<std::int32_t>{0});
+}
+
+std::optional<nlohmann::ordered_json> write_sample(SequenceModel& model, const Tokenizer& tokenizer,
+                                                   torch::Device device, std::uint64_t seed, std::int64_t step) {
+  constexpr std::int64_t length = 200;
+  SamplingOptions options;
+  options.graphs = false;  // they would take memory beside that of the training
+  options.never = ids_without_token(tokenizer);
+  constexpr int exact_in_json = 11;  // bits that are dropped, so that a JSON number holds the seed
+  options.seed = Rng(seed, RandomPurpose::sampling, static_cast<std::uint64_t>(step)).bits(0) >> exact_in_json;
+  const auto prompt = default_prompt(tokenizer);
+  std::vector<std::int32_t> tokens;
+  {
+    TextGenerator generator(model, tokenizer.encode(prompt), options, device);
+    while (static_cast<std::int64_t>(tokens.size()) < length && stop_signal() == 0)
+      tokens.push_back(generator.next().front());
+  }
+  if (static_cast<std::int64_t>(tokens.size()) < length) return std::nullopt;
+  return nlohmann::ordered_json{{"prompt", prompt},       {"text", tokenizer.decode(tokens)},
+                                {"tokens", length},       {"temperature", options.temperature},
+                                {"top_k", options.top_k}, {"seed", options.seed}};
+}
+
+static std::string without_control_characters(std::string text) {
+  for (auto& byte : text)
+    if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f) byte = ' ';
+  return text;
+}
+
+void log_sample(std::int64_t step, const nlohmann::ordered_json& sample) {
+  log::info("sample at step {}:", step);
+  std::istringstream lines(sample.at("text").get<std::string>());
+  for (std::string line; std::getline(lines, line);) log::info("  {}", without_control_characters(line));
 }
 
 }  // namespace metaformer

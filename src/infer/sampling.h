@@ -1,19 +1,127 @@
 #pragma once
 // Text from a language model, token by token.
 
+#include <torch/types.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "infer/device_generator.h"
-#include "infer/sampling_options.h"
-#include "model/decoder.h"
 #include "model/sequence_model.h"
+#include "ops/device.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
+
+// How text is generated: what is drawn, and what of a long text the model sees.
+
+// What of a text that outgrows the model's context is kept while it is generated: the last half of the context, when it
+// is full (one token in context / 2 encodes that much again), or all but the oldest token (every token encodes the
+// whole context again, as in nanoGPT).
+enum class WindowKind { half, slide };
+
+// The newest tokens that are kept of context + 1.
+inline std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
+  return kind == WindowKind::slide ? context : std::max<std::int64_t>(1, context / 2);
+}
+
+struct SamplingOptions {
+  double temperature = 0.8;  // 0: always the most likely token
+  std::int64_t top_k = 200;  // 0: all
+  double top_p = 1;          // smallest set of likeliest tokens that holds this share
+  std::uint64_t seed = 1337;
+  bool cached = true;  // false: encode the whole window for every token (slow; the same text)
+  bool graphs = true;  // false: the host starts every operation, on a GPU too
+  WindowKind window = WindowKind::half;
+  std::vector<std::int32_t> never = {};  // ids that are not drawn, ascending: those without a token
+};
+
+// An answer from numbers that are not finite would mean nothing.
+
+// Errors (exit code 4): the model's numbers for `unanswered` of so many texts are not finite.
+void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
+
+// Picks tokens where the logits are, without the host.
+
+// The token that TokenPicker picks from each row of logits_bv, with one uniform number (float64, in [0, 1)) a row: long
+// [b], on the device of the logits. The sums of weights may be rounded differently on a device, so that a number within
+// about 1e-15 of the edge between two tokens may pick the other. Starts work only; nothing waits for it. `never_n`:
+// options.never on the device of the logits; undefined where there are none.
+torch::Tensor pick_tokens_b(const torch::Tensor& logits_bv, const torch::Tensor& uniform_b,
+                            const SamplingOptions& options, const torch::Tensor& never_n = {});
+
+// Text on a device that does not wait for its host: recorded work encodes the window, picks a token and appends it.
+
+// As make_cuda_graph.
+using MakeGraph = std::function<std::unique_ptr<DeviceGraph>(torch::Device, std::string& problem)>;
+
+struct DeviceGenerationPlan {
+  std::int64_t smallest_bucket = 32;  // tokens; fewer would save a GPU little
+  std::int64_t steps_to_warm_up = 4;  // with each bucket, before its work is recorded
+  std::int64_t first_chunk = 1;       // tokens that are generated before the host reads them; each chunk is twice the
+  std::int64_t longest_chunk = 32;    // last one up to here, so that text appears at once
+};
+
+// Whether graphs give the text that a cache gives (SequenceModel::recordable_layers), and a GPU is expected to encode a
+// context of `samples` sequences, logits of all its tokens included, in less time than its host needs to start the
+// operations of one token with a cache. The latter is an estimate.
+bool should_record(const SequenceModel& model, std::int64_t samples);
+
+// For causal models: every token encodes the window again, without a cache, together with what lies behind its newest
+// token in a bucket. There is one graph for each bucket: of plan.smallest_bucket tokens, of twice as many and so on,
+// and of the context. The text is that of TokenPicker and ContextWindow, whatever the buckets and chunks.
+class DeviceGenerator {
+ public:
+  // Keeps a reference to the model, whose weights are on `device`. Every sample starts from `window`, 1 to
+  // model.context tokens.
+  DeviceGenerator(SequenceModel& model, const std::vector<std::int32_t>& window, std::int64_t samples,
+                  const SamplingOptions& options, torch::Device device, MakeGraph make_graph,
+                  const DeviceGenerationPlan& plan = {});
+  DeviceGenerator(const DeviceGenerator&) = delete;
+  DeviceGenerator& operator=(const DeviceGenerator&) = delete;
+
+  // The next token of every sample, valid until the next call. Empty from where the work could not be recorded, which
+  // the log says once; the caller goes on without graphs. Call it in inference mode.
+  std::span<const std::int32_t> next();
+
+ private:
+  struct Bucket {
+    std::int64_t tokens = 0, steps = 0;  // steps: so far
+    std::unique_ptr<DeviceGraph> graph;
+  };
+
+  void generate_chunk();
+  void send_uniform_numbers();
+  void settle_tables();
+  void step();
+  void record(Bucket& bucket);
+  void compute(std::int64_t bucket);  // all of it on the device
+  void cut_window();
+
+  SequenceModel& model_;
+  SamplingOptions options_;
+  torch::Device device_;
+  MakeGraph make_graph_;
+  DeviceGenerationPlan plan_;
+  std::int64_t samples_, context_, length_;  // length_: of the window
+  std::int64_t chunk_ = 0;
+  std::uint64_t drawn_ = 0;
+  bool failed_ = false;
+  torch::Tensor ids_bc_;                  // the window, and a column for the token that overfills it
+  torch::Tensor never_n_;                 // ids that are not drawn; undefined: none
+  torch::Tensor newest_1_, draw_1_;       // where the newest token is in the window, the next one in the chunk
+  torch::Tensor uniform_tb_, tokens_tb_;  // of a chunk of t tokens
+  std::vector<Bucket> buckets_;           // ascending; destroyed before the tensors, which the graphs use
+  std::vector<std::int32_t> ready_;       // tokens of the chunk, [t, b], of which read_ were returned
+  std::size_t read_ = 0;
+};
 
 // Picks tokens from logits, in buffers that are kept.
 class TokenPicker {
@@ -120,5 +228,19 @@ class StopFilter {
   std::string held_;
   bool stopped_ = false;
 };
+
+// What a language model writes while it is trained (task.sample_interval).
+
+// The prompt where none is given: a line break, as nanoGPT starts, or the first token of a vocabulary that has none.
+std::string default_prompt(const Tokenizer& tokenizer);
+
+// {"prompt", "text", "tokens", "temperature", "top_k", "seed"}: 200 tokens after the default prompt, the text without
+// it. A function of the weights, `seed` and `step`; draws from no stream that training uses, and leaves the model in
+// the mode it was in. Nothing when a signal asks to stop meanwhile.
+std::optional<nlohmann::ordered_json> write_sample(SequenceModel& model, const Tokenizer& tokenizer,
+                                                   torch::Device device, std::uint64_t seed, std::int64_t step);
+
+// The text on lines of its own in the log.
+void log_sample(std::int64_t step, const nlohmann::ordered_json& sample);
 
 }  // namespace metaformer

@@ -4,10 +4,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "infer/write_targets.h"
-#include "overlap/bleu.h"
-#include "overlap/chrf.h"
-#include "overlap/rouge.h"
+#include "infer/answers.h"
+#include "text/overlap.h"
 
 namespace metaformer {
 

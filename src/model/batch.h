@@ -1,5 +1,5 @@
 #pragma once
-// What a model sees at once. Padding and packing add no type, only segments.
+// A batch, and labelled texts as one.
 
 #include <torch/types.h>
 
@@ -7,6 +7,7 @@
 
 namespace metaformer {
 
+// What a model sees at once. Padding and packing add no type, only segments.
 struct Batch {
   torch::Tensor ids_bc;              // long
   torch::Tensor targets_bc;          // long; -1: no target; undefined for classification
@@ -53,5 +54,22 @@ torch::Tensor segment_starts(const torch::Tensor& segments_bc);
 
 // The place of every token within its segment, [b, c]; 0 of padding.
 torch::Tensor positions_in_segments(const torch::Tensor& segments_bc);
+
+// The labelled texts of a batch: its rows or, where texts are packed, segments of them.
+
+// The row of the batch that each labelled text is in, of x with the batch's rows in front: [b, ...] to [l, ...].
+torch::Tensor rows_of_texts(const torch::Tensor& x, const Batch& batch);
+
+// Which tokens of that row belong to the text, [l, c] bool. For batches with segments.
+torch::Tensor tokens_of_texts_lc(const Batch& batch);
+
+// The mean over each text's tokens, [l, d], in float32 at least; zeros where there are none.
+torch::Tensor mean_over_tokens(const torch::Tensor& x_bcd, const Batch& batch);
+
+// The greatest value of each feature, likewise.
+torch::Tensor greatest_over_tokens(const torch::Tensor& x_bcd, const Batch& batch);
+
+// The vector of the first token of each text, [l, d].
+torch::Tensor first_vectors(const torch::Tensor& x_bcd, const Batch& batch);
 
 }  // namespace metaformer

@@ -1,14 +1,54 @@
 #pragma once
-// A block: two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
+// A block: norms, a mixer, the feed-forward branch.
 
 #include <memory>
 #include <string_view>
 
 #include "attention/mixer.h"
-#include "model/feed_forward.h"
-#include "model/norm.h"
+#include "config/model_config.h"
+#include "ops/layer.h"
+#include "ops/linear.h"
 
 namespace metaformer {
+
+// The normalisation of model.norm over the last dimension: layer norm (Ba, Kiros, Hinton 2016), with or without bias,
+// or RMS norm (Zhang and Sennrich 2019), which has none.
+class NormImpl : public Layer {
+ public:
+  // `bias`: of a norm that can have one.
+  NormImpl(const NormConfig& config, std::int64_t width, bool bias);
+  torch::Tensor forward(const torch::Tensor& x_bcd);
+
+  const NormConfig& config() const { return config_; }
+  const torch::Tensor& weight() const { return weight_; }
+  const torch::Tensor& bias() const { return bias_; }  // undefined: none
+
+ private:
+  NormConfig config_;
+  torch::Tensor weight_, bias_;
+};
+TORCH_MODULE(Norm);
+
+// The position-wise branch of a block, of width d and hidden width h:
+//   mlp    down(f(up(x)))                                (Vaswani et al. 2017, equation 2)
+//   gated  down(f(gate) * u), [gate | u] = up(x)         (Shazeer 2020); gate and up are one product
+// With `chunks` it is computed for some tokens after the others, and again in backward.
+class FeedForwardImpl : public torch::nn::Module {
+ public:
+  explicit FeedForwardImpl(const TransformerConfig& config);
+  torch::Tensor forward(const torch::Tensor& x_bcd);
+
+  const FeedForwardConfig& config() const { return config_; }
+  const Linear& up() const { return up_; }      // [h, d]; gated: [2 h, d], the gate's rows first
+  const Linear& down() const { return down_; }  // [d, h]
+
+ private:
+  FeedForwardConfig config_;
+  Linear up_, down_;
+};
+TORCH_MODULE(FeedForward);
+
+// A block: two branches, mixer and feed-forward, each with its norms and, unless switched off, a residual connection.
 
 // The norms of a branch.
 struct BranchNorms {
@@ -27,7 +67,7 @@ struct ObservedBranch {
   StreamPoint branch, after;
 };
 
-// Why branches are not x + dropout(branch(norm(x))), which the larger nodes of the graph compute (ops/added_linear.h,
+// Why branches are not x + dropout(branch(norm(x))), which the larger nodes of the graph compute (ops/linear.h,
 // ops/feed_forward_branch.h); empty: they are.
 std::string_view branch_obstacle(const TransformerConfig& config);
 

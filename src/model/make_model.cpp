@@ -4,9 +4,8 @@
 #include "model/classifier.h"
 #include "model/encoder_decoder.h"
 #include "model/feed_forward_model.h"
-#include "model/gpt.h"
-#include "model/masked_language_model.h"
 #include "model/recurrent_model.h"
+#include "model/token_model.h"
 
 namespace metaformer {
 

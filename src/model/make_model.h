@@ -5,7 +5,7 @@
 
 #include "config/experiment_config.h"
 #include "model/sequence_model.h"
-#include "text/codec.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
 
@@ -16,7 +16,7 @@ struct ModelSizes {
 
 ModelSizes sizes_of(const Codec& codec);
 
-// Not yet initialised (see model/initialise.h). Throws Error (exit code 2) for model.kind: linear, which is no network.
+// Not yet initialised (see model/parameters.h). Throws Error (exit code 2) for model.kind: linear, which is no network.
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes);
 
 }  // namespace metaformer

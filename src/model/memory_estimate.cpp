@@ -167,7 +167,7 @@ double training_activations(const ExperimentConfig& config, std::int64_t vocabul
   return of_batch * share_at_once(config.train.cpu_slices) * static_cast<double>(float_bytes);
 }
 
-// An evaluation has larger batches, which threads share by parts (tasks/network_predictor.cpp).
+// An evaluation has larger batches, which threads share by parts (tasks/classification_task.cpp).
 double evaluation_activations(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
   constexpr std::int64_t tokens = 8192, parts = 8;
   // What joins the parts lies beside them; parts of hidden tokens are padded, too.

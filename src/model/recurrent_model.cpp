@@ -1,9 +1,274 @@
 #include "model/recurrent_model.h"
 
-#include "model/decodable.h"
-#include "model/recurrent_decoder.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "attention/mixer_decoder.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/model_config.h"
+#include "cpu/recurrent.h"
+#include "model/embedding.h"
+#include "model/sequence_model.h"
+#include "ops/dropout.h"
 
 namespace metaformer {
+
+// The decoder of a recurrent model on the CPU, in float32, through buffers that are allocated once. A call of
+// LibTorch's layer for one token takes several times as long as its arithmetic.
+
+// All tensors are float32, contiguous and on the CPU; they are kept alive.
+std::unique_ptr<Decoder> make_recurrent_decoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
+                                                const RecurrentLayersImpl& layers, const torch::Tensor& head_vd,
+                                                std::int64_t batch);
+
+namespace {
+
+constexpr const char* length_name = "length";
+constexpr const char* hidden_name = "hidden";
+constexpr const char* cell_name = "cell";
+constexpr const char* segment_name = "segment";
+
+}  // namespace
+
+RecurrentState& RecurrentState::of(ModelState& state) {
+  auto* own = dynamic_cast<RecurrentState*>(&state);
+  if (own == nullptr) throw Error(ExitCode::failure, "a recurrent model was given the state of another kind of model");
+  return *own;
+}
+
+void RecurrentState::reset() {
+  length_ = 0;
+  states_ = {};
+  segment_b1_ = torch::Tensor();
+}
+
+void RecurrentState::advance(std::int64_t tokens, const LayerStates& states, const torch::Tensor& segments_bc) {
+  length_ += tokens;
+  states_ = {.hidden_lbd = states.hidden_lbd.detach(), .cell_lbd = states.cell_lbd};
+  if (has_cell_) states_.cell_lbd = states.cell_lbd.detach();
+  // A copy: a view would keep the whole batch.
+  segment_b1_ = segments_bc.defined() ? segments_bc.narrow(1, segments_bc.size(1) - 1, 1).clone() : torch::Tensor();
+}
+
+NamedTensors RecurrentState::tensors() const {
+  if (length_ == 0) return {};
+  NamedTensors all = {{length_name, torch::tensor(length_)}, {hidden_name, states_.hidden_lbd}};
+  if (has_cell_) all.emplace_back(cell_name, states_.cell_lbd);
+  if (segment_b1_.defined()) all.emplace_back(segment_name, segment_b1_);
+  return all;
+}
+
+std::int64_t RecurrentState::sequence_dimension(const std::string& name) const { return name == segment_name ? 0 : 1; }
+
+void RecurrentState::load(const NamedTensors& saved, const std::string& source) {
+  RecurrentState loaded(layers_, width_, has_cell_, device_);
+  auto rows = any_size;  // those of the first tensor, then the same in all others
+  // A copy: what was read from a file is part of a larger buffer.
+  const auto own = [&](const std::string& name, const torch::Tensor& tensor, std::vector<std::int64_t> shape) {
+    const auto dimension = static_cast<std::size_t>(sequence_dimension(name));
+    shape[dimension] = rows;
+    require_shape(source, name, tensor, shape);
+    rows = tensor.size(sequence_dimension(name));
+    return tensor.to(device_, /*non_blocking=*/false, /*copy=*/true);
+  };
+  for (const auto& [name, tensor] : saved) {
+    if (name == length_name)
+      loaded.length_ = saved_length(source, name, tensor);
+    else if (name == segment_name)
+      loaded.segment_b1_ = own(name, tensor, {any_size, 1});
+    else if (name == hidden_name)
+      loaded.states_.hidden_lbd = own(name, tensor, {layers_, any_size, width_});
+    else if (has_cell_ && name == cell_name)
+      loaded.states_.cell_lbd = own(name, tensor, {layers_, any_size, width_});
+    else
+      fail_to_continue(source, fmt::format("this model has no {}", in_quotes(name)));
+  }
+  const bool is_whole = loaded.states_.hidden_lbd.defined() && loaded.states_.cell_lbd.defined() == has_cell_;
+  if (!saved.empty() && !(is_whole && loaded.length_ > 0)) fail_to_continue(source, "a part of the state is missing");
+  *this = std::move(loaded);
+}
+
+std::int64_t RecurrentState::bytes() const {
+  std::int64_t total = 0;
+  for (const auto& [name, tensor] : tensors())
+    if (name != length_name) total += static_cast<std::int64_t>(tensor.nbytes());
+  return total;
+}
+
+using torch::Tensor;
+
+namespace {
+
+// cuDNN's layers say in every call that the weights do not lie in its order, and copy them.
+class Silence : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+RecurrentLayersImpl::RecurrentLayersImpl(const RecurrentConfig& config) : config_(config) {
+  const auto d = config.width, rows = config.gates() * d;
+  const auto init = Init::uniform(1 / std::sqrt(static_cast<double>(d)));
+  const ParameterSpec matrices{.init = init, .decay = Decay::matrices, .hidden_matrices = config.gates()};
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto add = [&](const char* name, torch::IntArrayRef sizes, const ParameterSpec& spec) {
+      return add_parameter(fmt::format("{}_l{}", name, layer), torch::zeros(sizes), spec);
+    };
+    weights_.push_back({add("weight_ih", {rows, d}, matrices), add("weight_hh", {rows, d}, matrices),
+                        add("bias_ih", {rows}, {.init = init}), add("bias_hh", {rows}, {.init = init})});
+  }
+}
+
+std::vector<RecurrentLayersImpl::Piece> RecurrentLayersImpl::pieces_of(const Tensor& starts_bc, std::int64_t length) {
+  if (!starts_bc.defined()) return {{.first = 0, .count = length, .starts_b = {}}};
+  const auto first_p = starts_bc.any(0).nonzero().select(1, 0).to(torch::kCPU);
+  std::vector<Piece> pieces;
+  for (std::int64_t i = 0; i < first_p.size(0); ++i) {
+    const auto first = first_p[i].item<std::int64_t>();
+    pieces.push_back({.first = first, .count = 0, .starts_b = starts_bc.select(1, first)});
+  }
+  if (pieces.empty() || pieces.front().first > 0) pieces.insert(pieces.begin(), Piece{});
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    pieces[i].count = (i + 1 < pieces.size() ? pieces[i + 1].first : length) - pieces[i].first;
+  return pieces;
+}
+
+Tensor RecurrentLayersImpl::through_piece(std::size_t layer, const Tensor& x_bcd, LayerStates& states_1bd) const {
+  const bool keeps = torch::GradMode::is_enabled();  // what backward needs
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard guard(x_bcd.is_cuda() ? &silence
+                                                                     : c10::WarningUtils::get_warning_handler());
+  auto& [hidden_1bd, cell_1bd] = states_1bd;
+  Tensor y_bcd;
+  if (config_.cell == RecurrentCell::lstm)
+    std::tie(y_bcd, hidden_1bd, cell_1bd) =
+        at::lstm(x_bcd, {hidden_1bd, cell_1bd}, weights_[layer], /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
+                 keeps, /*bidirectional=*/false, /*batch_first=*/true);
+  else
+    std::tie(y_bcd, hidden_1bd) = at::gru(x_bcd, hidden_1bd, weights_[layer], /*has_biases=*/true, /*num_layers=*/1,
+                                          /*dropout=*/0, keeps, /*bidirectional=*/false, /*batch_first=*/true);
+  return y_bcd;
+}
+
+Tensor RecurrentLayersImpl::through_layer(std::size_t layer, const Tensor& x_bcd, LayerStates& states_1bd,
+                                          const std::vector<Piece>& pieces) const {
+  std::vector<Tensor> outputs;
+  for (const auto& piece : pieces) {
+    if (piece.starts_b.defined()) {
+      const auto starts_b1 = piece.starts_b.unsqueeze(1);
+      states_1bd.hidden_lbd = states_1bd.hidden_lbd.masked_fill(starts_b1, 0);
+      if (states_1bd.cell_lbd.defined()) states_1bd.cell_lbd = states_1bd.cell_lbd.masked_fill(starts_b1, 0);
+    }
+    outputs.push_back(through_piece(layer, x_bcd.narrow(1, piece.first, piece.count), states_1bd));
+  }
+  return outputs.size() == 1 ? outputs.front() : torch::cat(outputs, 1);
+}
+
+Tensor RecurrentLayersImpl::forward(const Tensor& given_bcd, LayerStates& states, const Tensor& starts_bc, Pass& pass) {
+  const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::autocast_dispatch_keyset);
+  auto x_bcd = given_bcd.to(weights_.front().front().scalar_type());
+  const auto pieces = pieces_of(starts_bc, x_bcd.size(1));
+  const auto zeros_1bd = torch::zeros({1, x_bcd.size(0), config_.width}, x_bcd.options());
+  std::vector<Tensor> hidden, cell;
+  for (std::size_t layer = 0; layer < weights_.size(); ++layer) {
+    const auto of_layer = [&](const Tensor& state_lbd) {
+      return state_lbd.defined() ? state_lbd.narrow(0, static_cast<std::int64_t>(layer), 1) : zeros_1bd;
+    };
+    LayerStates own{.hidden_lbd = of_layer(states.hidden_lbd), .cell_lbd = {}};
+    if (config_.cell == RecurrentCell::lstm) own.cell_lbd = of_layer(states.cell_lbd);
+    x_bcd = dropout(through_layer(layer, x_bcd, own, pieces), config_.dropout, pass);
+    hidden.push_back(own.hidden_lbd);
+    cell.push_back(own.cell_lbd);
+  }
+  states.hidden_lbd = torch::cat(hidden);
+  if (config_.cell == RecurrentCell::lstm) states.cell_lbd = torch::cat(cell);
+  return x_bcd;
+}
+
+namespace {
+
+std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
+
+class RecurrentDecoder : public Decoder {
+ public:
+  RecurrentDecoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
+                   const RecurrentLayersImpl& layers, const torch::Tensor& head_vd, std::int64_t batch)
+      : config_(config),
+        batch_(batch),
+        token_table_vd_(token_table_vd),
+        embedding_factor_(static_cast<float>(factor_of(config.embedding, config.width))),
+        head_(head_vd, torch::Tensor()),
+        x_bd_(floats(batch * config.width)),
+        of_x_bg_(floats(batch * config.gates() * config.width)),
+        of_h_bg_(of_x_bg_),
+        logits_bv_(floats(batch * head_vd.size(0))) {
+    for (const auto& weights : layers.weights())
+      layers_.push_back(
+          {.of_input = LinearDecoder(weights[0], weights[2]), .of_state = LinearDecoder(weights[1], weights[3])});
+  }
+
+  void resume(ModelState& state) override { state_ = &RecurrentState::of(state); }
+
+  std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
+    embed(tokens_b);
+    const auto layer_size = batch_ * config_.width;
+    const auto states = state_->layers();
+    auto* h_bd = states.hidden_lbd.data_ptr<float>();
+    auto* c_bd = config_.cell == RecurrentCell::lstm ? states.cell_lbd.data_ptr<float>() : nullptr;
+    const float* x_bd = x_bd_.data();
+    for (const auto& layer : layers_) {
+      layer.of_input.apply(x_bd, of_x_bg_.data(), batch_);
+      layer.of_state.apply(h_bd, of_h_bg_.data(), batch_);
+      if (config_.cell == RecurrentCell::lstm) {
+        step_lstm(of_x_bg_.data(), of_h_bg_.data(), h_bd, c_bd, batch_, config_.width);
+        c_bd += layer_size;
+      } else {
+        step_gru(of_x_bg_.data(), of_h_bg_.data(), h_bd, batch_, config_.width);
+      }
+      x_bd = h_bd;
+      h_bd += layer_size;
+    }
+    head_.apply(x_bd, logits_bv_.data(), batch_);
+    state_->count(1);
+    return logits_bv_;
+  }
+
+ private:
+  struct Layer {
+    LinearDecoder of_input, of_state;
+  };
+
+  void embed(std::span<const std::int32_t> tokens_b) {
+    for (std::int64_t b = 0; b < batch_; ++b) {
+      const auto* row_d =
+          token_table_vd_.const_data_ptr<float>() + tokens_b[static_cast<std::size_t>(b)] * config_.width;
+      std::transform(row_d, row_d + config_.width, x_bd_.data() + b * config_.width,
+                     [&](float x) { return x * embedding_factor_; });
+    }
+  }
+
+  RecurrentConfig config_;
+  std::int64_t batch_;
+  torch::Tensor token_table_vd_;
+  float embedding_factor_;
+  std::vector<Layer> layers_;
+  LinearDecoder head_;
+  std::vector<float> x_bd_, of_x_bg_, of_h_bg_, logits_bv_;
+  RecurrentState* state_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_recurrent_decoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
+                                                const RecurrentLayersImpl& layers, const torch::Tensor& head_vd,
+                                                std::int64_t batch) {
+  return std::make_unique<RecurrentDecoder>(config, token_table_vd, layers, head_vd, batch);
+}
 
 namespace {
 

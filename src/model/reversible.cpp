@@ -3,7 +3,6 @@
 #include <array>
 #include <memory>
 
-#include "ops/first_order.h"
 #include "ops/recompute.h"
 
 namespace metaformer {

@@ -1,17 +1,80 @@
 #pragma once
-// The interface between tasks and networks.
+// The interface of models, their states and decoders.
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 
 #include "model/batch.h"
-#include "model/decoder.h"
-#include "model/model_state.h"
+#include "ops/named_tensors.h"
 #include "ops/pass.h"
 
 namespace metaformer {
 
+// A language model while it generates text, one token after each of several sequences.
+class ModelState;
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // Goes on where the model's forward has left the state, which must outlive this or the next call.
+  virtual void resume(ModelState& state) = 0;
+
+  // Logits [b, v] of what follows tokens_b, valid until the next call; the state is advanced. Throws Error when it is
+  // full.
+  virtual std::span<const float> step(std::span<const std::int32_t> tokens_b) = 0;
+};
+
+// Which models decoders take.
+
+// Whether all weights are as decoders read them: float32, contiguous and on the CPU.
+inline bool can_decode(const torch::nn::Module& model) {
+  const auto weights = model.parameters();
+  return std::all_of(weights.begin(), weights.end(), [](const torch::Tensor& weight) {
+    return weight.is_cpu() && weight.scalar_type() == torch::kFloat && weight.is_contiguous();
+  });
+}
+
+// What a model remembers of sequences while they are read or generated.
+class ModelState {
+ public:
+  virtual ~ModelState() = default;
+
+  virtual std::int64_t length() const = 0;  // tokens seen
+
+  // Forgets the sequences; keeps its memory.
+  virtual void reset() = 0;
+
+  // All that it remembers, by name; the tensors alias its memory.
+  virtual NamedTensors tensors() const = 0;
+
+  // The dimension of the sequences in a tensor of that name; what has no dimensions is the same for all of them.
+  virtual std::int64_t sequence_dimension(const std::string&) const { return 0; }
+
+  // Remembers what tensors() gave, of a state of the same model and batch, on any device. Throws Error (exit code 2)
+  // when they are of another model or batch, or more tokens than it holds; `source` names where they are from.
+  virtual void load(const NamedTensors& saved, const std::string& source) = 0;
+
+  virtual std::int64_t bytes() const = 0;
+};
+
+// Of what load() is given. All throw Error (exit code 2) and name `source` and the tensor.
+[[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);
+
+// Unless the tensor has this shape; any_size fits every size.
+constexpr std::int64_t any_size = -1;
+void require_shape(const std::string& source, const std::string& name, const torch::Tensor& tensor,
+                   at::IntArrayRef expected);
+
+// A number of tokens, without dimensions. Errors: negative, above 2^53, no whole number.
+std::int64_t saved_length(const std::string& source, const std::string& name, const torch::Tensor& tensor);
+
+// The interface between tasks and networks.
 class SequenceModel : public torch::nn::Module {
  public:
   // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state (of new_state or new_memory), ids
@@ -40,7 +103,7 @@ class SequenceModel : public torch::nn::Module {
   virtual bool has_endless_state() const { return remembers(); }
 
   // Layers of a model that gives a token the same logits whatever is behind it, and can encode a window again in work
-  // of a fixed shape (infer/device_generator.h); 0 for any other.
+  // of a fixed shape (infer/sampling.h); 0 for any other.
   virtual std::int64_t recordable_layers() const { return 0; }
 
   // An empty state for `batch` sequences of up to `capacity` tokens, where the weights are now. Throws Error (exit code
@@ -50,8 +113,8 @@ class SequenceModel : public torch::nn::Module {
   // What training carries from one segment of a text to the next. Nothing for a model that does not remember.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
-  // For what `forward` returns token by token of `batch` sequences, faster (model/decoder.h). Nothing where there is no
-  // such thing for this model or for where its weights are.
+  // For what `forward` returns token by token of `batch` sequences, faster (model/sequence_model.h). Nothing where
+  // there is no such thing for this model or for where its weights are.
   virtual std::unique_ptr<Decoder> decoder(std::int64_t batch) const { return (void)batch, nullptr; }
 };
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "ops/probe.h"
+#include "ops/pass.h"
 
 namespace metaformer {
 

@@ -1,11 +1,12 @@
 #pragma once
-// A trunk and a linear head over the vocabulary: what the models that predict tokens have in common.
+// Models over tokens: GPT, and masked language models.
 
 #include "model/transformer.h"
 #include "ops/linear.h"
 
 namespace metaformer {
 
+// A trunk and a linear head over the vocabulary: what the models that predict tokens have in common.
 class TokenModel : public SequenceModel {
  public:
   torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
@@ -34,6 +35,30 @@ class TokenModel : public SequenceModel {
   std::int64_t vocabulary_;
   Transformer transformer_;
   Linear head_{nullptr};  // absent when the embedding table is used (model.embedding.tie)
+};
+
+// A causal language model (GPT-2, Radford et al. 2019; nanoGPT).
+class Gpt : public TokenModel {
+ public:
+  Gpt(const TransformerConfig& config, std::int64_t vocabulary);
+
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+  bool remembers() const override { return config().memory > 0; }
+  std::int64_t recordable_layers() const override;
+  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
+  std::unique_ptr<ModelState> new_memory() const override;
+  std::unique_ptr<Decoder> decoder(std::int64_t batch) const override;
+};
+
+// A model that predicts hidden tokens from those on both sides of them (BERT, Devlin et al. 2019).
+
+// The mask token's id is the vocabulary: the embedding table has a row for it, the logits have none. Where a batch
+// names the places of its targets, hidden vectors are [t, d] and logits [t, v], of these alone. Has no state.
+class MaskedLanguageModel : public TokenModel {
+ public:
+  MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary);
+
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
 };
 
 }  // namespace metaformer

@@ -5,9 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/ngram_buckets.h"
+#include "model/embedding.h"
 #include "model/reversible.h"
-#include "model/transformer_memory.h"
 #include "model/transformer_state.h"
 #include "ops/dropout.h"
 

@@ -4,11 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "attention/score_bias.h"
-#include "attention/transformer_xl.h"
+#include "attention/score_positions.h"
 #include "model/block.h"
 #include "model/embedding.h"
-#include "model/region_embedding.h"
 #include "model/sequence_model.h"
 
 namespace metaformer {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "cpu/activation.h"
+#include "cpu/rms_norm.h"
 #include "model/transformer_state.h"
-#include "ops/activation_kernel.h"
-#include "ops/rms_norm_kernel.h"
 
 namespace metaformer {
 

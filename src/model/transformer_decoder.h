@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/mixer_decoder.h"
-#include "model/decoder.h"
+#include "model/sequence_model.h"
 #include "model/transformer.h"
 
 namespace metaformer {

@@ -1,9 +1,9 @@
 #include "ops/activation.h"
 
-#include "ops/activation_kernel.h"
-#include "ops/bf16_bits.h"
-#include "ops/first_order.h"
+#include "cpu/activation.h"
+#include "ops/autocast.h"
 #include "ops/parallel.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 

@@ -4,7 +4,7 @@
 
 #include <torch/types.h>
 
-#include "config/block_config.h"
+#include "config/model_config.h"
 
 namespace metaformer {
 

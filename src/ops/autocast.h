@@ -1,5 +1,5 @@
 #pragma once
-// bf16 or fp16 products with fp32 weights, for one scope.
+// Mixed precision.
 
 #include <ATen/autocast_mode.h>
 #include <torch/types.h>
@@ -7,6 +7,11 @@
 #include "config/train_config.h"
 
 namespace metaformer {
+
+// bfloat16 as the vector code takes it (cpu/vector_math.h).
+inline std::uint16_t* bits_of(const torch::Tensor& bf16) { return reinterpret_cast<std::uint16_t*>(bf16.data_ptr()); }
+
+// bf16 or fp16 products with fp32 weights, for one scope.
 
 // What happens to the casts of weights, which all threads share, at the end of a scope. `keep`: an outer scope, of any
 // thread, drops them.

@@ -1,8 +1,8 @@
 #include "ops/cross_entropy.h"
 
-#include "ops/cross_entropy_kernel.h"
-#include "ops/first_order.h"
+#include "cpu/cross_entropy.h"
 #include "ops/parallel.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 

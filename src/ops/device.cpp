@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <stdexcept>
@@ -17,6 +18,14 @@
 #include "cuda/devices.h"
 
 namespace metaformer {
+
+void* open_own_library(const std::string& name) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const auto* place : {".", "lib", "../lib/metaformer", ".."})
+    if (void* library = dlopen((folder / place / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  return nullptr;
+}
 
 namespace {
 
@@ -125,6 +134,28 @@ std::string first_line(const std::exception& error) {
   const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
   const std::string message = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
   return message.substr(0, message.find('\n'));
+}
+
+namespace {
+
+constexpr const char* library_name = "libmetaformer_cuda_graph.so";
+
+}  // namespace
+
+std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& problem) {
+  static void* const library = open_own_library(library_name);
+  if (library == nullptr) {
+    const char* error = dlerror();
+    problem = error != nullptr ? error : std::string(library_name) + " cannot be loaded";
+    return nullptr;
+  }
+  using Maker = DeviceGraph* (*)(int);
+  const auto make = reinterpret_cast<Maker>(dlsym(library, "metaformer_make_cuda_graph"));
+  if (make == nullptr) {
+    problem = std::string(library_name) + " is of another version";
+    return nullptr;
+  }
+  return std::unique_ptr<DeviceGraph>(make(device.index()));
 }
 
 }  // namespace metaformer

@@ -1,11 +1,30 @@
 #pragma once
-// Where tensors live, and what memory that costs.
+// Devices, their streams, and graphs of recorded work.
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace metaformer {
+
+// Libraries of this program that it loads only when they are needed.
+
+// Beside the program where it was built, in its library folder where it was installed. nullptr: it is not there, or
+// cannot be loaded (dlerror() says why).
+void* open_own_library(const std::string& name);
+
+// The stream that a tensor's device works on.
+
+// The current cudaStream_t of the tensor's device; nullptr on the CPU.
+inline void* stream_of(const torch::Tensor& tensor) {
+  if (!tensor.is_cuda()) return nullptr;
+  return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device()).native_handle();
+}
+
+// Where tensors live, and what memory that costs.
 
 // "auto" (CUDA when there is a device that runs this build, else the CPU), "cpu", "cuda" or "cuda:N". Loads LibTorch's
 // CUDA part on demand, so that nothing of it costs time where it is not used; must be called before other torch work.
@@ -29,5 +48,22 @@ std::string describe_out_of_memory(const std::exception& error);
 
 // The first line of an error, without LibTorch's stack trace.
 std::string first_line(const std::exception& error);
+
+// Device work that is recorded once and then started as a whole.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+
+  // Records what `work` starts on the graph's device; nothing of it is done yet. Tensors made in it keep their memory,
+  // which every replay writes again. Throws c10::Error when some of the work cannot be recorded, or when none of it was
+  // started there; the work can then be done without the graph.
+  virtual void capture(const std::function<void()>& work) = 0;
+
+  virtual void replay() = 0;
+};
+
+// A CUDA graph of work on `device`; nullptr, and why, where there is none. The code that needs LibTorch's CUDA part
+// lies in a library beside the program, which is loaded here.
+std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& problem);
 
 }  // namespace metaformer

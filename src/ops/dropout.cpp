@@ -2,12 +2,12 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include "cpu/dropout.h"
 #include "cuda/dropout.h"
-#include "ops/bf16_bits.h"
-#include "ops/device_stream.h"
-#include "ops/dropout_mask.h"
-#include "ops/first_order.h"
+#include "ops/autocast.h"
+#include "ops/device.h"
 #include "ops/parallel.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 

@@ -1,10 +1,9 @@
 #include "ops/feed_forward_branch.h"
 
 #include "ops/activation.h"
-#include "ops/added_linear.h"
-#include "ops/first_order.h"
-#include "ops/linear_product.h"
-#include "ops/norm_parts.h"
+#include "ops/linear.h"
+#include "ops/norms.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "cuda/metric_attention.h"
-#include "ops/device_stream.h"
-#include "ops/first_order.h"
-#include "ops/heads.h"
+#include "ops/attention.h"
+#include "ops/device.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 

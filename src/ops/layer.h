@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/gradient_rows.h"
+#include "ops/sparse_rows.h"
 
 namespace metaformer {
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "ops/first_order.h"
-
 namespace metaformer {
 
 OperatorSettings::OperatorSettings(torch::Device of_device)

@@ -1,13 +1,25 @@
 #pragma once
-// Parts of a pass that keep none of what they compute: backward computes them again (Chen, Xu, Zhang, Guestrin 2016).
+// Recomputation in backward.
 
 #include <torch/autograd.h>
+#include <torch/types.h>
 #include <torch/utils.h>
 
 #include <functional>
 #include <vector>
 
 namespace metaformer {
+
+// Operators whose backward pass is code of our own.
+
+// To be called at the start of their backward pass. Gradients that such a pass computes cannot be differentiated again:
+// with create_graph it throws c10::Error, where second derivatives would be wrong.
+inline void require_first_order(const char* operation) {
+  TORCH_CHECK(!torch::GradMode::is_enabled(), operation,
+              " has no second derivatives: call backward without create_graph");
+}
+
+// Parts of a pass that keep none of what they compute: backward computes them again (Chen, Xu, Zhang, Guestrin 2016).
 
 // The gradients of `inputs` for those of y, as torch::autograd::grad() finds them, where an input may have none: those
 // are undefined, as are the gradients of inputs that y does not depend on. Nothing is computed for them.

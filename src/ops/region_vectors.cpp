@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "ops/first_order.h"
+#include "cpu/region.h"
 #include "ops/parallel.h"
-#include "ops/region_kernel.h"
+#include "ops/recompute.h"
 #include "ops/sparse_rows.h"
 
 namespace metaformer {

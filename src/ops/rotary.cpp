@@ -1,10 +1,10 @@
 #include "ops/rotary.h"
 
-#include "ops/bf16_bits.h"
-#include "ops/first_order.h"
-#include "ops/heads.h"
+#include "cpu/rotary.h"
+#include "ops/attention.h"
+#include "ops/autocast.h"
 #include "ops/parallel.h"
-#include "ops/rotary_kernel.h"
+#include "ops/recompute.h"
 
 namespace metaformer {
 

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/json_text.h"
-#include "report/rounded_numbers.h"
+#include "base/json.h"
+#include "report/page.h"
 
 namespace metaformer {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "figures/figure.h"
+#include "report/figure.h"
 
 namespace metaformer {
 

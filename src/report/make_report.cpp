@@ -4,24 +4,62 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 
 #include "base/build_info.h"
 #include "base/error.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "config/writer.h"
-#include "figures/figure_files.h"
-#include "infer/write_targets.h"
-#include "inspect/pictures.h"
-#include "report/comparison_figures.h"
+#include "infer/answers.h"
 #include "report/curves.h"
-#include "report/inspected_runs.h"
+#include "report/figure.h"
+#include "report/inspection.h"
 #include "report/page.h"
+#include "report/pictures.h"
 #include "report/reported_runs.h"
 
 namespace metaformer {
+
+// What the report page shows of the inside of a run.
+
+// to_json(inspection), where every head also has "attention", "scores", "form", "input_form" and "distances" as packed
+// matrices (report/page.h), as far as the mixer has them. Forms with more than 256 rows are left out.
+nlohmann::ordered_json describe_heads(const TextInspection& inspection);
+
+namespace {
+
+constexpr std::int64_t widest_form = 256;
+
+void add_matrix(nlohmann::ordered_json& head, const char* name, const torch::Tensor& matrix_nij, std::int64_t n,
+                bool causal = false) {
+  if (!matrix_nij.defined() || matrix_nij.size(-1) > widest_form) return;
+  if (auto packed = pack(matrix_nij[n], causal); !packed.is_null()) head[name] = std::move(packed);
+}
+
+}  // namespace
+
+nlohmann::ordered_json describe_heads(const TextInspection& inspection) {
+  auto json = to_json(inspection);
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
+    const auto& layer = inspection.layers[i];
+    auto& heads = json["layers"][i]["heads"];
+    for (std::size_t n = 0; n < heads.size(); ++n) {
+      auto& head = heads[n];
+      const auto number = static_cast<std::int64_t>(n);
+      if (head.contains("eigenvalues")) head["eigenvalues"] = rounded(head["eigenvalues"].get<std::vector<double>>());
+      add_matrix(head, "attention", layer.attention_nce, number, inspection.causal);
+      add_matrix(head, "scores", layer.score_nce, number, inspection.causal);
+      add_matrix(head, "form", layer.forms.form_nij, number);
+      add_matrix(head, "input_form", layer.forms.input_form_ndd, number);
+      add_matrix(head, "distances", layer.distance_nvv, number);
+    }
+  }
+  return json;
+}
 
 using Json = nlohmann::ordered_json;
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "compare/comparison.h"
+#include "report/grouping.h"
 #include "report/texts.h"
 
 namespace metaformer {
 
 struct ReportOptions {
-  std::vector<std::string> runs;  // folders, patterns, results files (compare/find_runs.h)
+  std::vector<std::string> runs;  // folders, patterns, results files (report/run_records.h)
   std::string title;
   ComparisonOptions comparison;
   PromptOptions prompt;

@@ -6,15 +6,14 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json_text.h"
-#include "compare/compare_runs.h"
-#include "compare/find_runs.h"
-#include "compare/group_names.h"
-#include "compare/record_settings.h"
+#include "base/json.h"
+#include "config/loader.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
-#include "report/rounded_numbers.h"
-#include "run/environment.h"
+#include "report/compare_runs.h"
+#include "report/grouping.h"
+#include "report/page.h"
+#include "report/run_records.h"
+#include "run/run_directory.h"
 #include "run/run_summary.h"
 
 namespace metaformer {

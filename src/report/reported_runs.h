@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/comparison.h"
+#include "report/grouping.h"
 
 namespace metaformer {
 

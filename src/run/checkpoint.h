@@ -1,16 +1,18 @@
 #pragma once
-// Checkpoints: folders checkpoints/step-N. One that has its name never changes, but for one case: what was saved
-// without the evaluation of its step is replaced, at once, when that evaluation is done.
+// Checkpoints of a run.
 
+#include <functional>
 #include <optional>
 
 #include "ops/named_tensors.h"
-#include "run/checkpoint_folder.h"
+#include "run/checkpoint_meta.h"
 #include "run/run_directory.h"
-#include "text/codec.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
 
+// Checkpoints: folders checkpoints/step-N. One that has its name never changes, but for one case: what was saved
+// without the evaluation of its step is replaced, at once, when that evaluation is done.
 struct Checkpoint {
   std::filesystem::path folder;
   Progress progress;
@@ -45,5 +47,14 @@ std::optional<Checkpoint> load_newest_checkpoint(const RunDirectory& run);
 // there is none, the newest from before the step that this one went back to. Nothing when there is none left: the
 // start.
 std::optional<Checkpoint> load_rollback_checkpoint(const RunDirectory& run, const Progress& progress);
+
+// The checkpoint that validation chose, where it is no longer there.
+
+// What chooses among checkpoints by their validation metrics: the lowest is the best (Metrics::selection_error).
+using SelectionError = std::function<double(const nlohmann::ordered_json& metrics)>;
+
+// When the best checkpoint is missing or damaged, `progress` takes the best of those that are left, with a warning.
+// When none that was evaluated is left, it counts as not evaluated yet.
+void require_best_checkpoint(const RunDirectory& run, const SelectionError& error_of, Progress& progress);
 
 }  // namespace metaformer

@@ -1,14 +1,95 @@
 #pragma once
-// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file. No torch in it.
+// meta.json of a checkpoint.
 
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
-#include "run/progress.h"
+#include "config/schema.h"
 
 namespace metaformer {
+
+// How far a run is: what it needs to go on, besides tensors.
+
+// Running mean and variance of the logarithm of the gradient norm (train/divergence.h). Part of a checkpoint.
+struct SpikeState {
+  std::int64_t seen = 0;
+  double mean = 0;
+  double variance = 0;
+  std::int64_t count = 0;  // spikes so far
+};
+
+struct BestSoFar {
+  std::int64_t step = 0;
+  double loss = 0;   // on the validation split
+  double error = 0;  // what chose it (Metrics::selection_error)
+};
+
+// How the attention of all heads has collapsed (train/diagnostics.h).
+enum class CollapseKind { none, one_token, uniform };
+template <>
+struct EnumNames<CollapseKind> {
+  static constexpr std::array<std::string_view, 3> values = {"none", "one_token", "uniform"};
+};
+
+struct AttentionCollapse {
+  std::int64_t step = 0;  // of the look that has found it
+  CollapseKind kind = CollapseKind::none;
+  double entropy = 0;  // of the attention, mean over all heads, as a fraction of its maximum
+};
+
+// {"step", "kind", "entropy"}.
+inline nlohmann::ordered_json to_json(const AttentionCollapse& collapse) {
+  return {{"step", collapse.step}, {"kind", to_string(collapse.kind)}, {"entropy", collapse.entropy}};
+}
+
+// Nothing where there is no such object.
+inline std::optional<AttentionCollapse> collapse_of(const nlohmann::ordered_json& json) {
+  using Json = nlohmann::ordered_json;
+  if (!json.is_object()) return std::nullopt;
+  const auto step = json.value("step", Json()), kind = json.value("kind", Json()),
+             entropy = json.value("entropy", Json());
+  constexpr std::uint64_t last_step = std::uint64_t{1} << 53;
+  const bool uniform = kind == to_string(CollapseKind::uniform);
+  if (!step.is_number_unsigned() || step.get<std::uint64_t>() > last_step || !entropy.is_number()) return std::nullopt;
+  if (!uniform && kind != to_string(CollapseKind::one_token)) return std::nullopt;
+  return AttentionCollapse{
+      .step = step, .kind = uniform ? CollapseKind::uniform : CollapseKind::one_token, .entropy = entropy};
+}
+
+// What a run needs to go on, besides tensors. Batches, dropout and the learning rate are functions of the step.
+struct Progress {
+  std::int64_t step = 0;  // steps done
+  std::optional<BestSoFar> best;
+  double loss_sum = 0;          // of the steps since the last line of metrics.jsonl
+  std::int64_t loss_count = 0;  // without those that were skipped
+  double last_train_loss = 0;   // of the last such line
+  double train_seconds = 0;
+  std::int64_t evaluated_step = 0;    // of the last evaluation
+  nlohmann::ordered_json validation;  // metrics of the last evaluation, null before it
+  std::int64_t evaluations_since_best = 0;
+  std::int64_t rollbacks = 0;
+  std::int64_t rollback_step = 0;  // the step that the last rollback went back to
+  bool scheduled = true;  // saved where the config says so, its evaluation done; false: where a signal asked for it
+  SpikeState spikes;
+  std::int64_t clipped_steps = 0, clipped_count = 0;  // of all steps; of those since the last line of metrics.jsonl
+  std::int64_t skipped_steps = 0;                     // because gradients overflowed in fp16
+  double uniform_entropy = 0;  // what the last look found where attention was uniform; 0: it was not
+  std::optional<AttentionCollapse> collapse = std::nullopt;  // the first that was found
+  // Of all processes that trained the run, as far as it was saved. Start-up: from the start of a process to its first
+  // step; the other three lie after it.
+  double startup_seconds = 0, wall_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;
+};
+
+// The evaluation that is due at the progress's step is done.
+inline bool is_evaluated(const Progress& progress) { return progress.evaluated_step == progress.step; }
+
+// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file. No torch in it.
 
 // A checkpoint that this program is too old to read: nothing is wrong with it.
 class NewerFormat : public Error {
@@ -29,5 +110,38 @@ std::string to_text(const CheckpointMeta& meta);
 
 // `source` names the file in errors (exit code 1): damaged, or progress that no run can have; NewerFormat.
 CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source);
+
+// The folder `checkpoints` of a run: which checkpoints there are, the links to them, and what is removed. No torch in
+// it.
+constexpr const char* meta_file = "meta.json";
+
+std::string step_name(std::int64_t step);  // "step-12"
+
+// meta.json of a checkpoint. Errors: exit code 1 when it is missing or damaged, NewerFormat.
+CheckpointMeta read_meta_of(const std::filesystem::path& checkpoint);
+
+// Steps with a folder, newest first. Links are not counted. Errors (exit code 2): the folder cannot be read.
+std::vector<std::int64_t> saved_steps(const std::filesystem::path& checkpoints);
+
+struct SavedProgress {
+  std::int64_t step = 0;
+  std::optional<Progress> progress;  // nothing where meta.json is damaged
+};
+
+// In the order in which a run goes on from them: those after more rollbacks first, then the newest. Damaged ones come
+// where their step puts them.
+std::vector<SavedProgress> saved_progress(const std::filesystem::path& checkpoints);
+
+// A checkpoint later than the step that a rollback of the run at `now` went back to, and from before that rollback.
+bool is_abandoned(const Progress& saved, const Progress& now);
+
+// Removes such a checkpoint, which lies at `path` and was called `folder`. One that was the best becomes
+// FOLDER.abandoned.
+void remove_abandoned(const std::filesystem::path& path, const std::filesystem::path& folder, const Progress& saved);
+
+// Points `last` and `best` where they belong when a run has got to `progress`, and removes what it no longer needs: the
+// oldest checkpoints beyond `keep` (but no link's target, and not the newest `keep` scheduled ones), abandoned ones,
+// and what an interrupted save left behind.
+void mend_links(const std::filesystem::path& checkpoints, const Progress& progress, std::int64_t keep);
 
 }  // namespace metaformer

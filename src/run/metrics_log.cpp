@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "config/writer.h"
 
 namespace metaformer {

@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/paths.h"
-#include "config/seeded_paths.h"
-#include "run/environment.h"
+#include "run/run_directory.h"
 
 namespace metaformer {
 

@@ -1,12 +1,18 @@
 #pragma once
-// The folder of one run. Format: docs/run_directory.md.
+// The folder of a run.
 
+#include <torch/types.h>
+
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace metaformer {
+
+// The folder of one run. Format: docs/run_directory.md.
 
 // A link to the newest run of the working folder that has a checkpoint.
 constexpr const char* latest_run = "runs/latest";
@@ -59,5 +65,26 @@ std::filesystem::path default_run_folder(const std::string& name);
 // that is called `runs`. A link to a run that was started later and has a checkpoint stays. A link that cannot be made
 // is a warning.
 void link_latest(const std::filesystem::path& run);
+
+// environment.json of a run: on what, with what and with which command each of its processes trained.
+
+// Of one process that trains the run.
+struct Session {
+  std::vector<std::string> command;
+  torch::Device device;
+  std::int64_t first_step = 0;  // steps that earlier processes had done
+};
+
+// Describes this process and the data, and adds the process to the list of sessions, which keeps the earlier ones.
+void write_environment(const RunDirectory& run, const Session& session, const nlohmann::ordered_json& data);
+
+// The content; null when the run has none, or none that can be read.
+nlohmann::ordered_json read_environment(const RunDirectory& run);
+
+// Whether data are those that the run was trained on, wherever they lie now. True when the run does not say.
+bool has_same_data(const RunDirectory& run, const nlohmann::ordered_json& data);
+
+// A data description without where the data lie: what is left is the same for the same data.
+nlohmann::ordered_json without_paths(const nlohmann::ordered_json& description);
 
 }  // namespace metaformer

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/json_text.h"
+#include "base/json.h"
 
 namespace metaformer {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "run/progress.h"
+#include "run/checkpoint_meta.h"
 #include "run/run_directory.h"
 
 namespace metaformer {

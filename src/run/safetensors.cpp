@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace metaformer {

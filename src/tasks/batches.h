@@ -1,13 +1,15 @@
 #pragma once
-// Batches on the device, and the losses over them that tasks share.
+// Batches on the device, and the losses over them.
 
 #include <limits>
 
 #include "data/token_rows.h"
 #include "model/batch.h"
-#include "tasks/score_sums.h"
+#include "tasks/task.h"
 
 namespace metaformer {
+
+// Batches on the device, and the losses over them that tasks share.
 
 Batch to_batch(const TokenRows& rows, torch::Device device);
 
@@ -45,5 +47,13 @@ void score_tokens(const torch::Tensor& logits, const Batch& batch, ScoreSums& su
 
 // Rows of an evaluation batch: about 8,192 tokens, large enough to be efficient, small enough for any memory.
 std::int64_t evaluation_rows(std::int64_t row_length);
+
+// The objective of language models: cross-entropy of the next token.
+class TokenObjective : public Objective {
+ public:
+  torch::Tensor loss(const torch::Tensor& logits_bcv, const Batch& batch) const override {
+    return token_loss(logits_bcv, batch);
+  }
+};
 
 }  // namespace metaformer

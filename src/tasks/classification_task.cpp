@@ -1,16 +1,187 @@
 #include "tasks/classification_task.h"
 
+#include <ATen/ThreadLocalState.h>
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
-#include "config/seeded_paths.h"
-#include "data/datasets/encoded_cache.h"
+#include "base/text.h"
+#include "config/experiment_config.h"
+#include "config/paths.h"
+#include "data/encoded.h"
+#include "data/labelled_dataset.h"
+#include "ops/autocast.h"
+#include "ops/parallel.h"
 #include "tasks/batches.h"
-#include "tasks/classification_data.h"
-#include "tasks/classification_metrics.h"
+#include "tasks/class_probabilities.h"
 #include "tasks/embedding_scale.h"
-#include "tasks/recalibration.h"
+#include "tasks/task.h"
 
 namespace metaformer {
+
+// Describes labelled texts.
+
+// Training texts by class.
+std::vector<std::int64_t> training_counts(const LabelledDataset& dataset);
+
+class ClassificationData : public TaskData {
+ public:
+  ClassificationData(std::shared_ptr<const LabelledDataset> dataset, const ExperimentConfig& config)
+      : dataset_(std::move(dataset)), config_(config) {}
+
+  const Codec& codec() const override { return dataset_->codec(); }
+  nlohmann::ordered_json description() const override { return dataset_->description(); }
+  std::string summary() const override;
+  void check() const override;
+
+ private:
+  std::shared_ptr<const LabelledDataset> dataset_;
+  ExperimentConfig config_;
+};
+
+namespace {
+
+// Classes are whatever labels the texts have, so that a slip of the pen is one too.
+void warn_of_rare_classes(const LabelledDataset& dataset) {
+  constexpr std::int64_t a_few = 3, much_rarer = 10, far_rarer = 200;
+  const auto counts = training_counts(dataset);
+  const auto usual = dataset.count(Split::train) / static_cast<std::int64_t>(counts.size());
+  for (std::size_t label = 0; label < counts.size(); ++label)
+    if (const auto count = counts[label]; usual > (count <= a_few ? much_rarer : far_rarer) * count)
+      log::warning("{1} of the {2} training texts have the label {0}: is it a mistake?",
+                   in_quotes(dataset.codec().labels[label]), count, dataset.count(Split::train));
+}
+
+// The AUC of a split is over the classes that it has, and one class has none: no step could be chosen by it.
+void require_two_classes(const LabelledDataset& dataset, Split split) {
+  const auto texts = dataset.texts(split);
+  const bool has_two =
+      std::any_of(texts.begin(), texts.end(), [&](const auto& text) { return text.label != texts.front().label; });
+  if (!has_two && !texts.empty())
+    throw Error(ExitCode::data,
+                fmt::format("task.selection_metric auc: all {} texts of the {} split have the label {}, and one class "
+                            "has no AUC; choose by accuracy or loss, or give that split other texts",
+                            texts.size(), to_string(split),
+                            in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
+}
+
+}  // namespace
+
+std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
+  std::vector<std::int64_t> counts(dataset.codec().labels.size());
+  for (const auto& text : dataset.texts(Split::train)) ++counts[static_cast<std::size_t>(text.label)];
+  return counts;
+}
+
+// A batch that is learned by heart (train.overfit_batch) chooses nothing.
+void ClassificationData::check() const {
+  if (config_.train.overfit_batch) return;
+  warn_of_rare_classes(*dataset_);
+  if (classification(config_).selection_metric == SelectionMetric::auc)
+    require_two_classes(*dataset_, Split::validation);
+}
+
+std::string ClassificationData::summary() const {
+  return fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
+                     description().at("train").at("path").get<std::string>(), dataset_->count(Split::train),
+                     dataset_->count(Split::validation), dataset_->count(Split::test), codec().labels.size(),
+                     codec().tokenizer->vocabulary_size(), dataset_->mean_length());
+}
+
+namespace {
+
+std::int64_t slices_of(const Batch& batch) {
+  constexpr std::int64_t tokens = 1024;                       // whose activations a core's cache holds
+  if (!batch.ids_bc.is_cpu() || batch.is_packed()) return 1;  // labels of packed texts may be in any order
+  return std::clamp<std::int64_t>(batch.ids_bc.numel() / tokens, 1, batch.ids_bc.size(0));
+}
+
+// A slice may have lost padding at the end of its rows, and has padding of its own behind its places.
+torch::Tensor without_padding_of(const Batch& slice, const torch::Tensor& logits, std::int64_t length) {
+  if (slice.places_t.defined()) return logits.narrow(0, 0, (slice.places_t >= 0).sum().item<std::int64_t>());
+  if (logits.dim() < 3 || logits.size(1) == length) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
+}
+
+torch::Tensor join(const std::vector<torch::Tensor>& parts, const Batch& batch) {
+  const auto logits = torch::cat(parts);
+  if (!batch.places_t.defined()) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
+}
+
+}  // namespace
+
+torch::Tensor NetworkPredictor::logits_of_slice(const Batch& slice, std::size_t number) const {
+  if (states_.empty()) return model_.evaluate(slice);
+  auto& state = states_.at(number);
+  if (state == nullptr || slice.begins) state = model_.new_state(slice.ids_bc.size(0), model_.context());
+  return model_.evaluate(slice, state.get());
+}
+
+torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
+  const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
+  if (model_.remembers()) states_.resize(static_cast<std::size_t>(slices));
+  if (slices == 1) return logits_of_slice(batch, 0);
+  std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
+  const at::ThreadLocalState state;
+  const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
+  at::parallel_for(0, slices, 1, [&](std::int64_t begin, std::int64_t end) {
+    const at::ThreadLocalStateGuard as_outside(state);
+    at::autocast::set_autocast_dtype(torch::kCPU, type);
+    for (auto i = begin; i < end; ++i) {
+      const auto first = rows * i / slices, last = rows * (i + 1) / slices;
+      const auto number = static_cast<std::size_t>(i);
+      const auto slice = rows_of(batch, first, last - first);
+      parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
+    }
+  });
+  return join(parts, batch);
+}
+
+torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
+                                const torch::Tensor& weights_b) {
+  constexpr int most_rounds = 500;
+  constexpr double close = 1e-7;
+  const auto share_b1 = (weights_b / weights_b.sum()).unsqueeze(1);
+  const auto wanted_v = (targets_bv * share_b1).sum(0);
+  auto shift_v = torch::zeros_like(wanted_v);
+  for (int round = 0; round < most_rounds; ++round) {
+    const auto told_v = (torch::softmax(logits_bv + shift_v, 1) * share_b1).sum(0);
+    const auto step_v = torch::where(wanted_v > 0, (wanted_v / told_v).log(), 0.0);
+    shift_v = shift_v + step_v;
+    if (step_v.abs().max().item<double>() < close) break;
+  }
+  return shift_v;
+}
+
+void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t count, const ExperimentConfig& config,
+                 const torch::Tensor& weights_v, torch::Device device) {
+  constexpr std::int64_t most_texts = 4096;
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(config.train.precision, device);
+  model.set_logit_shift(torch::zeros({}));  // what follows is then a function of the weights only
+  const NetworkPredictor predictor(model);
+  std::vector<torch::Tensor> logits, labels;
+  const auto wanted = std::min(most_texts, count), rows = config.train.batch_size;
+  for (std::int64_t first = 0; first < wanted; first += rows) {
+    const auto batch = texts(first, std::min(rows, wanted - first));
+    logits.push_back(widened(predictor.logits(batch)).to(torch::kCPU, torch::kDouble));
+    labels.push_back(batch.labels_l.cpu());
+  }
+  const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);
+  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows tells of it
+  const auto classes = logits_bv.size(1);
+  const double smoothing = classification(config).label_smoothing;
+  const auto targets_bv =
+      torch::one_hot(labels_l, classes) * (1 - smoothing) + smoothing / static_cast<double>(classes);
+  // As the library does it, a class's weight goes with each target's share of that class.
+  const auto weighted_bv = weights_v.defined() ? targets_bv * weights_v.to(torch::kCPU, torch::kDouble) : targets_bv;
+  const auto weights_b = weighted_bv.sum(1);
+  model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
+}
 
 namespace {
 

@@ -3,16 +3,95 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <string>
+#include <string_view>
 
-#include "base/fault.h"
-#include "distributed/agreement.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "distributed/process_group.h"
 #include "ops/autocast.h"
 #include "tasks/batches.h"
-#include "tasks/evaluation_line.h"
-#include "tasks/shared_scores.h"
+#include "tasks/task.h"
 
 namespace metaformer {
+
+// A line that tells how far an evaluation is.
+
+// "evaluating the validation split: batch 3 of 40", for as long as it lives.
+class EvaluationLine {
+ public:
+  EvaluationLine(std::string_view what, std::int64_t batches);
+  EvaluationLine(const EvaluationLine&) = delete;
+  EvaluationLine& operator=(const EvaluationLine&) = delete;
+  ~EvaluationLine();
+  void show(std::int64_t batch);  // 1, 2, ...
+
+ private:
+  std::string what_;
+  std::int64_t batches_;
+  LineTimer timer_;
+};
+
+// Scores of batches that several processes have taken turns in.
+
+// `own`: of batches rank, rank + size, ... Their sum over all batches in order, on every process: as if one had scored
+// all of them.
+ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own);
+
+EvaluationLine::EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
+  log::progress(fmt::format("evaluating {}", what_));
+}
+
+EvaluationLine::~EvaluationLine() { log::clear_progress(); }
+
+void EvaluationLine::show(std::int64_t batch) {
+  if (!timer_.is_due()) return;
+  timer_.restart();
+  show_progress(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
+}
+
+namespace {
+
+constexpr char sum_sign = '+', rows_sign = '|';  // before the names
+
+// Batch by batch; every one has the same names.
+NamedTensors to_tensors(const std::vector<ScoreSums>& batches) {
+  NamedTensors tensors;
+  for (const auto& batch : batches) {
+    for (const auto& [name, sum] : batch.sums()) tensors.emplace_back(sum_sign + name, sum);
+    for (const auto& [name, rows] : batch.rows()) tensors.emplace_back(rows_sign + name, torch::cat(rows));
+  }
+  return tensors;
+}
+
+std::vector<ScoreSums> to_batches(const NamedTensors& tensors) {
+  std::vector<ScoreSums> batches;
+  for (const auto& [name, tensor] : tensors) {
+    if (name == tensors.front().first) batches.emplace_back();
+    if (name.front() == sum_sign)
+      batches.back().add(name.substr(1), tensor);
+    else
+      batches.back().append(name.substr(1), tensor);
+  }
+  return batches;
+}
+
+}  // namespace
+
+ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
+  std::vector<std::vector<ScoreSums>> by_rank;
+  if (group.size() == 1)
+    by_rank.push_back(own);
+  else
+    for (const auto& tensors : gather_tensors(group, to_tensors(own))) by_rank.push_back(to_batches(tensors));
+  ScoreSums sums;
+  for (std::size_t turn = 0; turn < by_rank.front().size(); ++turn)
+    for (const auto& batches : by_rank)
+      if (turn < batches.size()) sums.add(batches[turn]);
+  return sums;
+}
 
 namespace {
 

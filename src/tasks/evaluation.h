@@ -7,7 +7,6 @@
 
 #include "config/train_config.h"
 #include "distributed/process_group.h"
-#include "tasks/predictor.h"
 #include "tasks/task.h"
 
 namespace metaformer {

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "data/datasets/list_dataset.h"
+#include "data/list_dataset.h"
 #include "tasks/batches.h"
-#include "tasks/token_objective.h"
-#include "text/number_tokenizer.h"
+#include "text/symbol_tokenizers.h"
 
 namespace metaformer {
 

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tasks/batches.h"
-#include "tasks/pair_data.h"
 
 namespace metaformer {
 

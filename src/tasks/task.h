@@ -1,15 +1,190 @@
 #pragma once
-// A task, composed of its parts. The trainer knows these interfaces, not corpora or models.
+// A task, composed of its parts.
 
+#include <torch/types.h>
+
+#include <cmath>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
-#include "tasks/batch_stream.h"
-#include "tasks/metrics.h"
-#include "tasks/model_adaptation.h"
-#include "tasks/objective.h"
-#include "tasks/task_data.h"
+#include "data/token_rows.h"
+#include "model/batch.h"
+#include "model/sequence_model.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
+
+// What an evaluation adds up over batches.
+
+// Named sums, on the device and in float64 so that the order of batches hardly matters.
+class ScoreSums {
+ public:
+  void add(const std::string& name, const torch::Tensor& value) {
+    const auto wide = value.to(torch::kDouble);
+    auto& sum = sums_[name];
+    sum = sum.defined() ? sum + wide : wide;
+  }
+
+  // Keeps the rows of every batch, for what is no sum.
+  void append(const std::string& name, const torch::Tensor& rows) { rows_[name].push_back(rows); }
+  torch::Tensor joined(const std::string& name) const { return torch::cat(rows_.at(name)); }
+
+  double item(const std::string& name) const { return sums_.at(name).item<double>(); }
+
+  // Adds those of later batches.
+  void add(const ScoreSums& later) {
+    for (const auto& [name, sum] : later.sums_) add(name, sum);
+    for (const auto& [name, rows] : later.rows_)
+      for (const auto& of_batch : rows) append(name, of_batch);
+  }
+
+  const std::map<std::string, torch::Tensor>& sums() const { return sums_; }
+  const std::map<std::string, std::vector<torch::Tensor>>& rows() const { return rows_; }
+
+ private:
+  std::map<std::string, torch::Tensor> sums_;
+  std::map<std::string, std::vector<torch::Tensor>> rows_;
+};
+
+// The metrics that a task reports.
+class Metrics {
+ public:
+  virtual ~Metrics() = default;
+
+  // Adds a model's logits for a batch.
+  virtual void score(const torch::Tensor& logits, const Batch& batch, ScoreSums& sums) const = 0;
+
+  // The metrics that apply: loss, perplexity, accuracy, ... `split`: of the data (BatchStream::source_of).
+  virtual nlohmann::ordered_json report(const ScoreSums& sums, Split split) const = 0;
+
+  // Tables that are too large to be logged at every evaluation: an object, empty where there are none.
+  virtual nlohmann::ordered_json tables(const ScoreSums&) const { return nlohmann::ordered_json::object(); }
+
+  // The best checkpoint has the lowest of these on the validation split.
+  virtual double selection_error(const nlohmann::ordered_json& report) const { return report.at("loss"); }
+
+  // Besides the loss, the metrics that people look at first, all of them fractions: "accuracy", "exact_match", ...
+  virtual std::vector<std::string> headline() const { return {}; }
+};
+
+// Computes logits: a network (tasks/classification_task.h) or the linear baseline (infer/linear_classifier.h).
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+
+  // Of a batch of token rows on the predictor's device, without noise: [b, c, v] of a language model; [l, classes] of a
+  // classifier, whose softmax are the probabilities of the classes.
+  virtual torch::Tensor logits(const Batch& batch) const = 0;
+
+  // Whether a batch goes on where the one before it ended, so that they must come in their order.
+  virtual bool remembers() const { return false; }
+};
+
+// The loss that a task minimises.
+class Objective {
+ public:
+  virtual ~Objective() = default;
+
+  // The loss of a model's logits for a batch, summed over its targets: a scalar on the device, at least float32. Sums
+  // and batch.weight can be added up over batches and processes.
+  virtual torch::Tensor loss(const torch::Tensor& logits, const Batch& batch) const = 0;
+};
+
+// The batches that a task reads.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+
+  virtual double tokens_per_step() const = 0;  // on average; padding does not count
+
+  // The fraction of the training split that a step sees; 0 where epochs have no meaning.
+  virtual double epochs_per_step() const { return 0; }
+
+  // Before training. Errors (exit code 3): the training split is too short for a step.
+  virtual void check_training() const {}
+
+  // Forward pass `micro` (0 ... accumulate - 1) of a step: a function of (seed, step, micro) only.
+  virtual Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const = 0;
+
+  virtual bool has(Split split) const { return split != Split::test; }
+
+  // The split of the data that the batches of `split` come from.
+  virtual Split source_of(Split split) const { return split; }
+
+  // A split in deterministic batches that hold every target once. Errors (exit code 2): the data has no such split.
+  virtual std::int64_t evaluation_batches(Split split) const = 0;
+  virtual Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const = 0;
+
+  // Tokens of such a batch, without padding.
+  virtual std::int64_t evaluation_tokens(Split split, std::int64_t index) const = 0;
+
+  // Random batches of training size, the same at every call (nanoGPT's estimate_loss).
+  virtual Batch random_batch(Split split, std::int64_t index, torch::Device device) const = 0;
+};
+
+// train.overfit_batch: every step and evaluation sees the first step's batch. A network and an optimiser that work
+// memorise it, so the loss must fall to nearly 0 (as far as the batch does not contradict itself).
+class OneBatchStream : public BatchStream {
+ public:
+  OneBatchStream(std::shared_ptr<const BatchStream> whole, std::int64_t accumulate)
+      : whole_(std::move(whole)), accumulate_(accumulate) {}
+
+  double tokens_per_step() const override { return whole_->tokens_per_step(); }
+  void check_training() const override { whole_->check_training(); }
+  Batch training_batch(std::int64_t, std::int64_t micro, torch::Device device) const override {
+    return whole_->training_batch(0, micro, device);
+  }
+  Split source_of(Split) const override { return Split::train; }
+  std::int64_t evaluation_batches(Split) const override { return accumulate_; }
+  Batch evaluation_batch(Split, std::int64_t index, torch::Device device) const override {
+    return whole_->training_batch(0, index, device);
+  }
+  std::int64_t evaluation_tokens(Split, std::int64_t) const override {
+    return std::llround(tokens_per_step() / static_cast<double>(accumulate_));
+  }
+  Batch random_batch(Split, std::int64_t index, torch::Device device) const override {
+    return whole_->training_batch(0, index % accumulate_, device);
+  }
+
+ private:
+  std::shared_ptr<const BatchStream> whole_;
+  std::int64_t accumulate_;
+};
+
+// Adapts a model to the training data other than by gradients. By default does nothing.
+class ModelAdaptation {
+ public:
+  virtual ~ModelAdaptation() = default;
+
+  // For a model with its initial weights.
+  virtual void before_training(SequenceModel& model) const { (void)model; }
+
+  // A function of the model's weights.
+  virtual void before_evaluation(SequenceModel& model, torch::Device device) const { (void)model, (void)device; }
+};
+
+// Describes the data of a task.
+class TaskData {
+ public:
+  virtual ~TaskData() = default;
+
+  virtual const Codec& codec() const = 0;
+
+  // For environment.json: where the data came from and what it hashes to.
+  virtual nlohmann::ordered_json description() const = 0;
+
+  // The same in a line for people.
+  virtual std::string summary() const = 0;
+
+  // Before training: warns of what looks like a slip; throws (exit code 3) where nothing could be chosen on the
+  // validation split.
+  virtual void check() const {}
+};
+
+// A task, composed of its parts. The trainer knows these interfaces, not corpora or models.
 
 // None of them is null.
 struct Task {

@@ -1,13 +1,74 @@
 #pragma once
-// A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
-// library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
+// Byte-level byte-pair encoding (GPT-2, Radford et al. 2019).
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "text/special_tokens.h"
-#include "text/tokenizer_json.h"
+#include "text/split_pattern.h"
 #include "text/word_memo.h"
 
 namespace metaformer {
 
+// The printable characters that stand for bytes in the files of byte-level tokenizers (GPT-2, Radford et al. 2019):
+// most bytes that are printed in Latin-1 stand for themselves, the others follow from U+0100 on; a space is U+0120.
+
+// The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
+std::optional<std::string> from_byte_level(std::string_view text);
+
+std::string to_byte_level(std::string_view bytes);
+
+// Byte-pair encoding (Sennrich et al. 2016): which pairs of neighbouring tokens become one, the first rule first.
+class PairMerges {
+ public:
+  // A rule after all others; a later rule for the same pair replaces the earlier one.
+  void add(std::int32_t left, std::int32_t right, std::int32_t merged);
+
+  // Applies the rules to the tokens of a word until none applies: always the first rule that does, where it applies
+  // first. O(n log n).
+  std::vector<std::int32_t> merge(const std::vector<std::int32_t>& ids) const;
+
+ private:
+  struct Rule {
+    std::int32_t rank = 0;
+    std::int32_t merged = 0;
+  };
+  struct HashPair {
+    std::size_t operator()(std::uint64_t pair) const { return (pair ^ (pair >> 29)) * 0x9E3779B97F4A7C15ULL; }
+  };
+  class Word;
+
+  const Rule* find(std::int32_t left, std::int32_t right) const;
+
+  std::unordered_map<std::uint64_t, Rule, HashPair> rules_;
+  std::int32_t next_rank_ = 0;
+};
+
+// Byte-level BPE (GPT-2, Radford et al. 2019) in the format of the library `tokenizers`: regular expressions cut a text
+// into words, whose bytes are merged pair by pair.
+struct ByteLevelBpe {
+  std::vector<std::string> tokens;  // the bytes of each id; "" for an id that no token has
+  std::vector<std::string> names;   // the same as the file writes them
+  std::array<std::int32_t, 256> byte_ids{};
+  PairMerges merges;
+  // Words that are not merged, because they are tokens (the file's ignore_merges).
+  std::unordered_map<std::string, std::int32_t> whole_words;
+  std::vector<SplitPattern> patterns;  // each cuts what those before it left
+  std::array<AddedTokens, 2> added;    // to be found first, and in the rest
+};
+
+// Reads tokenizer.json. What has no effect on the ids of plain text is ignored: the decoder, post-processing,
+// truncation and padding. Errors (exit code 3) name `source` and the field: what is missing, damaged, or changes text
+// so that decoding cannot restore it (normalisers, a space in front), and models other than byte-level BPE.
+ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source);
+
+// A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
+// library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
 class ByteLevelBpeTokenizer : public SubwordTokenizer {
  public:
   static constexpr std::int64_t largest_vocabulary = 1 << 24;

@@ -10,15 +10,13 @@
 #include <span>
 #include <vector>
 
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "text/byte_level_alphabet.h"
 #include "text/byte_level_bpe.h"
-#include "text/number_tokenizer.h"
-#include "text/sentencepiece_file.h"
+#include "text/sentencepiece_model.h"
 #include "text/sentencepiece_tokenizer.h"
-#include "text/sentencepiece_words.h"
+#include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {
@@ -325,7 +323,7 @@ class LibraryPieces {
     return text;
   }
 
-  // The words of text/sentencepiece_words.h, in which characters without a piece stand alone, so that the names of
+  // The words of text/sentencepiece_tokenizer.h, in which characters without a piece stand alone, so that the names of
   // bytes and other names that no text has cannot be found in them.
   std::string word_expression() const {
     std::set<char32_t> spelt;

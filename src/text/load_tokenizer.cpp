@@ -7,15 +7,12 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/text.h"
-#include "text/base64.h"
 #include "text/byte_level_bpe.h"
-#include "text/byte_tokenizer.h"
-#include "text/character_tokenizer.h"
-#include "text/number_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/special_tokens.h"
+#include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {

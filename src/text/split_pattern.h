@@ -10,8 +10,8 @@ namespace metaformer {
 
 class SplitPattern {
  public:
-  // `pattern` in the syntax of tokenizer files (text/split_syntax.h). Errors (exit code 3) name `source`: not a valid
-  // or supported expression, or one that matches the empty text.
+  // `pattern` in the syntax of tokenizer files (text/split_pattern.cpp). Errors (exit code 3) name `source`: not a
+  // valid or supported expression, or one that matches the empty text.
   SplitPattern(std::string_view pattern, const std::string& source);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;

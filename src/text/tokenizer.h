@@ -1,5 +1,5 @@
 #pragma once
-// Converts text to token ids and back. Ids are 0 ... vocabulary_size() - 1.
+// Text to token ids and back.
 
 #include <cstdint>
 #include <memory>
@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "base/random.h"
-#include "config/tokenizer_options.h"
+#include "config/data_config.h"
 
 namespace metaformer {
 
+// Converts text to token ids and back. Ids are 0 ... vocabulary_size() - 1.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -53,5 +54,11 @@ std::int64_t count_unknown_characters(const Tokenizer& tokenizer, std::span<cons
 // How characters that are not in the vocabulary are treated: as an Error, or as the unknown token. Words always have an
 // unknown token, bytes never need one.
 enum class Unknown { refuse, map };
+
+// Converts data to numbers and back. Saved with every checkpoint, so that a model always has the same numbering.
+struct Codec {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<std::string> labels;  // of classes, by class id; empty if there are none
+};
 
 }  // namespace metaformer

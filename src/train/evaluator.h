@@ -1,18 +1,34 @@
 #pragma once
-// Evaluations of a run in training, and which of them was the best.
+// Evaluations during a training: when, and of what.
 
 #include "config/experiment_config.h"
+#include "config/train_config.h"
 #include "distributed/process_group.h"
+#include "run/checkpoint_meta.h"
 #include "run/metrics_log.h"
-#include "run/progress.h"
 #include "run/run_directory.h"
+#include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
-#include "tasks/network_predictor.h"
 #include "tasks/task.h"
 #include "train/divergence.h"
 
 namespace metaformer {
 
+// Decides what is due at a step of a run.
+
+// The last step is done, or train.patience ended training early.
+bool is_finished(const TrainConfig& config, const Progress& progress);
+
+// Every `interval` steps, and where training ends.
+bool is_at(const TrainConfig& config, const Progress& progress, std::int64_t interval);
+
+// An evaluation is due at this step and not done.
+bool lacks_evaluation(const TrainConfig& config, const Progress& progress);
+
+// At this step, once its evaluation is done.
+bool is_checkpoint_due(const TrainConfig& config, const Progress& progress);
+
+// Evaluations of a run in training, and which of them was the best.
 class Evaluator {
  public:
   // Keeps references.
@@ -32,7 +48,7 @@ class Evaluator {
   // The batches of the validation split that an evaluation sees; with random batches only the last one.
   const EvaluationPart& part() const { return part_; }
 
-  // Lets the task adapt the weights of a step, once (tasks/model_adaptation.h).
+  // Lets the task adapt the weights of a step, once (tasks/task.h).
   void adapt(std::int64_t step);
 
   // The weights of steps so far count no longer.

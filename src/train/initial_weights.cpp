@@ -11,8 +11,8 @@
 #include "config/changes.h"
 #include "config/check.h"
 #include "config/writer.h"
-#include "huggingface/pretrained_model.h"
 #include "run/checkpoint.h"
+#include "run/huggingface/pretrained_model.h"
 #include "run/safetensors.h"
 
 namespace metaformer {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "model/sequence_model.h"
 #include "ops/named_tensors.h"
-#include "text/codec.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
 
@@ -24,8 +24,8 @@ struct InitialWeights {
 };
 
 // `path`: the folder of a run, whose best checkpoint is meant, of one of its checkpoints, or a Hugging Face folder
-// (huggingface/pretrained_model.h). Errors: exit code 2 where there is none, or no tokenizer; those of load_checkpoint
-// and read_huggingface.
+// (run/huggingface/pretrained_model.h). Errors: exit code 2 where there is none, or no tokenizer; those of
+// load_checkpoint and read_huggingface.
 InitialWeights read_initial_weights(const std::filesystem::path& path);
 
 // The tokenizer that goes with the weights becomes that of the experiment; `source` names where both are from. Throws

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "model/memory_estimate.h"
 #include "ops/device.h"
-#include "ops/matrix_products.h"
+#include "ops/linear.h"
 
 namespace metaformer {
 

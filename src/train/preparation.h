@@ -4,7 +4,7 @@
 #include <torch/types.h>
 
 #include "config/experiment_config.h"
-#include "text/codec.h"
+#include "text/tokenizer.h"
 
 namespace metaformer {
 

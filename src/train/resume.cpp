@@ -7,18 +7,17 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "config/loader.h"
 #include "config/paths.h"
-#include "config/seeded_paths.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
-#include "optim/make_schedule.h"
-#include "run/environment.h"
 #include "run/moved_data.h"
+#include "run/run_directory.h"
 #include "text/pretrained_tokenizer.h"
 #include "train/initial_weights.h"
-#include "train/rollback.h"
+#include "train/optim/schedule.h"
+#include "train/trainer.h"
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Starts, continues and finishes runs.
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "distributed/process_group.h"
 #include "run/run_summary.h"
 

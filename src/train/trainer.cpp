@@ -3,19 +3,161 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
+#include "base/digest.h"
+#include "base/error.h"
 #include "base/log.h"
-#include "base/process_time.h"
+#include "base/platform.h"
 #include "base/signals.h"
-#include "distributed/agreement.h"
-#include "infer/training_sample.h"
+#include "distributed/process_group.h"
+#include "infer/sampling.h"
+#include "model/make_model.h"
+#include "model/parameters.h"
 #include "ops/device.h"
-#include "train/milestones.h"
+#include "ops/named_tensors.h"
+#include "run/checkpoint.h"
+#include "train/divergence.h"
+#include "train/evaluator.h"
+#include "train/optim/layer_rates.h"
+#include "train/optim/make_optimizer.h"
+#include "train/optim/schedule.h"
 #include "train/preparation.h"
-#include "train/spike_detector.h"
-#include "train/training_report.h"
+#include "train/step/training_step.h"
+#include "train/training_log.h"
 
 namespace metaformer {
+
+TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
+                             const InitialWeights* initial, ProcessGroup& group)
+    : model(make_model(config, sizes_of(task.data->codec()))),
+      schedule(make_schedule(config.train, width_of(config.model))),
+      rows_(config.train.batch_size * config.train.accumulate) {
+  initialise(*model, static_cast<std::uint64_t>(config.train.seed));
+  if (initial != nullptr) taken = take_weights(*initial, config, task.data->codec(), *model);
+  model->to(device);
+  parameters = std::make_unique<ParameterBuffer>(*model);
+  set_layer_rates(*parameters, config.train);
+  if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
+  const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
+  auto sharded = config.train.shard_optimizer && group.size() > 1
+                     ? std::make_unique<ShardedOptimizer>(*parameters, config.train, scale, group)
+                     : nullptr;
+  const auto* shards = sharded ? &sharded->shards() : nullptr;
+  optimizer = sharded ? std::move(sharded) : make_optimizer(*parameters, config.train, scale);
+  average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
+  StepParts parts{config, task, *model, *parameters, *optimizer, device, loss_scale.get()};
+  parts.group = &group;
+  parts.shards = shards;
+  if (group.size() > 1) gradient_sum = std::make_unique<GradientSum>(group, *parameters, shards);
+  parts.gradient_sum = gradient_sum.get();
+  memory = std::make_unique<StepMemory>(*model, batches_of_step(parts), slices_of_batch(parts), group);
+  parts.memory = memory.get();
+  step = make_training_step(parts);
+}
+
+NamedTensors TrainingSetup::state() const {
+  auto all = optimizer->state();
+  const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (loss_scale) add(loss_scale->state());
+  add(average->state());
+  add(memory->tensors());
+  return all;
+}
+
+void TrainingSetup::restore(const Checkpoint& checkpoint) {
+  const WeightAverage::Use use(*average);
+  copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
+  const auto file = (checkpoint.folder / "state.safetensors").string();
+  auto saved = checkpoint.optimizer;
+  memory->reset();
+  const auto targets = state();
+  memory->take(saved, rows_, file);
+  copy_by_name(saved, targets, file);
+  optimizer->load(targets);
+}
+
+void TrainingSetup::restart(const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  parameters->values().copy_(values);
+  optimizer->reset();
+  if (loss_scale) loss_scale->reset();
+  average->reset();
+  memory->reset();
+}
+
+void Saver::require_finite() const {
+  if (setup_.parameters->first_not_finite(setup_.parameters->values())) throw divergence_.error("state");
+  if (const auto name = setup_.optimizer->first_not_finite(); !name.empty())
+    throw divergence_.error(fmt::format("optimiser's {}", name));
+}
+
+// All processes begin with the same weights and make the same updates. A machine that computes otherwise must not stay
+// unnoticed.
+void Saver::require_same_weights() const {
+  if (group_.size() == 1) return;
+  const auto values = setup_.parameters->values().cpu();
+  const auto digests = group_.gather(sha256({reinterpret_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
+  for (std::size_t rank = 1; rank < digests.size(); ++rank)
+    if (digests[rank] != digests.front())
+      throw Error(ExitCode::process_lost,
+                  fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
+}
+
+void Saver::save(const Progress& progress, const MetricsLog& metrics) {
+  require_finite();
+  require_same_weights();
+  const WeightAverage::Use average(*setup_.average);
+  evaluator_.adapt(progress.step);
+  const auto state = setup_.state();
+  if (!group_.is_first()) return;
+  metrics.sync();
+  save_checkpoint(run_, progress, named_state(*setup_.model), state, task_.data->codec(), keep_);
+  if (!std::exchange(is_linked_, true)) link_latest(run_.path());
+}
+
+double rollback_factor(const TrainConfig& config, const Progress& progress) {
+  return std::pow(rollback_factor(config.divergence), static_cast<double>(progress.rollbacks));
+}
+
+std::int64_t batch_step(const Progress& progress) {
+  constexpr std::int64_t far = std::int64_t{1} << 36;
+  return progress.step + progress.rollbacks * far;
+}
+
+Rollback::Rollback(const TrainConfig& config, const RunDirectory& run, const Metrics& metrics, TrainingSetup& setup)
+    : config_(config), run_(run), metrics_(metrics), setup_(setup) {
+  if (is<RollbackConfig>(config_.divergence.action)) initial_values_ = setup_.parameters->values().clone();
+}
+
+bool Rollback::recover(const Error& error, Progress& progress) {
+  const auto* action = std::get_if<RollbackConfig>(&config_.divergence.action);
+  if (error.code() != ExitCode::diverged || action == nullptr) return false;
+  const auto rollbacks = progress.rollbacks + 1;
+  if (rollbacks > action->limit) {
+    log::warning("giving up after {} rollbacks (train.divergence.action.limit)", action->limit);
+    return false;
+  }
+  progress = restore(load_rollback_checkpoint(run_, progress));
+  require_best_checkpoint(
+      run_, [&](const auto& report) { return metrics_.selection_error(report); }, progress);
+  progress.rollbacks = rollbacks;
+  progress.rollback_step = progress.step;
+  log::warning("{}", error.what());
+  log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate", rollbacks,
+               action->limit, progress.step, rollback_factor(config_, progress));
+  return true;
+}
+
+Progress Rollback::restore(const std::optional<Checkpoint>& checkpoint) {
+  if (checkpoint) {
+    setup_.restore(*checkpoint);
+    setup_.memory->reset();  // other batches follow, which go on from nothing
+    return checkpoint->progress;
+  }
+  setup_.restart(initial_values_);
+  return {};
+}
 
 namespace {
 

@@ -1,17 +1,120 @@
 #pragma once
 // The training loop.
 
-#include "config_reader/loader.h"
+#include "base/error.h"
+#include "config/loader.h"
+#include "run/checkpoint.h"
+#include "run/metrics_log.h"
 #include "run/run_summary.h"
-#include "train/attention_watch.h"
-#include "train/pending_losses.h"
-#include "train/progress_line.h"
-#include "train/rollback.h"
-#include "train/saver.h"
+#include "tasks/task.h"
+#include "train/diagnostics.h"
+#include "train/evaluator.h"
+#include "train/initial_weights.h"
+#include "train/optim/optimizer.h"
+#include "train/optim/schedule.h"
+#include "train/step/batch_loss.h"
+#include "train/step/training_step.h"
 #include "train/step_profiler.h"
-#include "train/training_clock.h"
+#include "train/training_log.h"
 
 namespace metaformer {
+
+// A model in training with all that a step needs. Runs and benchmarks share it.
+struct TrainingSetup {
+  // With random weights, or those of train.init_from where they are given. `config`, `task` and `group`, which shares
+  // the steps evenly (require_equal_pieces), must outlive it.
+  TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
+                const InitialWeights* initial = nullptr, ProcessGroup& group = one_process());
+  TrainingSetup(const TrainingSetup&) = delete;
+  TrainingSetup& operator=(const TrainingSetup&) = delete;
+
+  // What a checkpoint keeps beside the model, while the average is in use: of the optimiser, the loss scale and the
+  // weights in training where they are averaged, and what the model remembers. Aliases it. To be called by all
+  // processes.
+  NamedTensors state() const;
+
+  // Goes on from a checkpoint. Errors: as copy_by_name.
+  void restore(const Checkpoint& checkpoint);
+
+  // Back to the state before the first step, with these values of the parameter buffer.
+  void restart(const torch::Tensor& values);
+
+  std::shared_ptr<SequenceModel> model;
+  std::optional<TakenWeights> taken;  // given initial weights
+  std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<LossScale> loss_scale;  // of fp16 only
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average;
+  std::unique_ptr<const Schedule> schedule;
+  std::unique_ptr<StepMemory> memory;
+  std::unique_ptr<GradientSum> gradient_sum;  // of several processes
+  std::unique_ptr<TrainingStep> step;
+
+ private:
+  std::int64_t rows_;  // of a step, of all processes
+};
+
+// Saves a training as checkpoints.
+class Saver {
+ public:
+  // Keeps references.
+  Saver(const RunDirectory& run, const Task& task, TrainingSetup& setup, Evaluator& evaluator,
+        const Divergence& divergence, std::int64_t keep, ProcessGroup& group)
+      : run_(run),
+        task_(task),
+        setup_(setup),
+        evaluator_(evaluator),
+        divergence_(divergence),
+        keep_(keep),
+        group_(group) {}
+
+  // Saves the state at the step of `progress`, after the lines of `metrics` before it. To be called by all processes,
+  // of which the first writes; the first checkpoint makes the run runs/latest. Errors: as save_checkpoint; exit code 4,
+  // and nothing is saved, when weights or optimiser state are not finite; exit code 6, when the processes' weights
+  // differ.
+  void save(const Progress& progress, const MetricsLog& metrics);
+
+ private:
+  void require_finite() const;
+  void require_same_weights() const;
+
+  const RunDirectory& run_;
+  const Task& task_;
+  TrainingSetup& setup_;
+  Evaluator& evaluator_;
+  const Divergence& divergence_;
+  std::int64_t keep_;
+  ProcessGroup& group_;
+  bool is_linked_ = false;  // runs/latest leads to the run
+};
+
+// train.divergence.action: rollback. A run that diverged goes on from an earlier checkpoint, with other batches and a
+// lower learning rate.
+
+// What the rollbacks so far multiply the learning rate by.
+double rollback_factor(const TrainConfig& config, const Progress& progress);
+
+// The step whose batches are trained on next: after a rollback those of steps that no run reaches.
+std::int64_t batch_step(const Progress& progress);
+
+class Rollback {
+ public:
+  // Keeps references. `setup` has its initial weights, which a rollback may need.
+  Rollback(const TrainConfig& config, const RunDirectory& run, const Metrics& metrics, TrainingSetup& setup);
+
+  // Restores `setup` and `progress` to the state to go on from; false when the error is no divergence, or the config
+  // allows no rollback or none any more.
+  bool recover(const Error& error, Progress& progress);
+
+ private:
+  Progress restore(const std::optional<Checkpoint>& checkpoint);
+
+  const TrainConfig& config_;
+  const RunDirectory& run_;
+  const Metrics& metrics_;
+  TrainingSetup& setup_;
+  torch::Tensor initial_values_;
+};
 
 class Trainer {
  public:

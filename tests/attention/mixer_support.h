@@ -5,7 +5,7 @@
 
 #include "attention/mixer.h"
 #include "attention/mixers.h"
-#include "attention/transformer_xl.h"
+#include "attention/score_positions.h"
 #include "config/writer.h"
 #include "support/torch_catch.h"
 

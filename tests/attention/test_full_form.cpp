@@ -1,5 +1,5 @@
-#include "attention/full_form.h"
 #include "attention/mixer_support.h"
+#include "attention/quadratic.h"
 #include "support/failure.h"
 #include "support/mixer_options.h"
 

@@ -5,12 +5,12 @@
 #include <numbers>
 #include <vector>
 
-#include "attention/lsh_attention.h"
+#include "attention/lsh.h"
 #include "attention/lsh_options.h"
 #include "attention/mixer_support.h"
 #include "base/random.h"
-#include "ops/hashed_attention_kernel.h"
-#include "ops/random_normal.h"
+#include "cpu/hashed_attention.h"
+#include "ops/pass.h"
 
 namespace metaformer {
 

@@ -1,6 +1,6 @@
 #include <thread>
 
-#include "attention/rotary_positions.h"
+#include "attention/score_positions.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -3,7 +3,7 @@
 #include "attention/mixer.h"
 #include "attention/mixer_support.h"
 #include "attention/mixers.h"
-#include "attention/score_bias.h"
+#include "attention/score_positions.h"
 #include "ops/rotary.h"
 #include "support/mixer_options.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "support/catch.h"
 

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "base/line_reader.h"
+#include "base/rows.h"
 #include "support/catch.h"
 
 namespace metaformer {

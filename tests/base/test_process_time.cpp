@@ -1,7 +1,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/process_time.h"
+#include "base/platform.h"
 #include "support/catch.h"
 
 namespace metaformer {

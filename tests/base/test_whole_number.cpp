@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "base/whole_number.h"
+#include "base/text.h"
 #include "support/catch.h"
 
 namespace metaformer {

@@ -1,10 +1,9 @@
 // What a benchmark says of memory, operations and accuracy is checked; what it says of time cannot be.
 
-#include "attention/metric_tensor.h"
+#include "attention/metric.h"
 #include "bench/attention_bench.h"
-#include "bench/memory_meter.h"
-#include "bench/pair_table.h"
 #include "bench/step_bench.h"
+#include "bench/timing.h"
 #include "support/mixer_options.h"
 #include "support/torch_catch.h"
 

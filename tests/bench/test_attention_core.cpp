@@ -7,7 +7,7 @@
 #include "attention/mixers.h"
 #include "bench/attention_bench.h"
 #include "bench/attention_core.h"
-#include "ops/heads.h"
+#include "ops/attention.h"
 #include "support/graph_by_hand.h"
 #include "support/mixer_options.h"
 #include "support/torch_catch.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "bench/fast_paths.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
+#include "bench/step_bench.h"
+#include "model/parameters.h"
 #include "model/recurrent_model.h"
+#include "model/token_model.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "bench/work_timer.h"
+#include "bench/timing.h"
 #include "support/graph_by_hand.h"
 #include "support/torch_catch.h"
 

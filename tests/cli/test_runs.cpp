@@ -218,15 +218,15 @@ TEST_CASE("a training that clearly cannot fit into the memory is refused unless 
 
 TEST_CASE("the memory that a config check names is about what a training takes", "[runs]") {
   if (!measures_memory) return;
-  const auto change = GENERATE(
-      as<std::string>(), "train.batch_size=128", "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}",
-      "train.precision=bf16", "model={kind: lstm, width: 256, dropout: 0.1}", "model={kind: gru, width: 256}",
-      "model={kind: feed_forward, window: 16, hidden: 1024}",
-      // Of few different words, whose number the tokenizer's options say nothing of.
-      "data={path: few.txt, tokenizer: {kind: word, whitespace: kept}}",
-      "data={path: few.txt, tokenizer: {kind: bpe, whitespace: kept}}",
-      "data={path: few.txt, tokenizer: {kind: unigram, whitespace: kept}}", "model.mixer={kind: lsh, chunk: 16}",
-      "model.mixer={kind: lsh, chunk: 20}");
+  const auto change = GENERATE(as<std::string>(), "train.batch_size=128",
+                               "data.tokenizer={kind: word, whitespace: kept, vocabulary: 6000}",
+                               "train.precision=bf16", "model={kind: lstm, width: 256, dropout: 0.1}",
+                               "model={kind: gru, width: 256}", "model={kind: feed_forward, window: 16, hidden: 1024}",
+                               // Of few different words, whose number the tokenizer's options say nothing of.
+                               "data={path: few.txt, tokenizer: {kind: word, whitespace: kept}}",
+                               "data={path: few.txt, tokenizer: {kind: bpe, whitespace: kept}}",
+                               "data={path: few.txt, tokenizer: {kind: unigram, whitespace: kept}}",
+                               "model.mixer={kind: lsh, chunk: 16}", "model.mixer={kind: lsh, chunk: 20}");
   const Program program;
   std::string words, few;
   for (int i = 0; i < 90000; ++i) {

@@ -1,7 +1,7 @@
 // Configs of blocks: norms, activations, feed-forward branches.
 
+#include "config/complaint.h"
 #include "config/writer.h"
-#include "config_reader/complaint.h"
 #include "support/failure.h"
 
 namespace metaformer {

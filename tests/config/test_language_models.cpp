@@ -1,8 +1,8 @@
 // Configs of recurrent and feed-forward language models.
 
-#include "config/warnings.h"
+#include "config/check.h"
+#include "config/loader.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // Configs of memory, reversible blocks and chunks.
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "support/catch.h"
 #include "support/failure.h"
 

@@ -1,6 +1,6 @@
 // Configs of masked language models.
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

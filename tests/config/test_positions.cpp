@@ -1,4 +1,4 @@
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "support/catch.h"
 #include "support/failure.h"
 

@@ -1,7 +1,7 @@
 // Configs of classifiers that read regions of tokens.
 
+#include "config/complaint.h"
 #include "config/writer.h"
-#include "config_reader/complaint.h"
 #include "support/failure.h"
 
 namespace metaformer {

@@ -1,7 +1,7 @@
 // Keys that are set and have no effect.
 
+#include "config/loader.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

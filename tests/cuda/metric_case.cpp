@@ -6,11 +6,11 @@
 #include <cstring>
 #include <numbers>
 
+#include "base/dropout_places.h"
 #include "base/random.h"
-#include "cuda/dropout_places.h"
+#include "cpu/dropout.h"
 #include "cuda/kernel_memory.h"
 #include "gpu.h"
-#include "ops/dropout_mask.h"
 
 namespace metaformer {
 

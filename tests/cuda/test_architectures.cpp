@@ -1,4 +1,4 @@
-#include "cuda/architectures.h"
+#include "cuda/devices.h"
 #include "support/catch.h"
 
 namespace metaformer {

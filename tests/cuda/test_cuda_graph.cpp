@@ -1,7 +1,7 @@
 // The recording of CUDA graphs, its own source compiled against a stand-in for CUDA: which device and stream it uses,
 // and what it leaves behind when a recording fails.
 
-#include "ops/device_graph.h"
+#include "ops/device.h"
 #include "stand_in.h"
 #include "support/torch_catch.h"
 

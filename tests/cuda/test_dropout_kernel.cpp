@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/random.h"
+#include "cpu/dropout.h"
 #include "cuda/dropout.h"
 #include "cuda/kernel_memory.h"
-#include "ops/dropout_mask.h"
 #include "support/catch.h"
 
 namespace metaformer {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sources/labelled_table.h"
+#include "data/labelled_source.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

@@ -7,8 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "distributed/agreement.h"
-#include "distributed/gather_tensors.h"
+#include "distributed/process_group.h"
 #include "support/together.h"
 #include "support/torch_catch.h"
 

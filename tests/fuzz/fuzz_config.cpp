@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "config/loader.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
 #include "support/before_tests.h"
 
 namespace {

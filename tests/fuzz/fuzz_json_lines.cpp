@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/sources/labelled_table.h"
+#include "data/labelled_source.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "run/checkpoint_meta.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/delimited_rows.h"
 #include "base/error.h"
+#include "base/rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace metaformer;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "infer/sampling.h"
-#include "model/gpt.h"
+#include "model/token_model.h"
 #include "support/graph_by_hand.h"
 #include "support/torch_catch.h"
 

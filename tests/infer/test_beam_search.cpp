@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "infer/beam_search.h"
-#include "model/initialise.h"
 #include "model/make_model.h"
+#include "model/parameters.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "infer/device_picker.h"
 #include "infer/sampling.h"
 #include "support/torch_catch.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/random.h"
 #include "infer/sampling.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {

@@ -8,8 +8,8 @@
 #include <cerrno>
 
 #include "infer/sampling.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 
 namespace {
 std::atomic<std::int64_t> allocations = 0;

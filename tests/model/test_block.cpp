@@ -2,7 +2,7 @@
 
 #include "model/block.h"
 #include "model/block_support.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
 

@@ -2,9 +2,9 @@
 #include "attention/mixers.h"
 #include "base/error.h"
 #include "model/classifier.h"
-#include "model/initialise.h"
 #include "model/make_model.h"
 #include "model/memory_estimate.h"
+#include "model/parameters.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "config/writer.h"
-#include "model/decoder.h"
-#include "model/gpt.h"
+#include "model/sequence_model.h"
+#include "model/token_model.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"

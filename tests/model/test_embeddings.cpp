@@ -1,9 +1,8 @@
 #include <set>
 
 #include "model/classifier.h"
-#include "model/initialise.h"
-#include "model/ngram_buckets.h"
-#include "model/parameter_buffer.h"
+#include "model/embedding.h"
+#include "model/parameters.h"
 #include "model/transformer.h"
 #include "support/mixer_options.h"
 #include "support/torch_catch.h"

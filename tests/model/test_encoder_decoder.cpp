@@ -3,11 +3,11 @@
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "config/experiment_config.h"
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "model/encoder_decoder.h"
-#include "model/initialise.h"
 #include "model/make_model.h"
 #include "model/memory_estimate.h"
+#include "model/parameters.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

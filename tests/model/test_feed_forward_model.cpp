@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "model/feed_forward_model.h"
-#include "model/initialise.h"
 #include "model/memory_estimate.h"
+#include "model/parameters.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

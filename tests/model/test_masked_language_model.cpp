@@ -1,9 +1,8 @@
 // A model that predicts hidden tokens from both sides.
 
 #include "base/error.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
-#include "model/masked_language_model.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "support/mixer_options.h"

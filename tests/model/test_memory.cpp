@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "support/failure.h"

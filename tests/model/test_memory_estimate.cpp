@@ -1,6 +1,6 @@
 // What a training is expected to take, from its config.
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "model/memory_estimate.h"
 #include "support/catch.h"
 #include "support/threads.h"

@@ -2,9 +2,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
-#include "model/parameter_buffer.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/mixer_options.h"

@@ -1,8 +1,7 @@
 #include <limits>
 
-#include "model/gpt.h"
-#include "model/initialise.h"
-#include "model/parameter_buffer.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -3,9 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "model/classifier.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
-#include "model/parameter_buffer.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "ops/linear.h"
 #include "support/any_mixer.h"
 

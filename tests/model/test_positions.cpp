@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "model/classifier.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
 #include "model/memory_estimate.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/any_positions.h"
 #include "support/mixer_options.h"
 

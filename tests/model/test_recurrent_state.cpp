@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "model/feed_forward_model.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
 #include "model/recurrent_model.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"

@@ -4,9 +4,8 @@
 
 #include <cmath>
 
-#include "model/initialise.h"
 #include "model/memory_estimate.h"
-#include "model/parameter_buffer.h"
+#include "model/parameters.h"
 #include "model/recurrent_support.h"
 #include "ops/autocast.h"
 

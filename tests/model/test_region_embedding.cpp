@@ -2,13 +2,12 @@
 
 #include <set>
 
-#include "config_reader/loader.h"
+#include "config/loader.h"
 #include "model/classifier.h"
-#include "model/initialise.h"
+#include "model/embedding.h"
 #include "model/make_model.h"
 #include "model/memory_estimate.h"
-#include "model/ngram_buckets.h"
-#include "model/parameter_buffer.h"
+#include "model/parameters.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -1,8 +1,8 @@
 // Reversible blocks, and what else is computed again in backward, against plain autograd.
 
-#include "model/gpt.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
 #include "model/reversible.h"
+#include "model/token_model.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"

@@ -1,8 +1,8 @@
 // What a model remembers of sequences can be saved and taken up again.
 
 #include "base/error.h"
-#include "model/gpt.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/failure.h"
 #include "support/mixer_options.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "attention/mixer_support.h"
-#include "attention/score_bias.h"
+#include "attention/score_positions.h"
 #include "model/stream_probe.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/activation.h"
 #include "ops/activation.h"
-#include "ops/activation_kernel.h"
 #include "support/any_block.h"
 
 namespace metaformer {

@@ -1,7 +1,7 @@
 #include <ATen/Parallel.h>
 
+#include "cpu/dropout.h"
 #include "ops/dropout.h"
-#include "ops/dropout_mask.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -5,9 +5,8 @@
 #include <set>
 #include <thread>
 
-#include "ops/heads.h"
-#include "ops/host_attention.h"
-#include "ops/host_attention_kernel.h"
+#include "cpu/attention.h"
+#include "ops/attention.h"
 #include "ops/parallel.h"
 #include "support/torch_catch.h"
 

@@ -1,7 +1,7 @@
 // Linear layers as one node, against those of the library.
 
 #include "ops/autocast.h"
-#include "ops/linear_product.h"
+#include "ops/linear.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/recurrent_kernel.h"
+#include "cpu/recurrent.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -1,6 +1,6 @@
 // RMS normalisation against its formula in float64.
 
-#include "ops/rms_norm.h"
+#include "ops/norms.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

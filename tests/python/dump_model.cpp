@@ -12,8 +12,8 @@
 
 #include "attention/mixers.h"
 #include "base/files.h"
+#include "config/loader.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
 #include "model/make_model.h"
 #include "ops/named_tensors.h"
 #include "run/safetensors.h"

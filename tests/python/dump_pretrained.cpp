@@ -12,11 +12,11 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "config/writer.h"
-#include "huggingface/export_model.h"
-#include "huggingface/pretrained_model.h"
 #include "model/make_model.h"
+#include "run/huggingface/export_model.h"
+#include "run/huggingface/pretrained_model.h"
 #include "run/safetensors.h"
-#include "text/number_tokenizer.h"
+#include "text/symbol_tokenizers.h"
 
 namespace metaformer {
 

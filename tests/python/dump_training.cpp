@@ -10,13 +10,13 @@
 
 #include "attention/mixers.h"
 #include "base/files.h"
+#include "config/loader.h"
 #include "config/writer.h"
-#include "config_reader/loader.h"
-#include "model/initialise.h"
+#include "model/parameters.h"
 #include "ops/named_tensors.h"
 #include "run/safetensors.h"
 #include "tasks/make_task.h"
-#include "train/training_setup.h"
+#include "train/trainer.h"
 
 int main(int argc, char** argv) {
   using namespace metaformer;

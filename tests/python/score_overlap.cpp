@@ -10,9 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "overlap/bleu.h"
-#include "overlap/chrf.h"
-#include "overlap/rouge.h"
+#include "text/overlap.h"
 
 namespace metaformer {
 

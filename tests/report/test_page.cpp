@@ -1,10 +1,9 @@
 // The page's data: matrices survive packing, and text of runs stays text.
 
-#include "base/json_text.h"
-#include "report/packed_matrix.h"
+#include "base/digest.h"
+#include "base/json.h"
 #include "report/page.h"
 #include "support/torch_catch.h"
-#include "text/base64.h"
 
 namespace metaformer {
 

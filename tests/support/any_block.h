@@ -1,7 +1,7 @@
 #pragma once
 // Tests that hold for every norm, activation and feed-forward branch.
 
-#include "config/block_config.h"
+#include "config/model_config.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "text/byte_level_alphabet.h"
+#include "text/byte_level_bpe.h"
 
 namespace metaformer {
 

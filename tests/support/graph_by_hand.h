@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "ops/device_graph.h"
+#include "ops/device.h"
 
 namespace metaformer {
 

@@ -1,8 +1,8 @@
 #pragma once
 // The options of every mixer, for tests that name them. No torch.
 
-#include "attention/average_pooling_options.h"
-#include "attention/control_options.h"
+#include "attention/average_pooling.h"
+#include "attention/controls.h"
 #include "attention/lsh_options.h"
 #include "attention/metric_options.h"
 #include "attention/quadratic_options.h"

@@ -4,15 +4,15 @@
 #include <sstream>
 
 #include "infer/load_run.h"
-#include "model/initialise.h"
 #include "model/make_model.h"
-#include "optim/make_optimizer.h"
-#include "step/eager_training_step.h"
+#include "model/parameters.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
+#include "tasks/classification_task.h"
 #include "tasks/make_task.h"
-#include "tasks/network_predictor.h"
+#include "train/optim/make_optimizer.h"
 #include "train/run.h"
+#include "train/step/training_step.h"
 
 namespace metaformer {
 

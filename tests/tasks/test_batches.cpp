@@ -1,6 +1,6 @@
 // Batches on the device.
 
-#include "data/datasets/text_dataset.h"
+#include "data/text_dataset.h"
 #include "support/workplace.h"
 #include "tasks/batches.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/delimited_rows.h"
+#include "base/rows.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 

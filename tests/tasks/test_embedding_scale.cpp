@@ -1,6 +1,6 @@
 #include <set>
 
-#include "model/ngram_buckets.h"
+#include "model/embedding.h"
 #include "model/transformer.h"
 #include "support/workplace.h"
 

@@ -1,6 +1,6 @@
 // Sorting as whole trainings.
 
-#include "data/datasets/list_dataset.h"
+#include "data/list_dataset.h"
 #include "infer/sampling.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "model/masked_language_model.h"
+#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "support/mixer_options.h"
-#include "tasks/masked_streams.h"
-#include "tasks/token_objective.h"
-#include "text/byte_tokenizer.h"
+#include "tasks/batches.h"
+#include "tasks/masked_language_model_task.h"
+#include "text/symbol_tokenizers.h"
 
 namespace metaformer {
 

@@ -2,7 +2,7 @@
 
 #include "ops/autocast.h"
 #include "support/threads.h"
-#include "tasks/network_predictor.h"
+#include "tasks/classification_task.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {

@@ -3,13 +3,12 @@
 #include <map>
 #include <numeric>
 
-#include "model/gpt.h"
+#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "support/torch_catch.h"
 #include "tasks/batches.h"
 #include "tasks/text_streams.h"
-#include "tasks/token_objective.h"
 
 namespace metaformer {
 

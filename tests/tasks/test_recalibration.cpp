@@ -1,4 +1,4 @@
-#include "tasks/recalibration.h"
+#include "tasks/classification_task.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {

@@ -12,8 +12,8 @@
 #include "text/byte_level_bpe.h"
 #include "text/make_tokenizer.h"
 #include "text/pretrained_tokenizer.h"
+#include "text/sentencepiece_model.h"
 #include "text/sentencepiece_tokenizer.h"
-#include "text/sentencepiece_training.h"
 
 namespace metaformer {
 

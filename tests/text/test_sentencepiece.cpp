@@ -13,11 +13,10 @@
 #include "base/utf8.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "text/base64.h"
 #include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
+#include "text/sentencepiece_model.h"
 #include "text/sentencepiece_tokenizer.h"
-#include "text/sentencepiece_training.h"
 #include "text/word_memo.h"
 
 namespace metaformer {

@@ -2,10 +2,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/datasets/text_dataset.h"
+#include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
-#include "text/tokenizer_cache.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 

@@ -13,10 +13,9 @@
 #include "base/signals.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "text/character_tokenizer.h"
 #include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
-#include "text/number_tokenizer.h"
+#include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {

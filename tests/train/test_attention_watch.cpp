@@ -4,7 +4,7 @@
 
 #include "tasks/batches.h"
 #include "tasks/task_examples.h"
-#include "train/attention_watch.h"
+#include "train/diagnostics.h"
 
 namespace metaformer {
 

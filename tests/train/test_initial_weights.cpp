@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json_text.h"
+#include "base/json.h"
 #include "ops/named_tensors.h"
 #include "support/failure.h"
 #include "tasks/task_examples.h"

@@ -1,11 +1,11 @@
 // Trainings of recurrent and feed-forward language models.
 
 #include "ops/named_tensors.h"
-#include "step/gradients.h"
 #include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/training_setup.h"
+#include "train/step/training_step.h"
+#include "train/trainer.h"
 
 namespace metaformer {
 

@@ -1,10 +1,10 @@
 // Whole trainings of masked language models.
 
-#include "step/graph_training_step.h"
 #include "support/graph_by_hand.h"
 #include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
+#include "train/step/training_step.h"
 
 namespace metaformer {
 

@@ -1,5 +1,5 @@
 #include "support/catch.h"
-#include "train/progress_line.h"
+#include "train/training_log.h"
 
 namespace metaformer {
 

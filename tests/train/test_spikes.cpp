@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "support/workplace.h"
-#include "train/spike_detector.h"
+#include "train/divergence.h"
 
 namespace metaformer {
 

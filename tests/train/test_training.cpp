@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "run/checkpoint_surgery.h"
-#include "step/gradients.h"
 #include "support/workplace.h"
+#include "train/step/training_step.h"
 
 namespace metaformer {
 

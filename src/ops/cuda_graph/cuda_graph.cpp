@@ -1,4 +1,4 @@
-// The part of ops/device_graph.h that needs LibTorch's CUDA library. It is a separate library, which the program loads
+// The part of ops/device.h that needs LibTorch's CUDA library. It is a separate library, which the program loads
 // only on a CUDA device. Not at::cuda::CUDAGraph: after a recording that failed it leaves its memory pool and the
 // generator as they are in a recording, so that the work could not go on without it.
 
@@ -7,7 +7,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "ops/device_graph.h"
+#include "ops/device.h"
 
 namespace metaformer {
 

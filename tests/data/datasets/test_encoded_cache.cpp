@@ -5,8 +5,7 @@
 #include <functional>
 
 #include "base/digest.h"
-#include "data/datasets/encoded_cache.h"
-#include "data/datasets/encoded_file.h"
+#include "data/encoded.h"
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"

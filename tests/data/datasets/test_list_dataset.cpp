@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/datasets/list_dataset.h"
+#include "data/list_dataset.h"
 #include "support/catch.h"
 
 namespace metaformer {

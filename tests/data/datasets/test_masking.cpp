@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "data/datasets/masking.h"
-#include "data/datasets/packed_documents.h"
+#include "data/masking.h"
+#include "data/text_dataset.h"
 #include "support/catch.h"
 
 namespace metaformer {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <map>
 
-#include "data/datasets/epoch_order.h"
-#include "data/datasets/pair_dataset.h"
+#include "data/epoch_order.h"
+#include "data/pair_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

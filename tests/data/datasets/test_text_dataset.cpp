@@ -4,17 +4,15 @@
 #include <map>
 #include <optional>
 
-#include "base/cache_folder.h"
 #include "base/digest.h"
 #include "base/download.h"
-#include "data/datasets/text_dataset.h"
-#include "data/sources/corpus.h"
+#include "data/corpus.h"
+#include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/own_cache.h"
 #include "support/temporary_folder.h"
-#include "text/byte_tokenizer.h"
-#include "text/character_tokenizer.h"
+#include "text/symbol_tokenizers.h"
 
 namespace metaformer {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/datasets/token_batches.h"
+#include "data/epoch_order.h"
 #include "support/catch.h"
 
 namespace metaformer {

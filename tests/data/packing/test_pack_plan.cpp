@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "data/packing/nonnegative_least_squares.h"
-#include "data/packing/packed_order.h"
+#include "data/epoch_order.h"
+#include "data/packing.h"
 #include "support/catch.h"
 #include "wikipedia_lengths.h"
 

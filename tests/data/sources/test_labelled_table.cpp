@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "base/delimited_rows.h"
 #include "base/digest.h"
 #include "base/random.h"
+#include "base/rows.h"
 #include "data/table_support.h"
 
 namespace metaformer {

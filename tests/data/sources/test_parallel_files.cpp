@@ -5,8 +5,7 @@
 
 #include "base/digest.h"
 #include "base/random.h"
-#include "data/sources/parallel_lines.h"
-#include "data/sources/parallel_table.h"
+#include "data/pair_source.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

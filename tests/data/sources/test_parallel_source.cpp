@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/digest.h"
-#include "data/sources/corpus.h"
-#include "data/sources/parallel_source.h"
+#include "data/corpus.h"
+#include "data/pair_source.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/own_cache.h"

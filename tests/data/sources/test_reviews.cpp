@@ -5,8 +5,8 @@
 
 #include "base/digest.h"
 #include "base/files.h"
-#include "data/datasets/encoded_splits.h"
-#include "data/sources/labelled_source.h"
+#include "data/encoded.h"
+#include "data/labelled_source.h"
 #include "data/table_support.h"
 
 namespace metaformer {

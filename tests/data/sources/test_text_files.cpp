@@ -2,9 +2,8 @@
 
 #include <zlib.h>
 
-#include "data/datasets/text_dataset.h"
-#include "data/sources/corpus.h"
-#include "data/sources/text_files.h"
+#include "data/corpus.h"
+#include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // What `data stats` counts in pairs, against counts by hand.
 
-#include "data/statistics/pair_stats.h"
+#include "data/statistics.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "data/statistics/labelled_stats.h"
-#include "data/statistics/text_stats.h"
+#include "data/statistics.h"
 #include "support/catch.h"
 #include "support/failure.h"
 

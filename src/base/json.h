@@ -1,0 +1,117 @@
+#pragma once
+// JSON from untrusted files, and JSON lines.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/signals.h"
+
+namespace metaformer {
+
+// Parses JSON from untrusted files, and writes JSON whose strings may be any bytes, such as paths.
+constexpr std::size_t deepest_json = 64;  // dumping recurses, so depth must be bounded
+
+// ordered_json compares every key with all previous keys of its object: this many comparisons take about a second, as
+// for 20,000 keys in one object.
+constexpr std::int64_t most_key_comparisons = 200'000'000;
+
+// Builds a value from the parser's events, in one pass: nlohmann's own parser with a callback searches the whole list
+// at the end of each object in it. Ends the parsing where the text nests too deep or compares too many keys.
+template <class Json>
+class JsonBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  explicit JsonBuilder(std::int64_t most_comparisons) : comparisons_left_(most_comparisons) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr) != nullptr; }
+  bool boolean(bool value) override { return add(value) != nullptr; }
+  bool number_integer(typename Json::number_integer_t value) override { return add(value) != nullptr; }
+  bool number_unsigned(typename Json::number_unsigned_t value) override { return add(value) != nullptr; }
+  bool number_float(typename Json::number_float_t value, const std::string&) override { return add(value) != nullptr; }
+  bool string(std::string& value) override { return add(std::move(value)) != nullptr; }
+  bool binary(typename Json::binary_t&) override { return false; }  // is no JSON text
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    constexpr bool is_ordered = std::is_same_v<Json, nlohmann::ordered_json>;
+    auto& object = *around_.back();
+    if (is_ordered) comparisons_left_ -= static_cast<std::int64_t>(object.size());
+    if (comparisons_left_ < 0) return false;
+    member_ = &object[name];
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const typename Json::exception&) override { return false; }
+
+ private:
+  // Where the value is now. A list or object does not grow while one in it is open, so that places stay.
+  template <class Value>
+  Json* add(Value&& value) {
+    constexpr int values_between_looks = 1 << 16;
+    if (++values_ % values_between_looks == 0) throw_if_stopped();
+    if (around_.empty()) return &(root_ = std::forward<Value>(value));
+    if (around_.back()->is_object()) return &(*member_ = std::forward<Value>(value));
+    return &around_.back()->emplace_back(std::forward<Value>(value));
+  }
+
+  bool open(Json&& empty) {
+    around_.push_back(add(std::move(empty)));
+    return around_.size() <= deepest_json;
+  }
+
+  bool close() {
+    around_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Json*> around_;  // the lists and objects that are open, from the outermost
+  Json* member_ = nullptr;     // whose key was read last
+  std::int64_t comparisons_left_;
+  std::int64_t values_ = 0;
+};
+
+// Returns a discarded value (is_discarded()) if the text is not JSON, nests deeper than `deepest_json`, or needs
+// more than `most_comparisons` comparisons of keys. Takes time in proportion to the text and these comparisons. Throws
+// Interrupted when a signal asks to stop, and else only for lack of memory.
+template <class Json = nlohmann::json>
+Json parse_json(std::string_view text, std::int64_t most_comparisons = most_key_comparisons) {
+  JsonBuilder<Json> builder(most_comparisons);
+  const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
+  return parsed ? builder.take() : Json(Json::value_t::discarded);
+}
+
+// Bytes that are not UTF-8 become U+FFFD, where dump() would throw. indent: spaces per level; -1: one line.
+template <class Json>
+std::string json_text(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// JSON lines: one object on every line, as the Amazon reviews come:
+// {"reviewerID": "A2", "reviewText": "Fine.", "overall": 5.0, ...}
+using UseMembers = std::function<void(const std::vector<nlohmann::json*>& members, std::int64_t line)>;
+using RefuseLine = std::function<void(std::int64_t line, std::string why)>;
+
+// Calls `use` with the members called `names` of every object in `content`, in that order, and `refuse` for every
+// malformed line: above 16 MiB, with NUL bytes, not UTF-8, not JSON, nested deeper than 64, not an object, without one
+// of the members. Of members that stand twice in an object the last counts. Lines end with LF or CRLF and are counted
+// from 1; blank ones are passed over.
+//
+// Errors (exit code 3): a member that no object has, with those that the first object has. `source` names the file.
+void for_each_json_object(std::string_view content, const std::vector<std::string>& names, const std::string& source,
+                          const UseMembers& use, const RefuseLine& refuse);
+
+// Why the member is no text, or "": a text is a string.
+std::string defect_of_text_member(const nlohmann::json& value, const std::string& name);
+
+}  // namespace metaformer

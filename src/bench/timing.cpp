@@ -1,0 +1,160 @@
+#include "bench/timing.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#include "base/signals.h"
+
+namespace metaformer {
+
+double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
+                        std::int64_t element_bytes) {
+  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
+  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
+}
+
+torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& packed_nl) {
+  const auto context = p_bnck.size(2), width = p_bnck.size(3);
+  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
+  const auto tokens = torch::tril_indices(context, context, 0, indices),
+             features = torch::tril_indices(width, width, 0, indices);
+  const auto at = [&](std::int64_t token, std::int64_t feature) {
+    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
+  };
+  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
+  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
+  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
+  const auto score_bnp = torch::matmul(table_bnpl, packed_nl.unsqueeze(2)).squeeze(3);
+  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
+  const auto all = torch::indexing::Slice();
+  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
+  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
+  return score_bnce;
+}
+
+// Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch frees a block
+// by its address, without its size. Blocks may outlive any meter, so there is one for ever.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  static CountingAllocator& instance() {
+    static CountingAllocator allocator;
+    return allocator;
+  }
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto* base = static_cast<std::byte*>(usual_->raw_allocate(bytes + front));
+    std::memcpy(base, &bytes, sizeof(bytes));
+    const auto now = current_ += static_cast<std::int64_t>(bytes);
+    for (auto peak = peak_.load(); now > peak && !peak_.compare_exchange_weak(peak, now);) continue;
+    return {base + front, base + front, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  void begin(c10::Allocator* usual) {
+    usual_ = usual;
+    peak_ = current_.load();
+  }
+  std::int64_t current() const { return current_; }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  static constexpr std::size_t front = 64;  // keeps the alignment of what follows
+
+  static void release(void* pointer) {
+    auto* base = static_cast<std::byte*>(pointer) - front;
+    std::size_t bytes = 0;
+    std::memcpy(&bytes, base, sizeof(bytes));
+    instance().current_ -= static_cast<std::int64_t>(bytes);
+    instance().usual_->raw_deallocate(base);
+  }
+
+  c10::Allocator* usual_ = nullptr;
+  std::atomic<std::int64_t> current_{0}, peak_{0};
+};
+
+MemoryMeter::MemoryMeter(torch::Device device) : device_(device) {
+  if (device.is_cpu()) {
+    usual_ = c10::GetCPUAllocator();
+    CountingAllocator::instance().begin(usual_);
+    c10::SetCPUAllocator(&CountingAllocator::instance());
+    base_bytes_ = CountingAllocator::instance().current();
+  } else {
+    at::accelerator::resetPeakStats(device.index());
+    base_bytes_ = at::accelerator::getDeviceStats(device.index()).allocated_bytes[0].current;
+  }
+}
+
+MemoryMeter::~MemoryMeter() {
+  if (usual_ != nullptr) c10::SetCPUAllocator(usual_);
+}
+
+std::int64_t MemoryMeter::current_bytes() const {
+  const auto now = device_.is_cpu() ? CountingAllocator::instance().current()
+                                    : at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].current;
+  return now - base_bytes_;
+}
+
+std::int64_t MemoryMeter::peak_bytes() const {
+  const auto peak = device_.is_cpu() ? CountingAllocator::instance().peak()
+                                     : at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].peak;
+  return peak - base_bytes_;
+}
+
+// From the start of `work` on the device to its end there; what the device did before is done.
+static double milliseconds_between_events(torch::Device device, const std::function<void()>& work) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  start.record(guard.getStream(device));
+  work();
+  end.record(guard.getStream(device));
+  end.synchronize();
+  return start.elapsedTime(end);
+}
+
+WorkTimer::WorkTimer(torch::Device device, std::function<void()> work, std::unique_ptr<DeviceGraph> graph)
+    : device_(device), work_(std::move(work)) {
+  if (graph != nullptr) record(std::move(graph));
+  constexpr double measurement_ms = 1, most_calls = 1000;
+  milliseconds_of_calls(1);  // the first call of a graph takes longer
+  const double once = milliseconds_of_calls(1);
+  calls_ = once > 0 ? static_cast<std::int64_t>(std::clamp(std::ceil(measurement_ms / once), 1.0, most_calls))
+                    : static_cast<std::int64_t>(most_calls);
+}
+
+void WorkTimer::record(std::unique_ptr<DeviceGraph> graph) {
+  try {
+    graph->capture(work_);
+    graph_ = std::move(graph);
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    problem_ = message.substr(0, message.find('\n'));
+  }
+}
+
+double WorkTimer::milliseconds() { return milliseconds_of_calls(calls_); }
+
+TimedBy WorkTimer::timed_by() const {
+  if (graph_ != nullptr) return TimedBy::graph;
+  return device_.is_cpu() ? TimedBy::clock : TimedBy::events;
+}
+
+double WorkTimer::milliseconds_of_calls(std::int64_t calls) {
+  throw_if_stopped();
+  const auto all = [&] {
+    for (std::int64_t i = 0; i < calls; ++i) graph_ != nullptr ? graph_->replay() : work_();
+  };
+  const double ms = device_.is_cpu() ? milliseconds_of(device_, all) : milliseconds_between_events(device_, all);
+  return ms / static_cast<double>(calls);
+}
+
+}  // namespace metaformer

@@ -1,8 +1,0 @@
-#pragma once
-
-namespace metaformer {
-
-// Whether the working folder was gone when the program started.
-bool working_folder_is_gone();
-
-}  // namespace metaformer

@@ -1,0 +1,36 @@
+#pragma once
+// From a config's name and --set arguments to a checked experiment.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/decoder.h"
+
+namespace metaformer {
+
+struct Experiment {
+  std::string name;  // the config file's name without folder and ending
+  ExperimentConfig config;
+  Provenance provenance;
+};
+
+// The folders in which a bare config name is looked up after the working folder: METAFORMER_CONFIG_PATH (colon
+// separated), then the installation's configs or, when run from a build, the source tree's.
+std::vector<std::filesystem::path> config_folders();
+
+// The file that `name` means: itself when it is a path, else the first found. Errors (exit code 2) list where it looked
+// and the nearest name.
+std::filesystem::path find_config(const std::string& name);
+
+// Sources, in order: defaults < base files < the file < overrides ("train.steps=200"). Relative data paths become
+// absolute, from the working folder. Errors: exit code 2.
+Experiment load_experiment(const std::string& name, const std::vector<std::string>& overrides = {});
+
+// The same without a file: defaults < overrides.
+Experiment default_experiment(const std::vector<std::string>& overrides = {});
+
+// The config.yaml of a run, which names every key; then overrides. Errors: exit code 2.
+Experiment load_run_experiment(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+
+}  // namespace metaformer

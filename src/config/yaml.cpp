@@ -1,0 +1,364 @@
+#include "config/yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+
+// What a reader of YAML complains of, in the words of someone who writes a config.
+
+namespace YAML {
+class Exception;
+}
+
+namespace metaformer {
+
+struct YamlError {
+  int line = 0;  // from 1
+  int column = 0;
+  std::string what;
+};
+
+// Of yaml-cpp's error in `text`.
+YamlError describe_yaml_error(const YAML::Exception& error, const std::string& text);
+
+}  // namespace metaformer
+
+namespace metaformer {
+
+namespace {
+
+// The line with that number, from 0.
+std::string line_of(const std::string& text, int number) {
+  std::istringstream stream(text);
+  std::string line;
+  for (int i = 0; i <= number; ++i)
+    if (!std::getline(stream, line)) return "";
+  return line;
+}
+
+// What is not closed; "" where the error is another one.
+std::string unclosed_bracket(const std::string& message, const std::string& line, int column) {
+  if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "[";
+  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "{";
+  if (message != YAML::ErrorMsg::FLOW_END || column < 0 || static_cast<std::size_t>(column) >= line.size()) return "";
+  return line[static_cast<std::size_t>(column)] == '}' ? "[" : "{";
+}
+
+}  // namespace
+
+YamlError describe_yaml_error(const YAML::Exception& error, const std::string& text) {
+  const auto& mark = error.mark;
+  const auto line = line_of(text, mark.line);
+  const int number = mark.line + 1, column = mark.column + 1;
+  if (const auto bracket = unclosed_bracket(error.msg, line, mark.column); !bracket.empty())
+    return {number, column, "not valid YAML: a '" + bracket + "' is not closed"};
+  // Of such a line yaml-cpp says that its value is illegal.
+  const auto tab = line.substr(0, line.find_first_not_of(" \t")).find('\t');
+  if (tab != std::string::npos) return {number, static_cast<int>(tab) + 1, "indented with a tab; use spaces"};
+  return {number, column, "not valid YAML: " + error.msg};
+}
+
+namespace {
+
+[[noreturn]] void fail(const Location& where, const std::string& what) {
+  throw Error(ExitCode::usage, where.str() + ": " + what);
+}
+
+constexpr std::ptrdiff_t deepest = 32;  // levels
+
+// The text of an escaped_tag.
+std::string unescape(const std::string& escaped_text, const Location& where) {
+  std::string bytes;
+  std::string_view text = escaped_text;
+  while (!text.empty()) {
+    unsigned byte = 0;
+    const auto* end = text.data() + std::min<std::size_t>(text.size(), 4);
+    if (text[0] != '\\') {
+      bytes += text[0];
+      text.remove_prefix(1);
+    } else if (text.starts_with("\\\\")) {
+      bytes += '\\';
+      text.remove_prefix(2);
+    } else if (text.starts_with("\\x") && std::from_chars(text.data() + 2, end, byte, 16).ptr == end &&
+               text.size() >= 4) {
+      bytes += static_cast<char>(byte);
+      text.remove_prefix(4);
+    } else {
+      fail(where,
+           fmt::format("{}: only \\\\ and \\x with two digits may follow {}", in_quotes(escaped_text), escaped_tag));
+    }
+  }
+  return bytes;
+}
+
+// Receives yaml-cpp's events. Events rather than its node graph: they carry marks for keys, keep duplicate keys apart
+// and do not expand aliases before we can count.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  TreeBuilder(std::string source, const std::string& text) : source_(std::move(source)), text_(text) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (text_.starts_with(byte_order_mark)) text_.remove_prefix(byte_order_mark.size());  // marks do not count it
+  }
+
+  ConfigNode take_root() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(ConfigNode{.is_missing = !writes_null(mark), .location = at(mark)}, anchor);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    const bool plain = tag.empty() || tag == "?";
+    const bool is_null = plain && (value.empty() || is_null_word(value));
+    add(ConfigNode{.kind = is_null ? ConfigNode::Kind::null : ConfigNode::Kind::scalar,
+                   .is_missing = plain && value.empty(),
+                   .scalar = tag == escaped_tag ? unescape(value, at(mark)) : value,
+                   .location = at(mark)},
+        anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchored_.find(anchor);
+    if (found == anchored_.end()) fail(at(mark), "an alias to a value that is not complete");
+    count(found->second, at(mark));
+    place(found->second);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(ConfigNode::Kind::sequence, mark, anchor);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(ConfigNode::Kind::map, mark, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    ConfigNode node;
+    YAML::anchor_t anchor = 0;
+    bool has_key = false;
+    ConfigKey key;
+  };
+
+  static bool is_null_word(std::string_view word) {
+    return word == "~" || word == "null" || word == "Null" || word == "NULL";
+  }
+
+  // The parser reports a missing value at whatever comes next.
+  bool writes_null(const YAML::Mark& mark) const {
+    const auto rest = text_.substr(std::min(text_.size(), static_cast<std::size_t>(std::max(mark.pos, 0))));
+    return is_null_word(rest.substr(0, rest.find_first_of(" \t\r\n,]}#:")));
+  }
+
+  Location at(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
+
+  void open(ConfigNode::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (std::ssize(open_) >= deepest) fail(at(mark), fmt::format("nested deeper than {} levels", deepest));
+    if (expects_key()) fail(at(mark), "a key must be a plain word");
+    count_one(at(mark));
+    open_.push_back({.node = ConfigNode{.kind = kind, .location = at(mark)}, .anchor = anchor});
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    if (done.anchor != 0) anchored_[done.anchor] = done.node;
+    place(std::move(done.node));
+  }
+
+  void add(ConfigNode node, YAML::anchor_t anchor) {
+    constexpr std::size_t longest = 4096;
+    if (node.scalar.size() > longest)
+      fail(node.location, fmt::format("a word of {} bytes; the longest has {}", node.scalar.size(), longest));
+    count_one(node.location);
+    if (anchor != 0) anchored_[anchor] = node;
+    place(std::move(node));
+  }
+
+  bool expects_key() const {
+    return !open_.empty() && open_.back().node.kind == ConfigNode::Kind::map && !open_.back().has_key;
+  }
+
+  void place(ConfigNode node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (expects_key()) {
+      start_entry(node);
+    } else if (open_.back().node.kind == ConfigNode::Kind::map) {
+      // The parser notices an empty value at whatever comes next, which may be lines later.
+      if (node.kind == ConfigNode::Kind::null) node.location = open_.back().key.location;
+      open_.back().node.entries.push_back({std::move(open_.back().key), std::move(node)});
+      open_.back().has_key = false;
+    } else {
+      open_.back().node.items.push_back(std::move(node));
+    }
+  }
+
+  void start_entry(const ConfigNode& key) {
+    if (key.kind != ConfigNode::Kind::scalar) fail(key.location, "a key must be a plain word");
+    for (const auto& [earlier, value] : open_.back().node.entries) {
+      if (earlier.name == key.scalar)
+        fail(key.location, fmt::format("{}: key given twice, first in line {}", key.scalar, earlier.location.line));
+    }
+    open_.back().key = {key.scalar, key.location};
+    open_.back().has_key = true;
+  }
+
+  void count_one(const Location& where) {
+    constexpr std::size_t most = 10'000;
+    if (++values_ > most) fail(where, fmt::format("more than {} values", most));
+  }
+  void count(const ConfigNode& node, const Location& where) {
+    count_one(where);
+    for (const auto& item : node.items) count(item, where);
+    for (const auto& [key, value] : node.entries) count(value, where);
+  }
+
+  std::string source_;
+  std::string_view text_;
+  ConfigNode root_;
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, ConfigNode> anchored_;
+  std::size_t values_ = 0;
+};
+
+void set_location(ConfigNode& node, const Location& where) {
+  node.location = where;
+  for (auto& item : node.items) set_location(item, where);
+  for (auto& [key, value] : node.entries) {
+    key.location = where;
+    set_location(value, where);
+  }
+}
+
+// The plain value NAME as {kind: NAME}.
+void name_kind(ConfigNode& node) {
+  if (node.kind != ConfigNode::Kind::scalar) return;
+  ConfigNode section{.kind = ConfigNode::Kind::map, .location = node.location};
+  section.entries.push_back({ConfigKey{"kind", node.location}, std::move(node)});
+  node = std::move(section);
+}
+
+}  // namespace
+
+std::string Location::str() const { return line == 0 ? source : fmt::format("{}:{}:{}", source, line, column); }
+
+const ConfigNode* ConfigNode::find(std::string_view name) const {
+  for (const auto& [key, value] : entries)
+    if (key.name == name) return &value;
+  return nullptr;
+}
+
+std::string ConfigNode::describe() const {
+  switch (kind) {
+    case Kind::null:
+      return is_missing ? "nothing" : "null";
+    case Kind::scalar:
+      return in_quotes(scalar);
+    case Kind::sequence:
+      return "a list";
+    case Kind::map:
+      return "a section";
+  }
+  return "";
+}
+
+ConfigNode parse_yaml(const std::string& text, const std::string& source) {
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    TreeBuilder builder(source, text);
+    if (!parser.HandleNextDocument(builder))
+      return ConfigNode{.kind = ConfigNode::Kind::map, .location = {source, 1, 1}};
+    TreeBuilder second(source, text);
+    if (parser.HandleNextDocument(second)) fail({source, 1, 1}, "more than one YAML document in one file");
+    return builder.take_root();
+  } catch (const YAML::Exception& error) {
+    const auto [line, column, what] = describe_yaml_error(error, text);
+    fail({source, line, column}, what);
+  }
+}
+
+ConfigNode read_yaml_file(const std::filesystem::path& path) {
+  constexpr std::uintmax_t largest = 1 << 20;
+  const auto source = path.string();
+  auto root = parse_yaml(read_file(path, largest, ExitCode::usage), source);
+  if (root.kind == ConfigNode::Kind::null) root.kind = ConfigNode::Kind::map;
+  if (root.kind != ConfigNode::Kind::map)
+    fail(root.location, fmt::format("expected 'key: value' lines, got {}", root.describe()));
+  return root;
+}
+
+namespace {
+
+// {a: {b: value}} for the path "a.b".
+ConfigNode nest(const std::string& path, ConfigNode value, const Location& where) {
+  const auto dot = path.find('.');
+  const auto name = path.substr(0, dot);
+  if (name.empty()) fail(where, "expected section.key=value");
+  ConfigNode map{.kind = ConfigNode::Kind::map, .location = where};
+  map.entries.push_back({ConfigKey{name, where}, dot == std::string::npos
+                                                     ? std::move(value)
+                                                     : nest(path.substr(dot + 1), std::move(value), where)});
+  return map;
+}
+
+// Later values win over earlier ones; sections grow together. Where one of the two is a section and the other a plain
+// value, the value is the section's kind: `mixer: metric` and `mixer: {score_std: 0.3}` are {kind: metric, ...}.
+void merge_into(ConfigNode& target, ConfigNode&& layer) {
+  for (auto& [key, value] : layer.entries) {
+    auto same = std::find_if(target.entries.begin(), target.entries.end(),
+                             [&name = key.name](const auto& entry) { return entry.key.name == name; });
+    if (same == target.entries.end()) {
+      target.entries.push_back({key, std::move(value)});
+      continue;
+    }
+    if (value.kind == ConfigNode::Kind::map) name_kind(same->value);
+    if (same->value.kind == ConfigNode::Kind::map) name_kind(value);
+    if (same->value.kind == ConfigNode::Kind::map && value.kind == ConfigNode::Kind::map) {
+      merge_into(same->value, std::move(value));
+    } else {
+      *same = {key, std::move(value)};
+    }
+  }
+}
+
+ConfigNode parse_value(const std::string& text, const Location& where) {
+  if (trim(text).empty()) return {.is_missing = true};
+  try {
+    return parse_yaml(text, where.source);
+  } catch (const Error&) {  // a line and column of the argument would help nobody
+    fail(where, fmt::format("{} is not a valid YAML value", in_quotes(text)));
+  }
+}
+
+}  // namespace
+
+ConfigNode tree_from_overrides(const std::vector<std::string>& overrides) {
+  ConfigNode root{.kind = ConfigNode::Kind::map, .location = {"--set", 0, 0}};
+  for (const auto& argument : overrides) {
+    const Location where{"--set " + argument, 0, 0};
+    const auto equals = argument.find('=');
+    if (equals == std::string::npos || equals == 0) fail(where, "expected section.key=value");
+    if (std::count(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(equals), '.') >= deepest)
+      fail({"--set", 0, 0}, fmt::format("nested deeper than {} levels", deepest));
+    auto value = parse_value(argument.substr(equals + 1), where);
+    set_location(value, where);
+    merge_into(root, nest(argument.substr(0, equals), std::move(value), where));
+  }
+  return root;
+}
+
+}  // namespace metaformer

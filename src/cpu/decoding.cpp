@@ -1,0 +1,153 @@
+#include "cpu/decoding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cpu/vector_math.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr int rows_at_once = 4;  // their sums wait for one another's latency
+
+METAFORMER_INLINE float sum_of_lanes(Lanes x) {
+  x += __builtin_shuffle(x, IntLanes{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+  x += __builtin_shuffle(x, IntLanes{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+  x += __builtin_shuffle(x, IntLanes{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
+  return x[0] + x[1];
+}
+
+// The last numbers of a row, and zeros.
+METAFORMER_INLINE Lanes rest_of(const float* from, std::int64_t count) {
+  Lanes x = {};
+  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(float));
+  return x;
+}
+
+// sums[r] = rows[r] . x for Rows rows that lie `width` apart, by the same operations for any number of them.
+template <int Rows>
+METAFORMER_INLINE void dot_products(const float* rows, const float* x, std::int64_t width, float (&sums)[Rows]) {
+  Lanes total[Rows] = {};
+  std::int64_t i = 0;
+  for (; i + lane_count <= width; i += lane_count) {
+    const Lanes part = load_lanes(x + i);
+    for (int r = 0; r < Rows; ++r) total[r] += load_lanes(rows + r * width + i) * part;
+  }
+  if (i < width) {
+    const Lanes part = rest_of(x + i, width - i);
+    for (int r = 0; r < Rows; ++r) total[r] += rest_of(rows + r * width + i, width - i) * part;
+  }
+  for (int r = 0; r < Rows; ++r) sums[r] = sum_of_lanes(total[r]);
+}
+
+// use(index of a row, its product with x) for `count` rows.
+template <class Use>
+METAFORMER_INLINE void for_each_product(const float* rows, std::int64_t count, const float* x, std::int64_t width,
+                                        Use use) {
+  std::int64_t row = 0;
+  float sums[rows_at_once], sum[1];
+  for (; row + rows_at_once <= count; row += rows_at_once) {
+    dot_products(rows + row * width, x, width, sums);
+    for (int r = 0; r < rows_at_once; ++r) use(row + r, sums[r]);
+  }
+  for (; row < count; ++row) {
+    dot_products(rows + row * width, x, width, sum);
+    use(row, sum[0]);
+  }
+}
+
+// scores become softmax's numerators; returns the sum of them. Lanes beyond the last score count nothing.
+METAFORMER_INLINE float exponentiate(float* scores, std::int64_t count) {
+  const auto rounded = (count + lane_count - 1) / lane_count * lane_count;
+  std::fill(scores + count, scores + rounded, -std::numeric_limits<float>::infinity());
+  const float greatest = *std::max_element(scores, scores + count);
+  Lanes total = {};
+  for (std::int64_t i = 0; i < rounded; i += lane_count) {
+    const Lanes weight = exp_of(load_lanes(scores + i) - greatest);
+    store_lanes(scores + i, weight);
+    total += weight;
+  }
+  return sum_of_lanes(total);
+}
+
+// t = the sum of the rows, each times its weight, times `factor`; Vectors times 16 columns.
+template <int Vectors>
+METAFORMER_INLINE void mix_columns(const float* rows, const float* weights, std::int64_t count, std::int64_t width,
+                                   float factor, float* t) {
+  Lanes total[Vectors] = {};
+  for (std::int64_t e = 0; e < count; ++e)
+    for (int v = 0; v < Vectors; ++v) total[v] += load_lanes(rows + e * width + v * lane_count) * weights[e];
+  for (int v = 0; v < Vectors; ++v) store_lanes(t + v * lane_count, total[v] * factor);
+}
+
+METAFORMER_INLINE void mix_rows(const float* rows, const float* weights, std::int64_t count, std::int64_t width,
+                                float factor, float* t) {
+  constexpr int together = 4;
+  std::int64_t column = 0;
+  for (; column + together * lane_count <= width; column += together * lane_count)
+    mix_columns<together>(rows + column, weights, count, width, factor, t + column);
+  for (; column + lane_count <= width; column += lane_count)
+    mix_columns<1>(rows + column, weights, count, width, factor, t + column);
+  for (; column < width; ++column) {
+    float total = 0;
+    for (std::int64_t e = 0; e < count; ++e) total += rows[e * width + column] * weights[e];
+    t[column] = total * factor;
+  }
+}
+
+}  // namespace
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void multiply_rows(const LinearRows& layer, const float* x_bi, float* y_bo, std::int64_t batch, std::int64_t begin,
+                   std::int64_t end) {
+  // A few rows of the matrix at a time, which then stay in the cache for the whole batch.
+  for (auto first = begin; first < end; first += rows_at_once) {
+    const auto count = std::min<std::int64_t>(rows_at_once, end - first);
+    for (std::int64_t b = 0; b < batch; ++b)
+      for_each_product(layer.weight + first * layer.inputs, count, x_bi + b * layer.inputs, layer.inputs,
+                       [&](std::int64_t row, float sum) {
+                         const float bias = layer.bias != nullptr ? layer.bias[first + row] : 0;
+                         y_bo[b * layer.outputs + first + row] = sum + bias;
+                       });
+  }
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+float dot_product(const float* a, const float* b, std::int64_t width) {
+  float sum[1];
+  dot_products(a, b, width, sum);
+  return sum[0];
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void attend_to_seen(const float* q, const SeenTokens& seen, float scale, float newest_share, float* scores, float* t) {
+  for_each_product(seen.keys, seen.count, q, seen.key_width, [&](std::int64_t e, float product) {
+    const float offset = seen.score_offsets != nullptr ? seen.score_offsets[e] : 0;
+    scores[e] = scale * (product + offset);
+  });
+  scores[seen.count - 1] *= newest_share;
+  const float total = exponentiate(scores, seen.count);
+  mix_rows(seen.values, scores, seen.count, seen.value_width, 1 / total, t);
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void normalise_rows(const float* x_bd, const float* weight, const float* bias, float* y_bd, std::int64_t batch,
+                    std::int64_t width, float epsilon) {
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const float* x = x_bd + b * width;
+    float* y = y_bd + b * width;
+    double sum = 0, squares = 0;
+    for (std::int64_t i = 0; i < width; ++i) sum += x[i];
+    const auto mean = static_cast<float>(sum / static_cast<double>(width));
+    for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(x[i] - mean) * (x[i] - mean);
+    const auto variance = static_cast<float>(squares / static_cast<double>(width));
+    const float factor = 1 / std::sqrt(variance + epsilon);
+    for (std::int64_t i = 0; i < width; ++i)
+      y[i] = (x[i] - mean) * factor * weight[i] + (bias != nullptr ? bias[i] : 0);
+  }
+}
+
+}  // namespace metaformer

@@ -1,0 +1,41 @@
+#include "cpu/dropout.h"
+
+#include <algorithm>
+
+namespace metaformer {
+
+DropoutMask::DropoutMask(double probability, std::uint64_t seed)
+    : limit_(static_cast<std::uint32_t>(probability * 0x1p32)),
+      factor_(static_cast<float>(1 / (1 - probability))),
+      low_key_(scrambled(static_cast<std::uint32_t>(seed))),
+      high_key_(scrambled(static_cast<std::uint32_t>(seed >> 32) ^ low_key_)) {}
+
+template <class Element>
+METAFORMER_INLINE void DropoutMask::apply_to(const Element* x, Element* y, std::int64_t count,
+                                             std::int64_t place) const {
+  const DropoutLanes lanes(*this);
+  // A dropped NaN is dropped: no product with 0.
+  const auto dropped = [&](const Element* from, std::int64_t i) {
+    const auto factors = lanes.factors(place + i);
+    return factors == 0 ? Lanes{} : load_lanes(from) * factors;
+  };
+  std::int64_t i = 0;
+  for (; i + lane_count <= count; i += lane_count) store_lanes(y + i, dropped(x + i, i));
+  if (i == count) return;
+  Element rest[lane_count] = {};
+  std::copy(x + i, x + count, rest);
+  store_lanes(rest, dropped(rest, i));
+  std::copy_n(rest, count - i, y + i);
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void DropoutMask::apply(const float* x, float* y, std::int64_t count, std::int64_t place) const {
+  apply_to(x, y, count, place);
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void DropoutMask::apply(const std::uint16_t* x, std::uint16_t* y, std::int64_t count, std::int64_t place) const {
+  apply_to(x, y, count, place);
+}
+
+}  // namespace metaformer

@@ -1,8 +1,0 @@
-// Compiled where CUDA is not.
-#include "cuda/devices.h"
-
-namespace metaformer::cuda {
-
-Devices find_devices() { return {.compiled = false, .problem = "this executable was built without CUDA", .list = {}}; }
-
-}  // namespace metaformer::cuda

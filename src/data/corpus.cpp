@@ -1,0 +1,383 @@
+#include "data/corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/archive.h"
+#include "base/digest.h"
+#include "base/download.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "config/experiment_config.h"
+#include "data/imdb.h"
+#include "data/tables.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 30;
+
+class TextReader {
+ public:
+  TextReader(const fs::path& path, const TextDataConfig& config) : path_(path), config_(config) {}
+
+  TextFiles read() {
+    const bool is_whole_folder = is_folder(path_);
+    if (is_whole_folder) {
+      for (const auto& file : list_folder()) add_file(file);
+    } else {
+      add_file(path_);
+    }
+    report_malformed();
+    if (files_.text.empty()) throw Error(ExitCode::data, path_.string() + ": the corpus is empty");
+    files_.is_one_text = !is_whole_folder && !files_.has_json_lines;
+    files_.description = describe(is_whole_folder);
+    return std::move(files_);
+  }
+
+ private:
+  bool is_jsonl(const fs::path& file) const {
+    return (config_.format == TableFormat::automatic ? format_by_name(file) : config_.format) == TableFormat::jsonl;
+  }
+
+  std::vector<fs::path> list_folder() const;
+  bool is_wanted(const fs::directory_entry& entry) const;
+  void add_file(const fs::path& file);
+  void add_json_lines(std::string_view content, const fs::path& file);
+  void add_document(std::string&& text);
+  void report_malformed() const;
+  nlohmann::ordered_json describe(bool is_whole_folder) const;
+
+  const fs::path& path_;
+  const TextDataConfig& config_;
+  TextFiles files_;
+  std::vector<std::pair<std::string, std::string>> digests_;  // name below path_, SHA-256 of the file as it lies there
+  std::uintmax_t bytes_ = 0;
+  std::size_t documents_ = 0, empty_ = 0, malformed_ = 0;
+  std::string first_defect_;
+};
+
+bool TextReader::is_wanted(const fs::directory_entry& entry) const {
+  if (!entry.is_regular_file()) return false;
+  if (config_.format != TableFormat::automatic) return true;
+  const auto format = format_by_name(entry.path());
+  return format == TableFormat::text || format == TableFormat::jsonl;
+}
+
+std::vector<fs::path> TextReader::list_folder() const {
+  std::vector<fs::path> files;
+  std::size_t passed_over = 0;
+  std::string first;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error)) {
+    const bool is_hidden = entry->path().filename().string().starts_with('.');
+    if (is_hidden) entry.disable_recursion_pending();
+    std::error_code ignored;
+    if (!is_hidden && fs::is_directory(entry->symlink_status(ignored))) continue;
+    if (!is_hidden && is_wanted(*entry)) {
+      files.push_back(entry->path());
+    } else if (passed_over++ == 0) {
+      first = entry->path().string();
+    }
+  }
+  if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path_.string(), error.message()));
+  constexpr auto endings = ".txt, .text, .jsonl, .json or .ndjson, gzipped or not";
+  if (files.empty())
+    throw Error(ExitCode::data,
+                fmt::format("{}: holds no texts: names are expected to end with {}; data.format text or "
+                            "jsonl takes files of any name",
+                            path_.string(), endings));
+  if (passed_over > 0)
+    log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
+                 path_.string(), passed_over, passed_over + files.size(), endings, first);
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
+  return files;
+}
+
+void TextReader::add_file(const fs::path& file) {
+  throw_if_stopped();
+  auto content = read_file(file, most_bytes - bytes_, ExitCode::data);
+  digests_.emplace_back(file.lexically_relative(path_).generic_string(), sha256(content));
+  if (is_gzip(content)) content = unpack_gzip(content, most_bytes - bytes_, file.string());
+  drop_byte_order_mark(content);
+  bytes_ += std::min<std::uintmax_t>(content.size(), most_bytes - bytes_);
+  if (is_jsonl(file)) return add_json_lines(content, file);
+  if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(content, file.string());
+  add_document(std::move(content));
+}
+
+void TextReader::add_json_lines(std::string_view content, const fs::path& file) {
+  files_.has_json_lines = true;
+  const auto refuse = [&](std::int64_t line, const std::string& why) {
+    if (malformed_++ == 0) first_defect_ = fmt::format("{}:{}: {}", file.string(), line, why);
+  };
+  const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+    auto& text = *members.front();
+    if (const auto why = defect_of_text_member(text, config_.text_field); !why.empty()) return refuse(line, why);
+    add_document(std::move(text.get_ref<std::string&>()));
+  };
+  for_each_json_object(content, {config_.text_field}, file.string(), use, refuse);
+}
+
+void TextReader::add_document(std::string&& text) {
+  if (text.empty()) {
+    ++empty_;
+    return;
+  }
+  if (documents_++ > 0) files_.text += '\n';
+  files_.document_starts.push_back(files_.text.size());
+  documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
+}
+
+void TextReader::report_malformed() const {
+  if (empty_ > 0 && documents_ > 0)
+    log::info("{}: {} of {} documents are empty and left out", path_.string(), empty_, empty_ + documents_);
+  if (malformed_ == 0) return;
+  const auto all = malformed_ + empty_ + documents_;
+  if (static_cast<double>(malformed_) / static_cast<double>(all) > config_.malformed_limit)
+    throw Error(ExitCode::data, fmt::format("{} ({} of {} documents are malformed; data.malformed_limit allows {})",
+                                            first_defect_, malformed_, all, config_.malformed_limit));
+  log::warning("{}: {} of {} documents are malformed and left out; the first is {}", path_.string(), malformed_, all,
+               first_defect_);
+}
+
+nlohmann::ordered_json TextReader::describe(bool is_whole_folder) const {
+  auto digest = digests_.front().second;
+  if (is_whole_folder) {
+    std::string all;
+    for (const auto& [name, sum] : digests_) all += sha256(name) + sum;
+    digest = sha256(all);
+  }
+  nlohmann::ordered_json description = {{"path", path_.string()}, {"sha256", digest}};
+  if (is_whole_folder) description["files"] = digests_.size();
+  if (!files_.is_one_text) description["documents"] = documents_;
+  if (files_.has_json_lines) description["malformed"] = malformed_;
+  return description;
+}
+
+}  // namespace
+
+TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
+  return TextReader(path, config).read();
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t largest_corpus_file = std::uintmax_t{16} << 30;
+
+void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
+                  std::string_view content) {
+  const bool by_md5 = file.sha256.empty();
+  const auto digest = by_md5 ? md5(content) : sha256(content);
+  const auto& expected = by_md5 ? file.md5 : file.sha256;
+  if (digest != expected)
+    throw Error(ExitCode::data, fmt::format("{}: not {}: {} is {}, should be {}", where,
+                                            corpus.is_folder() ? file.name + " of " + corpus.name : corpus.name,
+                                            by_md5 ? "MD5" : "SHA-256", digest, expected));
+}
+
+bool has_all_files(const fs::path& folder, const PublicCorpus& corpus) {
+  std::error_code ignored;
+  return std::all_of(corpus.files.begin(), corpus.files.end(),
+                     [&](const auto& file) { return fs::exists(folder / file.name, ignored); });
+}
+
+// The corpus in a folder, under its name or another accepted one.
+std::optional<fs::path> find_in(const fs::path& folder, const PublicCorpus& corpus) {
+  if (corpus.is_folder()) {
+    for (const auto& place : {folder, folder / corpus.name})
+      if (has_all_files(place, corpus)) return place;
+    return std::nullopt;
+  }
+  std::error_code ignored;
+  if (auto path = folder / corpus.files.front().name; fs::exists(path, ignored)) return path;
+  if (corpus.stem.empty()) return std::nullopt;
+  std::optional<fs::path> first;  // the first by name, whatever the order in the folder
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(corpus.stem) && name.ends_with(".tar.gz") && (!first || entry.path() < *first))
+      first = entry.path();
+  }
+  return first;
+}
+
+// Keys that have no effect on these data.
+void refuse_void_keys(const TextDataConfig& config, const fs::path& path, bool has_json_lines, bool is_one_text) {
+  const TextDataConfig usual;
+  const auto refuse_if = [&](bool is_void, const char* key, const char* why) {
+    if (is_void) throw Error(ExitCode::usage, fmt::format("{}: means nothing for {}, {}", key, path.string(), why));
+  };
+  constexpr auto no_lines =
+      "which is plain text; files named .jsonl, .json or .ndjson, and with data.format jsonl all, are "
+      "JSON lines";
+  refuse_if(!has_json_lines && config.text_field != usual.text_field, "data.text_field", no_lines);
+  refuse_if(!has_json_lines && config.malformed_limit != usual.malformed_limit, "data.malformed_limit", no_lines);
+  refuse_if(is_one_text && config.separate_documents, "data.separate_documents",
+            "which is one document; JSON lines and folders have several");
+  refuse_if(is_one_text && packing_options(config.packing) != nullptr, "data.packing",
+            "which is one document; JSON lines and folders have several");
+}
+
+// How to do without the cache.
+std::string help(const PublicCorpus& corpus) {
+  std::vector<std::string_view> names;
+  for (const auto& file : corpus.files) names.push_back(file.name);
+  return fmt::format("put {} into a folder and name that folder in METAFORMER_DATA", fmt::join(names, ", "));
+}
+
+std::string download_file(const PublicCorpus& corpus, const CorpusFile& file) {
+  const auto url = corpus.is_folder() ? corpus.url + file.name : corpus.url;
+  log::info("fetching {} ({}) from {}", corpus.is_folder() ? file.name : corpus.name, human_bytes(file.bytes), url);
+  std::string content;
+  try {
+    content = download(url, file.bytes + (1 << 20));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}; without a network, {}", error.what(), help(corpus)));
+  }
+  check_digest(corpus, file, url, content);
+  return content;
+}
+
+std::vector<CorpusFile> multi30k_files() {
+  return {{"train.de.gz", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6", "", 637'044},
+          {"train.en.gz", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f", "", 568'929},
+          {"val.de.gz", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a", "", 24'681},
+          {"val.en.gz", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28", "", 21'650},
+          {"test_2016_flickr.de.gz", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8", "", 22'890},
+          {"test_2016_flickr.en.gz", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9", "", 21'077}};
+}
+
+}  // namespace
+
+std::uint64_t PublicCorpus::bytes() const {
+  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const CorpusFile& file) { return sum + file.bytes; });
+}
+
+const std::vector<PublicCorpus>& public_corpora() {
+  static const std::vector<PublicCorpus> corpora = {
+      {.name = "tinyshakespeare",
+       .task = LanguageModelConfig::kind,
+       .url = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+       .files = {{.name = "tinyshakespeare.txt",
+                  .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+                  .md5 = "",
+                  .bytes = 1'115'394}},
+       .stem = ""},
+      {.name = "imdb",
+       .task = ClassificationConfig::kind,
+       .url = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+       .files = {{.name = "aclImdb_v1.tar.gz",
+                  .sha256 = "",
+                  .md5 = "7c2ac02c03563afcf9b574c7e56c153a",
+                  .bytes = 84'125'825}},
+       .stem = "aclImdb_v1"},
+      {.name = "multi30k",
+       .task = SequenceToSequenceConfig::kind,
+       .url = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/",
+       .files = multi30k_files(),
+       .stem = ""},
+  };
+  return corpora;
+}
+
+const PublicCorpus& find_public_corpus(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& corpus : public_corpora()) {
+    if (corpus.name == name) return corpus;
+    names.push_back(corpus.name);
+  }
+  throw Error(ExitCode::usage, fmt::format("unknown corpus {}; known: {}{}; for a file of your own set data.path",
+                                           in_quotes(name), fmt::join(names, ", "), did_you_mean(name, names)));
+}
+
+std::optional<fs::path> locate_corpus(const PublicCorpus& corpus) {
+  std::error_code ignored;
+  if (const char* folder = std::getenv("METAFORMER_DATA"); folder && *folder) {
+    if (!fs::is_directory(folder, ignored))
+      throw Error(ExitCode::data, fmt::format("METAFORMER_DATA={}: no such folder", folder));
+    if (auto path = find_in(folder, corpus)) return path;
+  }
+  const auto cache = cache_folder();
+  return cache ? find_in(*cache, corpus) : std::nullopt;
+}
+
+fs::path obtain_corpus(const PublicCorpus& corpus, bool offline) {
+  if (const auto found = locate_corpus(corpus)) return *found;
+  const auto cache = cache_folder();
+  if (!cache)
+    throw Error(ExitCode::data,
+                fmt::format("corpus {} is not in METAFORMER_DATA, and there is no cache to fetch it into; "
+                            "set HOME, or {}",
+                            corpus.name, help(corpus)));
+  if (offline)
+    throw Error(ExitCode::data, fmt::format("corpus {} is neither in METAFORMER_DATA nor in {}, and --offline forbids "
+                                            "fetching it; without a network, {}",
+                                            corpus.name, cache->string(), help(corpus)));
+  return fetch_corpus(corpus, *cache);
+}
+
+fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
+  const auto target = folder / (corpus.is_folder() ? corpus.name : corpus.files.front().name);
+  for (const auto& file : corpus.files) {
+    const auto content = download_file(corpus, file);
+    const auto path = corpus.is_folder() ? target / file.name : target;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      throw Error(ExitCode::failure, fmt::format("cannot make {}: {}", path.parent_path().string(), error.message()));
+    write_file_atomically(path, content);
+  }
+  log::info("saved {}", target.string());
+  return target;
+}
+
+void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
+  for (const auto& file : corpus.files) {
+    const auto path = folder / file.name;
+    check_digest(corpus, file, path.string(), read_file(path, largest_corpus_file, ExitCode::data));
+  }
+}
+
+Corpus load_corpus(const TextDataConfig& config, bool offline) {
+  const auto* known = config.path ? nullptr : &find_public_corpus(config.corpus);
+  if (known != nullptr && known->task != LanguageModelConfig::kind)
+    throw Error(ExitCode::usage,
+                fmt::format("data.corpus: {} is for task {}, not a text to predict", known->name, known->task));
+  Corpus corpus{.path = known ? obtain_corpus(*known, offline) : fs::path(*config.path), .text = {}, .sha256 = {}};
+  auto training = read_text_files(corpus.path, config);
+  corpus.text = std::move(training.text);
+  corpus.document_starts = std::move(training.document_starts);
+  corpus.description = std::move(training.description);
+  corpus.sha256 = corpus.description.at("sha256");
+  if (known) check_digest(*known, known->files.front(), corpus.path.string(), corpus.text);
+  bool has_json_lines = training.has_json_lines, is_one_text = training.is_one_text;
+  if (config.validation_path) {
+    auto held_out = read_text_files(*config.validation_path, config);
+    corpus.held_out = std::move(held_out.text);
+    corpus.held_out_document_starts = std::move(held_out.document_starts);
+    corpus.description["validation"] = std::move(held_out.description);
+    has_json_lines |= held_out.has_json_lines;
+    is_one_text &= held_out.is_one_text;
+  }
+  refuse_void_keys(config, corpus.path, has_json_lines, is_one_text);
+  return corpus;
+}
+
+}  // namespace metaformer

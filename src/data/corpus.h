@@ -1,0 +1,89 @@
+#pragma once
+// Texts for language models.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/data_config.h"
+
+namespace metaformer {
+
+// Texts for language models: a file, or a folder of files, each gzipped or not, plain text or JSON lines.
+struct TextFiles {
+  std::string text;                    // all documents, with line breaks between them
+  nlohmann::ordered_json description;  // path and a SHA-256 over all files; for several documents also their counts
+  std::vector<std::size_t> document_starts;  // in bytes of the text
+  bool has_json_lines = false;
+  bool is_one_text = false;  // one file of plain text, which is one document
+};
+
+// The format of a file is data.format, else that of its name (data/tables.h); other names are plain text.
+// A file of plain text is a document. In JSON lines each object is one, and data.text_field names its text; empty
+// documents are left out.
+//
+// In a folder all files below it are read, in the order of their paths in bytes. Hidden files, links to folders and, if
+// data.format is auto, names without a known ending are skipped; a warning has their number.
+//
+// A byte order mark at the start of a file is left out. Unless the tokenizer is `byte`, plain text must be UTF-8.
+// Errors (exit code 3) name the file, and the line if there is one: unreadable, damaged, more than 16 GiB in all, not
+// UTF-8, no text, lines of JSON that are malformed (base/json.h) beyond data.malformed_limit.
+TextFiles read_text_files(const std::filesystem::path& path, const TextDataConfig& config);
+
+// Text corpora: public ones by name, others by path.
+struct CorpusFile {
+  std::string name;    // in METAFORMER_DATA and in the cache
+  std::string sha256;  // "" if its publisher uses another digest
+  std::string md5;     // "" if the publisher uses another digest
+  std::uint64_t bytes;
+};
+
+struct PublicCorpus {
+  std::string name;
+  std::string_view task;  // the kind of task that it is for
+  std::string url;        // of its file; of several files that of their folder, which ends with a slash
+  std::vector<CorpusFile> files;
+  std::string stem;  // any STEM*.tar.gz is accepted as the file; "" if none is
+
+  bool is_folder() const { return files.size() > 1; }
+  std::uint64_t bytes() const;  // of all files
+};
+
+const std::vector<PublicCorpus>& public_corpora();
+
+// Errors (exit code 2) list the known names.
+const PublicCorpus& find_public_corpus(const std::string& name);
+
+// Searches the file in METAFORMER_DATA, then in the cache ($XDG_CACHE_HOME/metaformer or ~/.cache/metaformer). Of a
+// corpus of several files it is the folder that has all of them: one of these two, or the one in it with the name of
+// the corpus.
+std::optional<std::filesystem::path> locate_corpus(const PublicCorpus& corpus);
+
+// The same; downloads a missing corpus into the cache. Errors (exit code 3): missing and `offline`.
+std::filesystem::path obtain_corpus(const PublicCorpus& corpus, bool offline);
+
+// Downloads into `folder`, several files into its subfolder with the name of the corpus; checks the publisher's
+// digests, and returns what locate_corpus would. Errors: exit code 3.
+std::filesystem::path fetch_corpus(const PublicCorpus& corpus, const std::filesystem::path& folder);
+
+// Errors (exit code 3): a file in `folder` cannot be read, or its digest is not the publisher's.
+void check_corpus_files(const PublicCorpus& corpus, const std::filesystem::path& folder);
+
+struct Corpus {
+  std::filesystem::path path;
+  std::string text;                          // without a held-out text its end is held out
+  std::string sha256;                        // over all files of the text, before unpacking
+  std::optional<std::string> held_out = {};  // the text that data.validation_path names
+  nlohmann::ordered_json description = {};   // for environment.json: paths, digests, numbers of files and documents
+  std::vector<std::size_t> document_starts = {}, held_out_document_starts = {};  // in bytes of the two texts
+};
+
+// The text that a config names: data.path, else data.corpus, which is downloaded if it is missing (unless `offline`);
+// and data.validation_path. Errors: those of read_text_files (data/corpus.h); digest of a public corpus
+// differs (exit code 3); a corpus that is not a text, keys that have no effect on these files (exit code 2).
+Corpus load_corpus(const TextDataConfig& config, bool offline);
+
+}  // namespace metaformer

@@ -1,0 +1,167 @@
+#include "data/epoch_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace metaformer {
+
+// Random streams of groups, separate from those of epochs.
+static constexpr auto beyond_epochs = std::uint64_t{1} << 63;
+
+std::int64_t EpochOrder::place(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
+                               std::int64_t row) const {
+  if (bucketing_ == 1) return step * rows_per_step + row;
+  const auto within = step % bucketing_ * rows_per_step + row;
+  return group(seed, step / bucketing_, rows_per_step)[static_cast<std::size_t>(within)];
+}
+
+std::size_t EpochOrder::item_at(std::uint64_t seed, std::int64_t place) const {
+  const auto size = std::ssize(lengths_);
+  return epoch(seed, place / size)[static_cast<std::size_t>(place % size)];
+}
+
+const std::vector<std::size_t>& EpochOrder::epoch(std::uint64_t seed, std::int64_t number) const {
+  if (const auto key = std::pair(seed, number); epoch_key_ != key) {
+    epoch_key_ = key;
+    epoch_.resize(lengths_.size());
+    std::iota(epoch_.begin(), epoch_.end(), std::size_t{0});
+    shuffle(epoch_, Rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(number)));
+  }
+  return epoch_;
+}
+
+// The places of the steps of a group, in the order of the steps.
+const std::vector<std::int64_t>& EpochOrder::group(std::uint64_t seed, std::int64_t number,
+                                                   std::int64_t rows_per_step) const {
+  if (const auto key = std::tuple(seed, number, rows_per_step); group_key_ != key) {
+    group_key_ = key;
+    std::vector<std::pair<double, std::int64_t>> by_length;
+    const auto rows = bucketing_ * rows_per_step;
+    for (auto place = number * rows; place < (number + 1) * rows; ++place)
+      by_length.emplace_back(lengths_[item_at(seed, place)], place);
+    std::stable_sort(by_length.begin(), by_length.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::int64_t> steps(static_cast<std::size_t>(bucketing_));
+    std::iota(steps.begin(), steps.end(), std::int64_t{0});
+    shuffle(steps, Rng(seed, RandomPurpose::batches, beyond_epochs + static_cast<std::uint64_t>(number)));
+    group_.clear();
+    for (const auto step : steps)
+      for (auto row = step * rows_per_step; row < (step + 1) * rows_per_step; ++row)
+        group_.push_back(by_length[static_cast<std::size_t>(row)].second);
+  }
+  return group_;
+}
+
+// The random stream of an epoch's batches, separate from that of its pairs.
+static constexpr auto of_batches = std::uint64_t{1} << 63;
+
+TokenBatches::TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing,
+                           std::uint64_t seed)
+    : lengths_(std::move(lengths)), most_(most), bucketing_(bucketing), seed_(seed) {
+  starts_.push_back(std::ssize(epoch(0)));
+}
+
+std::vector<std::size_t> TokenBatches::order_of(std::int64_t epoch) const {
+  std::vector<std::size_t> order(lengths_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  shuffle(order, Rng(seed_, RandomPurpose::batches, static_cast<std::uint64_t>(epoch)));
+  if (bucketing_ == 1) return order;
+  const double tokens = std::accumulate(lengths_.begin(), lengths_.end(), 0.0, [](double sum, const auto& length) {
+    return sum + static_cast<double>(length.longer);
+  });
+  const auto rows = static_cast<double>(bucketing_ * most_) * static_cast<double>(lengths_.size()) / tokens;
+  const auto group = static_cast<std::ptrdiff_t>(std::min(std::max(rows, 1.0), static_cast<double>(order.size())));
+  // Every other group by falling length, so that a batch across two groups has pairs of similar length, too.
+  bool falls = false;
+  for (auto first = order.begin(); first != order.end(); falls = !falls) {
+    const auto end = first + std::min(group, order.end() - first);
+    std::stable_sort(first, end, [&](std::size_t a, std::size_t b) {
+      return falls ? lengths_[b] < lengths_[a] : lengths_[a] < lengths_[b];
+    });
+    first = end;
+  }
+  return order;
+}
+
+TokenBatches::Epoch TokenBatches::batches_of(std::int64_t epoch) const {
+  Epoch batches;
+  std::int64_t longest = 0;
+  for (const auto item : order_of(epoch)) {
+    longest = std::max(longest, lengths_[item].longer);
+    if (batches.empty() || (std::ssize(batches.back()) + 1) * longest > most_) {
+      batches.emplace_back();
+      longest = lengths_[item].longer;
+    }
+    batches.back().push_back(item);
+  }
+  if (bucketing_ > 1)
+    shuffle(batches, Rng(seed_, RandomPurpose::batches, of_batches + static_cast<std::uint64_t>(epoch)));
+  return batches;
+}
+
+const TokenBatches::Epoch& TokenBatches::epoch(std::int64_t number) const {
+  if (epoch_number_ != number) {
+    epoch_ = batches_of(number);
+    epoch_number_ = number;
+  }
+  return epoch_;
+}
+
+const std::vector<std::size_t>& TokenBatches::batch(std::int64_t number) const {
+  while (starts_.back() <= number) starts_.push_back(starts_.back() + std::ssize(epoch(std::ssize(starts_) - 1)));
+  const auto next = std::upper_bound(starts_.begin(), starts_.end(), number);
+  const auto of_epoch = next - starts_.begin() - 1;
+  return epoch(of_epoch)[static_cast<std::size_t>(number - starts_[static_cast<std::size_t>(of_epoch)])];
+}
+
+LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::int64_t context) {
+  LengthHistogram histogram(static_cast<std::size_t>(context) + 1);
+  for (const auto length : lengths) ++histogram.at(static_cast<std::size_t>(length));
+  return histogram;
+}
+
+PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config) {
+  const auto histogram = length_histogram(lengths, context);
+  return measure_packs(histogram, make_pack_plan(histogram, config));
+}
+
+PackedOrder::PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config)
+    : sequences_(static_cast<std::size_t>(context) + 1),
+      plan_(make_pack_plan(length_histogram(lengths, context), config)),
+      packs_(plan_.packs()) {
+  for (std::size_t i = 0; i < lengths.size(); ++i) sequences_.at(static_cast<std::size_t>(lengths[i])).push_back(i);
+}
+
+// Sequences of a length go to its places in another order in every epoch; places without a sequence stay empty.
+PackedOrder::Packs PackedOrder::deal(std::uint64_t seed, std::int64_t epoch) const {
+  const Rng rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(epoch));
+  auto left = sequences_;
+  for (std::size_t length = 0; length < left.size(); ++length) shuffle(left[length], Rng::with_key(rng.bits(length)));
+  Packs packs;
+  for (const auto& kind : plan_.kinds) {
+    for (std::int64_t i = 0; i < kind.count; ++i) {
+      std::vector<std::size_t> pack;
+      for (const auto length : kind.lengths) {
+        auto& sequences = left[static_cast<std::size_t>(length)];
+        if (sequences.empty()) continue;
+        pack.push_back(sequences.back());
+        sequences.pop_back();
+      }
+      packs.push_back(std::move(pack));
+    }
+  }
+  shuffle(packs, Rng::with_key(rng.bits(left.size())));
+  return packs;
+}
+
+const std::vector<std::size_t>& PackedOrder::at(std::uint64_t seed, std::int64_t place) const {
+  if (const auto key = std::pair(seed, place / packs_); epoch_key_ != key) {
+    epoch_ = deal(seed, key.second);
+    epoch_key_ = key;
+  }
+  return epoch_[static_cast<std::size_t>(place % packs_)];
+}
+
+}  // namespace metaformer

@@ -1,0 +1,116 @@
+#pragma once
+// The order in which training goes through its items.
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "data/packing.h"
+
+namespace metaformer {
+
+// In which order training goes through its items.
+
+// The endless series of epochs: each is a permutation of the items, a function of (seed, epoch). With bucketing the
+// rows of that many steps are sorted by length, and these steps are then shuffled.
+class EpochOrder {
+ public:
+  // `lengths`: of every item.
+  EpochOrder(std::vector<double> lengths, std::int64_t bucketing)
+      : lengths_(std::move(lengths)), bucketing_(bucketing) {}
+
+  // The place in the series of a row of a step of `rows_per_step`.
+  std::int64_t place(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step, std::int64_t row) const;
+
+  // The item at a place in the series.
+  std::size_t item_at(std::uint64_t seed, std::int64_t place) const;
+
+ private:
+  const std::vector<std::size_t>& epoch(std::uint64_t seed, std::int64_t number) const;
+  const std::vector<std::int64_t>& group(std::uint64_t seed, std::int64_t number, std::int64_t rows_per_step) const;
+
+  std::vector<double> lengths_;
+  std::int64_t bucketing_;
+
+  // The result of the last request.
+  mutable std::vector<std::size_t> epoch_;
+  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> epoch_key_;
+  mutable std::vector<std::int64_t> group_;
+  mutable std::optional<std::tuple<std::uint64_t, std::int64_t, std::int64_t>> group_key_;
+};
+
+// Training batches of about equally many tokens, whatever the lengths of their pairs.
+
+// Tokens of a pair's sides.
+struct PairLength {
+  std::int64_t longer = 0, shorter = 0;
+  auto operator<=>(const PairLength&) const = default;
+};
+
+// The endless series of batches. Every epoch is a permutation of the pairs, a function of (seed, epoch), cut into
+// batches that hold as many pairs as fit. With bucketing, pairs of that many batches are sorted by length before; then
+// the batches of the epoch are shuffled.
+class TokenBatches {
+ public:
+  // `most`: the largest size of a batch in tokens, which is the number of its pairs times the longest side among them.
+  // A pair with more tokens than that is alone in its batch.
+  TokenBatches(std::vector<PairLength> lengths, std::int64_t most, std::int64_t bucketing, std::uint64_t seed);
+
+  // The pairs of the batch with this number.
+  const std::vector<std::size_t>& batch(std::int64_t number) const;
+
+  // Those of the first epoch; of others it may differ a little.
+  std::int64_t batches_per_epoch() const { return starts_[1]; }
+
+ private:
+  using Epoch = std::vector<std::vector<std::size_t>>;
+
+  std::vector<std::size_t> order_of(std::int64_t epoch) const;
+  Epoch batches_of(std::int64_t epoch) const;
+  const Epoch& epoch(std::int64_t number) const;
+
+  std::vector<PairLength> lengths_;
+  std::int64_t most_, bucketing_;
+  std::uint64_t seed_;
+
+  // The number of the first batch of every epoch so far, and one epoch.
+  mutable std::vector<std::int64_t> starts_ = {0};
+  mutable std::int64_t epoch_number_ = -1;
+  mutable Epoch epoch_;
+};
+
+// Which sequences lie in which pack, epoch by epoch.
+class PackedOrder {
+ public:
+  // `lengths` of the sequences, 1 ... context each.
+  PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
+
+  std::int64_t packs() const { return packs_; }  // of every epoch
+
+  // The sequences of a pack, by their index, at a place in the endless series of epochs: a function of (seed, place).
+  // In every epoch each sequence is in one pack.
+  const std::vector<std::size_t>& at(std::uint64_t seed, std::int64_t place) const;
+
+ private:
+  using Packs = std::vector<std::vector<std::size_t>>;
+  Packs deal(std::uint64_t seed, std::int64_t epoch) const;
+
+  std::vector<std::vector<std::size_t>> sequences_;  // by length
+  PackPlan plan_;
+  std::int64_t packs_ = 0;
+
+  // The epoch of the last request.
+  mutable Packs epoch_;
+  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> epoch_key_;
+};
+
+// How many sequences have each length.
+LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::int64_t context);
+
+// What packing sequences of these lengths, 1 ... context each, gains.
+PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
+
+}  // namespace metaformer

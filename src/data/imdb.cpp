@@ -1,0 +1,396 @@
+#include "data/imdb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <unordered_set>
+#include <vector>
+
+#include "base/archive.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/signals.h"
+#include "base/utf8.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool take_number(std::string_view& text, std::int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number >= 0;
+}
+
+[[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
+  throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path.string(), error.message()));
+}
+
+void use_files_in(const fs::path& folder, const UseImdbFile& use) {
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
+    if (!is_imdb_file(file->path().string())) continue;
+    std::error_code gone;
+    const bool is_file = fs::is_regular_file(file->symlink_status(gone));
+    use(file->path(), is_file ? read_file(file->path(), largest_imdb_file, ExitCode::data) : "",
+        is_file ? "" : "not a regular file (links are not followed)");
+  }
+  if (error) fail_to_read(folder, error);
+}
+
+}  // namespace
+
+std::optional<ReviewName> parse_review_name(std::string_view path) {
+  ReviewName name;
+  const auto slash = path.rfind('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const auto folder = path.substr(0, slash);
+  auto file = path.substr(slash + 1);
+  const auto is_in = [&](std::string_view end) {
+    return folder.ends_with(end) && (folder.size() == end.size() || folder[folder.size() - end.size() - 1] == '/');
+  };
+  name.is_test = is_in("test/pos") || is_in("test/neg");
+  name.is_positive = is_in("test/pos") || is_in("train/pos");
+  if (!name.is_test && !is_in("train/pos") && !is_in("train/neg")) return std::nullopt;
+  if (!take_number(file, name.id) || !file.starts_with('_')) return std::nullopt;
+  file.remove_prefix(1);
+  if (!take_number(file, name.rating) || file != ".txt") return std::nullopt;
+  return name;
+}
+
+bool is_imdb_file(std::string_view path) { return parse_review_name(path).has_value() || FilmLists::is_list(path); }
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found) fail_to_read(path, error);
+  return fs::is_directory(status);
+}
+
+void for_each_imdb_file(const fs::path& folder, const UseImdbFile& use) {
+  const auto root = is_folder(folder / "aclImdb") ? folder / "aclImdb" : folder;
+  for (const auto* half : {"train", "test"})
+    for (const auto& part : {root / half, root / half / "neg", root / half / "pos"})
+      if (is_folder(part)) use_files_in(part, use);
+}
+
+std::string digest_imdb_folder(const fs::path& folder) {
+  std::vector<std::string> files;
+  for_each_imdb_file(folder, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+    throw_if_stopped();
+    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text) + defect);
+  });
+  std::sort(files.begin(), files.end());
+  return sha256(fmt::format("{}", fmt::join(files, "\n")));
+}
+
+namespace {
+
+std::string name_of_list(const std::string& half, bool is_positive) {
+  return fmt::format("{}/urls_{}.txt", half, is_positive ? "pos" : "neg");
+}
+
+// The list's name at the end of a path, or "".
+std::string list_at_end_of(std::string_view path) {
+  for (const auto* half : {"train", "test"}) {
+    for (const bool is_positive : {false, true}) {
+      const auto name = name_of_list(half, is_positive);
+      if (path == name || path.ends_with("/" + name)) return name;
+    }
+  }
+  return "";
+}
+
+// "tt" and a number, or "".
+std::string film_in(std::string_view line) {
+  const auto is_digit = [&](std::size_t at) {
+    return at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0;
+  };
+  for (auto at = line.find("tt"); at != std::string_view::npos; at = line.find("tt", at + 1)) {
+    auto end = at + 2;
+    while (is_digit(end)) ++end;
+    if (end > at + 2) return std::string(line.substr(at, end - at));
+  }
+  return "";
+}
+
+}  // namespace
+
+bool FilmLists::is_list(std::string_view path) { return !list_at_end_of(path).empty(); }
+
+void FilmLists::add(const std::string& path, std::string_view text) {
+  List list{.path = path, .films = {}};
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    list.films.push_back(film_in(line));
+  }
+  lists_[list_at_end_of(path)] = std::move(list);
+}
+
+bool FilmLists::has(const std::string& half) const {
+  return lists_.contains(name_of_list(half, false)) && lists_.contains(name_of_list(half, true));
+}
+
+const std::string& FilmLists::film(const std::string& half, bool is_positive, std::int64_t id) const {
+  const auto& list = lists_.at(name_of_list(half, is_positive));
+  const auto line = static_cast<std::size_t>(id);
+  if (line >= list.films.size() || list.films[line].empty())
+    throw Error(ExitCode::data, fmt::format("{}:{}: no film for review {} of {}/{}; an address with tt and a number is "
+                                            "expected, such as http://www.imdb.com/title/tt0453418/usercomments",
+                                            list.path, line + 1, id, half, is_positive ? "pos" : "neg"));
+  return list.films[line];
+}
+
+std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double fraction) {
+  std::map<std::string_view, std::int64_t> sizes;
+  for (const auto& group : groups) ++sizes[group];
+  std::vector<std::tuple<std::uint64_t, std::string_view, std::int64_t>> order;
+  for (const auto& [name, size] : sizes) order.emplace_back(Rng::mix(hash_name(name)), name, size);
+  std::sort(order.begin(), order.end());
+
+  const auto wanted = std::llround(fraction * static_cast<double>(groups.size()));
+  std::unordered_set<std::string_view> chosen;
+  std::int64_t count = 0;
+  for (const auto& [hash, name, size] : order) {
+    if (count >= wanted) break;
+    chosen.insert(name);
+    count += size;
+  }
+  std::vector<bool> held_out;
+  for (const auto& group : groups) held_out.push_back(chosen.contains(group));
+  return held_out;
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t block_of_ids = 125;
+
+struct Review {
+  ReviewName name;
+  LabelledText text;
+};
+
+// Why the review cannot be used, or "".
+std::string defect_of(const ReviewName& name, const std::string& text) {
+  if (text.find('\0') != std::string::npos) return "the review has NUL bytes";
+  if (auto defect = utf8_defect(text); !defect.empty()) return "the review is " + defect;
+  if (is_blank(text)) return "the review is empty";
+  const auto lowest = name.is_positive ? 7 : 1, highest = name.is_positive ? 10 : 4;
+  if (name.rating < lowest || name.rating > highest)
+    return fmt::format("a rating of {} is not {} ({} to {})", name.rating, name.is_positive ? "positive" : "negative",
+                       lowest, highest);
+  return "";
+}
+
+// The corpus writes line breaks as <br />; as words these would be 6% of its tokens.
+void make_line_breaks(std::string& text) {
+  constexpr std::string_view markup = "<br />";
+  std::size_t kept = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool breaks = std::string_view(text).substr(at).starts_with(markup);
+    text[kept++] = breaks ? '\n' : text[at];
+    at += breaks ? markup.size() : 1;
+  }
+  text.resize(kept);
+}
+
+class Reader {
+ public:
+  Reader(const fs::path& path, double malformed_limit) : path_(path), malformed_limit_(malformed_limit) {}
+
+  std::vector<Review> read() {
+    is_folder(path_) ? read_folder() : read_archive();
+    report_malformed();
+    if (reviews_.empty())
+      throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
+                                              "aclImdb_v1.tar.gz",
+                                              path_.string()));
+    std::sort(reviews_.begin(), reviews_.end(), [](const Review& a, const Review& b) {
+      return std::tuple(a.name.is_test, a.name.is_positive, a.name.id, a.text.place) <
+             std::tuple(b.name.is_test, b.name.is_positive, b.name.id, b.text.place);
+    });
+    return std::move(reviews_);
+  }
+  std::size_t malformed() const { return malformed_; }
+  const FilmLists& films() const { return films_; }
+
+  // The counts of reviews, including malformed ones, if they are not those of the whole corpus; else "".
+  std::string counts_of_part() const {
+    constexpr std::size_t whole = 12'500;
+    if (counts_ == Counts{{{whole, whole}, {whole, whole}}}) return "";
+    return fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
+                       counts_[0][0], counts_[0][1], counts_[1][0], counts_[1][1], whole);
+  }
+
+ private:
+  using Counts = std::array<std::array<std::size_t, 2>, 2>;  // by half and class
+
+  void read_archive() {
+    for_each_archive_entry(path_, largest_imdb_file, is_imdb_file,
+                           [&](std::string_view name, std::string&& text) { add(name, std::move(text), ""); });
+  }
+
+  void read_folder() {
+    for_each_imdb_file(path_, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+      add(file.string(), std::move(text), defect);
+    });
+  }
+
+  void add(std::string_view path, std::string&& text, std::string defect) {
+    throw_if_stopped();
+    drop_byte_order_mark(text);
+    if (FilmLists::is_list(path)) {
+      if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
+      return films_.add(std::string(path), text);
+    }
+    const auto name = *parse_review_name(path);
+    ++counts_[name.is_test][name.is_positive];
+    make_line_breaks(text);
+    if (defect.empty()) defect = defect_of(name, text);
+    if (!defect.empty()) {
+      if (malformed_++ == 0) first_defect_ = fmt::format("{}: {}", path, defect);
+      return;
+    }
+    reviews_.push_back({name, {std::move(text), name.is_positive ? "pos" : "neg", std::string(path)}});
+  }
+
+  void report_malformed() const {
+    if (malformed_ == 0) return;
+    const auto all = malformed_ + reviews_.size();
+    const auto what = fmt::format("{} of {} reviews cannot be used; the first is {}", malformed_, all, first_defect_);
+    if (static_cast<double>(malformed_) > malformed_limit_ * static_cast<double>(all))
+      throw Error(ExitCode::data, fmt::format("{}: {}; data.malformed_limit tolerates a fraction of {}", path_.string(),
+                                              what, malformed_limit_));
+    log::warning("{}: {}", path_.string(), what);
+  }
+
+  fs::path path_;
+  double malformed_limit_;
+  std::vector<Review> reviews_;
+  FilmLists films_;
+  Counts counts_{};
+  std::size_t malformed_ = 0;
+  std::string first_defect_;
+};
+
+// Groups that the validation split keeps together: the reviews of a film, else those of a block of neighbouring ids.
+std::vector<std::string> groups_of(const std::vector<Review>& reviews, const FilmLists& films) {
+  std::vector<std::string> groups;
+  for (const auto& [name, text] : reviews) {
+    if (name.is_test) continue;
+    groups.push_back(films.has("train") ? films.film("train", name.is_positive, name.id)
+                                        : fmt::format("imdb block {}", name.id / block_of_ids));
+  }
+  return groups;
+}
+
+// Films that have reviews in both halves; nothing if a half has no lists.
+std::optional<std::int64_t> count_films_in_both(const std::vector<Review>& reviews, const FilmLists& films) {
+  if (!films.has("train") || !films.has("test")) return std::nullopt;
+  std::unordered_set<std::string_view> train, both;
+  for (const auto& [name, text] : reviews)
+    if (!name.is_test) train.insert(films.film("train", name.is_positive, name.id));
+  for (const auto& [name, text] : reviews)
+    if (name.is_test && train.contains(films.film("test", name.is_positive, name.id)))
+      both.insert(films.film("test", name.is_positive, name.id));
+  return static_cast<std::int64_t>(both.size());
+}
+
+// Texts that occur more than once, and texts of the test half that the training half has.
+nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
+  std::unordered_set<std::string_view> train, test;
+  std::int64_t copies_in_train = 0, copies_in_test = 0, leaked = 0;
+  for (const auto& [name, text] : reviews)
+    if (!name.is_test && !train.insert(text.text).second) ++copies_in_train;
+  for (const auto& [name, text] : reviews) {
+    if (!name.is_test) continue;
+    if (!test.insert(text.text).second) ++copies_in_test;
+    if (train.contains(text.text)) ++leaked;
+  }
+  return {{"copies_in_train", copies_in_train}, {"copies_in_test", copies_in_test}, {"test_texts_in_train", leaked}};
+}
+
+// A corpus by name is the whole one; data.path may name a part of it.
+void require_whole(const Reader& reader, const fs::path& path, bool is_by_name) {
+  const auto counts = reader.counts_of_part();
+  if (counts.empty()) return;
+  if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
+  throw Error(ExitCode::data, fmt::format("{}: {}; replace it by the whole archive (metaformer data list names its "
+                                          "source), or name a part of it by data.path",
+                                          path.string(), counts));
+}
+
+std::string digest_of(const fs::path& path) {
+  return is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path);
+}
+
+nlohmann::ordered_json describe(const fs::path& path, const std::vector<Review>& reviews, const Reader& reader) {
+  nlohmann::ordered_json description = {{"path", path.string()},
+                                        {"sha256", digest_of(path)},
+                                        {"rows", reviews.size()},
+                                        {"malformed", reader.malformed()}};
+  description.update(count_copies(reviews));
+  description["validation_split"] = reader.films().has("train") ? "films" : "blocks of ids";
+  if (const auto both = count_films_in_both(reviews, reader.films())) description["test_films_in_train"] = *both;
+  return description;
+}
+
+void report(const LabelledSplits& splits, const std::vector<std::string>& groups) {
+  const auto& facts = splits.description.at("train");
+  const auto train = splits[Split::train].size(), validation = splits[Split::validation].size();
+  log::info(
+      "IMDb: {} reviews to train on, {} for validation, {} to test on; {} and {} copies within the halves, {} test "
+      "reviews stand in the training half too",
+      train, validation, splits[Split::test].size(), facts.at("copies_in_train").get<std::int64_t>(),
+      facts.at("copies_in_test").get<std::int64_t>(), facts.at("test_texts_in_train").get<std::int64_t>());
+  const std::unordered_set<std::string_view> distinct(groups.begin(), groups.end());
+  const auto percent = 100 * static_cast<double>(validation) / static_cast<double>(train + validation);
+  if (facts.at("validation_split") == "films")
+    log::info("IMDb: {:.2f}% of the training half is for validation, by whole films of {} in all", percent,
+              distinct.size());
+  else
+    log::info(
+        "IMDb: {:.2f}% of the training half is for validation, by blocks of {} neighbouring ids: without the lists "
+        "train/urls_pos.txt and train/urls_neg.txt a film can have reviews on both sides",
+        percent, block_of_ids);
+}
+
+}  // namespace
+
+LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config) {
+  Reader reader(path, config.malformed_limit);
+  auto reviews = reader.read();
+  require_whole(reader, path, !config.path);
+  LabelledSplits splits;
+  splits.description["train"] = describe(path, reviews, reader);
+  const auto groups = groups_of(reviews, reader.films());
+  const auto held_out = hold_out_groups(groups, config.validation_fraction);
+  for (std::size_t i = 0; i < reviews.size(); ++i) {  // the training half comes first
+    auto& [name, text] = reviews[i];
+    splits[name.is_test ? Split::test : held_out[i] ? Split::validation : Split::train].push_back(std::move(text));
+  }
+  if (splits[Split::train].empty() || splits[Split::validation].empty())
+    throw Error(ExitCode::data, fmt::format("{}: too few reviews for data.validation_fraction {} to leave some on "
+                                            "either side",
+                                            path.string(), config.validation_fraction));
+  report(splits, groups);
+  return splits;
+}
+
+}  // namespace metaformer

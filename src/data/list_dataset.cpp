@@ -1,0 +1,147 @@
+#include "data/list_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace metaformer {
+
+namespace {
+
+constexpr std::int64_t most_enumerated = 1 << 20;
+
+// Lists of a split that evaluations use where there are too many.
+std::size_t evaluation_lists(const ListTask& task) {
+  constexpr std::int64_t most_tokens = 1 << 20, fewest = 100, most = 10'000;
+  return static_cast<std::size_t>(std::clamp(most_tokens / task.row_length(), fewest, most));
+}
+
+// digits^length, or `most_enumerated` + 1 if it is larger.
+std::int64_t count_lists(const ListTask& task) {
+  std::int64_t count = 1;
+  for (std::int64_t i = 0; i < task.length && count <= most_enumerated; ++i) count *= task.digits;
+  return std::min(count, most_enumerated + 1);
+}
+
+// Attempt `attempt` at drawing the list of a row.
+std::vector<std::int32_t> draw_list(const Rng& rng, const ListTask& task, std::int64_t row, std::uint64_t attempt) {
+  constexpr int bits_of_an_attempt = 24;
+  const auto length = static_cast<std::uint64_t>(task.length);
+  const auto first = (static_cast<std::uint64_t>(row) << bits_of_an_attempt) + attempt * length;
+  std::vector<std::int32_t> list;
+  for (std::uint64_t i = 0; i < length; ++i)
+    list.push_back(static_cast<std::int32_t>(rng.below(first + i, static_cast<std::uint64_t>(task.digits))) +
+                   static_cast<std::int32_t>(task.first_number()));
+  return list;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list) {
+  if (static_cast<std::int64_t>(list.size()) != task.length)
+    throw Error(ExitCode::usage, fmt::format("{} numbers; this model {} {}", list.size(),
+                                             task.copies ? "copies" : "sorts", task.length));
+  if (!task.copies) return list;
+  if (std::find(list.begin(), list.end(), 0) != list.end())
+    throw Error(ExitCode::usage, fmt::format("0 stands between lists; numbers are 1 ... {}", task.digits));
+  std::vector<std::int32_t> prompt = {0};
+  prompt.insert(prompt.end(), list.begin(), list.end());
+  prompt.push_back(0);
+  return prompt;
+}
+
+std::vector<std::int32_t> list_answer(const ListTask& task, std::vector<std::int32_t> list) {
+  if (!task.copies) std::sort(list.begin(), list.end());
+  return list;
+}
+
+bool ListDataset::is_held_out(const List& list) {
+  std::uint64_t hash = 0;
+  for (const auto number : list) hash = Rng::mix(hash ^ static_cast<std::uint64_t>(number));
+  return hash % 4 == 0;
+}
+
+ListDataset::ListDataset(const ListTask& task, std::string_view keys) : task_(task) {
+  const auto count = count_lists(task);
+  exhaustive_ = count <= most_enumerated;
+  if (exhaustive_) {
+    enumerate(count);
+  } else {
+    draw_evaluation_lists();
+  }
+  if (train_.empty() || held_out_.empty())
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}: {} lists are too few to train on some and test on others; raise one of these", keys, count));
+}
+
+void ListDataset::enumerate(std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    List list(static_cast<std::size_t>(task_.length));
+    auto rest = i;
+    for (auto& number : list)
+      number =
+          static_cast<std::int32_t>(std::exchange(rest, rest / task_.digits) % task_.digits + task_.first_number());
+    (is_held_out(list) ? held_out_ : train_).push_back(std::move(list));
+  }
+}
+
+void ListDataset::draw_evaluation_lists() {
+  const Rng rng(0, RandomPurpose::evaluation);
+  const auto wanted = evaluation_lists(task_);
+  std::set<List> seen;
+  for (std::int64_t row = 0; train_.size() < wanted || held_out_.size() < wanted; ++row) {
+    auto list = draw_list(rng, task_, row, 0);
+    auto& lists = is_held_out(list) ? held_out_ : train_;
+    if (lists.size() < wanted && seen.insert(list).second) lists.push_back(std::move(list));
+  }
+}
+
+ListDataset::List ListDataset::random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const {
+  const Rng rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(step));
+  if (exhaustive_) return train_[rng.below(static_cast<std::uint64_t>(row), train_.size())];
+  for (std::uint64_t attempt = 0;; ++attempt)
+    if (auto list = draw_list(rng, task_, row, attempt); !is_held_out(list)) return list;
+}
+
+TokenRows ListDataset::random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const {
+  TokenRows batch;
+  for (auto row = first; row < first + rows; ++row) append(batch, random_list(seed, step, row));
+  return batch;
+}
+
+std::int64_t ListDataset::list_count(Split split) const { return static_cast<std::int64_t>(lists(split).size()); }
+
+TokenRows ListDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
+  TokenRows batch;
+  const auto last = std::min(first + rows, list_count(split));
+  for (auto row = first; row < last; ++row) append(batch, lists(split)[static_cast<std::size_t>(row)]);
+  return batch;
+}
+
+TokenRows ListDataset::random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const {
+  const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+  TokenRows batch;
+  for (std::int64_t row = 0; row < rows; ++row)
+    append(batch, lists(split)[rng.below(static_cast<std::uint64_t>(row), lists(split).size())]);
+  return batch;
+}
+
+// ids: the prompt and the answer without its last number; targets: the answer, from the prompt's last token on.
+void ListDataset::append(TokenRows& batch, const List& list) const {
+  const auto prompt = list_prompt(task_, list), answer = list_answer(task_, list);
+  ++batch.rows;
+  batch.length = task_.row_length();
+  batch.target_count += task_.length;
+  batch.ids.insert(batch.ids.end(), prompt.begin(), prompt.end());
+  batch.ids.insert(batch.ids.end(), answer.begin(), answer.end() - 1);
+  batch.targets.insert(batch.targets.end(), prompt.size() - 1, -1);
+  batch.targets.insert(batch.targets.end(), answer.begin(), answer.end());
+}
+
+}  // namespace metaformer

@@ -1,0 +1,54 @@
+#pragma once
+// Lists of numbers as prompts, each followed by its answer, as one sequence that a causal model learns to continue.
+
+#include "config/experiment_config.h"
+#include "data/token_rows.h"
+
+namespace metaformer {
+
+// What a model is given: the list, which a task of copying puts between two zeros. Throws Error (exit code 2) for
+// another length, or a number that the task's lists do not have.
+std::vector<std::int32_t> list_prompt(const ListTask& task, const std::vector<std::int32_t>& list);
+
+// What it is to say: the sorted list, or the list.
+std::vector<std::int32_t> list_answer(const ListTask& task, std::vector<std::int32_t> list);
+
+class ListDataset {
+ public:
+  // A stable hash of a list, the same for every seed and version, holds a quarter of all lists out. If there are at
+  // most 2^20 lists, all of them are enumerated; otherwise evaluations use 10,000 of each split, drawn once, or as many
+  // as have 2^20 tokens, but at least 100. Errors (exit code 2): so few lists that a split is empty; `keys` are those
+  // of the config that make more.
+  explicit ListDataset(const ListTask& task, std::string_view keys = "task.length, task.digits");
+
+  // Rows first ... first + rows of step's global order, drawn from the lists that are not held out: a function of
+  // (seed, step, row).
+  TokenRows random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const;
+
+  // The lists to evaluate on, in a fixed order. Validation and test are the same lists: those held out.
+  std::int64_t list_count(Split split) const;
+  TokenRows rows(Split split, std::int64_t first, std::int64_t rows) const;
+
+  // Lists of a split drawn at random: a function of (seed, index).
+  TokenRows random_rows_of(Split split, std::uint64_t seed, std::int64_t index, std::int64_t rows) const;
+
+  // The lists themselves: one to train on, and those to evaluate on.
+  using List = std::vector<std::int32_t>;
+  List random_list(std::uint64_t seed, std::int64_t step, std::int64_t row) const;
+  const std::vector<List>& lists(Split split) const { return split == Split::train ? train_ : held_out_; }
+
+  bool is_exhaustive() const { return exhaustive_; }
+
+  static bool is_held_out(const std::vector<std::int32_t>& list);
+
+ private:
+  void enumerate(std::int64_t count);
+  void draw_evaluation_lists();
+  void append(TokenRows& batch, const List& list) const;
+
+  ListTask task_;
+  bool exhaustive_ = false;
+  std::vector<List> train_, held_out_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,105 @@
+#include "data/masking.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace metaformer {
+
+namespace {
+
+// The draws of a token.
+enum class Draw : std::uint64_t { target, replacement, random_token };
+std::uint64_t index_of(std::int64_t place, Draw draw) {
+  constexpr std::uint64_t draws = 3;
+  return draws * static_cast<std::uint64_t>(place) + static_cast<std::uint64_t>(draw);
+}
+
+}  // namespace
+
+Masking::Masking(const MaskedLanguageModelConfig& config, const Tokenizer& tokenizer)
+    : config_(config), tokenizer_(tokenizer), vocabulary_(tokenizer.vocabulary_size()) {}
+
+std::vector<Masking::Word> Masking::words_of(const TokenRows& rows, const Sequence& sequence) const {
+  const auto id = [&](std::int64_t i) {
+    return static_cast<std::int32_t>(rows.ids[static_cast<std::size_t>(sequence.first + i)]);
+  };
+  std::vector<Word> words;
+  for (std::int64_t i = 0; i < sequence.length; ++i) {
+    const bool begins = i == 0 || !config_.whole_words || tokenizer_.begins_word(id(i), id(i - 1));
+    if (begins)
+      words.push_back({.begin = i, .end = i, .draw = sequence.rng.uniform(index_of(sequence.place + i, Draw::target))});
+    ++words.back().end;
+  }
+  return words;
+}
+
+std::int64_t Masking::seen(std::int64_t id, const Rng& rng, std::int64_t place) const {
+  const double draw = rng.uniform(index_of(place, Draw::replacement));
+  if (draw < config_.masked) return mask_token();
+  if (draw >= config_.masked + config_.random) return id;
+  return static_cast<std::int64_t>(
+      rng.below(index_of(place, Draw::random_token), static_cast<std::uint64_t>(vocabulary_)));
+}
+
+void Masking::mask(TokenRows& rows, const Sequence& sequence, bool by_sequence) const {
+  const auto words = words_of(rows, sequence);
+  const auto least =
+      std::min_element(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.draw < b.draw; })->draw;
+  const auto before = rows.places.size();
+  for (const auto& word : words) {
+    if (word.draw >= config_.fraction && word.draw > least) continue;
+    for (auto i = word.begin; i < word.end; ++i) {
+      const auto at = static_cast<std::size_t>(sequence.first + i);
+      rows.places.push_back(sequence.first + i);
+      rows.targets[at] = rows.ids[at];
+      rows.ids[at] = seen(rows.ids[at], sequence.rng, sequence.place + i);
+    }
+  }
+  const auto count = static_cast<std::int64_t>(rows.places.size() - before);
+  rows.target_count += count;
+  if (!by_sequence) return;
+  for (auto place = before; place < rows.places.size(); ++place)
+    rows.target_weights[static_cast<std::size_t>(rows.places[place])] = 1.0F / static_cast<float>(count);
+}
+
+template <class DrawsOf>
+void Masking::mask_packs(TokenRows& rows, const std::vector<TextPack>& packs, bool by_sequence,
+                         DrawsOf draws_of) const {
+  rows.targets.assign(rows.ids.size(), -1);
+  if (by_sequence) rows.target_weights.assign(rows.ids.size(), 0);
+  for (std::size_t row = 0; row < packs.size(); ++row) {
+    const auto row_start = static_cast<std::int64_t>(row) * rows.length;
+    std::int64_t column = 0;
+    for (const auto& piece : packs[row]) {
+      const auto [rng, place] = draws_of(static_cast<std::int64_t>(row), column, piece);
+      mask(rows, {.first = row_start + column, .length = piece.length, .rng = rng, .place = place}, by_sequence);
+      column += piece.length;
+    }
+  }
+}
+
+void Masking::mask_for_training(TokenRows& rows, const std::vector<TextPack>& packs, std::uint64_t seed,
+                                std::int64_t step, std::int64_t first_row) const {
+  const Rng of_step(seed, RandomPurpose::masking, static_cast<std::uint64_t>(step));
+  mask_packs(rows, packs, config_.loss == LossUnit::sequence,
+             [&](std::int64_t row, std::int64_t column, const TextPiece&) {
+               return std::pair(Rng::with_key(of_step.bits(static_cast<std::uint64_t>(first_row + row))), column);
+             });
+}
+
+// Where the pieces of a word are targets together, the number of targets varies more.
+void Masking::pad_places(TokenRows& rows) const {
+  const double margin = config_.whole_words ? 10 : 6;  // in standard deviations of tokens that are drawn one by one
+  const auto tokens = static_cast<double>(rows.ids.size());
+  const double mean = tokens * config_.fraction, deviation = std::sqrt(mean * (1 - config_.fraction));
+  const auto usual = static_cast<std::size_t>(std::min(std::ceil(mean + margin * deviation), tokens));
+  if (rows.places.size() < usual) rows.places.resize(usual, -1);
+}
+
+void Masking::mask_for_evaluation(TokenRows& rows, const std::vector<TextPack>& packs, Split split) const {
+  const Rng of_split(/*seed=*/0, RandomPurpose::masking, static_cast<std::uint64_t>(split));
+  mask_packs(rows, packs, /*by_sequence=*/false,
+             [&](std::int64_t, std::int64_t, const TextPiece& piece) { return std::pair(of_split, piece.start); });
+}
+
+}  // namespace metaformer

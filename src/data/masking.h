@@ -1,0 +1,57 @@
+#pragma once
+// Which tokens a masked language model has to predict, and what it sees in their place (BERT, Devlin et al. 2019,
+// section 3.1).
+//
+// A sequence is a window of a text, or a document in a pack. Each of its words (task.whole_words) or tokens is a target
+// with the probability task.fraction, on its own; where none of a sequence is, the one with the smallest draw becomes
+// one. A target is then seen as the mask token, as a random token, or as it is, each token on its own.
+
+#include "base/random.h"
+#include "config/experiment_config.h"
+#include "data/text_dataset.h"
+#include "text/tokenizer.h"
+
+namespace metaformer {
+
+class Masking {
+ public:
+  // Keeps a reference to the tokenizer.
+  Masking(const MaskedLanguageModelConfig& config, const Tokenizer& tokenizer);
+
+  std::int64_t mask_token() const { return vocabulary_; }
+
+  // `rows`: of these packs (TextDataset::rows_of). Adds targets, their places and weights, and replaces ids. The draws
+  // are a function of (seed, step, row, place in the row); the first row of `rows` is the row `first_row` of the step.
+  void mask_for_training(TokenRows& rows, const std::vector<TextPack>& packs, std::uint64_t seed, std::int64_t step,
+                         std::int64_t first_row) const;
+
+  // The same with draws that are a function of the split and the place in it. All targets weigh the same.
+  void mask_for_evaluation(TokenRows& rows, const std::vector<TextPack>& packs, Split split) const;
+
+  // Adds places of nothing up to a number that hardly any rows of as many tokens exceed: rows of the same shape then
+  // have as many places.
+  void pad_places(TokenRows& rows) const;
+
+ private:
+  // Where a sequence lies in rows.ids, and the draws of its tokens: those of `place`, place + 1, ... of `rng`.
+  struct Sequence {
+    std::int64_t first, length;
+    Rng rng;
+    std::int64_t place;
+  };
+  struct Word {
+    std::int64_t begin, end;
+    double draw;
+  };
+  template <class DrawsOf>
+  void mask_packs(TokenRows& rows, const std::vector<TextPack>& packs, bool by_sequence, DrawsOf draws_of) const;
+  void mask(TokenRows& rows, const Sequence& sequence, bool by_sequence) const;
+  std::vector<Word> words_of(const TokenRows& rows, const Sequence& sequence) const;
+  std::int64_t seen(std::int64_t id, const Rng& rng, std::int64_t place) const;
+
+  MaskedLanguageModelConfig config_;
+  const Tokenizer& tokenizer_;
+  std::int64_t vocabulary_;
+};
+
+}  // namespace metaformer

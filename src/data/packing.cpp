@@ -1,0 +1,326 @@
+#include "data/packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace metaformer {
+
+std::int64_t PackPlan::packs() const {
+  return std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0},
+                         [](std::int64_t sum, const PackKind& kind) { return sum + kind.count; });
+}
+
+PackPlan make_pack_plan(const LengthHistogram& histogram, const PackingConfig& config) {
+  if (const auto* squares = std::get_if<LeastSquaresPackingConfig>(&config))
+    return pack_by_least_squares(histogram, squares->depth);
+  const auto* shortest = std::get_if<ShortestFirstPackingConfig>(&config);
+  return pack_shortest_first(histogram, shortest == nullptr ? 1 : shortest->depth);
+}
+
+PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan) {
+  PackStats stats{.packs = plan.packs()};
+  for (std::size_t length = 0; length < histogram.size(); ++length) {
+    stats.sequences += histogram[length];
+    stats.tokens += histogram[length] * static_cast<std::int64_t>(length);
+  }
+  if (stats.tokens == 0) return stats;
+  const auto context = static_cast<double>(histogram.size() - 1);
+  const auto sequences = static_cast<double>(stats.sequences), packs = static_cast<double>(stats.packs);
+  stats.efficiency = static_cast<double>(stats.tokens) / (packs * context);
+  stats.factor = sequences / packs;
+  stats.speed_up_limit = sequences * context / static_cast<double>(stats.tokens);
+  return stats;
+}
+
+nlohmann::ordered_json to_json(const PackStats& stats) {
+  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
+          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
+}
+
+namespace {
+
+using Vector = std::vector<double>;
+
+double dot(const Vector& a, const Vector& b, std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// The columns that may be above 0, with the Cholesky factor of their products.
+class PassiveSet {
+ public:
+  PassiveSet(const std::vector<SparseColumn>& columns, std::size_t rows) : columns_(columns), dense_(rows) {}
+
+  const std::vector<std::size_t>& members() const { return members_; }
+
+  // False: the column is a combination of the others.
+  bool add(std::size_t column) {
+    for (const auto& entry : columns_[column]) dense_[static_cast<std::size_t>(entry.row)] = entry.value;
+    const double square = times_dense(column);
+    Vector row;
+    for (const auto member : members_) row.push_back(times_dense(member));
+    for (const auto& entry : columns_[column]) dense_[static_cast<std::size_t>(entry.row)] = 0;
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = (row[i] - dot(row, factor_[i], i)) / factor_[i][i];
+    const double rest = square - dot(row, row, row.size());
+    if (rest < 1e-10 * square) return false;
+    row.push_back(std::sqrt(rest));
+    factor_.push_back(std::move(row));
+    members_.push_back(column);
+    return true;
+  }
+
+  // Keeps those of these numbers for which `keep` holds; what is behind the first that goes is computed again.
+  template <class Keep>
+  void keep_if(Keep keep) {
+    std::size_t first = 0;
+    while (first < members_.size() && keep(first)) ++first;
+    std::vector<std::size_t> behind;
+    for (auto i = first; i < members_.size(); ++i)
+      if (keep(i)) behind.push_back(members_[i]);
+    members_.resize(first);
+    factor_.resize(first);
+    for (const auto column : behind) add(column);
+  }
+
+  // Of A z = b for the members, by their order.
+  Vector solve(const Vector& b) const {
+    Vector z;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      double product = 0;
+      for (const auto& entry : columns_[members_[i]]) product += entry.value * b[static_cast<std::size_t>(entry.row)];
+      z.push_back((product - dot(factor_[i], z, i)) / factor_[i][i]);
+    }
+    for (auto i = z.size(); i-- > 0;) {
+      z[i] /= factor_[i][i];
+      for (std::size_t j = 0; j < i; ++j) z[j] -= factor_[i][j] * z[i];
+    }
+    return z;
+  }
+
+ private:
+  double times_dense(std::size_t column) const {
+    double sum = 0;
+    for (const auto& entry : columns_[column]) sum += entry.value * dense_[static_cast<std::size_t>(entry.row)];
+    return sum;
+  }
+
+  const std::vector<SparseColumn>& columns_;
+  std::vector<std::size_t> members_;
+  std::vector<Vector> factor_;  // lower triangle, by rows
+  Vector dense_;
+};
+
+// How far x may go towards z so that none of the members falls below 0.
+double longest_step(const Vector& x, const Vector& z, const std::vector<std::size_t>& members) {
+  double step = 1;
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (const double from = x[members[i]]; z[i] <= 0) step = std::min(step, from / (from - z[i]));
+  return step;
+}
+
+// b - A x.
+Vector residual_of(const std::vector<SparseColumn>& columns, Vector b, const Vector& x,
+                   const std::vector<std::size_t>& members) {
+  for (const auto j : members)
+    for (const auto& entry : columns[j]) b[static_cast<std::size_t>(entry.row)] -= entry.value * x[j];
+  return b;
+}
+
+double slope(const SparseColumn& column, const Vector& residual) {
+  double sum = 0;
+  for (const auto& entry : column) sum += entry.value * residual[static_cast<std::size_t>(entry.row)];
+  return sum;
+}
+
+// Goes to the least squares of the members, without those that come to 0 on the way.
+void settle(PassiveSet& passive, const Vector& b, double nothing, Vector& x) {
+  while (true) {
+    const auto z = passive.solve(b);
+    const auto& members = passive.members();
+    const double step = longest_step(x, z, members);
+    const bool all_stay = std::all_of(z.begin(), z.end(), [](double value) { return value > 0; });
+    std::vector<bool> stays(members.size());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      auto& value = x[members[i]];
+      value = all_stay ? z[i] : value + step * (z[i] - value);
+      stays[i] = z[i] > 0 || value > 1e-3 * nothing;
+      if (!stays[i]) value = 0;
+    }
+    if (all_stay) return;
+    passive.keep_if([&](std::size_t i) { return stays[i]; });
+  }
+}
+
+}  // namespace
+
+std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b) {
+  Vector x(columns.size());
+  PassiveSet passive(columns, b.size());
+  std::vector<bool> is_out(columns.size());  // no step along them makes the residual smaller
+  double largest = 0;
+  for (const auto value : b) largest = std::max(largest, std::abs(value));
+  const double nothing = 1e-10 * largest;
+  while (true) {
+    const auto residual = residual_of(columns, b, x, passive.members());
+    std::size_t best = columns.size();
+    double steepest = nothing;
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+      if (is_out[j] || x[j] > 0) continue;
+      if (const double s = slope(columns[j], residual); s > steepest) steepest = s, best = j;
+    }
+    if (best == columns.size()) return x;
+    is_out[best] = true;
+    if (!passive.add(best)) continue;
+    if (passive.solve(b).back() <= 0) {  // by rounding: its slope is 0
+      passive.keep_if([&](std::size_t i) { return i + 1 < passive.members().size(); });
+      continue;
+    }
+    std::fill(is_out.begin(), is_out.end(), false);
+    settle(passive, b, nothing, x);
+  }
+}
+
+namespace {
+
+// Every way to fill `room` with at most `depth` lengths that do not fall, the first at least `shortest`.
+void add_fillings(std::int64_t room, std::int64_t shortest, std::int64_t depth, PackKind& begun,
+                  std::vector<PackKind>& all) {
+  if (room == 0) return all.push_back(begun);
+  if (depth == 0) return;
+  const auto last = depth == 1 ? room : room / 2;
+  const auto add = [&](std::int64_t length) {
+    begun.lengths.push_back(length);
+    add_fillings(room - length, length, depth - 1, begun, all);
+    begun.lengths.pop_back();
+  };
+  for (auto length = depth == 1 ? room : shortest; length <= last; ++length) add(length);
+  if (depth > 1 && room >= shortest) add(room);
+}
+
+// The residual of a length counts this much: short ones cost little padding.
+double weight_of(std::int64_t length) {
+  constexpr std::int64_t short_length = 8;
+  return length <= short_length ? 0.09 : 1;
+}
+
+SparseColumn column_of(const PackKind& kind) {
+  SparseColumn column;
+  for (const auto length : kind.lengths) {
+    const double weight = weight_of(length);
+    if (!column.empty() && column.back().row == length)  // equal lengths are neighbours
+      column.back().value += weight;
+    else
+      column.push_back({length, weight});
+  }
+  return column;
+}
+
+std::vector<double> weighted(const LengthHistogram& histogram) {
+  std::vector<double> b;
+  for (std::int64_t length = 0; length < std::ssize(histogram); ++length)
+    b.push_back(weight_of(length) * static_cast<double>(histogram[static_cast<std::size_t>(length)]));
+  return b;
+}
+
+// Sequences without a place.
+LengthHistogram left_over(LengthHistogram histogram, const PackPlan& plan) {
+  for (const auto& kind : plan.kinds)
+    for (const auto length : kind.lengths) histogram[static_cast<std::size_t>(length)] -= kind.count;
+  return histogram;
+}
+
+// Lengths can have more places than sequences. Where sequences take the places in the order of the plan, packs would
+// stay empty: the last ones of a kind.
+void drop_empty_packs(PackPlan& plan, LengthHistogram left) {
+  for (auto& kind : plan.kinds) {
+    std::int64_t filled = 0;  // packs
+    for (const auto length : kind.lengths) {
+      const auto places = std::count(kind.lengths.begin(), kind.lengths.end(), length);
+      filled = std::max(filled, (left[static_cast<std::size_t>(length)] + places - 1) / places);
+    }
+    kind.count = std::min(kind.count, filled);
+    for (const auto length : kind.lengths) {
+      auto& sequences = left[static_cast<std::size_t>(length)];
+      sequences -= std::min(sequences, kind.count);
+    }
+  }
+  std::erase_if(plan.kinds, [](const PackKind& kind) { return kind.count == 0; });
+}
+
+}  // namespace
+
+PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth) {
+  const auto context = std::ssize(histogram) - 1;
+  PackPlan plan;
+  PackKind begun;
+  add_fillings(context, 1, depth, begun, plan.kinds);
+  std::vector<SparseColumn> columns;
+  for (const auto& kind : plan.kinds) columns.push_back(column_of(kind));
+  const auto counts = nonnegative_least_squares(columns, weighted(histogram));
+  for (std::size_t i = 0; i < counts.size(); ++i) plan.kinds[i].count = std::llround(counts[i]);
+  std::erase_if(plan.kinds, [](const PackKind& kind) { return kind.count == 0; });
+  auto left = left_over(histogram, plan);
+  for (auto& count : left) count = std::max<std::int64_t>(count, 0);
+  for (auto& kind : pack_shortest_first(left, depth).kinds) plan.kinds.push_back(std::move(kind));
+  drop_empty_packs(plan, histogram);
+  return plan;
+}
+
+namespace {
+
+// Packs that can take another sequence, by the room that they have left.
+class OpenPacks {
+ public:
+  OpenPacks(std::int64_t context, std::int64_t depth)
+      : by_room_(static_cast<std::size_t>(context) + 1),
+        depth_(depth == 0 ? std::numeric_limits<std::int64_t>::max() : depth) {}
+
+  void add(PackKind pack, std::int64_t room) {
+    const bool is_full = room == 0 || std::ssize(pack.lengths) == depth_;
+    (is_full ? plan_.kinds : by_room_[static_cast<std::size_t>(room)]).push_back(std::move(pack));
+  }
+
+  std::vector<PackKind>& with_room(std::int64_t room) { return by_room_[static_cast<std::size_t>(room)]; }
+
+  PackPlan finish() && {
+    for (auto& packs : by_room_)
+      for (auto& pack : packs) plan_.kinds.push_back(std::move(pack));
+    return std::move(plan_);
+  }
+
+ private:
+  std::vector<std::vector<PackKind>> by_room_;
+  PackPlan plan_;
+  std::int64_t depth_;
+};
+
+}  // namespace
+
+PackPlan pack_shortest_first(const LengthHistogram& histogram, std::int64_t depth) {
+  const auto context = std::ssize(histogram) - 1;
+  OpenPacks open(context, depth);
+  for (auto length = context; length > 0; --length) {
+    auto left = histogram[static_cast<std::size_t>(length)];
+    for (auto room = context; left > 0 && room >= length;) {
+      auto& packs = open.with_room(room);
+      if (packs.empty()) {
+        --room;
+        continue;
+      }
+      auto longer = std::move(packs.back());
+      packs.pop_back();
+      if (longer.count > left) packs.push_back({longer.lengths, longer.count - left});
+      longer.count = std::min(longer.count, left);
+      longer.lengths.push_back(length);
+      left -= longer.count;
+      open.add(std::move(longer), room - length);
+    }
+    if (left > 0) open.add({{length}, left}, context - length);
+  }
+  return std::move(open).finish();
+}
+
+}  // namespace metaformer

@@ -1,0 +1,65 @@
+#pragma once
+// Packs of sequences that share a row.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "config/data_config.h"
+
+namespace metaformer {
+
+// How sequences of different lengths are put together into packs of at most a context (Krell et al. 2021, "Efficient
+// Sequence Packing without Cross-contamination"): from the histogram of their lengths alone, so that the time it takes
+// does not depend on their number.
+
+// h[l]: how many sequences have the length l; h[0] is 0, and the context is h.size() - 1.
+using LengthHistogram = std::vector<std::int64_t>;
+
+// Packs of the same lengths.
+struct PackKind {
+  std::vector<std::int64_t> lengths;
+  std::int64_t count = 0;
+};
+
+struct PackPlan {
+  std::vector<PackKind> kinds;
+  std::int64_t packs() const;
+};
+
+// Shortest-pack-first histogram packing: the longest sequences first, each into the pack with the most room that it
+// fits into, of those with fewer than `depth` sequences; 0: any number. Sequences of a length that fit nowhere open a
+// pack each.
+PackPlan pack_shortest_first(const LengthHistogram& histogram, std::int64_t depth);
+
+// Non-negative least squares histogram packing: how often every way to fill a context with at most `depth` sequences
+// is needed, so that what is left over or missing is least; the lengths 1 to 8 weigh 0.09, since they cost little
+// padding. Sequences that are left over are packed by pack_shortest_first, which the publication does not: it opens a
+// pack for each. A length may have more places than sequences; if sequences take places in the order of the plan, every
+// pack has one.
+PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t depth);
+
+PackPlan make_pack_plan(const LengthHistogram& histogram, const PackingConfig& config);
+
+// What a plan gains.
+struct PackStats {
+  std::int64_t sequences = 0, packs = 0, tokens = 0;
+  double efficiency = 0;      // share of tokens that are not padding
+  double factor = 0;          // sequences per pack
+  double speed_up_limit = 0;  // of packs without padding, over a row per sequence
+};
+nlohmann::ordered_json to_json(const PackStats& stats);
+PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan);
+
+// Non-negative least squares with many sparse columns.
+struct SparseEntry {
+  std::int64_t row = 0;
+  double value = 0;
+};
+using SparseColumn = std::vector<SparseEntry>;  // at most one entry per row
+
+// The x >= 0 that minimises |A x - b| for the columns of A, by the active sets of Lawson and Hanson (1974, chapter 23),
+// to rounding. Time is about (rows)^3.
+std::vector<double> nonnegative_least_squares(const std::vector<SparseColumn>& columns, const std::vector<double>& b);
+
+}  // namespace metaformer

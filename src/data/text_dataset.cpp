@@ -1,0 +1,293 @@
+#include "data/text_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/make_tokenizer.h"
+
+namespace metaformer {
+
+namespace {
+
+// Byte offset of the n-th character.
+std::size_t byte_offset(std::string_view text, std::int64_t character) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool starts = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (starts && character-- == 0) return i;
+  }
+  return text.size();
+}
+
+// Where documents start in the two parts of split_corpus, of which the first has so many bytes. A document that is cut
+// is one in each part.
+std::array<std::vector<std::size_t>, 2> split_document_starts(const Corpus& corpus, std::size_t train_bytes) {
+  if (corpus.held_out) return {corpus.document_starts, corpus.held_out_document_starts};
+  std::array<std::vector<std::size_t>, 2> starts;
+  starts[1].push_back(0);
+  for (const auto start : corpus.document_starts) {
+    if (start < train_bytes)
+      starts[0].push_back(start);
+    else if (start > train_bytes)
+      starts[1].push_back(start - train_bytes);
+  }
+  return starts;
+}
+
+// Every tokenizer except that of bytes needs valid UTF-8.
+void require_text(const Corpus& corpus, const TextDataConfig& config) {
+  if (std::holds_alternative<ByteTokenizerOptions>(config.tokenizer)) return;
+  require_utf8(corpus.text, corpus.path.string());
+  if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
+}
+
+}  // namespace
+
+std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction) {
+  const auto train = static_cast<std::int64_t>(static_cast<double>(count_characters(text)) * (1 - validation_fraction));
+  const auto cut = byte_offset(text, train);
+  return {text.substr(0, cut), text.substr(cut)};
+}
+
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config) {
+  if (corpus.held_out) return {corpus.text, *corpus.held_out};
+  return split_text(corpus.text, config.validation_fraction);
+}
+
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config) {
+  require_text(corpus, config);
+  if (std::holds_alternative<CharacterTokenizerOptions>(config.tokenizer))
+    return make_tokenizer(config.tokenizer, corpus.held_out ? corpus.text + *corpus.held_out : corpus.text);
+  return obtain_tokenizer(config, split_corpus(corpus, config)[0], Unknown::refuse);
+}
+
+TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
+                         std::shared_ptr<const Tokenizer>& tokenizer)
+    : context_(context) {
+  require_text(corpus, config);
+  if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
+  const auto [train, validation] = split_corpus(corpus, config);
+  characters_ = {count_characters(train), count_characters(validation)};
+  try {
+    if (config.separate_documents || packing_options(config.packing) != nullptr) {
+      const auto starts = split_document_starts(corpus, train.size());
+      encode(Split::train, train, starts[0], *tokenizer);
+      encode(Split::validation, validation, starts[1], *tokenizer);
+    } else {
+      tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};
+    }
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
+                                          corpus.path.string(), error.what()));
+  }
+  for (std::size_t split = 0; split < tokens_.size() && !drops_whitespace(config.tokenizer); ++split)
+    unknown_characters_[split] = count_unknown_characters(*tokenizer, tokens_[split], characters_[split]);
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto count = static_cast<std::int64_t>(tokens(split).size());
+    if (count < context + 1)
+      throw Error(ExitCode::data, fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
+                                              corpus.path.string(), to_string(split), count, context, context + 1));
+  }
+}
+
+// Document by document, each with the line break behind it, so that no token is of two documents.
+void TextDataset::encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
+                         const Tokenizer& tokenizer) {
+  auto &tokens = tokens_[static_cast<std::size_t>(split)], &documents = documents_[static_cast<std::size_t>(split)];
+  for (std::size_t i = 0; i < document_starts.size(); ++i) {
+    const auto end = i + 1 < document_starts.size() ? document_starts[i + 1] : text.size();
+    const auto ids = tokenizer.encode(text.substr(document_starts[i], end - document_starts[i]));
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    documents.insert(documents.end(), ids.size(), static_cast<std::int32_t>(i));
+  }
+}
+
+const std::vector<std::int32_t>& TextDataset::documents(Split split) const {
+  tokens(split);  // refuses the test split
+  return documents_[static_cast<std::size_t>(split)];
+}
+
+const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
+  if (split == Split::test)
+    throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
+  return tokens_[static_cast<std::size_t>(split)];
+}
+
+std::int64_t TextDataset::characters(Split split) const {
+  return split == Split::test ? 0 : characters_[static_cast<std::size_t>(split)];
+}
+
+std::optional<std::int64_t> TextDataset::unknown_characters(Split split) const {
+  tokens(split);  // refuses the test split
+  return unknown_characters_[static_cast<std::size_t>(split)];
+}
+
+double TextDataset::unigram_entropy(Split split) const {
+  std::vector<std::int64_t> counts;  // by id
+  for (const auto token : tokens(split)) {
+    const auto id = static_cast<std::size_t>(token);
+    if (id >= counts.size()) counts.resize(id + 1);
+    ++counts[id];
+  }
+  const auto all = static_cast<double>(tokens(split).size());
+  double entropy = 0;
+  for (const auto count : counts)
+    if (const auto share = static_cast<double>(count) / all; count > 0) entropy -= share * std::log(share);
+  return entropy;
+}
+
+TokenRows TextDataset::random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                                      std::int64_t first, std::int64_t rows) const {
+  return windows(split, random_starts(split, seed, purpose, step, first, rows));
+}
+
+std::vector<std::int64_t> TextDataset::random_starts(Split split, std::uint64_t seed, RandomPurpose purpose,
+                                                     std::int64_t step, std::int64_t first, std::int64_t rows) const {
+  const Rng rng(seed, purpose, static_cast<std::uint64_t>(step));
+  const auto places = tokens(split).size() - static_cast<std::size_t>(context_);
+  std::vector<std::int64_t> starts(static_cast<std::size_t>(rows));
+  for (std::int64_t row = 0; row < rows; ++row)
+    starts[static_cast<std::size_t>(row)] =
+        static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(first + row), places));
+  return starts;
+}
+
+std::int64_t TextDataset::consecutive_window_count(Split split) const {
+  const auto targets = static_cast<std::int64_t>(tokens(split).size()) - 1;
+  return (targets + context_ - 1) / context_;
+}
+
+TokenRows TextDataset::consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const {
+  const auto last = std::min(first + rows, consecutive_window_count(split));
+  std::vector<std::int64_t> starts;
+  for (auto window = first; window < last; ++window) starts.push_back(window * context_);
+  return windows(split, starts);
+}
+
+// Without the last `left_out` tokens of every document.
+std::vector<TextPiece> TextDataset::cut_documents(Split split, std::int64_t context, std::int64_t left_out) const {
+  const auto& document = documents(split);
+  const auto size = std::ssize(document);
+  std::vector<TextPiece> pieces;
+  for (std::int64_t start = 0; start < size;) {
+    const auto own = document[static_cast<std::size_t>(start)];
+    const auto end = std::upper_bound(document.begin() + start, document.end(), own) - document.begin();
+    for (const auto last = end - left_out; start < last; start += context)
+      pieces.push_back({start, std::min(context, last - start)});
+    start = end;
+  }
+  return pieces;
+}
+
+std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context) const {
+  return cut_documents(split, context, 0);
+}
+
+std::vector<TextPiece> TextDataset::pieces_with_targets(Split split, std::int64_t context) const {
+  return cut_documents(split, context, 1);
+}
+
+TokenRows TextDataset::rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const {
+  const auto& source = tokens(split);
+  TokenRows batch{.rows = std::ssize(packs), .restarts = separate};
+  for (const auto& pack : packs) {
+    std::int64_t length = 0;
+    for (const auto& piece : pack) length += piece.length;
+    batch.length = std::max(batch.length, length);
+    batch.sequences += std::ssize(pack);
+  }
+  constexpr std::int64_t step = 8;  // libraries that compile a kernel for a shape find it again
+  batch.length = std::min((batch.length + step - 1) / step * step, context_);
+  for (std::size_t row = 0; row < packs.size(); ++row) {
+    for (std::size_t i = 0; i < packs[row].size(); ++i) {
+      const auto [start, length] = packs[row][i];
+      batch.ids.insert(batch.ids.end(), source.begin() + start, source.begin() + start + length);
+      batch.segments.insert(batch.segments.end(), static_cast<std::size_t>(length),
+                            separate ? static_cast<std::int64_t>(i) : 0);
+    }
+    const auto row_end = (row + 1) * static_cast<std::size_t>(batch.length);
+    batch.ids.resize(row_end, 0);
+    batch.segments.resize(row_end, -1);
+  }
+  return batch;
+}
+
+TokenRows TextDataset::packed_rows(Split split, const std::vector<TextPack>& packs, bool separate,
+                                   bool by_sequence) const {
+  const auto& source = tokens(split);
+  auto batch = rows_of(split, packs, separate);
+  batch.targets.assign(batch.ids.size(), -1);
+  if (by_sequence) batch.target_weights.assign(batch.ids.size(), 0);
+  for (std::size_t row = 0; row < packs.size(); ++row) {
+    auto place = static_cast<std::int64_t>(row) * batch.length;
+    for (const auto& [start, length] : packs[row]) {
+      const auto next = source.begin() + start + 1;
+      std::copy(next, next + length, batch.targets.begin() + place);
+      if (by_sequence) std::fill_n(batch.target_weights.begin() + place, length, 1.0F / static_cast<float>(length));
+      batch.target_count += length;
+      place += length;
+    }
+  }
+  return batch;
+}
+
+TokenRows TextDataset::windows(Split split, const std::vector<std::int64_t>& starts) const {
+  const auto &source = tokens(split), &document = documents(split);
+  const auto size = static_cast<std::int64_t>(source.size());
+  TokenRows batch{.rows = static_cast<std::int64_t>(starts.size()), .length = context_};
+  batch.ids.reserve(starts.size() * static_cast<std::size_t>(context_));
+  batch.targets.reserve(batch.ids.capacity());
+  for (const auto start : starts) {
+    for (auto at = start; at < start + context_; ++at) {
+      const bool inside = at + 1 < size;
+      batch.ids.push_back(inside ? source[static_cast<std::size_t>(at)] : 0);
+      batch.targets.push_back(inside ? source[static_cast<std::size_t>(at + 1)] : -1);
+      batch.target_count += inside;
+      if (!document.empty()) batch.segments.push_back(inside ? document[static_cast<std::size_t>(at)] : -1);
+    }
+  }
+  return batch;
+}
+
+PackedDocuments::PackedDocuments(std::array<std::vector<TextPiece>, 2> pieces, std::int64_t context,
+                                 const PackingConfig& config)
+    : pieces_(std::move(pieces)) {
+  for (const auto& of_split : pieces_) {
+    std::vector<std::int64_t> lengths;
+    for (const auto& piece : of_split) lengths.push_back(piece.length);
+    orders_.emplace_back(lengths, context, config);
+  }
+}
+
+std::int64_t PackedDocuments::tokens(Split split) const {
+  std::int64_t tokens = 0;
+  for (const auto& piece : pieces_.at(static_cast<std::size_t>(split))) tokens += piece.length;
+  return tokens;
+}
+
+std::vector<TextPack> PackedDocuments::packs_at(Split split, std::uint64_t seed, std::int64_t first,
+                                                std::int64_t count) const {
+  std::vector<TextPack> packs;
+  for (auto place = first; place < first + count; ++place) {
+    auto& pack = packs.emplace_back();
+    for (const auto index : order(split).at(seed, place))
+      pack.push_back(pieces_[static_cast<std::size_t>(split)][index]);
+  }
+  return packs;
+}
+
+std::vector<TextPack> PackedDocuments::random_packs(Split split, std::uint64_t seed, std::int64_t index,
+                                                    std::int64_t count) const {
+  const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+  std::vector<TextPack> packs;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto place = rng.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(order(split).packs()));
+    packs.push_back(packs_at(split, seed, static_cast<std::int64_t>(place), 1).front());
+  }
+  return packs;
+}
+
+}  // namespace metaformer

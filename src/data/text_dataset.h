@@ -1,0 +1,123 @@
+#pragma once
+// A text as tokens, and the documents in it.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "data/corpus.h"
+#include "data/epoch_order.h"
+#include "data/token_rows.h"
+#include "text/tokenizer.h"
+
+namespace metaformer {
+
+// A text as training and validation tokens, and the batches of a language model.
+
+// Training and validation part of a text, cut by characters, so that every tokenizer has the same split: the last
+// `validation_fraction` is held out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
+std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction);
+
+// The same for a corpus: its text and the held-out text, if there is one.
+std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config);
+
+// The tokenizer of a config for a text, made from its training part only. Exception: characters, because a model must
+// know all of them, held-out ones too (as in nanoGPT). Errors (exit code 3): not UTF-8.
+std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config);
+
+// Tokens of one document that a model reads.
+struct TextPiece {
+  std::int64_t start = 0, length = 0;
+};
+
+// Those that share a row.
+using TextPack = std::vector<TextPiece>;
+
+class TextDataset {
+ public:
+  // Errors (exit code 3): not UTF-8, a split shorter than context + 1 tokens. An empty `tokenizer` is made from the
+  // text.
+  TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
+              std::shared_ptr<const Tokenizer>& tokenizer);
+
+  const std::vector<std::int32_t>& tokens(Split split) const;
+
+  // The number of every token's document; empty unless data.separate_documents is true, or with data.packing.
+  const std::vector<std::int32_t>& documents(Split split) const;
+  std::int64_t characters(Split split) const;
+
+  // The number of characters that unknown tokens stand for. Nothing where white space is dropped: no token stands for
+  // it.
+  std::optional<std::int64_t> unknown_characters(Split split) const;
+
+  // Of the distribution of a split's tokens, in nats: the loss of predicting each of them by its frequency.
+  double unigram_entropy(Split split) const;
+
+  // Rows first ... first + rows of step's global order: windows at uniform random places, a function of (seed, step,
+  // row).
+  TokenRows random_windows(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                           std::int64_t first, std::int64_t rows) const;
+
+  // The starts of those windows.
+  std::vector<std::int64_t> random_starts(Split split, std::uint64_t seed, RandomPurpose purpose, std::int64_t step,
+                                          std::int64_t first, std::int64_t rows) const;
+
+  // The split as consecutive windows: every token but the first is a target exactly once. The last row may be padded.
+  std::int64_t consecutive_window_count(Split split) const;
+  TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
+
+  // The documents in parts of at most a context.
+  std::vector<TextPiece> pieces(Split split, std::int64_t context) const;
+
+  // The same without the last token of every document: what reads every token that has one behind it as its target.
+  std::vector<TextPiece> pieces_with_targets(Split split, std::int64_t context) const;
+
+  // Packs of pieces, each a row, padded to the longest, without targets. `separate`: they see nothing of each other,
+  // and positions start again in each.
+  TokenRows rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const;
+
+  // The same, where the target of each token is the one behind it. `by_sequence`: each piece weighs 1 in the loss,
+  // whatever its length.
+  TokenRows packed_rows(Split split, const std::vector<TextPack>& packs, bool separate, bool by_sequence) const;
+
+  // The windows that begin at these tokens; what lies beyond the end of the split is padded.
+  TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
+
+ private:
+  std::vector<TextPiece> cut_documents(Split split, std::int64_t context, std::int64_t left_out) const;
+  void encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
+              const Tokenizer& tokenizer);
+
+  std::int64_t context_;
+  std::array<std::vector<std::int32_t>, 2> tokens_, documents_;  // by Split
+  std::array<std::int64_t, 2> characters_{};
+  std::array<std::optional<std::int64_t>, 2> unknown_characters_;
+};
+
+// The documents of a text in packs.
+class PackedDocuments {
+ public:
+  // `pieces`: of the training and the validation split, of 1 ... context tokens each.
+  PackedDocuments(std::array<std::vector<TextPiece>, 2> pieces, std::int64_t context, const PackingConfig& config);
+
+  std::int64_t packs(Split split) const { return order(split).packs(); }  // of every epoch
+  std::int64_t tokens(Split split) const;                                 // of all pieces
+
+  // Packs of the endless series of epochs, from the place `first` on: a function of (seed, place).
+  std::vector<TextPack> packs_at(Split split, std::uint64_t seed, std::int64_t first, std::int64_t count) const;
+
+  // Packs drawn from the first epoch: a function of (seed, index).
+  std::vector<TextPack> random_packs(Split split, std::uint64_t seed, std::int64_t index, std::int64_t count) const;
+
+ private:
+  const PackedOrder& order(Split split) const { return orders_.at(static_cast<std::size_t>(split)); }
+
+  std::array<std::vector<TextPiece>, 2> pieces_;
+  std::vector<PackedOrder> orders_;  // by Split, as these
+};
+
+}  // namespace metaformer

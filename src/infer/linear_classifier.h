@@ -1,0 +1,61 @@
+#pragma once
+// The linear baseline over n-grams.
+
+#include <cstdint>
+#include <vector>
+
+#include "config/model_config.h"
+#include "run/checkpoint.h"
+#include "tasks/task.h"
+#include "text/ngram_features.h"
+
+namespace metaformer {
+
+// Logistic regression over the n-grams that a text has: the baseline that networks must beat (Wang and Manning 2012,
+// "Baselines and bigrams").
+
+// logit of a class = bias + the sum of its weights of a text's features.
+struct LinearWeights {
+  std::int64_t classes = 0;
+  std::vector<float> weights;  // row-major [buckets, classes]
+  std::vector<float> bias;     // [classes]
+
+  std::vector<double> logits(const std::vector<std::uint32_t>& features) const;
+};
+
+// Minimises |w|^2 / 2 + cost * sum of log(1 + exp(-y w.x)), the bias a part of w, with x the features' log-count ratios
+// (naive_bayes) or 1: for two classes once, its log odds shared between them; for more, every class against the rest.
+// The ratios are multiplied into the weights that come back. A class that has no text, or all, is predicted
+// by its bias only. The same on every call with the same texts; not for several threads at once. Throws Interrupted
+// when a signal asks to stop.
+LinearWeights fit_linear_classifier(const std::vector<LabelledFeatures>& texts, std::int64_t classes,
+                                    const LinearConfig& config);
+
+// model.kind: linear. The weights of a linear classifier over n-grams, as checkpoints keep them.
+
+// The features of each row of a batch: those of its real tokens (segment >= 0).
+std::vector<std::vector<std::uint32_t>> row_features(const Batch& batch, const LinearConfig& config);
+
+class LinearModel : public Predictor {
+ public:
+  LinearModel(const LinearConfig& config, const LinearWeights& weights);
+
+  // From a checkpoint of a run with this config. Errors: as copy_by_name.
+  LinearModel(const LinearConfig& config, std::int64_t classes, const Checkpoint& checkpoint);
+
+  // Logits [b, classes]: the bias and the sum of the weights of the features of each row. A row's logits do not depend
+  // on the others.
+  torch::Tensor logits(const Batch& batch) const override;
+
+  void to(torch::Device device);
+
+  // "weight" [buckets, classes] and "bias" [classes].
+  NamedTensors tensors() const { return {{"weight", weight_fv_}, {"bias", bias_v_}}; }
+  std::int64_t parameters() const { return weight_fv_.numel() + bias_v_.numel(); }
+
+ private:
+  LinearConfig config_;
+  torch::Tensor weight_fv_, bias_v_;
+};
+
+}  // namespace metaformer

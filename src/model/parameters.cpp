@@ -1,0 +1,183 @@
+#include "model/parameters.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "attention/mixer.h"
+#include "base/random.h"
+#include "ops/parallel.h"
+
+namespace metaformer {
+
+// The number that `text` begins with.
+static std::optional<std::int64_t> leading_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+std::optional<std::int64_t> block_number(std::string_view name) {
+  constexpr std::string_view blocks = "blocks.", layer = "_l";
+  if (const auto found = name.find(blocks); found != std::string_view::npos)
+    return leading_number(name.substr(found + blocks.size()));
+  const auto found = name.rfind(layer);
+  return found == std::string_view::npos ? std::nullopt : leading_number(name.substr(found + layer.size()));
+}
+
+bool is_below(std::string_view name, std::string_view beginning) {
+  return name.starts_with(beginning) && (name.size() == beginning.size() || name[beginning.size()] == '.');
+}
+
+bool has_part(std::string_view name, std::string_view part) {
+  for (std::size_t begin = 0; begin != std::string_view::npos;) {
+    if (is_below(name.substr(begin), part)) return true;
+    const auto dot = name.find('.', begin);
+    begin = dot == std::string_view::npos ? dot : dot + 1;
+  }
+  return false;
+}
+
+namespace {
+
+void draw(torch::Tensor value, const Init& init, std::uint64_t seed) {
+  switch (init.kind) {
+    case Init::Kind::zeros:
+      value.zero_();
+      return;
+    case Init::Kind::ones:
+      value.fill_(1);
+      return;
+    case Init::Kind::normal:
+      value.normal_(0, init.std, at::detail::createCPUGenerator(seed));
+      return;
+    case Init::Kind::uniform:
+      value.uniform_(-init.bound, init.bound, at::detail::createCPUGenerator(seed));
+  }
+}
+
+}  // namespace
+
+void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance) {
+  const torch::NoGradGuard no_grad;
+  const Rng streams(seed, RandomPurpose::initialisation);
+  for (const auto& [name, value, spec] : specified_parameters(module))
+    draw(value, spec.init, streams.bits(hash_name(name)));
+  if (auto* mixer = dynamic_cast<Mixer*>(&module)) mixer->scale_initial_scores(projection_variance);
+  for (const auto& child : module.modules(/*include_self=*/false))
+    if (auto* mixer = dynamic_cast<Mixer*>(child.get())) mixer->scale_initial_scores(projection_variance);
+}
+
+void initialise(SequenceModel& model, std::uint64_t seed) {
+  // A projection of a normalised vector is the sum of `width` products.
+  initialise(model, seed, static_cast<double>(model.width()) * usual_std * usual_std);
+}
+
+namespace {
+
+// Views start on cache lines. The elements between them stay zero.
+constexpr std::int64_t alignment = 16;
+
+std::int64_t aligned(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+ParameterBuffer::ParameterBuffer(torch::nn::Module& model) {
+  for (const auto& [name, value, spec] : specified_parameters(model))
+    views_.push_back({.name = name,
+                      .parameter = value,
+                      .count = value.numel(),
+                      .decay = spec.decay,
+                      .hidden_matrices = spec.hidden_matrices,
+                      .gradient_rows = spec.gradient_rows});
+  std::stable_sort(views_.begin(), views_.end(), [](const View& a, const View& b) { return a.decay < b.decay; });
+  std::int64_t total = 0;
+  for (auto& view : views_) {
+    view.offset = total;
+    total += aligned(view.count);
+  }
+
+  const torch::NoGradGuard no_grad;
+  const auto options =
+      views_.empty() ? torch::TensorOptions() : views_.front().parameter.options().requires_grad(false);
+  values_ = torch::zeros({total}, options);
+  gradients_ = torch::zeros({total}, options);
+  for (auto& view : views_) {
+    auto place = part(values_, view);
+    place.copy_(view.parameter);
+    view.parameter.set_data(place);
+    view.parameter.mutable_grad() = part(gradients_, view);
+  }
+}
+
+ParameterBuffer::ParameterBuffer(const ParameterBuffer& whole, std::int64_t first, std::int64_t count)
+    : values_(whole.values_.narrow(0, first, count)), gradients_(whole.gradients_.narrow(0, first, count)) {
+  for (auto view : whole.views_) {
+    const auto begin = std::max(view.offset, first), end = std::min(view.offset + view.count, first + count);
+    if (begin >= end) continue;
+    const bool is_whole = end - begin == view.count;
+    const auto shape = is_whole ? view.parameter.sizes().vec() : std::vector{end - begin};
+    view.offset = begin - first;
+    view.count = end - begin;
+    view.gradient_rows = nullptr;
+    view.parameter = values_.narrow(0, view.offset, view.count).view(shape).detach();
+    view.parameter.mutable_grad() = gradients_.narrow(0, view.offset, view.count).view(shape);
+    views_.push_back(std::move(view));
+  }
+}
+
+void ParameterBuffer::set_rates(const std::function<double(const View&)>& rate_of) {
+  for (auto& view : views_) {
+    view.rate = rate_of(view);
+    view.parameter.set_requires_grad(view.rate > 0);
+  }
+}
+
+template <class Use>
+void ParameterBuffer::for_each_gradient(const Use& use) {
+  const torch::NoGradGuard no_grad;
+  std::int64_t first = 0;  // of what is to be used at once
+  for (const auto& view : views_) {
+    if (!view.has_listed_rows()) continue;
+    use(gradients_.narrow(0, first, view.offset - first));
+    first = view.offset + view.count;
+    const auto& rows = view.gradient_rows->listed();
+    const auto gradient_rd = part(gradients_, view).view({-1, view.row_width()});
+    constexpr std::int64_t grain = 64;
+    at::parallel_for(0, std::ssize(rows), grain, [&](std::int64_t begin, std::int64_t end) {
+      const torch::NoGradGuard no_grad_in_thread;
+      for (auto i = begin; i < end; ++i) use(gradient_rd.select(0, rows[static_cast<std::size_t>(i)]));
+    });
+  }
+  use(gradients_.narrow(0, first, gradients_.numel() - first));
+}
+
+void ParameterBuffer::clear_gradients() {
+  for_each_gradient([](torch::Tensor part) {
+    if (part.is_cpu() && part.numel() < 1 << 16)  // without the library's overhead, for rows
+      std::memset(part.data_ptr(), 0, part.nbytes());
+    else
+      part.zero_();
+  });
+  for (const auto& view : views_)
+    if (view.gradient_rows != nullptr) view.gradient_rows->clear();
+}
+
+void ParameterBuffer::scale_gradients(const torch::Tensor& factor) {
+  for_each_gradient([&](torch::Tensor part) { part.mul_(factor); });
+}
+
+const ParameterBuffer::View* ParameterBuffer::first_not_finite(const torch::Tensor& buffer) const {
+  if (buffer.isfinite().all().item<bool>()) return nullptr;
+  const auto found = std::find_if(views_.begin(), views_.end(),
+                                  [&](const View& view) { return !part(buffer, view).isfinite().all().item<bool>(); });
+  return found == views_.end() ? nullptr : &*found;
+}
+
+torch::Tensor ParameterBuffer::part(const torch::Tensor& buffer, const View& view) {
+  return buffer.narrow(0, view.offset, view.count).view(view.parameter.sizes());
+}
+
+}  // namespace metaformer

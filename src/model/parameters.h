@@ -1,0 +1,93 @@
+#pragma once
+// Parameters: names, initial values, one buffer for all.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/sequence_model.h"
+#include "ops/layer.h"
+
+namespace metaformer {
+
+// What the names of parameters say about their place in a model.
+
+// 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nothing outside
+// of both.
+std::optional<std::int64_t> block_number(std::string_view name);
+
+// Whether `name` is `beginning`, or goes on behind it with a dot.
+bool is_below(std::string_view name, std::string_view beginning);
+
+// Whether `name` has `part` between two dots, or between a dot and one of its ends: "mixer.projection" is a part of
+// "transformer.blocks.3.mixer.projection.weight".
+bool has_part(std::string_view name, std::string_view part);
+
+// Initial weights.
+
+// Every parameter below `module` as its ParameterSpec says, then the scores of mixers as Mixer::scale_initial_scores
+// says, for projections of that variance. Every parameter has its own random stream, a function of (seed, name), so
+// that models which differ in their mixer share everything else.
+void initialise(torch::nn::Module& module, std::uint64_t seed, double projection_variance);
+
+// GPT-2's initialisation (the specs of the layers): normal(0, 0.02), output projections of branches divided by
+// sqrt(2 layers), biases 0, norms 1; embeddings of tokens and n-grams normal(0, model.embedding.std); layers of other
+// models than transformers as PyTorch starts them, uniform(-1 / sqrt(inputs), 1 / sqrt(inputs)).
+void initialise(SequenceModel& model, std::uint64_t seed);
+
+// All parameters of a model in one flat buffer, and all gradients in another: the optimiser, clipping, reductions
+// between processes and hand-written steps work on whole buffers; names lead back to the single tensors.
+class ParameterBuffer {
+ public:
+  struct View {
+    std::string name;
+    torch::Tensor parameter;  // aliases values(); its grad aliases gradients()
+    std::int64_t offset = 0;  // in elements
+    std::int64_t count = 0;
+    Decay decay = Decay::none;
+    std::int64_t hidden_matrices = 0;       // as ParameterSpec
+    double rate = 1;                        // factor of the learning rate; 0: it does not change, and has no gradient
+    GradientRows* gradient_rows = nullptr;  // as ParameterSpec
+
+    // Whether the rows that have a gradient are listed.
+    bool has_listed_rows() const { return gradient_rows != nullptr && !gradient_rows->has_all(); }
+    std::int64_t row_width() const { return parameter.size(-1); }
+  };
+
+  // Moves the parameters of `model` (all of one type, on one device) into the buffer, in the order of Decay: tables of
+  // embeddings come first, then matrices. Afterwards the model must not be moved to another device or type.
+  explicit ParameterBuffer(torch::nn::Module& model);
+
+  // Elements [first, first + count) of `whole`, aliasing them. A view that the borders cut is flat. Rows are not
+  // listed.
+  ParameterBuffer(const ParameterBuffer& whole, std::int64_t first, std::int64_t count);
+
+  torch::Tensor& values() { return values_; }
+  const torch::Tensor& values() const { return values_; }
+  torch::Tensor& gradients() { return gradients_; }
+  // These pass over rows that have no gradient.
+  void clear_gradients();
+  void scale_gradients(const torch::Tensor& factor);
+  const std::vector<View>& views() const { return views_; }
+
+  // Of every view; before an optimiser is made, which reads it.
+  void set_rates(const std::function<double(const View&)>& rate_of);
+
+  // The first view whose part of a buffer of this layout holds a NaN or an infinity; nullptr when none does.
+  const View* first_not_finite(const torch::Tensor& buffer) const;
+
+  // The part of another buffer of the same layout (an optimiser's moment) that belongs to a view, in its shape.
+  static torch::Tensor part(const torch::Tensor& buffer, const View& view);
+
+ private:
+  template <class Use>
+  void for_each_gradient(const Use& use);  // use(part of gradients_), for all that may not be zero
+
+  torch::Tensor values_, gradients_;
+  std::vector<View> views_;
+};
+
+}  // namespace metaformer

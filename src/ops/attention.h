@@ -1,0 +1,107 @@
+#pragma once
+// Attention on the CPU as an autograd node, and heads as views of rows.
+
+#include <torch/types.h>
+
+#include <array>
+#include <cmath>
+
+#include "cpu/head_attention.h"
+#include "ops/pass.h"
+
+namespace metaformer {
+
+// Between the model's width and its heads.
+
+// [b, c, n k] -> [b, n, c, k], a view.
+inline torch::Tensor split_heads(const torch::Tensor& x_bcd, std::int64_t heads) {
+  return x_bcd.unflatten(2, {heads, -1}).transpose(1, 2);
+}
+
+// [b, c, 3 n k] -> three of [b, n, c, k], views.
+inline std::array<torch::Tensor, 3> thirds_bnck(const torch::Tensor& x_bcd, std::int64_t heads) {
+  const auto parts = x_bcd.chunk(3, 2);
+  return {split_heads(parts[0], heads), split_heads(parts[1], heads), split_heads(parts[2], heads)};
+}
+
+// [b, n, c, k] -> [b, c, n k].
+inline torch::Tensor merge_heads(const torch::Tensor& t_bnck) { return t_bnck.transpose(1, 2).flatten(2); }
+
+// Uninitialised [b, n, c, k] that lies as [b, c, n, k], so that merging heads costs nothing; of `tokens`, c.
+inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck, std::int64_t tokens) {
+  return torch::empty({like_bnck.size(0), tokens, like_bnck.size(1), like_bnck.size(3)}, like_bnck.options())
+      .transpose(1, 2);
+}
+inline torch::Tensor empty_by_token(const torch::Tensor& like_bnck) {
+  return empty_by_token(like_bnck, like_bnck.size(2));
+}
+
+// p_bnck W_nkj for every head, as one batched product of n matrices; a view of [n, b, c, j].
+inline torch::Tensor per_head_product(const torch::Tensor& p_bnck, const torch::Tensor& w_nkj) {
+  const auto batch = p_bnck.size(0), context = p_bnck.size(2);
+  const auto rows_nrk = p_bnck.transpose(0, 1).reshape({p_bnck.size(1), batch * context, p_bnck.size(3)});
+  return torch::bmm(rows_nrk, w_nkj.to(rows_nrk.scalar_type())).unflatten(1, {batch, context}).transpose(0, 1);
+}
+
+// Forms of heads, [n, k, k] or diagonals [n, k], each times the number of its head.
+inline torch::Tensor scaled_forms(const torch::Tensor& form, const torch::Tensor& factor_n) {
+  return form * (form.dim() == 3 ? factor_n.view({-1, 1, 1}) : factor_n.unsqueeze(1));
+}
+
+// The same, each with the Frobenius norm of the identity, sqrt(k): what is left of them is their direction.
+inline torch::Tensor with_identity_norm(const torch::Tensor& form) {
+  const double norm = std::sqrt(static_cast<double>(form.size(-1)));
+  return scaled_forms(form, norm / form.flatten(1).norm(2, 1));
+}
+
+// Heads of tensors as the CPU kernels take them.
+inline torch::Tensor with_features_together(const torch::Tensor& x_bnck) {
+  return x_bnck.stride(3) == 1 ? x_bnck : x_bnck.contiguous();
+}
+
+// Of a tensor with its features together; nothing of an undefined one.
+inline HeadRows rows_of(const torch::Tensor& x_bnck, std::int64_t batch, std::int64_t head) {
+  if (!x_bnck.defined()) return {};
+  auto* data = static_cast<char*>(x_bnck.data_ptr());
+  const auto offset = batch * x_bnck.stride(0) + head * x_bnck.stride(1);
+  return {data + offset * x_bnck.element_size(), x_bnck.stride(2), x_bnck.size(3)};
+}
+
+// [b, n, c]: for what a kernel keeps of every query.
+inline torch::Tensor empty_log_sum(const torch::Tensor& q_bnck) {
+  return torch::empty({q_bnck.size(0), q_bnck.size(1), q_bnck.size(2)}, torch::kFloat);
+}
+
+// Attention on the CPU, by host_attention_kernel.h, with gradients.
+struct HostAttentionOptions {
+  bool causal = false;      // the queries are the last of the keys
+  std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all
+  // Integers; -1: padding; undefined, both: all one segment.
+  torch::Tensor query_segment_bc, key_segment_be;
+  double scale = 1;
+  double dropout = 0;  // of the weights, in training
+};
+
+// Added to the scores before they are scaled, for query i of c and key j: q_i . key_(c - 1 - i + j). A row for every
+// such sum, or if causal for those of visible keys. Nothing: both undefined.
+struct HostDistances {
+  torch::Tensor q_bnck, key_nlk;
+};
+
+// Whether it can be computed that way: float32 or bfloat16 on the CPU, and not so few queries that packing the keys
+// would cost more than their scores.
+bool can_attend_on_host(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej);
+bool can_attend_on_host(const torch::Tensor& projected_bcd);
+
+// softmax(scale q k^T) v in the inputs' type, sums in float32; a token that sees nothing gets zeros. Keeps its inputs,
+// the result and a number per token and head, nothing of size c^2. Equal inputs and draws give equal bits, whatever the
+// number of threads. Values that are the very tensor of the keys are loaded once.
+torch::Tensor host_attention(const torch::Tensor& q_bnck, const torch::Tensor& k_bnek, const torch::Tensor& value_bnej,
+                             const HostAttentionOptions& options, Pass& pass, const HostDistances& distances = {});
+
+// The same of queries, keys and values as one projection holds them, [b, c, 3 n k], giving [b, c, n k]: one node of the
+// graph, without the views that take the projection apart and the copy that joins its gradient.
+torch::Tensor host_attention(const torch::Tensor& projected_bcd, std::int64_t heads,
+                             const HostAttentionOptions& options, Pass& pass);
+
+}  // namespace metaformer

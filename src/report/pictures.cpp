@@ -1,0 +1,290 @@
+#include "report/pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <regex>
+
+#include "report/grouping.h"
+
+namespace metaformer {
+
+namespace {
+
+using figures::Figure;
+using figures::HeatMap;
+using figures::Palette;
+using figures::Panel;
+
+std::vector<double> to_vector(const torch::Tensor& values) {
+  const auto flat = values.to(torch::kDouble).contiguous();
+  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
+}
+
+// `values_ij`: with NaN where a cell is to be blank.
+HeatMap heat_map(const torch::Tensor& values_ij, Palette palette) {
+  return {.rows = values_ij.size(0), .columns = values_ij.size(1), .values = to_vector(values_ij), .palette = palette};
+}
+
+// The first rows and columns of tokens that attend to each other.
+HeatMap token_map(const torch::Tensor& values_ce, const TextInspection& inspection, Palette palette) {
+  const auto rows = std::min(most_drawn_tokens, values_ce.size(0)),
+             columns = std::min(most_drawn_tokens, values_ce.size(1));
+  auto shown_ce = values_ce.narrow(0, 0, rows).narrow(1, 0, columns).clone();
+  if (inspection.causal)
+    shown_ce.masked_fill_(torch::ones({rows, columns}, torch::kBool).triu(1), std::numeric_limits<double>::quiet_NaN());
+  auto map = heat_map(shown_ce, palette);
+  const bool crosses = inspection.part == InspectedPart::cross;
+  map.row_title = crosses ? "written" : "query";
+  map.column_title = crosses ? "source" : "key";
+  map.row_labels.assign(inspection.tokens.begin(), inspection.tokens.begin() + rows);
+  map.column_labels.assign(inspection.key_tokens().begin(), inspection.key_tokens().begin() + columns);
+  return map;
+}
+
+std::string head_title(std::int64_t head) { return fmt::format("head {}", head); }
+
+std::string shown_tokens(const TextInspection& inspection) {
+  const auto all = static_cast<std::int64_t>(std::max(inspection.tokens.size(), inspection.key_tokens().size()));
+  return all > most_drawn_tokens ? fmt::format(" The first {} of {} tokens.", most_drawn_tokens, all) : "";
+}
+
+Figure grid(std::string title, std::string description, std::size_t panels) {
+  return {.title = std::move(title),
+          .description = std::move(description),
+          .panels = {},
+          .columns = std::min<std::int64_t>(4, static_cast<std::int64_t>(panels))};
+}
+
+Figure attention_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
+  const auto& layer = inspection.layers[i];
+  auto figure =
+      grid(fmt::format("{}: attention of layer {}", run, i),
+           "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection), layer.heads());
+  for (std::int64_t n = 0; n < layer.attention_nce.size(0); ++n) {
+    auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
+    map.lowest = 0;
+    map.highest = 1;
+    figure.panels.push_back({head_title(n), std::move(map)});
+  }
+  figure.same_colors = true;
+  return figure;
+}
+
+Figure score_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
+  const auto& layer = inspection.layers[i];
+  auto figure = grid(fmt::format("{}: scores of layer {}", run, i),
+                     "Scores before the softmax, divided by the root of the head's width; rows are queries." +
+                         shown_tokens(inspection),
+                     layer.heads());
+  for (std::int64_t n = 0; n < layer.score_nce.size(0); ++n)
+    figure.panels.push_back({head_title(n), token_map(layer.score_nce[n], inspection, Palette::diverging)});
+  return figure;
+}
+
+Figure distance_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
+  const auto& layer = inspection.layers[i];
+  auto figure =
+      grid(fmt::format("{}: distances between token embeddings in layer {}", run, i),
+           "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and "
+           "there is no distance.",
+           layer.heads());
+  for (std::int64_t n = 0; n < layer.distance_nvv.size(0); ++n) {
+    const bool has_negative = layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric &&
+                              (layer.distance_nvv[n] < 0).any().item<bool>();
+    auto map = heat_map(layer.distance_nvv[n], has_negative ? Palette::diverging : Palette::sequential);
+    if (!has_negative) map.lowest = 0;
+    map.row_labels = map.column_labels = inspection.vocabulary;
+    figure.panels.push_back({head_title(n), std::move(map)});
+  }
+  return figure;
+}
+
+// M, W or U; of scaled dot product the form between inputs. Undefined: neither.
+const torch::Tensor& drawn_form(const LayerInspection& layer) {
+  return layer.forms.form_nij.defined() ? layer.forms.form_nij : layer.forms.input_form_ndd;
+}
+
+std::string form_name(const LayerInspection& layer, const std::string& mixer) {
+  if (!layer.forms.form_nij.defined()) return "W_q W_k^T / sqrt(k)";
+  return mixer == "metric" ? "M" : "F";
+}
+
+// Begins a row of panels.
+void add_forms(Figure& figure, const TextInspection& inspection, std::size_t i) {
+  const auto& layer = inspection.layers[i];
+  const auto& form_nij = drawn_form(layer);
+  if (!form_nij.defined() || form_nij.numel() > most_drawn_cells) return;
+  const auto name = form_name(layer, inspection.mixer);
+  figure.description += fmt::format(" {}: of {}.", name, inspection.mixer);
+  for (std::int64_t n = 0; n < form_nij.size(0); ++n)
+    figure.panels.push_back({fmt::format("{}, {}", name, head_title(n)), heat_map(form_nij[n], Palette::diverging)});
+}
+
+Figure form_figure(const TextInspection& inspection, std::size_t i, const std::string& run,
+                   const TextInspection* beside) {
+  auto figure = grid(fmt::format("{}: the forms of layer {}", run, i), "Rows and columns are features.",
+                     inspection.layers[i].heads());
+  add_forms(figure, inspection, i);
+  if (beside != nullptr && i < beside->layers.size()) add_forms(figure, *beside, i);
+  return figure;
+}
+
+// One panel for each layer, one curve for each head.
+Figure eigenvalue_figure(const TextInspection& inspection, const std::string& run) {
+  auto figure =
+      grid(run + ": eigenvalues of the forms",
+           "Of the symmetric part, ascending. A form is a metric when all are positive.", inspection.layers.size());
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
+    const auto& value_nr = inspection.layers[i].forms.eigenvalue_nr;
+    if (!value_nr.defined()) continue;
+    figures::LineChart chart{.x = {.label = "number"}, .y = {.label = "eigenvalue"}, .curves = {}};
+    for (std::int64_t n = 0; n < value_nr.size(0); ++n) {
+      figures::Curve curve{.name = fmt::format("head {}", n), .y = to_vector(value_nr[n])};
+      for (std::size_t r = 0; r < curve.y.size(); ++r) curve.x.push_back(static_cast<double>(r + 1));
+      chart.curves.push_back(std::move(curve));
+    }
+    figure.panels.push_back({fmt::format("layer {}", i), std::move(chart)});
+  }
+  return figure;
+}
+
+// From layer 0.5 (behind the mixer) to the last; the embeddings are at 0.
+figures::LineChart depth_chart(const DepthNorms& norms, const std::string& what) {
+  figures::Curve stream{.name = "residual stream", .x = {0}, .y = {norms.embedding}};
+  figures::Curve mixer{.name = "mixer branch"}, feed_forward{.name = "feed-forward branch"};
+  for (std::size_t i = 0; i < norms.after_mixer.size(); ++i) {
+    const auto depth = static_cast<double>(i);
+    const auto add = [](figures::Curve& curve, double x, double y) {
+      curve.x.push_back(x);
+      curve.y.push_back(y);
+    };
+    add(stream, depth + 0.5, norms.after_mixer[i]);
+    add(stream, depth + 1, norms.after_feed_forward[i]);
+    add(mixer, depth + 0.5, norms.mixer_branch[i]);
+    add(feed_forward, depth + 1, norms.feed_forward_branch[i]);
+  }
+  return {.x = {.label = "layers passed"}, .y = {.label = what}, .curves = {stream, mixer, feed_forward}};
+}
+
+Figure line_figure(std::string title, std::string description, figures::LineChart chart) {
+  return {.title = std::move(title),
+          .description = std::move(description),
+          .panels = {Panel{.title = "", .chart = std::move(chart)}}};
+}
+
+}  // namespace
+
+std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
+                                    const TextInspection* beside) {
+  std::vector<NamedFigure> all;
+  const bool is_part = inspection.part != InspectedPart::whole;
+  const auto part = std::string(to_string(inspection.part));
+  const auto prefix = is_part ? part + "_" : "", title = is_part ? run + ", " + part : run;
+  const auto add = [&](const std::string& name, Figure figure) {
+    if (!figure.panels.empty()) all.push_back({prefix + name, std::move(figure)});
+  };
+  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
+    if (!inspection.layers[i].has_scores()) continue;
+    add(fmt::format("attention_{}", i), attention_figure(inspection, i, title));
+    add(fmt::format("scores_{}", i), score_figure(inspection, i, title));
+    add(fmt::format("forms_{}", i), form_figure(inspection, i, title, beside));
+    if (inspection.layers[i].distance_nvv.defined())
+      add(fmt::format("distances_{}", i), distance_figure(inspection, i, title));
+  }
+  add("eigenvalues", eigenvalue_figure(inspection, title));
+  if (inspection.part != InspectedPart::cross)
+    add("norms", line_figure(title + ": norms by depth", "Euclidean norm of a token's vector, mean over the text.",
+                             depth_chart(inspection.norms, "norm")));
+  return all;
+}
+
+bool is_picture(const std::string& file) {
+  static const std::regex names(
+      "((encoder_|decoder_|cross_)?((attention|scores|forms|distances)_[0-9]+|eigenvalues|norms)|gradients|"
+      "loss_by_position|loss_by_context)\\.svg");
+  return std::regex_match(file, names);
+}
+
+std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run) {
+  std::vector<NamedFigure> all = {
+      {"gradients", line_figure(run + ": gradients by depth",
+                                "Frobenius norm of the gradient of one batch's mean loss with respect to the stream.",
+                                depth_chart(inspection.gradients.stream, "norm of the gradient"))}};
+  if (!inspection.loss_by_position.empty()) {
+    figures::Curve curve;
+    for (const auto& [position, targets, loss] : inspection.loss_by_position) {
+      curve.x.push_back(static_cast<double>(position));
+      curve.y.push_back(loss);
+    }
+    all.push_back({"loss_by_position",
+                   line_figure(run + ": loss by position in the window", "Validation split.",
+                               {.x = {.label = "position"}, .y = {.label = "loss"}, .curves = {std::move(curve)}})});
+  }
+  if (!inspection.loss_by_context.empty()) {
+    figures::Curve curve;
+    for (const auto& [tokens, loss] : inspection.loss_by_context) {
+      curve.x.push_back(static_cast<double>(tokens));
+      curve.y.push_back(loss);
+    }
+    all.push_back(
+        {"loss_by_context", line_figure(run + ": loss by visible context",
+                                        fmt::format("The same {} targets, given only the last tokens before each.",
+                                                    inspection.context_targets),
+                                        {.x = {.label = "visible tokens", .scale = figures::Scale::logarithmic},
+                                         .y = {.label = "loss"},
+                                         .curves = {std::move(curve)}})});
+  }
+  return all;
+}
+
+namespace {
+
+figures::Interval difference_row(const std::string& name, const Metric& metric, const PairedDifference& difference) {
+  const double mean = difference.mean * metric.scale;
+  return {.name = name,
+          .value = mean,
+          .low = difference.low ? *difference.low * metric.scale : mean,
+          .high = difference.high ? *difference.high * metric.scale : mean};
+}
+
+figures::Interval value_row(const std::string& name, const Metric& metric, const GroupMetric& result) {
+  figures::Interval row{.name = name, .value = result.summary.mean * metric.scale};
+  row.low = row.high = row.value;
+  for (const auto& [seed, value] : result.values) row.points.push_back(value * metric.scale);
+  return row;
+}
+
+}  // namespace
+
+std::vector<NamedFigure> figures_of(const Comparison& comparison) {
+  std::vector<NamedFigure> figures;
+  const auto names = short_names(comparison.groups);
+  for (const auto& metric : comparison.metrics) {
+    figures::IntervalChart values{.x = {.label = metric.title}};
+    figures::IntervalChart differences{.x = {.label = "difference of " + metric.title}, .reference = 0};
+    for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+      const auto& group = comparison.groups[i];
+      const auto found = group.metrics.find(metric.name);
+      if (found == group.metrics.end() || found->second.summary.count == 0) continue;
+      values.rows.push_back(value_row(names[i], metric, found->second));
+      if (const auto& difference = found->second.difference)
+        differences.rows.push_back(difference_row(names[i], metric, *difference));
+    }
+    if (values.rows.empty()) continue;
+    figures.push_back({metric.name,
+                       {.title = metric.title,
+                        .description = "Large dots: means over the seeds; small dots: single runs.",
+                        .panels = {{"", std::move(values)}}}});
+    if (differences.rows.empty()) continue;
+    figures.push_back({metric.name + "_differences",
+                       {.title = fmt::format("Differences of {} to the reference", metric.title),
+                        .description = "Paired by seed, with 95% intervals.",
+                        .panels = {{"", std::move(differences)}}}});
+  }
+  return figures;
+}
+
+}  // namespace metaformer

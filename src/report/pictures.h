@@ -1,0 +1,42 @@
+#pragma once
+// Figures of inspections and comparisons.
+
+#include <string>
+#include <vector>
+
+#include "report/figure.h"
+#include "report/grouping.h"
+#include "report/inspection.h"
+#include "report/split_inspection.h"
+
+namespace metaformer {
+
+// The figures of an inspection.
+struct NamedFigure {
+  std::string name;  // of its file, without the ending
+  figures::Figure figure;
+};
+
+// Heat maps show the first so many tokens.
+constexpr std::int64_t most_drawn_tokens = 48;
+// Heat maps of forms that have more cells than this in one layer are left out.
+constexpr std::int64_t most_drawn_cells = 100'000;
+
+// For each layer with scores: attention_N, scores_N, forms_N, distances_N; and eigenvalues, norms; of a part
+// encoder_attention_N, ... `run`: its name, for the titles. `beside`: another run's inspection, whose forms are drawn
+// below those of the same layer; or nullptr.
+std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std::string& run,
+                                    const TextInspection* beside = nullptr);
+
+// Whether a file has the name of one of these figures as SVG.
+bool is_picture(const std::string& file);
+
+// gradients, and what there is of loss_by_position and loss_by_context.
+std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run);
+
+// The figures of a comparison.
+
+// For each metric the values of all groups (METRIC), and their differences to the reference (METRIC_differences).
+std::vector<NamedFigure> figures_of(const Comparison& comparison);
+
+}  // namespace metaformer

@@ -1,0 +1,308 @@
+#include "report/run_records.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "config/changes.h"
+#include "config/loader.h"
+#include "report/grouping.h"
+#include "report/measure.h"
+#include "report/results_file.h"
+#include "run/run_directory.h"
+#include "run/run_summary.h"
+
+namespace metaformer {
+
+// Reads the folder of a run for a comparison. Format: docs/run_directory.md.
+
+// What a comparison needs of a run, or why there is nothing to compare: the run is unfinished, it diverged, or its
+// files cannot be read.
+struct RunReading {
+  std::optional<RunRecord> record;
+  std::string problem;  // "" with a record; else one line, without the folder's name
+};
+RunReading read_run(const std::filesystem::path& folder);
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_pattern(const std::string& argument) {
+  std::error_code ignored;
+  return !fs::exists(argument, ignored);
+}
+
+std::vector<fs::path> expand(const std::string& argument) {
+  if (!is_pattern(argument)) return {argument};
+  glob_t matches{};
+  const int status = ::glob(argument.c_str(), 0, nullptr, &matches);
+  std::vector<fs::path> paths(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
+  ::globfree(&matches);
+  if (paths.empty()) throw Error(ExitCode::usage, fmt::format("{}: no such run, results file or pattern", argument));
+  return paths;
+}
+
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "config.yaml", ignored);
+}
+
+// The runs in a folder that is none itself, by name. A link (runs/latest) names a run that has another name too.
+std::vector<fs::path> runs_in(const fs::path& folder) {
+  std::vector<fs::path> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (!entry.is_symlink() && is_run(entry.path())) runs.push_back(entry.path());
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+// What a path names: a results file or run itself, or the runs in a folder.
+std::vector<fs::path> named_by(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored) || is_run(path)) return {path};
+  return runs_in(path);
+}
+
+// Folders of runs and results files; the same path counts once.
+std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
+  std::vector<fs::path> paths;
+  std::set<fs::path> seen;
+  const auto add = [&](const fs::path& path) {
+    std::error_code ignored;
+    if (seen.insert(fs::weakly_canonical(path, ignored)).second) paths.push_back(path);
+  };
+  for (const auto& argument : arguments) {
+    bool names_any = false;
+    for (const auto& path : expand(argument)) {
+      const auto named = named_by(path);
+      names_any = names_any || !named.empty();
+      std::for_each(named.begin(), named.end(), add);
+    }
+    if (!names_any)
+      throw Error(ExitCode::usage, fmt::format("{}: {}", argument,
+                                               is_pattern(argument) ? "no run matches it, nor is one in what matches"
+                                                                    : "not a run, and no run is in it"));
+  }
+  return paths;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+}  // namespace
+
+FoundRuns find_runs(const std::vector<std::string>& arguments) {
+  FoundRuns found;
+  for (const auto& path : all_paths(arguments)) {
+    if (!is_folder(path)) {
+      auto [runs, problems] = records_of(read_results(path), path);
+      std::move(runs.begin(), runs.end(), std::back_inserter(found.runs));
+      std::move(problems.begin(), problems.end(), std::back_inserter(found.problems));
+      continue;
+    }
+    auto reading = read_run(path);
+    if (reading.record)
+      found.runs.push_back(std::move(*reading.record));
+    else
+      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), reading.problem));
+  }
+  return found;
+}
+
+std::vector<fs::path> find_run_folders(const std::vector<std::string>& arguments) {
+  auto paths = all_paths(arguments);
+  std::erase_if(paths, [](const auto& path) { return !is_folder(path); });
+  return paths;
+}
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 32;
+
+void add(RunRecord& record, const std::string& name, double value) {
+  if (std::isfinite(value)) record.metrics[name] = value;
+}
+
+void add(RunRecord& record, const std::string& name, const Json& metrics, const char* key) {
+  if (metrics.is_object() && metrics.contains(key) && metrics[key].is_number()) add(record, name, metrics[key]);
+}
+
+void add_summary(RunRecord& record, const RunSummary& summary) {
+  add(record, "steps", static_cast<double>(summary.steps));
+  add(record, "train_loss", summary.train_loss);
+  add(record, "val_loss", summary.val_loss);
+  add(record, "best_val_loss", summary.best_val_loss);
+  add(record, "best_step", static_cast<double>(summary.best_step));
+  add(record, "parameters", static_cast<double>(summary.parameters));
+  add(record, "mixer_parameters", static_cast<double>(summary.mixer_parameters));
+  add(record, "peak_memory_bytes", static_cast<double>(summary.peak_memory_bytes));
+  add(record, "train_seconds", summary.train_seconds);
+  if (summary.stepwise) {
+    add(record, "ms_per_step", summary.stepwise->ms_per_step);
+    add(record, "tokens_per_second", summary.stepwise->tokens_per_second);
+    add(record, "wall_seconds", summary.stepwise->wall_seconds);
+  }
+  for (const char* name : {"accuracy", "exact_match", "bits_per_character"})
+    add(record, name, summary.validation, name);
+  for (const char* name : {"accuracy", "f1", "auc", "calibration_error"})
+    add(record, fmt::format("test_{}", name), summary.test, name);
+  if (!summary.test.is_object() || !summary.test.contains("written")) return;
+  for (const char* name : {"bleu", "bleu_lowercase", "chrf", "rouge_1", "rouge_2", "rouge_l", "exact_match"})
+    add(record, fmt::format("test_{}", name), summary.test["written"], name);
+}
+
+// Of a sorter: the exact match at the best step, and the first evaluated step from which on all lists were sorted.
+void add_exact_matches(RunRecord& record, const RunDirectory& run, std::int64_t best_step) {
+  std::istringstream lines(read_file(run.metrics_file(), largest_file, ExitCode::data));
+  std::optional<double> since;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = parse_json<Json>(line);
+    if (!json.is_object() || json.value("split", Json()) != "validation") continue;
+    const auto match = json.value("exact_match", Json()), step = json.value("step", Json());
+    if (!match.is_number() || !step.is_number()) continue;
+    if (step == best_step) add(record, "best_exact_match", match.get<double>());
+    since = match == 1 ? std::optional(since.value_or(step.get<double>())) : std::nullopt;
+  }
+  if (since) add(record, "perfect_since", *since);
+}
+
+// evaluations/context-128.json, as `evaluate --context 128 --json` prints it.
+void add_longer_contexts(RunRecord& record, const fs::path& folder) {
+  const std::string prefix = "context-";
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder / "evaluations", none)) {
+    const auto name = entry.path().stem().string();
+    if (!name.starts_with(prefix) || entry.path().extension() != ".json") continue;
+    add(record, "val_loss_" + name.substr(prefix.size()),
+        parse_json<Json>(read_file(entry.path(), largest_file, ExitCode::data)), "loss");
+  }
+}
+
+// What was given to `train`, of which the run's config.yaml is the result.
+void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
+  record.config = fs::absolute(folder).lexically_normal().filename().string();
+  const auto command = environment.value("command", Json::array());
+  if (!command.is_array() || !std::all_of(command.begin(), command.end(), [](auto& word) { return word.is_string(); }))
+    return;
+  std::vector<std::string> words(command.begin(), command.end());
+  const bool is_positional = words.size() > 2 && words[1] == "train" && !words[2].starts_with("-");
+  if (is_positional) record.config = fs::path(words[2]).filename().string();
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const auto value_of = [&](const std::string& option) -> std::string {
+      if (word->starts_with(option + "=")) return word->substr(option.size() + 1);
+      return *word == option && std::next(word) != words.end() ? *std::next(word) : "";
+    };
+    if (const auto config = value_of("--config"); !config.empty()) record.config = fs::path(config).filename().string();
+    if (const auto set = value_of("--set"); !set.empty() && !set.starts_with("train.seed="))
+      record.overrides += (record.overrides.empty() ? "" : " ") + set;
+  }
+}
+
+// What identifies data, of all that environment.json says of them: not where they lie, how they are tokenized, or what
+// only one version of the program counts.
+Json identity_of(const Json& description) {
+  static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
+                                                    "generator", "train_lists", "validation_lists"};
+  Json identity;
+  for (const auto& [key, value] : description.items()) {
+    if (key == "extra") continue;  // data.extra_path is a part of the recipe
+    if (value.is_object())
+      identity[key] = identity_of(value);
+    else if (identifying.contains(key))
+      identity[key] = value;
+  }
+  return identity;
+}
+
+// The same for the same texts in the same splits.
+std::string data_digest(const Json& environment, const RunRecord& record) {
+  const auto description = environment.value("data", Json());
+  if (!description.is_object()) return "";
+  const auto data = identity_of(description);
+  auto text = json_text(data);
+  for (const auto& [key, value] : record.settings) {
+    const bool is_split = key == "data.validation_fraction" || key == "task.length" || key == "task.digits";
+    if (is_split) text += fmt::format(" {}={}", key, value);
+  }
+  constexpr std::size_t digits = 12;
+  return sha256(text).substr(0, digits);
+}
+
+void add_environment(RunRecord& record, const Json& environment, const fs::path& folder) {
+  const auto text = [&](const char* key) {
+    const auto value = environment.value(key, Json());
+    return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : json_text(value);
+  };
+  add_names(record, environment, folder);
+  record.commit = text("commit").substr(0, 12);
+  record.cpu = text("device_name");
+  record.threads = text("threads");
+  record.data = data_digest(environment, record);
+}
+
+// Why a run has no summary: the last error in its log, or how far it came.
+std::string describe_unfinished(const RunDirectory& run) {
+  std::error_code none;
+  if (fs::exists(run.summary_file(), none)) return "damaged: its summary.json is not a JSON object";
+  if (!fs::exists(run.log_file(), none)) return "unfinished: it has no summary.json";
+  std::istringstream lines(read_file(run.log_file(), largest_file, ExitCode::data));
+  std::string last;
+  for (std::string line; std::getline(lines, line);) last = line;
+  if (last.find(" is not finite") != std::string::npos) return "diverged: " + last;
+  return fmt::format("unfinished: it has no summary.json; the last line of its log is \"{}\"", last);
+}
+
+RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
+  const auto config = load_run_experiment(run.config_file()).config;
+  RunRecord record{.key = config_digest(config),
+                   .seed = config.train.seed,
+                   .settings = changed_settings(config),
+                   .source = run.path().string(),
+                   .folder = run.path()};
+  add_summary(record, summary);
+  record.attention_collapse = summary.attention_collapse;
+  if (const auto& collapse = summary.attention_collapse)
+    add(record, "collapse_step", static_cast<double>(collapse->step));
+  if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
+  if (record.metrics.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
+  add_longer_contexts(record, run.path());
+  add_derived_metrics(record);
+  auto environment = read_environment(run);
+  add_environment(record, environment.is_object() ? environment : Json::object(), run.path());
+  return record;
+}
+
+}  // namespace
+
+RunReading read_run(const fs::path& folder) {
+  try {
+    const auto run = RunDirectory::open(folder, "");
+    const auto summary = read_summary(run);
+    if (!summary) return {.record = {}, .problem = describe_unfinished(run)};
+    if (!std::isfinite(summary->val_loss))
+      return {.record = {}, .problem = "diverged: its validation loss is not finite"};
+    return {.record = read_finished(run, *summary), .problem = ""};
+  } catch (const Error& error) {
+    return {.record = {}, .problem = error.what()};
+  }
+}
+
+}  // namespace metaformer

@@ -1,0 +1,413 @@
+#include "run/huggingface/architecture.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "attention/scaled_dot_product_options.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace metaformer {
+
+TensorTable::TensorTable(const NamedTensors& tensors, std::string source)
+    : tensors_(tensors.begin(), tensors.end()), source_(std::move(source)) {}
+
+torch::Tensor TensorTable::take(const std::string& name, at::IntArrayRef shape) {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end())
+    throw Error(ExitCode::data, fmt::format("{}: it has no tensor {}", source_, in_quotes(name)));
+  const auto tensor = found->second;
+  tensors_.erase(found);
+  if (tensor.sizes() != shape)
+    throw Error(ExitCode::data, fmt::format("{}: its {} has shape [{}], and the config needs [{}]", source_,
+                                            in_quotes(name), fmt::join(tensor.sizes(), ", "), fmt::join(shape, ", ")));
+  return tensor.to(torch::kCPU, torch::kFloat);
+}
+
+void TensorTable::drop(const std::string& suffix) {
+  std::erase_if(tensors_, [&](const auto& entry) { return entry.first.ends_with(suffix); });
+}
+
+void TensorTable::require_empty() const {
+  if (!tensors_.empty())
+    throw Error(ExitCode::data, fmt::format("{}: its tensor {} is not part of the model that the config describes",
+                                            source_, in_quotes(tensors_.begin()->first)));
+}
+
+namespace {
+
+std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
+  shape.front() = rows;
+  return shape;
+}
+
+std::vector<std::int64_t> transposed(std::vector<std::int64_t> shape) { return {shape.rbegin(), shape.rend()}; }
+
+torch::Tensor take_part(const TensorLink& link, const TheirTensor& part, TensorTable& theirs) {
+  const auto shape = with_rows(link.shape, part.rows);
+  const auto tensor = link.transposed ? theirs.take(part.name, transposed(shape)).t() : theirs.take(part.name, shape);
+  if (part.copies == 1) return tensor;
+  return tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
+}
+
+}  // namespace
+
+NamedTensors to_ours(const std::vector<TensorLink>& links, TensorTable& theirs) {
+  NamedTensors ours;
+  for (const auto& link : links) {
+    std::vector<torch::Tensor> parts;
+    for (const auto& part : link.theirs) parts.push_back(take_part(link, part, theirs));
+    ours.emplace_back(link.ours, parts.size() == 1 ? parts[0].contiguous() : torch::cat(parts, 0));
+  }
+  theirs.require_empty();
+  return ours;
+}
+
+NamedTensors to_theirs(const std::vector<TensorLink>& links, TensorTable& ours) {
+  NamedTensors theirs;
+  for (const auto& link : links) {
+    const bool is_absent = link.zero_if_absent && !ours.contains(link.ours);
+    const auto tensor = is_absent ? torch::zeros(link.shape) : ours.take(link.ours, link.shape);
+    std::int64_t row = 0;
+    for (const auto& part : link.theirs) {
+      const auto rows = tensor.narrow(0, row, part.rows);
+      theirs.emplace_back(part.name, (link.transposed ? rows.t() : rows).contiguous());
+      row += part.rows;
+    }
+  }
+  ours.require_empty();
+  return theirs;
+}
+
+namespace {
+
+// Of several names for the same function the first is the one that is written.
+const std::array<std::pair<std::string_view, ActivationConfig>, 7> activations = {
+    {{"gelu", GeluConfig{}},
+     {"gelu_new", GeluTanhConfig{}},
+     {"gelu_pytorch_tanh", GeluTanhConfig{}},
+     {"relu", ReluConfig{}},
+     {"silu", SiluConfig{}},
+     {"swish", SiluConfig{}},
+     {"relu2", ReluSquaredConfig{}}}};
+
+const std::string head = "lm_head.weight";
+
+std::vector<TensorLink> all_links(const Architecture& architecture, const DescribedModel& model) {
+  auto links = architecture.links(model);
+  for (auto& link : links)
+    for (auto& part : link.theirs) part.name = architecture.prefix() + part.name;
+  if (!model.config.embedding.tie)
+    links.push_back({"head.weight", {model.vocabulary, model.config.width}, {{head, model.vocabulary}}});
+  return links;
+}
+
+}  // namespace
+
+NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
+                            const std::string& source) {
+  NamedTensors named;
+  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
+    const bool is_whole = name.starts_with(architecture.prefix()) || name == head;
+    named.emplace_back(is_whole ? name : architecture.prefix() + name, tensor);
+  }
+  TensorTable table(named, source);
+  for (const auto& buffer : architecture.buffers()) table.drop(buffer);
+  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
+  if (model.config.embedding.tie && table.contains(head))
+    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
+  auto ours = to_ours(all_links(architecture, model), table);
+  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
+    throw Error(ExitCode::data,
+                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
+  return ours;
+}
+
+NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
+                            const std::string& source) {
+  TensorTable table(ours, source);
+  return to_theirs(all_links(architecture, model), table);
+}
+
+std::vector<const Architecture*> architectures() { return {&gpt2(), &llama()}; }
+
+std::string name_of(const ActivationConfig& activation) {
+  const auto* silu = std::get_if<SiluConfig>(&activation);
+  for (const auto& [known, candidate] : activations)
+    if (candidate.index() == activation.index() && (silu == nullptr || silu->beta == 1)) return std::string(known);
+  return "";
+}
+
+ActivationConfig read_activation(ConfigFile& file, const char* key, const std::string& fallback) {
+  const auto name = file.text(key, fallback);
+  for (const auto& [known, activation] : activations)
+    if (known == name) return activation;
+  file.refuse(key, "this program has no such activation");
+}
+
+// GPT-2 (Radford et al. 2019), as GPT2LMHeadModel. Its linear layers are stored as [inputs, outputs].
+
+namespace {
+
+class Gpt2 : public Architecture {
+ public:
+  std::string_view model_type() const override { return "gpt2"; }
+  std::string prefix() const override { return "transformer."; }
+  std::vector<std::string> buffers() const override { return {".attn.bias", ".attn.masked_bias"}; }
+
+  DescribedModel read_config(ConfigFile& file) const override {
+    DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 50257)};
+    auto& config = model.config;
+    config.layers = file.count("n_layer", 12);
+    config.heads = file.count("n_head", 12);
+    config.width = file.count("n_embd", 768);
+    config.context = file.count("n_positions", 1024);
+    config.dropout = file.number("resid_pdrop", 0.1);
+    config.positions = LearnedPositionsConfig{};
+    config.norm = LayerNormConfig{.epsilon = file.number("layer_norm_epsilon", 1e-5)};
+    config.embedding.tie = file.flag("tie_word_embeddings", true);
+    config.bias = true;
+    config.mixer = ScaledDotProductOptions{};
+    const auto hidden = static_cast<double>(file.count("n_inner", 4 * config.width));
+    config.feed_forward = MlpConfig{.activation = read_activation(file, "activation_function", "gelu_new"),
+                                    .ratio = hidden / static_cast<double>(config.width)};
+    if (config.width % config.heads != 0) file.refuse("n_head", "it must divide n_embd");
+    file.require("scale_attn_weights", true);
+    file.require("scale_attn_by_inverse_layer_idx", false);
+    file.require("add_cross_attention", false);
+    file.ignore({"embd_pdrop", "attn_pdrop", "n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj",
+                 "summary_activation", "summary_proj_to_labels", "summary_first_dropout"});
+    return model;
+  }
+
+  nlohmann::ordered_json write_config(const DescribedModel& model) const override {
+    const auto& config = model.config;
+    return {{"architectures", {"GPT2LMHeadModel"}},
+            {"model_type", model_type()},
+            {"vocab_size", model.vocabulary},
+            {"n_positions", config.context},
+            {"n_embd", config.width},
+            {"n_layer", config.layers},
+            {"n_head", config.heads},
+            {"n_inner", config.hidden_width()},
+            {"activation_function", name_of(std::get<MlpConfig>(config.feed_forward).activation)},
+            {"layer_norm_epsilon", epsilon_of(config.norm)},
+            {"resid_pdrop", config.dropout},
+            {"embd_pdrop", config.dropout},
+            {"attn_pdrop", config.dropout},
+            {"tie_word_embeddings", config.embedding.tie}};
+  }
+
+  TransformerConfig closest(const TransformerConfig& given) const override {
+    TransformerConfig config;
+    config.layers = given.layers;
+    config.heads = given.heads;
+    config.width = given.width;
+    config.context = given.context;
+    config.dropout = given.dropout;
+    config.positions = LearnedPositionsConfig{};
+    config.norm = LayerNormConfig{.epsilon = epsilon_of(given.norm)};
+    config.embedding.tie = given.embedding.tie;
+    config.bias = given.bias;  // without biases theirs are zero
+    config.mixer = ScaledDotProductOptions{};
+    MlpConfig mlp;
+    if (const auto* own = std::get_if<MlpConfig>(&given.feed_forward)) {
+      mlp.ratio = own->ratio;
+      if (!name_of(own->activation).empty()) mlp.activation = own->activation;
+    }
+    config.feed_forward = mlp;
+    return config;
+  }
+
+  std::vector<TensorLink> links(const DescribedModel& model) const override {
+    const auto& config = model.config;
+    const auto d = config.width, h = config.hidden_width();
+    std::vector<TensorLink> links = {
+        {"transformer.token_embedding.weight", {model.vocabulary, d}, {{"wte.weight", model.vocabulary}}},
+        {"transformer.position_embedding.weight", {config.context, d}, {{"wpe.weight", config.context}}}};
+    const auto add_bias = [&](const std::string& ours, const std::string& theirs, std::int64_t size) {
+      links.push_back({.ours = ours + ".bias",
+                       .shape = {size},
+                       .theirs = {{theirs + ".bias", size}},
+                       .zero_if_absent = !config.bias});
+    };
+    const auto add_norm = [&](const std::string& ours, const std::string& theirs) {
+      links.push_back({ours + ".weight", {d}, {{theirs + ".weight", d}}});
+      add_bias(ours, theirs, d);
+    };
+    const auto add_linear = [&](const std::string& ours, const std::string& theirs, std::int64_t outputs,
+                                std::int64_t inputs) {
+      links.push_back({.ours = ours + ".weight",
+                       .shape = {outputs, inputs},
+                       .theirs = {{theirs + ".weight", outputs}},
+                       .transposed = true});
+      add_bias(ours, theirs, outputs);
+    };
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      const auto ours = fmt::format("transformer.blocks.{}.", layer), theirs = fmt::format("h.{}.", layer);
+      add_norm(ours + "mixer_norm", theirs + "ln_1");
+      add_linear(ours + "mixer.query_key_value", theirs + "attn.c_attn", 3 * d, d);
+      add_linear(ours + "mixer.output", theirs + "attn.c_proj", d, d);
+      add_norm(ours + "feed_forward_norm", theirs + "ln_2");
+      add_linear(ours + "feed_forward.up", theirs + "mlp.c_fc", h, d);
+      add_linear(ours + "feed_forward.down", theirs + "mlp.c_proj", d, h);
+    }
+    add_norm("transformer.final_norm", "ln_f");
+    return links;
+  }
+};
+
+}  // namespace
+
+const Architecture& gpt2() {
+  static const Gpt2 architecture;
+  return architecture;
+}
+
+// LLaMA (Touvron et al. 2023), as LlamaForCausalLM: queries and keys are rotated in halves, as here.
+
+namespace {
+
+class Llama : public Architecture {
+ public:
+  std::string_view model_type() const override { return "llama"; }
+  std::string prefix() const override { return "model."; }
+  std::vector<std::string> buffers() const override { return {".rotary_emb.inv_freq"}; }
+
+  DescribedModel read_config(ConfigFile& file) const override {
+    DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 32000)};
+    auto& config = model.config;
+    config.layers = file.count("num_hidden_layers", 32);
+    config.heads = file.count("num_attention_heads", 32);
+    config.width = file.count("hidden_size", 4096);
+    config.context = file.count("max_position_embeddings", 2048);
+    config.positions = RotaryPositionsConfig{.base = read_base(file)};
+    config.norm = RmsNormConfig{.epsilon = file.number("rms_norm_eps", 1e-6)};
+    config.embedding.tie = file.flag("tie_word_embeddings", false);
+    config.bias = file.flag("attention_bias", false);
+    if (file.flag("mlp_bias", false) != config.bias)
+      file.refuse("mlp_bias", "here all linear layers have a bias, or none: it must equal attention_bias");
+    config.mixer = ScaledDotProductOptions{};
+    config.feed_forward = read_feed_forward(file, config.width);
+    if (config.width % config.heads != 0) file.refuse("num_attention_heads", "it must divide hidden_size");
+    model.key_value_heads = file.count("num_key_value_heads", config.heads);
+    if (config.heads % model.key_value_heads != 0)
+      file.refuse("num_key_value_heads", "it must divide num_attention_heads");
+    file.require("head_dim", config.head_width());
+    file.require("rope_interleaved", false);
+    file.ignore({"attention_dropout", "pretraining_tp", "is_llama_config"});
+    return model;
+  }
+
+  nlohmann::ordered_json write_config(const DescribedModel& model) const override {
+    const auto& config = model.config;
+    return {{"architectures", {"LlamaForCausalLM"}},
+            {"model_type", model_type()},
+            {"vocab_size", model.vocabulary},
+            {"max_position_embeddings", config.context},
+            {"hidden_size", config.width},
+            {"intermediate_size", config.hidden_width()},
+            {"num_hidden_layers", config.layers},
+            {"num_attention_heads", config.heads},
+            {"num_key_value_heads", config.heads},
+            {"hidden_act", name_of(std::get<GatedConfig>(config.feed_forward).activation)},
+            {"rms_norm_eps", epsilon_of(config.norm)},
+            {"rope_theta", std::get<RotaryPositionsConfig>(config.positions).base},
+            {"attention_bias", config.bias},
+            {"mlp_bias", config.bias},
+            {"tie_word_embeddings", config.embedding.tie}};
+  }
+
+  TransformerConfig closest(const TransformerConfig& given) const override {
+    TransformerConfig config;
+    config.layers = given.layers;
+    config.heads = given.heads;
+    config.width = given.width;
+    config.context = given.context;
+    RotaryPositionsConfig positions;
+    if (const auto* own = std::get_if<RotaryPositionsConfig>(&given.positions)) positions.base = own->base;
+    config.positions = positions;
+    config.norm = RmsNormConfig{.epsilon = epsilon_of(given.norm)};
+    config.embedding.tie = given.embedding.tie;
+    config.bias = given.bias;
+    config.mixer = ScaledDotProductOptions{};
+    GatedConfig gated;
+    if (const auto* own = std::get_if<GatedConfig>(&given.feed_forward)) {
+      gated.ratio = own->ratio;
+      if (!name_of(own->activation).empty()) gated.activation = own->activation;
+    }
+    config.feed_forward = gated;
+    return config;
+  }
+
+  std::vector<TensorLink> links(const DescribedModel& model) const override {
+    const auto& config = model.config;
+    const auto d = config.width, h = config.hidden_width();
+    const auto key_heads = model.key_value_heads, copies = config.heads / key_heads, key_rows = d / copies;
+    std::vector<TensorLink> links = {
+        {"transformer.token_embedding.weight", {model.vocabulary, d}, {{"embed_tokens.weight", model.vocabulary}}}};
+    const auto add_norm = [&](const std::string& ours, const std::string& theirs) {
+      links.push_back({ours + ".weight", {d}, {{theirs + ".weight", d}}});
+    };
+    const auto add_linear = [&](const std::string& ours, std::int64_t outputs, std::int64_t inputs,
+                                const std::vector<TheirTensor>& parts) {
+      for (const auto* kind : {".weight", ".bias"}) {
+        const bool is_bias = std::string_view(kind) == ".bias";
+        if (is_bias && !config.bias) continue;
+        auto theirs = parts;
+        for (auto& part : theirs) part.name += kind;
+        links.push_back({ours + kind, is_bias ? std::vector{outputs} : std::vector{outputs, inputs}, theirs});
+      }
+    };
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      const auto ours = fmt::format("transformer.blocks.{}.", layer), theirs = fmt::format("layers.{}.", layer);
+      const auto attention = theirs + "self_attn.", mlp = theirs + "mlp.";
+      add_norm(ours + "mixer_norm", theirs + "input_layernorm");
+      add_linear(ours + "mixer.query_key_value", 3 * d, d,
+                 {{attention + "q_proj", d},
+                  {attention + "k_proj", key_rows, key_heads, copies},
+                  {attention + "v_proj", key_rows, key_heads, copies}});
+      add_linear(ours + "mixer.output", d, d, {{attention + "o_proj", d}});
+      add_norm(ours + "feed_forward_norm", theirs + "post_attention_layernorm");
+      add_linear(ours + "feed_forward.up", 2 * h, d, {{mlp + "gate_proj", h}, {mlp + "up_proj", h}});
+      add_linear(ours + "feed_forward.down", d, h, {{mlp + "down_proj", d}});
+    }
+    add_norm("transformer.final_norm", "norm");
+    return links;
+  }
+
+ private:
+  // rope_theta, or the same within rope_parameters; a scaling of positions is another function.
+  static double read_base(ConfigFile& file) {
+    double base = file.number("rope_theta", 10000);
+    for (const auto* key : {"rope_scaling", "rope_parameters"}) {
+      const auto section = file.object(key);
+      for (const auto& [name, value] : section.items()) {
+        if (name == "rope_theta" && value.is_number())
+          base = value.get<double>();
+        else if ((name != "rope_type" && name != "type") || value != "default")
+          file.refuse(key, "only the rope_type default is supported");
+      }
+    }
+    return base;
+  }
+
+  static GatedConfig read_feed_forward(ConfigFile& file, std::int64_t width) {
+    const auto hidden = file.count("intermediate_size", 11008);
+    GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
+                      .ratio = static_cast<double>(hidden) / static_cast<double>(width)};
+    if (gated.hidden_width(width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
+    return gated;
+  }
+};
+
+}  // namespace
+
+const Architecture& llama() {
+  static const Llama architecture;
+  return architecture;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,38 @@
+#pragma once
+// Writes a trained model for other programs.
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/experiment_config.h"
+#include "ops/named_tensors.h"
+#include "text/tokenizer.h"
+
+namespace metaformer {
+
+enum class ExportFormat { huggingface, safetensors };
+template <>
+struct EnumNames<ExportFormat> {
+  static constexpr std::array<std::string_view, 2> values = {"huggingface", "safetensors"};
+};
+
+struct ExportedModel {
+  const ExperimentConfig& config;
+  const NamedTensors& tensors;  // by the names of this program
+  const Codec& codec;
+  std::int64_t step = 0;  // that the weights are from
+};
+
+// Writes the files into `folder`, which must not exist, and returns their names:
+//   huggingface   config.json, generation_config.json, model.safetensors and tokenizer of a GPT-2 or LLaMA of the
+//                 library `transformers`
+//   safetensors   model.safetensors with the config and the step as metadata; config.yaml, tokenizer.json and
+//                 labels.json as in a run and its checkpoints
+// Errors: exit code 2 when the folder exists, or when the model is no GPT-2 or LLaMA, with the keys that differ; 1 when
+// it cannot be written, and then there is no folder. A tokenizer that the library cannot have is a warning.
+std::vector<std::string> export_model(const ExportedModel& model, ExportFormat format,
+                                      const std::filesystem::path& folder);
+
+}  // namespace metaformer

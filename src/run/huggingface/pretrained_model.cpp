@@ -1,0 +1,160 @@
+#include "run/huggingface/pretrained_model.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/changes.h"
+#include "config/check.h"
+#include "config/writer.h"
+#include "run/huggingface/architecture.h"
+#include "run/safetensors.h"
+#include "text/pretrained_tokenizer.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t largest_json = 1 << 28;
+constexpr std::uintmax_t largest_tensors = std::uintmax_t{1} << 40;
+constexpr const char* config_file = "config.json";
+constexpr const char* weights_file = "model.safetensors";
+constexpr const char* index_file = "model.safetensors.index.json";
+
+bool has_file(const fs::path& folder, const char* name) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / name, ignored);
+}
+
+ConfigFile open_config(const fs::path& folder) {
+  const auto path = folder / config_file;
+  return {read_file(path, largest_json, ExitCode::data), path.string()};
+}
+
+const Architecture& architecture_of(ConfigFile& file) {
+  const auto type = file.text("model_type");
+  std::vector<std::string> types;
+  for (const auto* architecture : architectures()) {
+    if (architecture->model_type() == type) return *architecture;
+    types.emplace_back(architecture->model_type());
+  }
+  file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
+}
+
+// Another program has written them: what is wrong with them are wrong data.
+NamedTensors read_tensors(const fs::path& file) {
+  const auto bytes = read_file(file, largest_tensors, ExitCode::data);
+  try {
+    return from_safetensors(bytes, file.string());
+  } catch (const Error& error) {
+    throw Error(ExitCode::data, error.what());
+  }
+}
+
+// The files of a model that was cut into several.
+std::set<std::string> files_of_index(const fs::path& path) {
+  const auto json = parse_json(read_file(path, largest_json, ExitCode::data));
+  const auto map = json.is_object() ? json.value("weight_map", nlohmann::json()) : nlohmann::json();
+  std::set<std::string> files;
+  for (const auto& entry : map) {
+    const auto file = entry.is_string() ? entry.get<std::string>() : "";
+    if (file.empty() || fs::path(file).filename() != file)
+      throw Error(ExitCode::data, fmt::format("{}: weight_map: {} is no file of this folder", path.string(),
+                                              printable(json_text(entry))));
+    files.insert(file);
+  }
+  if (files.empty()) throw Error(ExitCode::data, path.string() + ": weight_map names no files");
+  return files;
+}
+
+NamedTensors read_all_tensors(const fs::path& folder) {
+  if (has_file(folder, weights_file)) return read_tensors(folder / weights_file);
+  if (!has_file(folder, index_file))
+    throw Error(ExitCode::data, fmt::format("{}: has neither {} nor {}; weights in other formats are not read",
+                                            folder.string(), weights_file, index_file));
+  NamedTensors all;
+  std::set<std::string> names;
+  for (const auto& file : files_of_index(folder / index_file))
+    for (auto& [name, tensor] : read_tensors(folder / file)) {
+      if (!names.insert(name).second)
+        throw Error(ExitCode::data, fmt::format("{}: the tensor {} is in another file, too", (folder / file).string(),
+                                                in_quotes(name)));
+      all.emplace_back(name, std::move(tensor));
+    }
+  return all;
+}
+
+struct OpenedModel {
+  const Architecture& architecture;
+  DescribedModel described;
+  std::vector<std::string> ignored;  // keys
+};
+
+// Its numbers lie in the ranges of a config, by whose keys the errors name them.
+void require_valid(const TransformerConfig& config, const fs::path& folder) {
+  const ExperimentConfig experiment{.model = config};
+  Provenance provenance;
+  for (const auto& [key, value] : flattened(config_to_json(experiment)))
+    if (key.starts_with("model.")) provenance[key] = {.source = (folder / config_file).string()};
+  try {
+    check_config(experiment, provenance);
+  } catch (const Error& error) {
+    throw Error(ExitCode::data, error.what());
+  }
+}
+
+OpenedModel open_model(const fs::path& folder) {
+  auto file = open_config(folder);
+  const auto& architecture = architecture_of(file);
+  auto described = architecture.read_config(file);
+  file.require("is_encoder_decoder", false);
+  file.require("pruned_heads", nlohmann::json::object());
+  auto ignored = file.unknown_keys();
+  for (auto& key : ignored) key = printable(key);
+  require_valid(described.config, folder);
+  return {architecture, std::move(described), std::move(ignored)};
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& folder, std::int64_t vocabulary) {
+  if (!find_pretrained_tokenizer(folder)) return nullptr;
+  auto tokenizer = read_pretrained_tokenizer(folder);
+  if (tokenizer->vocabulary_size() > vocabulary)
+    throw Error(ExitCode::data, fmt::format("{}: its tokenizer has {} tokens, and vocab_size is {}",
+                                            (folder / config_file).string(), tokenizer->vocabulary_size(), vocabulary));
+  return tokenizer;
+}
+
+}  // namespace
+
+bool is_huggingface_folder(const fs::path& folder) {
+  if (!has_file(folder, config_file)) return false;
+  const auto json = parse_json(read_file(folder / config_file, largest_json, ExitCode::data));
+  return json.is_object() && json.contains("model_type");
+}
+
+PretrainedModel describe_huggingface(const fs::path& folder) {
+  const auto [architecture, described, ignored] = open_model(folder);
+  if (!ignored.empty())
+    log::info("{}: keys that are no part of a {} are ignored: {}", (folder / config_file).string(),
+              architecture.model_type(), fmt::join(ignored, ", "));
+  return {.config = described.config,
+          .vocabulary = described.vocabulary,
+          .tensors = {},
+          .tokenizer = read_tokenizer(folder, described.vocabulary)};
+}
+
+PretrainedModel read_huggingface(const fs::path& folder) {
+  auto model = describe_huggingface(folder);
+  const auto [architecture, described, ignored] = open_model(folder);
+  model.tensors = import_tensors(architecture, described, read_all_tensors(folder), folder.string());
+  return model;
+}
+
+}  // namespace metaformer

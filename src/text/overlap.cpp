@@ -1,0 +1,322 @@
+#include "text/overlap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "text/python_text.h"
+
+namespace metaformer {
+
+// Counts of n-grams that BLEU, chrF and ROUGE are made of. A sequence is a vector or string of tokens.
+template <class Sequence>
+std::int64_t count_ngrams(const Sequence& tokens, std::size_t n) {
+  return tokens.size() < n ? 0 : static_cast<std::int64_t>(tokens.size() - n + 1);
+}
+
+template <class Sequence>
+auto sorted_ngrams(const Sequence& tokens, std::size_t n) {
+  std::vector<std::span<const typename Sequence::value_type>> ngrams;
+  for (std::size_t start = 0; start + n <= tokens.size(); ++start) ngrams.emplace_back(tokens.data() + start, n);
+  std::ranges::sort(ngrams, std::ranges::lexicographical_compare);
+  return ngrams;
+}
+
+// The n-grams that both sequences have, each as often as the sequence with fewer of it has it (clipped counts).
+template <class Sequence>
+std::int64_t count_common_ngrams(const Sequence& first, const Sequence& second, std::size_t n) {
+  const auto ngrams = sorted_ngrams(first, n), others = sorted_ngrams(second, n);
+  decltype(sorted_ngrams(first, n)) common;
+  std::ranges::set_intersection(ngrams, others, std::back_inserter(common), std::ranges::lexicographical_compare);
+  return static_cast<std::int64_t>(common.size());
+}
+
+// The version whose scores tests/python/compare_overlap.py compares BLEU and chrF with.
+constexpr std::string_view sacrebleu_version = "2.6.0";
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_stop(char c) { return c == '.' || c == ','; }
+
+// ASCII marks but the apostrophe, and the comma, hyphen and full stop, which depend on what is beside them.
+bool is_mark(char c) {
+  return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
+         (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+std::string separate_marks(std::string_view text) {
+  std::string separated;
+  for (const char c : text) {
+    if (is_mark(c)) {
+      separated += {' ', c, ' '};
+    } else {
+      separated += c;
+    }
+  }
+  return separated;
+}
+
+// Writes `before`, a space between both, and `after` around each two bytes for which `is_pair` holds. As with a
+// regular expression, a byte belongs to one pair at most. Bytes will do, because all that is looked for is ASCII.
+template <class IsPair>
+std::string separate_pairs(std::string_view text, IsPair is_pair, std::string_view before, std::string_view after) {
+  std::string separated;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i + 1 == text.size() || !is_pair(text[i], text[i + 1])) {
+      separated += text[i];
+      continue;
+    }
+    separated += before;
+    separated += {text[i], ' ', text[i + 1]};
+    separated += after;
+    ++i;
+  }
+  return separated;
+}
+
+}  // namespace
+
+std::vector<std::string> tokenize_13a(std::string_view line) {
+  std::string text(line);
+  replace_all(text, "<skipped>", "");
+  replace_all(text, "-\n", "");
+  replace_all(text, "\n", " ");
+  replace_all(text, "&quot;", "\"");
+  replace_all(text, "&amp;", "&");
+  replace_all(text, "&lt;", "<");
+  replace_all(text, "&gt;", ">");
+  text = separate_marks(" " + text + " ");
+  text = separate_pairs(
+      text, [](char c, char next) { return !is_digit(c) && is_stop(next); }, "", " ");
+  text = separate_pairs(
+      text, [](char c, char next) { return is_stop(c) && !is_digit(next); }, " ", "");
+  text = separate_pairs(
+      text, [](char c, char next) { return is_digit(c) && next == '-'; }, "", " ");
+  return split_words(text);
+}
+
+namespace {
+
+double brevity_penalty(double hypothesis_length, double reference_length) {
+  if (hypothesis_length >= reference_length) return 1;
+  return hypothesis_length == 0 ? 0 : std::exp(1 - reference_length / hypothesis_length);
+}
+
+// Of orders without n-grams they stay 0. The k-th that would be 0 otherwise counts 1 / 2^k matches instead.
+std::array<double, BleuStatistics::orders> smoothed_precisions(const BleuStatistics& statistics) {
+  std::array<double, BleuStatistics::orders> precisions{};
+  double smoothed_matches = 1;
+  for (std::size_t i = 0; i < precisions.size() && statistics.ngrams[i] > 0; ++i) {
+    if (statistics.matches[i] == 0) smoothed_matches /= 2;
+    const auto matches = statistics.matches[i] > 0 ? static_cast<double>(statistics.matches[i]) : smoothed_matches;
+    precisions[i] = 100 * matches / static_cast<double>(statistics.ngrams[i]);
+  }
+  return precisions;
+}
+
+}  // namespace
+
+std::string bleu_signature(const BleuOptions& options) {
+  return fmt::format("nrefs:1|case:{}|eff:no|tok:{}|smooth:exp|version:{}", options.lowercase ? "lc" : "mixed",
+                     options.is_tokenized ? "none" : "13a", sacrebleu_version);
+}
+
+std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options) {
+  const auto text = options.lowercase ? lower_case(line) : std::string(line);
+  return options.is_tokenized ? split_words(text) : tokenize_13a(without_trailing_space(text));
+}
+
+BleuStatistics& BleuStatistics::operator+=(const BleuStatistics& other) {
+  hypothesis_length += other.hypothesis_length;
+  reference_length += other.reference_length;
+  for (std::size_t i = 0; i < orders; ++i) {
+    ngrams[i] += other.ngrams[i];
+    matches[i] += other.matches[i];
+  }
+  return *this;
+}
+
+BleuStatistics bleu_statistics(std::string_view hypothesis, std::string_view reference, const BleuOptions& options) {
+  const auto tokens = bleu_tokens(hypothesis, options), expected = bleu_tokens(reference, options);
+  BleuStatistics statistics{.hypothesis_length = count_ngrams(tokens, 1),
+                            .reference_length = count_ngrams(expected, 1)};
+  for (std::size_t i = 0; i < BleuStatistics::orders; ++i) {
+    statistics.ngrams[i] = count_ngrams(tokens, i + 1);
+    statistics.matches[i] = count_common_ngrams(tokens, expected, i + 1);
+  }
+  return statistics;
+}
+
+BleuScore bleu(const BleuStatistics& statistics) {
+  BleuScore score{.brevity_penalty = brevity_penalty(static_cast<double>(statistics.hypothesis_length),
+                                                     static_cast<double>(statistics.reference_length))};
+  if (statistics.matches[0] == 0) return score;  // an n-gram that matches has words that do
+  score.precisions = smoothed_precisions(statistics);
+  double sum_of_logarithms = 0;
+  for (const auto precision : score.precisions) sum_of_logarithms += std::log(precision);  // of 0: -inf, and BLEU is 0
+  score.bleu = score.brevity_penalty * std::exp(sum_of_logarithms / BleuStatistics::orders);
+  return score;
+}
+
+static std::u32string without_white_space(std::string_view text) {
+  auto points = code_points(text);
+  std::erase_if(points, is_white_space);
+  return points;
+}
+
+std::string chrf_signature() {
+  return fmt::format("nrefs:1|case:mixed|eff:yes|nc:{}|nw:0|space:no|version:{}", ChrfStatistics::orders,
+                     sacrebleu_version);
+}
+
+ChrfStatistics& ChrfStatistics::operator+=(const ChrfStatistics& other) {
+  for (std::size_t i = 0; i < orders; ++i) {
+    hypothesis[i] += other.hypothesis[i];
+    reference[i] += other.reference[i];
+    matches[i] += other.matches[i];
+  }
+  return *this;
+}
+
+ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference) {
+  const auto characters = without_white_space(hypothesis), expected = without_white_space(reference);
+  ChrfStatistics statistics;
+  for (std::size_t i = 0; i < ChrfStatistics::orders; ++i) {
+    statistics.reference[i] = count_ngrams(expected, i + 1);
+    statistics.hypothesis[i] = statistics.reference[i] > 0 ? count_ngrams(characters, i + 1) : 0;
+    statistics.matches[i] = count_common_ngrams(characters, expected, i + 1);
+  }
+  return statistics;
+}
+
+double chrf(const ChrfStatistics& statistics) {
+  constexpr double beta_squared = 4;
+  double precisions = 0, recalls = 0;
+  int used_orders = 0;
+  for (std::size_t i = 0; i < ChrfStatistics::orders; ++i) {
+    if (statistics.hypothesis[i] == 0 || statistics.reference[i] == 0) continue;
+    const auto matches = static_cast<double>(statistics.matches[i]);
+    precisions += matches / static_cast<double>(statistics.hypothesis[i]);
+    recalls += matches / static_cast<double>(statistics.reference[i]);
+    ++used_orders;
+  }
+  if (precisions == 0) return 0;  // nothing matches
+  return 100 * (1 + beta_squared) * precisions * recalls / (beta_squared * precisions + recalls) / used_orders;
+}
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+// Lower-cases ASCII, and replaces the only other letters whose lower case has a letter of ASCII: the dotted capital I,
+// U+0130, becomes an i and a mark, and the Kelvin sign, U+212A, a k.
+std::string with_ascii_lower_case(std::string_view text) {
+  constexpr std::string_view dotted_i = "\u0130", kelvin = "\u212A";
+  std::string lowered;
+  while (!text.empty()) {
+    std::size_t length = 1;
+    if (text.starts_with(dotted_i)) {
+      lowered += "i ";
+      length = dotted_i.size();
+    } else if (text.starts_with(kelvin)) {
+      lowered += 'k';
+      length = kelvin.size();
+    } else {
+      const bool is_upper = text[0] >= 'A' && text[0] <= 'Z';
+      lowered += is_upper ? static_cast<char>(text[0] - 'A' + 'a') : text[0];
+    }
+    text.remove_prefix(length);
+  }
+  return lowered;
+}
+
+RougeScore score_of(std::int64_t common, std::int64_t in_hypothesis, std::int64_t in_reference) {
+  if (common == 0) return {};
+  const auto precision = static_cast<double>(common) / static_cast<double>(in_hypothesis);
+  const auto recall = static_cast<double>(common) / static_cast<double>(in_reference);
+  return {precision, recall, 2 * precision * recall / (precision + recall)};
+}
+
+RougeScore ngram_score(const Words& hypothesis, const Words& reference, std::size_t n) {
+  return score_of(count_common_ngrams(hypothesis, reference, n), count_ngrams(hypothesis, n),
+                  count_ngrams(reference, n));
+}
+
+std::int64_t common_subsequence_length(const Words& first, const Words& second) {
+  // lengths[j]: of the words of `first` so far and the first j words of `second`.
+  std::vector<std::int64_t> lengths(second.size() + 1);
+  for (const auto& word : first) {
+    std::int64_t diagonal = 0;  // lengths[j] before this word
+    for (std::size_t j = 0; j < second.size(); ++j) {
+      const auto above = lengths[j + 1];
+      lengths[j + 1] = word == second[j] ? diagonal + 1 : std::max(above, lengths[j]);
+      diagonal = above;
+    }
+  }
+  return lengths.back();
+}
+
+RougeScore divided(const RougeScore& score, double divisor) {
+  return {score.precision / divisor, score.recall / divisor, score.f1 / divisor};
+}
+
+}  // namespace
+
+Words rouge_tokens(std::string_view text) {
+  Words words;
+  bool is_within_word = false;
+  for (const char c : with_ascii_lower_case(text)) {
+    if (is_in_word(c)) {
+      if (!is_within_word) words.emplace_back();
+      words.back() += c;
+    }
+    is_within_word = is_in_word(c);
+  }
+  return words;
+}
+
+RougeScore& RougeScore::operator+=(const RougeScore& other) {
+  precision += other.precision;
+  recall += other.recall;
+  f1 += other.f1;
+  return *this;
+}
+
+RougeStatistics& RougeStatistics::operator+=(const RougeStatistics& other) {
+  sums.rouge_1 += other.sums.rouge_1;
+  sums.rouge_2 += other.sums.rouge_2;
+  sums.rouge_l += other.sums.rouge_l;
+  lines += other.lines;
+  return *this;
+}
+
+RougeStatistics rouge_statistics(std::string_view hypothesis, std::string_view reference) {
+  const auto words = rouge_tokens(hypothesis), expected = rouge_tokens(reference);
+  const auto longest =
+      score_of(common_subsequence_length(words, expected), count_ngrams(words, 1), count_ngrams(expected, 1));
+  return {.sums = {ngram_score(words, expected, 1), ngram_score(words, expected, 2), longest}, .lines = 1};
+}
+
+RougeScores rouge(const RougeStatistics& statistics) {
+  if (statistics.lines == 0) return {};
+  const auto lines = static_cast<double>(statistics.lines);
+  return {divided(statistics.sums.rouge_1, lines), divided(statistics.sums.rouge_2, lines),
+          divided(statistics.sums.rouge_l, lines)};
+}
+
+}  // namespace metaformer

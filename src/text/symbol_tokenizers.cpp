@@ -1,0 +1,117 @@
+#include "text/symbol_tokenizers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+namespace metaformer {
+
+std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
+  return ids;
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text(ids.size(), '\0');
+  for (std::size_t i = 0; i < ids.size(); ++i) text[i] = static_cast<char>(ids[i]);
+  return text;
+}
+
+nlohmann::ordered_json ByteTokenizer::to_json() const { return {{"kind", ByteTokenizerOptions::kind}}; }
+
+static constexpr std::string_view replacement_character = "\uFFFD";
+
+CharacterTokenizer CharacterTokenizer::from_text(std::string_view text, Unknown unknown) {
+  std::set<std::uint32_t> points;
+  for_each_code_point(text, [&](std::uint32_t point) { points.insert(point); });
+  std::vector<std::string> characters;
+  for (const auto point : points) characters.push_back(to_utf8(point));
+  return {std::move(characters), "text", unknown};
+}
+
+CharacterTokenizer::CharacterTokenizer(std::vector<std::string> characters, const std::string& source, Unknown unknown)
+    : characters_(std::move(characters)), unknown_(unknown) {
+  for (const auto& character : characters_) {
+    std::vector<std::uint32_t> points;
+    for_each_code_point(character, [&](std::uint32_t point) { points.push_back(point); });
+    const bool fresh = points.size() == 1 && ids_.try_emplace(points[0], static_cast<std::int32_t>(ids_.size())).second;
+    if (!fresh)
+      throw Error(ExitCode::data, fmt::format("{}: {} is not one new character", source, in_quotes(character)));
+  }
+}
+
+std::vector<std::int32_t> CharacterTokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids;
+  ids.reserve(text.size());
+  for_each_code_point(text, [&](std::uint32_t point) {
+    const auto found = ids_.find(point);
+    ids.push_back(found == ids_.end() ? id_of_unknown(point) : found->second);
+  });
+  return ids;
+}
+
+std::optional<std::int32_t> CharacterTokenizer::unknown_id() const {
+  if (unknown_ == Unknown::refuse) return std::nullopt;
+  return static_cast<std::int32_t>(characters_.size());
+}
+
+std::int32_t CharacterTokenizer::id_of_unknown(std::uint32_t point) const {
+  if (const auto id = unknown_id()) return *id;
+  throw Error(ExitCode::data, fmt::format("the character {} (U+{:04X}) is not among the {} this model knows",
+                                          in_quotes(to_utf8(point)), point, characters_.size()));
+}
+
+std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const auto id : ids) {
+    const bool unknown = unknown_ == Unknown::map && static_cast<std::size_t>(id) == characters_.size();
+    text += unknown ? replacement_character : characters_.at(static_cast<std::size_t>(id));
+  }
+  return text;
+}
+
+nlohmann::ordered_json CharacterTokenizer::to_json() const {
+  nlohmann::ordered_json json = {{"kind", CharacterTokenizerOptions::kind}, {"characters", characters_}};
+  if (unknown_ == Unknown::map) json["unknown"] = true;
+  return json;
+}
+
+std::vector<std::int32_t> NumberTokenizer::encode(std::string_view text) const {
+  constexpr std::string_view separators = ", \t\r\n";
+  std::vector<std::int32_t> ids;
+  for (;;) {
+    text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
+    if (text.empty()) return ids;
+    const auto number = text.substr(0, text.find_first_of(separators));
+    ids.push_back(id(number));
+    text.remove_prefix(number.size());
+  }
+}
+
+std::int32_t NumberTokenizer::id(std::string_view number) const {
+  std::int32_t value = 0;
+  const auto* end = number.data() + number.size();
+  const auto [at, error] = std::from_chars(number.data(), end, value);
+  if (at != end || error == std::errc::invalid_argument)
+    throw Error(ExitCode::data, fmt::format("{} is not a number", in_quotes(number)));
+  if (error == std::errc::result_out_of_range || value < 0 || value >= count_)
+    throw Error(ExitCode::data, fmt::format("the number {} is not among 0 ... {}", in_quotes(number), count_ - 1));
+  return value;
+}
+
+std::string NumberTokenizer::decode(std::span<const std::int32_t> ids) const {
+  return fmt::format("{}", fmt::join(ids.begin(), ids.end(), token_separator()));
+}
+
+nlohmann::ordered_json NumberTokenizer::to_json() const { return {{"kind", kind}, {"count", count_}}; }
+
+}  // namespace metaformer

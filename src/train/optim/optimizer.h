@@ -1,0 +1,112 @@
+#pragma once
+// Optimisers: the interface, weight decay by parameter, the average of the weights.
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "config/train_config.h"
+#include "model/parameters.h"
+#include "ops/named_tensors.h"
+
+namespace metaformer {
+
+// Which weight decay and which factor of the learning rate apply to which part of the parameters.
+
+// Elements [first, first + count) of a parameter buffer.
+struct DecayRange {
+  std::int64_t first = 0, count = 0;
+  double weight_decay = 0;
+  double rate = 1;  // factor of the learning rate
+};
+
+// The ranges of the views that `takes` takes, in their order, without frozen ones; neighbours with the same decay and
+// rate are one range, but what never decays stays apart from what does. Only matrices decay, tables of embeddings at a
+// rate of their own.
+std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config,
+                                     const std::function<bool(const ParameterBuffer::View&)>& takes);
+std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config);
+
+// A learning rate, a number or a tensor, for a range. Without a factor a tensor stays the very one that it is.
+template <class Rate>
+Rate rate_of(const DecayRange& range, const Rate& learning_rate) {
+  return range.rate == 1 ? learning_rate : learning_rate * range.rate;
+}
+
+// The part of a tensor with the elements of `range` that belongs to a view in it, in the view's shape.
+torch::Tensor part_of_range(const torch::Tensor& elements, const DecayRange& range, const ParameterBuffer::View& view);
+
+// Updates parameters from their gradients.
+
+// Gradients of a scaled loss: float scalars on the parameters' device, which an optimiser reads in every step. Both
+// undefined: gradients of the loss itself.
+struct GradientScale {
+  torch::Tensor divisor;    // what the gradients are to be divided by
+  torch::Tensor found_inf;  // 1: some are not finite, and the step must change nothing; 0: all are finite
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One update from the gradients in the parameter buffer. A rate in a tensor (a scalar on the parameters' device) is
+  // read there: the host waits for nothing, and a graph that holds the update can be given another rate.
+  virtual void step(double learning_rate) = 0;
+  virtual void step(const torch::Tensor& learning_rate) = 0;
+
+  // Back to the state before the first step.
+  virtual void reset() = 0;
+
+  // What a checkpoint keeps, by names such as "first_moment.NAME of a parameter". The tensors alias the state: what is
+  // copied into them is loaded; only an optimiser that shares its state with others has to load() it then, out of
+  // tensors among which those of state() are.
+  virtual NamedTensors state() const = 0;
+  virtual void load(const NamedTensors&) {}
+
+  // The name in state() of a tensor that holds a NaN or an infinity; "" when none does.
+  virtual std::string first_not_finite() const;
+};
+
+// What the fused operators take; nothing for an undefined tensor.
+std::optional<torch::Tensor> as_optional(const torch::Tensor& tensor);
+
+// An exponential moving average of the weights (Polyak and Juditsky 1992), used in their place outside of training.
+
+// The average after step t is (1 - decay) / (1 - decay^t) x the sum of decay^(t - i) W_i over steps i: without the
+// initial weights, which would otherwise stay in it for long. decay 0: there is no average, and nothing here does
+// anything.
+class WeightAverage {
+ public:
+  // Keeps a reference to `parameters`.
+  WeightAverage(ParameterBuffer& parameters, double decay);
+
+  // Takes in the weights after step 1, 2, ...
+  void update(std::int64_t step);
+
+  // Starts again with the present weights.
+  void reset();
+
+  // While one lives, the parameters hold the average, and state() the weights in training.
+  class Use {
+   public:
+    explicit Use(WeightAverage& average) : average_(average) { average_.exchange(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() { average_.exchange(); }
+
+   private:
+    WeightAverage& average_;
+  };
+
+  // In a Use, what a checkpoint keeps beside the parameters: "trained.NAME", aliased as Optimizer::state.
+  NamedTensors state() const;
+
+ private:
+  void exchange();
+
+  ParameterBuffer& parameters_;
+  double decay_;
+  torch::Tensor other_;  // the average; in a Use the weights in training. Undefined: there is no average
+};
+
+}  // namespace metaformer

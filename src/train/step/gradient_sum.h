@@ -1,0 +1,99 @@
+#pragma once
+// Gradients of a step: scaled, and summed over processes.
+
+#include <torch/csrc/autograd/function.h>
+
+#include "train/optim/optimizer.h"
+#include "train/optim/sharded_optimizer.h"
+
+namespace metaformer {
+
+// Dynamic loss scaling (Micikevicius et al. 2018): keeps small gradients within fp16's range.
+
+// The loss is multiplied by the scale, and gradients are divided by it. A step whose gradients are not finite changes
+// nothing but the scale. All of it stays on the device, so that a graph can hold it. As torch.amp.GradScaler, but the
+// scale does not fall below 1, where fp16 gains nothing from it.
+class LossScale {
+ public:
+  explicit LossScale(torch::Device device);
+
+  const torch::Tensor& factor() const { return factor_; }
+  GradientScale of_gradients() const { return {.divisor = factor_, .found_inf = found_inf_}; }
+
+  // Takes the norm of the scaled gradients; returns that of the gradients.
+  torch::Tensor unscaled_norm(const torch::Tensor& scaled_norm);
+
+  // Of the step whose norm came last, scalars: whether it is to be skipped; whether even the smallest scale was too
+  // large.
+  torch::Tensor is_skipped() const { return found_inf_.to(torch::kBool, /*non_blocking=*/false, /*copy=*/true); }
+  torch::Tensor is_exhausted() const { return is_skipped().logical_and_(factor_ <= smallest); }
+
+  // After the update: twice as large after 2,000 steps without an overflow, half as large after one.
+  void adapt();
+
+  void reset();
+  NamedTensors state() const;  // as Optimizer::state
+
+ private:
+  static constexpr double initial = 65536, smallest = 1;
+
+  torch::Tensor factor_, found_inf_;  // float scalars
+  torch::Tensor good_steps_;          // int32 scalar: since the last change of the scale
+};
+
+// Gradients of a step that several processes share.
+
+// Adds up the gradients of all processes, neighbours in the buffer at once, as DistributedDataParallel does (Li et al.
+// 2020).
+class GradientSum {
+ public:
+  // Large enough to be worth a message, small enough for several to be under way.
+  static constexpr std::int64_t usual_bucket_bytes = 25 << 20;
+
+  // The arguments must outlive it. With `shards`, a process receives the summed gradients of its own shard; without
+  // (nullptr), the summed gradients of all parameters.
+  GradientSum(ProcessGroup& group, ParameterBuffer& parameters, const std::vector<Shard>* shards,
+              std::int64_t bucket_bytes = usual_bucket_bytes);
+  ~GradientSum();
+  GradientSum(const GradientSum&) = delete;
+  GradientSum& operator=(const GradientSum&) = delete;
+
+  // Before the last backward pass of a step: what it has completed is sent while it goes on. A gradient must then be
+  // complete when the pass first adds to it, so no part of the loss may be computed again.
+  void start_with_backward();
+
+  // After the last backward pass: sends the rest, and waits for all of it. To be called by all processes.
+  void finish();
+
+ private:
+  struct Bucket {
+    std::int64_t offset = 0, count = 0;
+    std::vector<std::size_t> views;  // that have elements in it
+    std::optional<int> root = {};    // the only process that needs the sum
+  };
+
+  std::vector<Bucket> buckets_of_views(Decay decay, std::int64_t most) const;
+  std::vector<Bucket> cut_by_shards(const Bucket& bucket) const;
+  void watch_backward();
+  void complete(std::size_t view);
+  bool is_complete(const Bucket& bucket) const;
+  void start_next();
+
+  ProcessGroup& group_;
+  ParameterBuffer& parameters_;
+  const std::vector<Shard>* shards_;
+  std::vector<Bucket> buckets_;  // in the order in which all processes send them
+  std::vector<const ParameterBuffer::View*> tables_;
+
+  // Of autograd, which tells when a gradient is complete.
+  struct Watch {
+    std::shared_ptr<torch::autograd::Node> node;
+    std::uintptr_t hook;
+  };
+  std::vector<Watch> watches_;
+  bool is_watching_ = false;
+  std::vector<bool> completed_;  // by view
+  std::vector<std::unique_ptr<PendingSum>> started_;
+};
+
+}  // namespace metaformer

@@ -1,0 +1,138 @@
+#include "train/training_log.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "ops/device.h"
+
+namespace metaformer {
+
+using namespace std::chrono_literals;
+
+static constexpr auto line_interval = 5s;  // of lines of train.log
+
+void ProgressLine::add_losses(double sum, std::int64_t count) {
+  constexpr double kept_per_step = 0.98;
+  if (count == 0) return;
+  const double kept = std::pow(kept_per_step, count);
+  loss_sum_ = kept * loss_sum_ + (1 - kept) * sum / static_cast<double>(count);
+  loss_weight_ = kept * loss_weight_ + (1 - kept);
+}
+
+void ProgressLine::add_evaluation(double seconds) {
+  evaluation_seconds_ += seconds;
+  ++evaluations_;
+}
+
+std::int64_t ProgressLine::evaluations_after(std::int64_t step) const {
+  const auto up_to = [&](std::int64_t last) { return last / config_.eval_interval; };
+  const bool ends_with_another = config_.steps % config_.eval_interval != 0;
+  return up_to(config_.steps) - up_to(step) + (step < config_.steps && ends_with_another ? 1 : 0);
+}
+
+std::string ProgressLine::text(std::int64_t step, double learning_rate, double seconds_per_step) const {
+  auto line = fmt::format("step {}/{}", step, config_.steps);
+  if (loss_weight_ > 0) line += fmt::format("  loss {:.4f}", loss_sum_ / loss_weight_);
+  line += fmt::format("  lr {:.2e}", learning_rate);
+  if (skipped_steps_ > 0) line += fmt::format("  {} skipped", skipped_steps_);
+  if (seconds_per_step <= 0) return line;
+  const double per_evaluation = evaluations_ > 0 ? evaluation_seconds_ / static_cast<double>(evaluations_) : 0;
+  const double left = seconds_per_step * static_cast<double>(config_.steps - step) +
+                      per_evaluation * static_cast<double>(evaluations_after(step));
+  return line +
+         fmt::format("  {} tokens/s  ETA {}", human_count(tokens_per_step_ / seconds_per_step), human_duration(left));
+}
+
+void ProgressLine::show(std::int64_t step, double learning_rate, double seconds_per_step) {
+  timer_.restart();
+  show_progress(text(step, learning_rate, seconds_per_step));
+  if (!log::stderr_is_terminal()) {
+    recorded_step_ = step;
+  } else if (record_timer_.has_run(line_interval)) {
+    record(step, learning_rate, seconds_per_step);
+  }
+}
+
+void ProgressLine::record(std::int64_t step, double learning_rate, double seconds_per_step) {
+  if (loss_weight_ == 0 || step == recorded_step_) return;
+  recorded_step_ = step;
+  record_timer_.restart();
+  log::record(text(step, learning_rate, seconds_per_step));
+}
+
+namespace {
+
+std::int64_t tokens_seen(const BatchStream& batches, std::int64_t step) {
+  return std::llround(batches.tokens_per_step() * static_cast<double>(step));
+}
+
+std::optional<double> epochs_seen(const BatchStream& batches, std::int64_t step) {
+  const double per_step = batches.epochs_per_step();
+  return per_step > 0 ? std::optional(per_step * static_cast<double>(step)) : std::nullopt;
+}
+
+StepwiseSummary summarise_steps(const ExperimentConfig& config, const BatchStream& batches, const Progress& progress,
+                                const TrainingClock& clock) {
+  const double ms_per_step = clock.seconds_per_step(progress.step) * 1e3;
+  return {.ms_per_step = ms_per_step,
+          .tokens_per_second = ms_per_step > 0 ? batches.tokens_per_step() / ms_per_step * 1e3 : 0,
+          .rollbacks = progress.rollbacks,
+          .spikes = progress.spikes.count,
+          .skipped_steps = progress.skipped_steps,
+          .seed = config.train.seed,
+          .tokens = tokens_seen(batches, progress.step),
+          .epochs = epochs_seen(batches, progress.step),
+          .clipped_fraction = static_cast<double>(progress.clipped_steps) / static_cast<double>(progress.step),
+          .startup_seconds = progress.startup_seconds,
+          .evaluation_seconds = progress.evaluation_seconds,
+          .checkpoint_seconds = progress.checkpoint_seconds,
+          .wall_seconds = clock.wall_seconds()};
+}
+
+}  // namespace
+
+nlohmann::ordered_json training_line(const Task& task, const Progress& progress, const TrainingClock& clock,
+                                     double learning_rate, double gradient_norm, torch::Device device) {
+  nlohmann::ordered_json line = {
+      {"loss", progress.last_train_loss},
+      {"learning_rate", learning_rate},
+      {"gradient_norm", gradient_norm},
+      {"clipped_fraction", static_cast<double>(progress.clipped_count) / static_cast<double>(progress.loss_count)},
+      {"tokens", tokens_seen(*task.batches, progress.step)}};
+  if (const auto epochs = epochs_seen(*task.batches, progress.step)) line["epoch"] = *epochs;
+  line.update({{"seconds", progress.train_seconds},
+               {"wall_seconds", clock.wall_seconds()},
+               {"evaluation_seconds", progress.evaluation_seconds},
+               {"peak_memory_bytes", peak_memory_bytes(device)},
+               {"rollbacks", progress.rollbacks},
+               {"spikes", progress.spikes.count},
+               {"skipped_steps", progress.skipped_steps}});
+  return line;
+}
+
+RunSummary summarise(const ExperimentConfig& config, const Task& task, const SequenceModel& model,
+                     const Progress& progress, const TrainingClock& clock, torch::Device device) {
+  const auto counts = count_parameters(model);
+  return {.steps = progress.step,
+          .train_loss = progress.last_train_loss,
+          .val_loss = progress.validation.at("loss"),
+          .best_val_loss = progress.best->loss,
+          .best_val_error = progress.best->error,
+          .best_step = progress.best->step,
+          .validation = progress.validation,
+          .test = {},
+          .stopped_early = progress.step < config.train.steps,
+          .parameters = counts.all,
+          .mixer_parameters = counts.mixers,
+          .stepwise = summarise_steps(config, *task.batches, progress, clock),
+          .peak_memory_bytes = peak_memory_bytes(device),
+          .train_seconds = progress.train_seconds,
+          .run = {},
+          .baselines = {},
+          .attention_collapse = progress.collapse};
+}
+
+}  // namespace metaformer

@@ -1,0 +1,155 @@
+#pragma once
+// Progress bar, clock, and the lines of metrics.jsonl.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "config/experiment_config.h"
+#include "config/train_config.h"
+#include "run/checkpoint_meta.h"
+#include "run/run_summary.h"
+#include "tasks/task.h"
+#include "train/step/training_step.h"
+
+namespace metaformer {
+
+// The time that a run takes.
+class TrainingClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  // Starts where a run goes on from `progress`.
+  explicit TrainingClock(const Progress& progress)
+      : first_step_(progress.step), earlier_wall_seconds_(progress.wall_seconds) {}
+
+  std::int64_t first_step() const { return first_step_; }  // of this process
+
+  // Since `start` this process has trained.
+  void count(Progress& progress, Clock::time_point start) {
+    if (progress.step > first_step_ + 1) session_seconds_ += seconds_since(start);
+    progress.train_seconds += seconds_since(start);
+  }
+
+  // Of training, in this process, without its first step; 0 while unknown.
+  double seconds_per_step(std::int64_t step) const {
+    const auto timed_steps = step - first_step_ - 1;
+    return timed_steps > 0 ? session_seconds_ / static_cast<double>(timed_steps) : 0;
+  }
+
+  // Of all processes that trained the run.
+  double wall_seconds() const { return earlier_wall_seconds_ + seconds_since(start_); }
+
+ private:
+  std::int64_t first_step_;
+  double earlier_wall_seconds_;
+  double session_seconds_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
+
+// Losses and gradient norms of steps, on the device until somebody needs them: reading waits for the device.
+class PendingLosses {
+ public:
+  // Of all steps since the last reading.
+  struct Sums {
+    double loss = 0;                                               // without the steps that were skipped
+    std::int64_t steps = 0, clipped_steps = 0, skipped_steps = 0;  // `steps`: skipped ones among them
+    bool exhausted = false;                                        // one was skipped with the smallest loss scale
+  };
+
+  // `clip`: the largest gradient norm; 0: none.
+  void add(const StepResult& result, double clip) {
+    auto loss = result.loss.to(torch::kDouble);
+    const auto& norm = result.gradient_norm;
+    auto clipped = (clip > 0 ? norm > clip : torch::zeros_like(norm)).to(torch::kLong);
+    if (result.skipped.defined()) {
+      loss = torch::where(result.skipped, 0, loss);
+      clipped = torch::where(result.skipped, 0, clipped);
+      const auto skipped = torch::stack({result.skipped, result.exhausted}).to(torch::kLong);
+      skipped_2_ = steps_ == 0 ? skipped : skipped_2_ + skipped;
+    }
+    loss_ = steps_ == 0 ? loss : loss_ + loss;
+    clipped_ = steps_ == 0 ? clipped : clipped_ + clipped;
+    last_ = result;
+    ++steps_;
+  }
+
+  bool empty() const { return steps_ == 0; }
+  void clear() { steps_ = 0; }
+  Sums take() {
+    Sums sums{.loss = loss_.item<double>(),
+              .steps = std::exchange(steps_, 0),
+              .clipped_steps = clipped_.item<std::int64_t>()};
+    if (!skipped_2_.defined()) return sums;
+    sums.skipped_steps = skipped_2_[0].item<std::int64_t>();
+    sums.exhausted = skipped_2_[1].item<std::int64_t>() > 0;
+    return sums;
+  }
+
+  // Of the last step.
+  double last_norm() const { return last_.gradient_norm.item<double>(); }
+  bool last_was_skipped() const { return last_.skipped.defined() && last_.skipped.item<bool>(); }
+
+ private:
+  torch::Tensor loss_, clipped_;
+  torch::Tensor skipped_2_;  // steps that were skipped, and those of them with the smallest scale
+  StepResult last_;
+  std::int64_t steps_ = 0;
+};
+
+// A line that tells how training goes.
+class ProgressLine {
+ public:
+  ProgressLine(const TrainConfig& config, double tokens_per_step)
+      : config_(config), tokens_per_step_(tokens_per_step) {}
+
+  // The losses of `count` steps; the line shows a mean over about the last 50, the later ones weighing more.
+  void add_losses(double sum, std::int64_t count);
+  void add_evaluation(double seconds);
+
+  // So far, because gradients overflowed in fp16; the line shows them when there are any.
+  void set_skipped_steps(std::int64_t count) { skipped_steps_ = count; }
+
+  // Cheap to call every step; formats only when something will be shown.
+  bool is_due() const { return timer_.is_due(); }
+
+  // `seconds_per_step`: of training only; 0 while unknown.
+  void show(std::int64_t step, double learning_rate, double seconds_per_step);
+
+  // The same for train.log only, unless it has that step.
+  void record(std::int64_t step, double learning_rate, double seconds_per_step);
+
+  // "step 20/100  loss 2.5000  lr 1.00e-03  12.3k tokens/s  ETA 12s". The time left is that of the steps and, once one
+  // was timed, of the evaluations.
+  std::string text(std::int64_t step, double learning_rate, double seconds_per_step) const;
+
+ private:
+  std::int64_t evaluations_after(std::int64_t step) const;
+
+  const TrainConfig& config_;
+  double tokens_per_step_;
+  LineTimer timer_, record_timer_;
+  std::int64_t recorded_step_ = -1;
+  double loss_sum_ = 0, loss_weight_ = 0;
+  double evaluation_seconds_ = 0;
+  std::int64_t evaluations_ = 0;
+  std::int64_t skipped_steps_ = 0;
+};
+
+// Builds the lines of metrics.jsonl and the summary of a training.
+
+// A line of metrics.jsonl for the steps since the last one, without `loss_sum` and what else counts from line to line.
+nlohmann::ordered_json training_line(const Task& task, const Progress& progress, const TrainingClock& clock,
+                                     double learning_rate, double gradient_norm, torch::Device device);
+
+// Without what follows the training: the test split, the run's folder, baselines.
+RunSummary summarise(const ExperimentConfig& config, const Task& task, const SequenceModel& model,
+                     const Progress& progress, const TrainingClock& clock, torch::Device device);
+
+}  // namespace metaformer

@@ -1,0 +1,303 @@
+#include "base/text.h"
+#include "config/complaint.h"
+#include "config/writer.h"
+#include "support/mixer_options.h"
+
+namespace metaformer {
+
+TEST_CASE("a mistake in a config names file, line, column, key, value and what is right", "[config]") {
+  const auto [yaml, expected] = GENERATE(table<std::string, std::string>({
+      {"train:\n  learning_rat: 3\n",
+       "a.yaml:2:3: train.learning_rat: unknown key; did you mean 'train.learning_rate'?"},
+      {"trian: {}\n", "a.yaml:1:1: trian: unknown key; did you mean 'train'?"},
+      {"train: {steps: 1, steps: 2}\n", "a.yaml:1:19: steps: key given twice, first in line 1"},
+      {"train: {steps: many}\n", "a.yaml:1:16: train.steps: expected an integer, got 'many'"},
+      {"train: {steps: 1.5}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5'"},
+      {"train: {steps: 0}\n",
+       "a.yaml:1:16: train.steps: 0 is out of range; must be at least 1 and at most 1000000000000"},
+      {"train: {steps: 99999999999999999999}\n",
+       "a.yaml:1:16: train.steps: 99999999999999999999 is out of range; must be at least 1 and at most 1000000000000"},
+      {"train: {steps: 1e30}\n",
+       "a.yaml:1:16: train.steps: 1e30 is out of range; must be at least 1 and at most 1000000000000"},
+      {"train: {steps: 1.5e0}\n", "a.yaml:1:16: train.steps: expected an integer, got '1.5e0'"},
+      {"train:\n  divergence:\n\nmodel: {layers: 1}\n",
+       "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got nothing (keys here: action, "
+       "spikes)"},
+      {"train:\n  divergence:\n",
+       "a.yaml:2:3: train.divergence: expected a section of 'key: value' lines, got nothing (keys here: action, "
+       "spikes)"},
+      {"train:\n  steps:\n  seed: 1\n", "a.yaml:2:3: train.steps: expected an integer, got nothing"},
+      {"data: {path: !escaped 'a\\q'}\n", "a.yaml:1:14: 'a\\q': only \\\\ and \\x with two digits may follow !escaped"},
+      {"train: {learning_rate: -1}\n", "a.yaml:1:24: train.learning_rate: -1 is out of range; must be above 0"},
+      {"train: {learning_rate: .nan}\n", "a.yaml:1:24: train.learning_rate: expected a number, got '.nan'"},
+      {"train: {learning_rate: inf}\n",
+       "a.yaml:1:24: train.learning_rate: inf is out of range; must be above 0 and at most 1e+30"},
+      {"train: {optimizer: {betas: [0.9]}}\n",
+       "a.yaml:1:28: train.optimizer.betas: expected a list of 2 numbers, got a list"},
+      {"train: {optimizer: {betas: [0.9, 1.0]}}\n",
+       "a.yaml:1:28: train.optimizer.betas: 1 is out of range; must be at least 0 and below 1"},
+      {"train: {freeze: head}\n", "a.yaml:1:17: train.freeze: expected a list of texts, got 'head'"},
+      {"train: {freeze: [head, {}]}\n", "a.yaml:1:24: train.freeze: expected a text, got a section"},
+      {"train: {rate_factors: [head]}\n",
+       "a.yaml:1:23: train.rate_factors: 'head' is not PARAMETER=FACTOR with a finite factor above 0, as "
+       "mixer.projection=0.3"},
+      {"train: {layer_rate_decay: 0}\n",
+       "a.yaml:1:27: train.layer_rate_decay: 0 is out of range; must be above 0 and at most 1"},
+      {"train: {divergence: rollback}\n",
+       "a.yaml:1:21: train.divergence: expected a section of 'key: value' lines, got 'rollback' (keys here: "
+       "action, spikes)"},
+      {"model: metric\n",
+       "a.yaml:1:8: model: unknown value 'metric'; expected transformer, encoder_decoder, lstm, gru, "
+       "feed_forward or linear"},
+      {"model: {bias: yes}\n", "a.yaml:1:15: model.bias: expected true or false, got 'yes'"},
+      {"model: {heads: 3}\n", "a.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
+      {"model: {width: 129}\n", "a.yaml:1:16: model.heads: 4 heads do not divide model.width 129"},
+      {"model: {mixer: {kind: metrik}}\n",
+       "a.yaml:1:23: model.mixer.kind: unknown value 'metrik'; expected "
+       "scaled_dot_product, quadratic, metric, lsh, average_pooling, identity or none; "
+       "did you mean 'metric'?"},
+      {"model: {mixer: {kind: quadratic, constraint: psd}}\n",
+       "a.yaml:1:34: model.mixer.constraint: unknown key for kind 'quadratic'; only model.mixer: metric has it"},
+      {"model: {mixer: {kind: metric, score: distance}}\n",
+       "a.yaml:1:38: model.mixer.score: 'distance' needs a metric that is never negative: set constraint to psd, "
+       "diagonal or identity"},
+      {"model: {mixer: {kind: metric, score: as_published, backend: composed}}\n",
+       "a.yaml:1:61: model.mixer.backend: score 'as_published' has only the reference backend: set backend to auto or "
+       "reference"},
+      {"model: {mixer: {kind: scaled_dot_product, score_std: 0}}\n",
+       "a.yaml:1:54: model.mixer.score_std: 0 is out of range; must be above 0"},
+      {"model: {mixer: {kind: scaled_dot_product, backend: fused}}\n",
+       "a.yaml:1:52: model.mixer.backend: scaled_dot_product with these options has no backend 'fused': set it to "
+       "auto, "
+       "composed or reference"},
+      {"model: {width: 400, mixer: {kind: metric, backend: fused}}\n",
+       "a.yaml:1:52: model.mixer.backend: 'fused' needs heads whose width is a multiple of 8 up to 128, not 100; "
+       "change "
+       "model.width or model.heads, or set composed"},
+      {"model: {mixer: {kind: average_pooling, window: 0}}\n",
+       "a.yaml:1:48: model.mixer.window: expected a number of tokens (at least 1) or 'all', got '0'"},
+      {"train: {schedule: {floor: 0.1}}\n",
+       "a.yaml:1:27: train.schedule.floor: 0.1 is above train.learning_rate 0.001"},
+      {"data: {validation_fraction: 0}\n",
+       "a.yaml:1:29: data.validation_fraction: 0 is out of range; must be above 0 and at most 0.9"},
+      {"- a\n", "a.yaml:1:1: expected 'key: value' lines, got a list"},
+      {"just words\n", "a.yaml:1:1: expected 'key: value' lines, got 'just words'"},
+      {"task: language_model\n---\ntask: language_model\n", "a.yaml:1:1: more than one YAML document in one file"},
+      {"{[a]: 1}\n", "a.yaml:1:2: a key must be a plain word"},
+  }));
+  CHECK(complaint(yaml) == expected);
+}
+
+TEST_CASE("a mistake in --set names the argument", "[config]") {
+  CHECK(complaint("", {"train.stepz=1"}) ==
+        "--set train.stepz=1: train.stepz: unknown key; did you mean 'train.steps'?");
+  CHECK(complaint("", {"train.steps"}) == "--set train.steps: expected section.key=value");
+  CHECK(complaint("", {"=1"}) == "--set =1: expected section.key=value");
+  CHECK(complaint("", {"train..steps=1"}) == "--set train..steps=1: expected section.key=value");
+  CHECK(complaint("", {"base=x.yaml"}) ==
+        "--set base=x.yaml: base: belongs into a config file; give that with --config");
+  CHECK(complaint("", {"train=[1"}) == "--set train=[1: '[1' is not a valid YAML value");
+  CHECK(complaint("", {"train.steps=a: b: c"}) == "--set train.steps=a: b: c: 'a: b: c' is not a valid YAML value");
+  CHECK(complaint("", {"train.steps="}) == "--set train.steps=: train.steps: expected an integer, got nothing");
+}
+
+TEST_CASE("layers: defaults < base < file < --set", "[config]") {
+  const TemporaryFolder folder;
+  folder.write("base.yaml", "train: {steps: 10, seed: 5, batch_size: 3}\n");
+  const auto file = folder.write("a.yaml", "base: base.yaml\ntrain: {steps: 20, seed: 6}\n").string();
+  const auto experiment = load_experiment(file, {"train.seed=7"});
+  CHECK(experiment.name == "a");
+  CHECK(experiment.config.train.batch_size == 3);
+  CHECK(experiment.config.train.steps == 20);
+  CHECK(experiment.config.train.seed == 7);
+  CHECK(transformer(experiment.config).width == 128);
+  CHECK(experiment.provenance.at("train.seed").str() == "--set train.seed=7");
+  CHECK(experiment.provenance.at("train.batch_size").str() == (folder / "base.yaml").string() + ":1:41");
+  CHECK_FALSE(experiment.provenance.contains("model.width"));
+}
+
+TEST_CASE("validation happens once, after all layers", "[config]") {
+  CHECK(config_of("train: {steps: 0}\n", {"train.steps=5"}).train.steps == 5);
+  CHECK(config_of("model: {heads: 3}\n", {"model.width=126"}).train.steps == 2000);
+}
+
+TEST_CASE("changing a kind drops the options of the other kind", "[config]") {
+  const std::string pooling = "model: {mixer: {kind: average_pooling, window: 5}}\n";
+  const auto mixer = [](const ExperimentConfig& config) { return transformer(config).mixer; };
+  CHECK(mixer(config_of(pooling, {"model.mixer.kind=quadratic"})).get_if<QuadraticOptions>()->form ==
+        QuadraticForm::projected);
+  // The same kind again keeps them.
+  CHECK(
+      mixer(config_of(pooling, {"model.mixer.kind=average_pooling"})).get_if<AveragePoolingOptions>()->window.tokens ==
+      5);
+  CHECK(mixer(config_of("", {"model.mixer={kind: metric, constraint: psd}"})).get_if<MetricOptions>()->constraint ==
+        MetricConstraint::psd);
+}
+
+TEST_CASE("a base is looked up beside the file that names it, loops and long chains are errors", "[config]") {
+  const TemporaryFolder folder;
+  folder.write("sub/base.yaml", "train: {steps: 11}\n");
+  CHECK(load_experiment(folder.write("sub/a.yaml", "base: base.yaml\n").string()).config.train.steps == 11);
+  folder.write("loop.yaml", "base: other.yaml\n");
+  folder.write("other.yaml", "base: loop.yaml\n");
+  CHECK_THROWS_WITH(load_experiment((folder / "loop.yaml").string()),
+                    ContainsSubstring("other.yaml:1:7: base: ") && ContainsSubstring("(a loop)"));
+  for (int i = 0; i < 40; ++i)
+    folder.write("c" + std::to_string(i) + ".yaml", "base: c" + std::to_string(i + 1) + ".yaml\n");
+  CHECK_THROWS_WITH(load_experiment((folder / "c0.yaml").string()), ContainsSubstring("more than 32 files"));
+  const auto missing = folder.write("missing.yaml", "base: sub/bsae.yaml\n").string();
+  CHECK_THROWS_WITH(load_experiment(missing),
+                    ContainsSubstring("missing.yaml:1:7: base: sub/bsae.yaml: no such config file"));
+}
+
+TEST_CASE("several bases are applied in order, each after its own bases, and once", "[config]") {
+  const TemporaryFolder folder;
+  folder.write("common.yaml", "train: {steps: 1, seed: 1, batch_size: 1}\nmodel: {layers: 1, width: 16}\n");
+  folder.write("one.yaml", "base: common.yaml\ntrain: {seed: 2, batch_size: 2}\n");
+  folder.write("two.yaml", "base: common.yaml\ntrain: {batch_size: 3}\nmodel: {layers: 3}\n");
+  const auto file = folder.write("a.yaml", "base: [one.yaml, two]\nmodel: {width: 32}\n").string();
+  const auto config = load_experiment(file).config;
+  CHECK(config.train.steps == 1);
+  CHECK(config.train.seed == 2);  // two.yaml's base does not undo what one.yaml says
+  CHECK(config.train.batch_size == 3);
+  CHECK(transformer(config).layers == 3);
+  CHECK(transformer(config).width == 32);
+  const auto fails = [&](const std::string& yaml) {
+    const auto path = folder.write("b.yaml", yaml).string();
+    return failure([&] { load_experiment(path); }).second;
+  };
+  CHECK_THAT(fails("base: [one.yaml, b.yaml]\n"),
+             ContainsSubstring("b.yaml:1:18: base: ") && ContainsSubstring("(a loop)"));
+  CHECK_THAT(fails("base: [one.yaml, [two.yaml]]\n"),
+             ContainsSubstring("b.yaml:1:18: base: expected the name of a config, or a list of names, got a list"));
+  CHECK_THAT(fails("base: {one: 1}\n"), ContainsSubstring("b.yaml:1:7: base: expected the name of a config"));
+  CHECK_THAT(fails("base: [one.yaml, thre.yaml]\n"), ContainsSubstring("b.yaml:1:18: base: thre.yaml: no such config"));
+  CHECK(fails("base: []\n").empty());
+}
+
+TEST_CASE("many bases of bases take no longer than their files", "[config]") {
+  const TemporaryFolder folder;
+  folder.write("c0.yaml", "train: {steps: 7}\n");
+  for (int i = 1; i < 30; ++i) {
+    const auto below = "c" + std::to_string(i - 1) + ".yaml";
+    folder.write("c" + std::to_string(i) + ".yaml", "base: [" + below + ", " + below + "]\n");
+  }
+  CHECK(load_experiment((folder / "c29.yaml").string()).config.train.steps == 7);
+}
+
+TEST_CASE("a misspelt config name suggests the right one", "[config]") {
+  CHECK_THROWS_WITH(find_config("shakespeare_metrik.yaml"),
+                    ContainsSubstring("did you mean 'shakespeare_metric.yaml'?"));
+  CHECK_THROWS_WITH(find_config("zebra"),
+                    "zebra: no such config; looked in the working folder and in " + config_folders().back().string());
+  CHECK(find_config("shakespeare_metric").filename() == "shakespeare_metric.yaml");
+  const TemporaryFolder folder;
+  folder.write("mine.yaml", "");
+  CHECK_THROWS_WITH(find_config((folder / "mime.yaml").string()), ContainsSubstring("did you mean 'mine.yaml'?"));
+}
+
+TEST_CASE("hostile YAML is refused, not expanded", "[config]") {
+  std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
+  for (char c = 'b'; c < 'k'; ++c) {
+    bomb += std::string(1, c) + ": &" + c + " [";
+    for (int i = 0; i < 10; ++i) bomb += std::string(i ? ", *" : "*") + static_cast<char>(c - 1);
+    bomb += "]\n";
+  }
+  CHECK_THAT(complaint(bomb), ContainsSubstring("more than 10000 values"));
+  CHECK_THAT(complaint("a: " + std::string(5000, '[') + std::string(5000, ']')),
+             ContainsSubstring("nested deeper than 32 levels"));
+  CHECK_THAT(complaint("a: " + std::string(5000, 'x')), ContainsSubstring("a word of 5000 bytes"));
+  std::string deep = "a";
+  for (int i = 0; i < 20'000; ++i) deep += ".a";
+  CHECK_THROWS_WITH(default_experiment({deep + "=1"}), ContainsSubstring("nested deeper than 32 levels"));
+  CHECK_THAT(complaint("\"a\\e[31m\\nb\": 1\n"), ContainsSubstring("a\\x1b[31m\\nb: unknown key"));
+  CHECK_THAT(complaint(std::string(10 << 20, '#')), ContainsSubstring("larger than the 1.0 MiB allowed"));
+  CHECK_THAT(complaint("a: *unknown\n"), ContainsSubstring("not valid YAML"));
+  CHECK_THAT(complaint(std::string("a: \0b", 5)), ContainsSubstring("a.yaml:"));
+}
+
+TEST_CASE("a dumped config reads back to the same config", "[config]") {
+  const auto kind =
+      GENERATE(as<std::string>(), "scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
+  const auto config =
+      config_of("", {"model.mixer.kind=" + kind, "train.learning_rate=0.1234567890123", "data.path='/a b/\"c\": d'",
+                     "data.tokenizer.kind=byte", "train.optimizer.betas=[0.1, 0.2]", "train.freeze=['a: b', head]",
+                     "train.rate_factors=['a: b=1', head=2]"});
+  const auto again = config_of(config_to_yaml(config));
+  CHECK(config_to_json(again) == config_to_json(config));
+  CHECK(config_to_yaml(again) == config_to_yaml(config));
+}
+
+TEST_CASE("the config of a run is read as strictly as any other", "[config]") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& yaml) {
+    return failure([&] { load_run_experiment(folder.write("config.yaml", yaml)); }).second;
+  };
+  const auto written = config_to_yaml(ExperimentConfig{});
+  CHECK(refusal(written).empty());
+  CHECK_THAT(refusal(written + "      factor: 1\n"), ContainsSubstring("divergence.spikes.factor: unknown key"));
+  CHECK_THAT(refusal("task: sort\ndata: {path: a}\n"), ContainsSubstring("data: unknown key"));
+  CHECK_THAT(refusal("train: {betas: [0.9, 0.95]}\n"), ContainsSubstring("did you mean 'train.optimizer.betas'?"));
+}
+
+TEST_CASE("a run names its mixers and the scale of its embeddings, whatever is the default", "[config]") {
+  const TemporaryFolder folder;
+  const auto config = default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
+                                          "model.positions=sinusoidal", "model.embedding.scale=none"})
+                          .config;
+  const auto yaml = config_to_yaml(config);
+  CHECK(config_to_json(load_run_experiment(folder.write("config.yaml", yaml)).config) == config_to_json(config));
+  int mixers = 0;
+  for (auto at = yaml.find("kind: scaled_dot_product"); at != std::string::npos;
+       at = yaml.find("kind: scaled_dot_product", at + 1))
+    ++mixers;
+  CHECK(mixers == 3);
+}
+
+TEST_CASE("a path of any bytes reads back from a dumped config", "[config]") {
+  auto config = ExperimentConfig{};
+  language_model(config).data.path = GENERATE(as<std::string>(), "/data/\xff/a b.txt", "/\\x41\xc3\xa9\xe9",
+                                              "/tab\tand\x1b[31m\x7f", "/\xc2\x9b\xe2\x80\xae.txt");
+  const auto yaml = config_to_yaml(config);
+  CHECK(escaped_lines(yaml) == yaml);  // it may be shown on a terminal
+  CHECK(data_of(config_of(yaml))->path == data_of(config)->path);
+}
+
+TEST_CASE("whole numbers may have an exponent", "[config]") {
+  CHECK(config_of("train: {steps: 1e3}\n", {"train.batch_size=2.4e1"}).train.steps == 1000);
+  CHECK(config_of("", {"train.batch_size=2.4e1"}).train.batch_size == 24);
+}
+
+TEST_CASE("every shipped config is valid and says what it measured", "[config]") {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(config_folders().back())) {
+    INFO(entry.path());
+    CHECK_NOTHROW(load_experiment(entry.path().string()));
+    CHECK(read_text(entry.path()).starts_with("# "));
+    ++count;
+  }
+  CHECK(count >= 12);
+}
+
+TEST_CASE("explain knows every key of a dump", "[config]") {
+  std::vector<std::string> explained;
+  for (const auto& field : explain_config()) {
+    explained.push_back(field.path);
+    CHECK_FALSE(field.meaning.empty());
+  }
+  const auto visit_keys = [&](const auto& self, const nlohmann::ordered_json& section,
+                              const std::string& prefix) -> void {
+    for (const auto& [key, value] : section.items()) {
+      if (value.is_object()) {
+        self(self, value, prefix + key + ".");
+      } else {
+        // The kind of a section is explained with the section.
+        const auto path = key == "kind" ? prefix.substr(0, prefix.size() - 1) : prefix + key;
+        CHECK_THAT(explained, Catch::Matchers::VectorContains(path));
+      }
+    }
+  };
+  visit_keys(visit_keys, config_to_json(ExperimentConfig{}), "");
+}
+
+}  // namespace metaformer

@@ -1,0 +1,172 @@
+// Sections that choose between kinds: shorthand, and layers that change the kind.
+
+#include "config/complaint.h"
+#include "config/writer.h"
+#include "support/mixer_options.h"
+
+namespace metaformer {
+
+namespace {
+
+// The config that a file with this base makes.
+Experiment above(const std::string& base, const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const TemporaryFolder folder;
+  folder.write("base.yaml", base);
+  return load_experiment(folder.write("a.yaml", "base: base.yaml\n" + yaml).string(), overrides);
+}
+
+}  // namespace
+
+TEST_CASE("a scalar is short for a kind", "[config]") {
+  const auto [shorthand, in_full] = GENERATE(table<std::string, std::string>({
+      {"task: sort\n", "task: {kind: sort}\n"},
+      {"task: classification\nmodel: linear\n", "task: {kind: classification}\nmodel: {kind: linear}\n"},
+      {"model: {mixer: quadratic}\n", "model: {mixer: {kind: quadratic}}\n"},
+      {"model: {positions: none}\n", "model: {positions: {kind: none}}\n"},
+      {"model: {norm: layer_norm}\n", "model: {norm: {kind: layer_norm}}\n"},
+      {"model: {feed_forward: mlp}\n", "model: {feed_forward: {kind: mlp}}\n"},
+      {"data: {tokenizer: byte}\n", "data: {tokenizer: {kind: byte}}\n"},
+      {"task: {kind: classification, head: first_token}\n",
+       "task: {kind: classification, head: {kind: first_token}}\n"},
+      {"train: {optimizer: adamw, schedule: linear}\n",
+       "train: {optimizer: {kind: adamw}, schedule: {kind: linear}}\n"},
+      {"train: {evaluation: random}\n", "train: {evaluation: {kind: random}}\n"},
+      {"train: {divergence: {action: rollback}}\n", "train: {divergence: {action: {kind: rollback}}}\n"},
+  }));
+  CHECK(config_to_json(config_of(shorthand)) == config_to_json(config_of(in_full)));
+}
+
+TEST_CASE("a scalar that names no kind lists the kinds", "[config]") {
+  CHECK(complaint("model: {mixer: metrik}\n") ==
+        "a.yaml:1:16: model.mixer: unknown value 'metrik'; expected scaled_dot_product, quadratic, metric, lsh, "
+        "average_pooling, identity or none; did you mean 'metric'?");
+  CHECK(complaint("model:\n  mixer:\n") ==
+        "a.yaml:2:3: model.mixer: expected scaled_dot_product, quadratic, metric, lsh, average_pooling, identity or "
+        "none, or "
+        "a section like {kind: scaled_dot_product}, got nothing");
+  CHECK(complaint("", {"model.mixer=3"}).starts_with("--set model.mixer=3: model.mixer: unknown value '3'"));
+}
+
+TEST_CASE("another kind resets the section, the same kind keeps it", "[config]") {
+  const std::string linear = "train: {schedule: {kind: linear, floor: 0, warmup_steps: 7}}\n";
+  const auto same = above(linear, "train: {schedule: linear}\n").config.train.schedule;
+  CHECK(std::get<LinearScheduleConfig>(same).warmup_steps == 7);
+  const auto other = above(linear, "train: {schedule: cosine}\n");
+  CHECK(std::get<CosineScheduleConfig>(other.config.train.schedule).warmup_steps == 100);
+  CHECK_FALSE(other.provenance.contains("train.schedule.floor"));
+  CHECK(other.provenance.at("train.schedule.kind").line == 2);
+  const auto more = above(linear, "train: {schedule: {floor: 1e-5}}\n").config.train.schedule;
+  CHECK(std::get<LinearScheduleConfig>(more).warmup_steps == 7);
+}
+
+TEST_CASE("on a command line a kind and its options may come in any order and form", "[config]") {
+  const auto overrides =
+      GENERATE(std::vector<std::string>{"model.mixer=average_pooling", "model.mixer.window=all"},
+               std::vector<std::string>{"model.mixer.window=all", "model.mixer=average_pooling"},
+               std::vector<std::string>{"model.mixer.window=all", "model.mixer.kind=average_pooling"},
+               std::vector<std::string>{"model.mixer=none", "model.mixer={kind: average_pooling, window: all}"});
+  const auto config = default_experiment(overrides).config;
+  CHECK(transformer(config).mixer.get_if<AveragePoolingOptions>()->window.all());
+}
+
+TEST_CASE("a layer that switches the task keeps the data keys that both tasks have", "[config]") {
+  const std::string text =
+      "task: {kind: language_model, sample_interval: 5}\n"
+      "data: {path: /a.txt, validation_fraction: 0.3, separate_documents: true, malformed_limit: 0.2}\n";
+  const auto switched = above(text, "task: {kind: classification, bucketing: 4}\n");
+  const auto& task = classification(switched.config);
+  CHECK(task.bucketing == 4);
+  CHECK(task.data.path == "/a.txt");
+  CHECK(task.data.validation_fraction == 0.3);
+  CHECK(task.data.malformed_limit == 0.2);
+  CHECK(is<WordTokenizerOptions>(task.data.tokenizer));  // this task's default, since no layer names one
+  CHECK(switched.provenance.contains("data.path"));
+  CHECK_FALSE(switched.provenance.contains("data.separate_documents"));
+  CHECK_FALSE(switched.provenance.contains("task.sample_interval"));
+
+  const auto with_tokenizer = above(text + "  \n", "task: classification\n", {"data.tokenizer=byte"});
+  CHECK(is<ByteTokenizerOptions>(classification(with_tokenizer.config).data.tokenizer));
+  const auto kept = above("data: {tokenizer: byte}\n", "task: language_model\n", {"task=classification"});
+  CHECK(is<ByteTokenizerOptions>(classification(kept.config).data.tokenizer));
+  CHECK(is<SortConfig>(above(text, "task: sort\n").config.task));
+}
+
+TEST_CASE("a file without a task or a model is of the default ones, whatever layers above it name", "[config]") {
+  CHECK_THROWS_AS(above("data: {label_field: a}\n", "task: classification\n"), Error);
+  CHECK_THROWS_AS(above("task: classification\nmodel: {cost: 3}\n", "model: linear\n"), Error);
+  CHECK_THROWS_AS(above("data: {pathh: a.txt}\n", "train: {steps: 7}\n", {"task=classification"}), Error);
+  const auto sorter = above("data: {path: a.txt, separate_documents: true}\n", "train: {steps: 7}\n", {"task=sort"});
+  CHECK(is<SortConfig>(sorter.config.task));
+  CHECK(sorter.config.train.steps == 7);
+  const auto linear =
+      above("model: {layers: 2, context: 9}\n", "train: {steps: 7}\n", {"task=classification", "model=linear"});
+  CHECK(std::get<LinearConfig>(linear.config.model).context == 9);
+}
+
+TEST_CASE("a layer that switches the model drops what only the other model has", "[config]") {
+  const std::string network =
+      "task: {kind: classification, head: first_token, truncation: tail, selection_metric: auc}\n"
+      "model: {kind: transformer, layers: 1, width: 64, context: 99, mixer: identity}\n"
+      "train: {steps: 7, batch_size: 3, learning_rate: 0.5}\n";
+  const auto switched = above(network, "", {"model=linear", "model.ngrams=3"});
+  const auto& linear = std::get<LinearConfig>(switched.config.model);
+  CHECK(linear.context == 99);
+  CHECK(linear.ngrams == 3);
+  CHECK(switched.config.train.batch_size == 3);
+  CHECK(switched.config.train.steps == TrainConfig{}.steps);
+  CHECK(classification(switched.config).truncation == Truncation::tail);
+  CHECK(classification(switched.config).selection_metric == SelectionMetric::auc);
+  CHECK(is<MeanPooledHeadConfig>(classification(switched.config).head));
+  CHECK(switched.provenance.contains("train.batch_size"));
+  CHECK_FALSE(switched.provenance.contains("train.steps"));
+  // In the layer that chooses the model, or above it, they are mistakes.
+  CHECK(failure([&] { above(network, "", {"model=linear", "train.steps=9"}); }).first == ExitCode::usage);
+  CHECK(failure([&] { above(network, "model: linear\n", {"task.head=first_token"}); }).first == ExitCode::usage);
+  const auto back = above("task: classification\nmodel: {kind: linear, ngrams: 1, context: 9}\n",
+                          "model: transformer\n", {"train.steps=9"});
+  CHECK(transformer(back.config).context == 9);
+  CHECK(back.config.train.steps == 9);
+}
+
+TEST_CASE("explain shows the kinds of a section, and which of them have a key", "[config]") {
+  const auto fields = explain_config();
+  const auto of = [&](const std::string& path) {
+    std::vector<FieldHelp> found;
+    std::copy_if(fields.begin(), fields.end(), std::back_inserter(found),
+                 [&](const auto& field) { return field.path == path; });
+    return found;
+  };
+  const std::string networks = "model: transformer, encoder_decoder, lstm, gru or feed_forward";
+  const auto schedule = of("train.schedule");
+  REQUIRE(schedule.size() == 1);
+  REQUIRE(schedule[0].kinds.size() == 6);
+  CHECK(schedule[0].kinds[2].name == "constant");
+  for (const auto& field : fields)
+    for (const auto& kind : field.kinds) CHECK_FALSE(kind.summary.empty());
+  CHECK(applies_to(of("train.schedule.floor").at(0)) == networks + ", train.schedule: cosine, linear or trapezoid");
+  CHECK(applies_to(of("train.schedule.warmup_steps").at(0)) ==
+        networks + ", train.schedule: cosine, linear, constant or trapezoid");
+  CHECK(applies_to(of("train.schedule.warmup_steps").at(1)) ==
+        networks + ", train.schedule: inverse_sqrt or noam");  // which need one
+  CHECK(applies_to(of("train.steps").at(0)) == networks);
+  CHECK(applies_to(of("train.batch_size").at(0)).empty());
+  CHECK(applies_to(of("model.context").at(0)) == "model: transformer, encoder_decoder, feed_forward or linear");
+  CHECK(applies_to(of("model.context").at(1)) == "model: lstm or gru");
+  CHECK(applies_to(of("task.head.recalibrate").at(0)) == "task: classification");
+  CHECK(applies_to(of("data.cache").at(0)) == "task: language_model, masked_language_model or classification");
+  CHECK(of("data.path").size() == 3);  // a text, a table, or pairs
+  CHECK(of("task.head.recalibrate").size() == 1);
+}
+
+TEST_CASE("a config of any kind reads back from its dump", "[config]") {
+  const auto overrides = GENERATE(
+      std::vector<std::string>{"task=sort"}, std::vector<std::string>{"task=classification", "model=linear"},
+      std::vector<std::string>{"task={kind: classification, head: {kind: first_token, recalibrate: true}}"},
+      std::vector<std::string>{"train.schedule=constant", "train.evaluation=random",
+                               "train.divergence={action: {kind: rollback, limit: 9}, spikes: {threshold: 6}}"},
+      std::vector<std::string>{"model={positions: none, norm: {position: post}, embedding: {tie: false}}"});
+  const auto config = default_experiment(overrides).config;
+  CHECK(config_to_json(config_of(config_to_yaml(config))) == config_to_json(config));
+}
+
+}  // namespace metaformer

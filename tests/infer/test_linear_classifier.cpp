@@ -1,0 +1,204 @@
+// The linear baseline against a dense float64 logistic regression solved by Newton's method here.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/random.h"
+#include "infer/linear_classifier.h"
+#include "support/catch.h"
+
+namespace metaformer {
+
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+// x of A x = b, by Gaussian elimination with pivoting.
+std::vector<double> solve(Matrix a, std::vector<double> b) {
+  const auto n = b.size();
+  for (std::size_t column = 0; column < n; ++column) {
+    auto pivot = column;
+    for (auto row = column; row < n; ++row)
+      if (std::abs(a[row][column]) > std::abs(a[pivot][column])) pivot = row;
+    std::swap(a[column], a[pivot]);
+    std::swap(b[column], b[pivot]);
+    for (auto row = column + 1; row < n; ++row) {
+      const double factor = a[row][column] / a[column][column];
+      for (auto k = column; k < n; ++k) a[row][k] -= factor * a[column][k];
+      b[row] -= factor * b[column];
+    }
+  }
+  for (auto row = n; row-- > 0;) {
+    for (auto k = row + 1; k < n; ++k) b[row] -= a[row][k] * b[k];
+    b[row] /= a[row][row];
+  }
+  return b;
+}
+
+// Minimises |w|^2 / 2 + cost sum log(1 + exp(-y w.x)).
+std::vector<double> newton(const Matrix& x, const std::vector<double>& y, double cost) {
+  const auto n = x.front().size();
+  std::vector<double> w(n);
+  for (int iteration = 0; iteration < 50; ++iteration) {
+    auto gradient = w;
+    Matrix hessian(n, std::vector<double>(n));
+    for (std::size_t i = 0; i < n; ++i) hessian[i][i] = 1;
+    for (std::size_t row = 0; row < x.size(); ++row) {
+      double margin = 0;
+      for (std::size_t i = 0; i < n; ++i) margin += y[row] * w[i] * x[row][i];
+      const double wrong = 1 / (1 + std::exp(margin));
+      for (std::size_t i = 0; i < n; ++i) {
+        gradient[i] -= cost * y[row] * wrong * x[row][i];
+        for (std::size_t k = 0; k < n; ++k) hessian[i][k] += cost * wrong * (1 - wrong) * x[row][i] * x[row][k];
+      }
+    }
+    const auto step = solve(hessian, gradient);
+    for (std::size_t i = 0; i < n; ++i) w[i] -= step[i];
+  }
+  return w;
+}
+
+constexpr std::size_t feature_count = 7;
+
+// Texts whose features tell the class with some noise.
+std::vector<LabelledFeatures> noisy_texts(std::size_t count, std::int64_t classes) {
+  const Rng rng(11, RandomPurpose::noise);
+  std::vector<LabelledFeatures> texts;
+  for (std::size_t i = 0; i < count; ++i) {
+    LabelledFeatures text{.features = {}, .label = static_cast<std::int64_t>(i) % classes};
+    for (std::uint32_t feature = 0; feature < feature_count; ++feature) {
+      const bool fits = feature % static_cast<std::uint32_t>(classes) == static_cast<std::uint32_t>(text.label);
+      if (rng.uniform(i * feature_count + feature) < (fits ? 0.6 : 0.3)) text.features.push_back(feature);
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+// Written out from the definition: a class's count of texts with the feature, smoothed, over the sum of all of these.
+std::vector<double> ratios_by_definition(const std::vector<LabelledFeatures>& texts, std::int64_t label) {
+  std::vector<double> p(feature_count, log_count_smoothing), q(feature_count, log_count_smoothing);
+  for (const auto& text : texts)
+    for (const auto feature : text.features) (text.label == label ? p : q)[feature] += 1;
+  double p_sum = 0, q_sum = 0;
+  for (std::size_t i = 0; i < feature_count; ++i) p_sum += p[i], q_sum += q[i];
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < feature_count; ++i) ratios.push_back(std::log((p[i] / p_sum) / (q[i] / q_sum)));
+  return ratios;
+}
+
+// Weights of the features and, last, the bias: the log odds of `label` against the rest.
+std::vector<double> reference_odds(const std::vector<LabelledFeatures>& texts, std::int64_t label,
+                                   const LinearConfig& config) {
+  const auto scale = config.naive_bayes ? ratios_by_definition(texts, label) : std::vector<double>(feature_count, 1.0);
+  Matrix x;
+  std::vector<double> y;
+  for (const auto& text : texts) {
+    x.emplace_back(feature_count + 1);
+    for (const auto feature : text.features) x.back()[feature] = scale[feature];
+    x.back().back() = 1;
+    y.push_back(text.label == label ? 1 : -1);
+  }
+  auto w = newton(x, y, config.cost);
+  for (std::size_t i = 0; i < feature_count; ++i) w[i] *= scale[i];
+  return w;
+}
+
+// What liblinear's stopping rule leaves of a weight's error here.
+Approx near(double value) { return Approx(value).margin(5e-3); }
+
+}  // namespace
+
+TEST_CASE("two classes share the log odds of a logistic regression", "[linear]") {
+  const auto naive_bayes = GENERATE(false, true);
+  const auto cost = GENERATE(0.1, 1.0, 10.0);
+  const LinearConfig config{.buckets = 16, .naive_bayes = naive_bayes, .cost = cost};
+  const auto texts = noisy_texts(60, 2);
+  const auto expected = reference_odds(texts, 1, config);
+  const auto result = fit_linear_classifier(texts, 2, config);
+  REQUIRE(result.weights.size() == 2 * 16);
+  for (std::size_t i = 0; i < feature_count; ++i) {
+    CHECK(result.weights[2 * i + 1] - result.weights[2 * i] == near(expected[i]));
+    CHECK(result.weights[2 * i + 1] == -result.weights[2 * i]);
+  }
+  CHECK(result.bias[1] - result.bias[0] == near(expected.back()));
+  for (std::size_t i = 2 * feature_count; i < result.weights.size(); ++i) CHECK(result.weights[i] == 0);  // never seen
+}
+
+TEST_CASE("of more classes each is told from the rest", "[linear]") {
+  const LinearConfig config{.buckets = feature_count, .naive_bayes = GENERATE(false, true), .cost = 1};
+  const auto texts = noisy_texts(90, 3);
+  const auto result = fit_linear_classifier(texts, 3, config);
+  std::size_t right = 0;
+  for (std::int64_t label = 0; label < 3; ++label) {
+    const auto expected = reference_odds(texts, label, config);
+    const auto column = static_cast<std::size_t>(label);
+    for (std::size_t i = 0; i < feature_count; ++i) CHECK(result.weights[3 * i + column] == near(expected[i]));
+    CHECK(result.bias[column] == near(expected.back()));
+  }
+  for (const auto& text : texts) {
+    const auto logits = result.logits(text.features);
+    right += std::max_element(logits.begin(), logits.end()) - logits.begin() == text.label;
+  }
+  CHECK(right > 90 / 2);
+}
+
+TEST_CASE("a class's first text may come late", "[linear]") {
+  auto texts = noisy_texts(60, 2);
+  const LinearConfig config{.buckets = feature_count, .cost = 1};
+  std::stable_sort(texts.begin(), texts.end(), [](const auto& a, const auto& b) { return a.label > b.label; });
+  const auto ones_first = fit_linear_classifier(texts, 2, config);
+  std::reverse(texts.begin(), texts.end());
+  const auto zeros_first = fit_linear_classifier(texts, 2, config);
+  for (std::size_t i = 0; i < ones_first.weights.size(); ++i)
+    CHECK(ones_first.weights[i] == near(zeros_first.weights[i]));
+}
+
+TEST_CASE("log-count ratios by hand", "[linear]") {
+  const std::vector<LabelledFeatures> texts = {
+      {{0, 1}, 1}, {{0}, 1}, {{1, 2}, 0}, {{2}, 0}, {{2}, 7}};  // feature 3: in no text
+  const double s = log_count_smoothing;
+  const double p_sum = 3 + 3 * s, q_sum = 4 + 3 * s;
+  const auto ratios = log_count_ratios(texts, 1, 4);
+  CHECK(ratios[0] == Approx(std::log((2 + s) / p_sum / (s / q_sum))));
+  CHECK(ratios[1] == Approx(std::log((1 + s) / p_sum / ((1 + s) / q_sum))));
+  CHECK(ratios[2] == Approx(std::log(s / p_sum / ((3 + s) / q_sum))));
+  CHECK(ratios[3] == 0);
+}
+
+TEST_CASE("the same texts give the same weights, bit for bit", "[linear]") {
+  const auto texts = noisy_texts(50, 3);
+  const LinearConfig config{.buckets = feature_count};
+  const auto first = fit_linear_classifier(texts, 3, config);
+  static_cast<void>(std::rand());
+  const auto second = fit_linear_classifier(texts, 3, config);
+  CHECK(first.weights == second.weights);
+  CHECK(first.bias == second.bias);
+}
+
+TEST_CASE("classes without texts, texts without features", "[linear]") {
+  const LinearConfig config{.buckets = 4};
+  SECTION("one text: its class has all, the other none") {
+    const auto result = fit_linear_classifier({{.features = {2}, .label = 1}}, 2, config);
+    CHECK(result.bias[1] > result.bias[0]);
+    CHECK(result.weights == std::vector<float>(8));
+  }
+  SECTION("no text at all") {
+    const auto result = fit_linear_classifier({}, 2, config);
+    CHECK(result.bias == std::vector<float>{0, 0});
+  }
+  SECTION("one class of three has none") {
+    const auto result = fit_linear_classifier({{{0}, 0}, {{1}, 1}}, 3, config);
+    CHECK(result.bias[2] < 0);
+    CHECK(result.logits({0})[0] > result.logits({0})[1]);
+    CHECK(result.logits({0})[1] > -10);
+  }
+  SECTION("no text has a feature: the more frequent class wins") {
+    const auto result = fit_linear_classifier({{{}, 0}, {{}, 1}, {{}, 1}, {{}, 1}}, 2, config);
+    CHECK(result.bias[1] > result.bias[0]);
+    CHECK(result.logits({})[1] == result.bias[1]);
+  }
+}
+
+}  // namespace metaformer

@@ -1,0 +1,209 @@
+// Groups of runs, what is left out of them, and tables.
+
+#include "report/compare_runs.h"
+#include "report/comparison_text.h"
+#include "report/grouping.h"
+#include "report/measure.h"
+#include "support/failure.h"
+#include "support/torch_catch.h"
+
+using namespace metaformer;
+
+namespace {
+
+RunRecord run_of(const std::string& config, std::int64_t seed, double loss, const std::string& mixer,
+                 const std::string& data = "d") {
+  RunRecord run{.key = config + std::to_string(seed), .config = config, .seed = seed};
+  if (!mixer.empty()) run.settings["model.mixer.kind"] = mixer;
+  run.metrics = {{"val_loss", loss}, {"parameters", 1234567}};
+  run.data = data;
+  run.source = config + "-" + std::to_string(seed);
+  return run;
+}
+
+std::vector<RunRecord> two_groups() {
+  return {run_of("x_a.yaml", 1, 1, ""), run_of("x_b.yaml", 1, 2, "quadratic"), run_of("x_b.yaml", 2, 4, "quadratic"),
+          run_of("x_a.yaml", 2, 2, ""), run_of("x_a.yaml", 3, 6, ""),          run_of("x_b.yaml", 3, 9, "quadratic")};
+}
+
+bool has_note(const Comparison& comparison, const std::string& text) {
+  return std::any_of(comparison.notes.begin(), comparison.notes.end(),
+                     [&](const auto& note) { return note.find(text) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("runs that differ only in their seed are a group, compared with the first one seed by seed", "[compare]") {
+  const auto comparison = compare_runs(two_groups(), {});
+  REQUIRE(comparison.groups.size() == 2);
+  CHECK(comparison.notes.empty());
+  CHECK(comparison.differing_keys == std::vector<std::string>{"model.mixer.kind"});
+  CHECK(comparison.groups[0].settings.at("model.mixer.kind") == "scaled_dot_product");  // the default
+  const auto& metric = comparison.groups[1].metrics.at("val_loss");
+  CHECK(metric.summary.mean == 5);
+  // Differences 1, 2, 3: 2 +- 4.3027 / sqrt(3) (Student's t, 2 degrees of freedom; NIST handbook, 1.3.6.7.2).
+  CHECK(metric.difference->mean == 2);
+  CHECK(metric.difference->low.value() == Approx(-0.484).margin(5e-4));
+  CHECK(metric.difference->high.value() == Approx(4.484).margin(5e-4));
+  CHECK_FALSE(comparison.groups[0].metrics.at("val_loss").difference);
+  CHECK(short_names(comparison.groups) == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("runs without a partner are named and left out of differences", "[compare]") {
+  auto runs = two_groups();
+  runs.pop_back();  // x_b has no seed 3
+  runs.push_back(run_of("x_b.yaml", 4, 100, "quadratic"));
+  const auto comparison = compare_runs(runs, {});
+  CHECK(comparison.groups[1].metrics.at("val_loss").difference->mean == 1.5);
+  CHECK(has_note(comparison, "x_a.yaml-3: left out of the differences of x_b.yaml, which has no run with seed 3"));
+  CHECK(has_note(comparison, "x_b.yaml-4: left out of differences: x_a.yaml has no run with seed 4"));
+}
+
+TEST_CASE("runs of other data and second runs of a seed are named and left out", "[compare]") {
+  auto runs = two_groups();
+  runs.push_back(run_of("x_c.yaml", 1, 1, "identity", "other"));
+  runs.push_back(run_of("x_a.yaml", 1, 50, ""));
+  const auto comparison = compare_runs(runs, {});
+  CHECK(comparison.groups.size() == 2);
+  CHECK(comparison.groups[0].metrics.at("val_loss").summary.mean == 3);
+  CHECK(has_note(comparison, "x_c.yaml-1: left out: it has other data than x_a.yaml-1"));
+  CHECK(has_note(comparison, "x_a.yaml-1: left out: x_a.yaml-1 is the same config with the same seed, 1"));
+}
+
+TEST_CASE("the reference is the group that is named, or the first at equal values of a key", "[compare]") {
+  const auto runs = two_groups();
+  for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2", "2"}) {
+    INFO(name);
+    const auto comparison = compare_runs(runs, {.reference = name});
+    CHECK(comparison.groups[0].metrics.at("val_loss").difference->mean == -2);
+  }
+  const auto by_mixer = compare_runs(runs, {.by = "model.mixer.kind"});
+  CHECK(by_mixer.groups[1].reference == 1);
+  CHECK(failure([&] { compare_runs(runs, {.reference = "x_d"}); }).second ==
+        "--reference 'x_d': no such group; there are 1 'a', 2 'b'");
+  CHECK(failure([&] { compare_runs(runs, {.by = "model.no"}); }).first == ExitCode::usage);
+  CHECK(failure([&] { compare_runs(runs, {.metrics = {"val_los"}}); }).second ==
+        "no run has a metric 'val_los'; did you mean 'val_loss'?; there are parameters, val_loss");
+  CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
+}
+
+TEST_CASE("a reference that several groups have is an error that lists them", "[compare]") {
+  auto runs = two_groups();
+  for (auto& run : runs) {
+    run.overrides = run.config == "x_a.yaml" ? "model.layers=1" : "model.layers=2";
+    run.config = "x.yaml";
+  }
+  CHECK(failure([&] { compare_runs(runs, {.reference = "x.yaml"}); }).second ==
+        "--reference 'x.yaml' names 2 groups; give the number or the name of one: 1 'layers=1', 2 'layers=2'");
+  CHECK(compare_runs(runs, {.reference = "layers=2"}).groups[0].reference == 1);
+}
+
+TEST_CASE("a key that cannot divide the groups is an error that says why", "[compare]") {
+  const auto said = [](const std::string& key) {
+    return failure([&] { compare_runs(two_groups(), {.by = key}); }).second;
+  };
+  CHECK_THAT(said("train.seed"), Catch::Contains("the runs of a group differ in it"));
+  CHECK_THAT(said("model.mixer"), Catch::Contains("did you mean 'model.mixer.kind'?"));
+}
+
+TEST_CASE("data are compared by their configs where no digest tells them apart", "[compare]") {
+  auto runs = two_groups();
+  for (auto& run : runs) run.data.clear();
+  CHECK(has_note(compare_runs(runs, {}), "what data 6 of 6 runs had is not recorded"));
+  runs[1].data = "e";
+  runs[2].data = "d";
+  CHECK(has_note(compare_runs(runs, {}), "x_b.yaml-2: left out: it has other data than x_b.yaml-1"));
+  for (auto& run : runs) run.data.clear();
+  for (auto& run : runs)
+    if (run.config == "x_b.yaml") run.settings["task.kind"] = "sort";
+  const auto comparison = compare_runs(runs, {});
+  CHECK(comparison.groups.size() == 1);
+  CHECK(has_note(comparison, "x_b.yaml-2: left out: it has other data than x_a.yaml-1"));
+  const auto by_task = compare_runs(runs, {.by = "task.kind"});
+  CHECK(by_task.groups.size() == 2);
+  CHECK(by_task.groups[1].reference == 1);
+  for (auto& run : runs) run.settings["task.kind"] = "sort";
+  CHECK(compare_runs(runs, {}).notes.empty());  // made from the config
+}
+
+TEST_CASE("equivalence is in the unit of the table", "[compare]") {
+  std::vector<RunRecord> runs;
+  for (const std::int64_t seed : {1, 2, 3}) {
+    runs.push_back(run_of("a", seed, 1, ""));
+    runs.push_back(run_of("b", seed, 1, "quadratic"));
+    runs[runs.size() - 2].metrics["test_accuracy"] = 0.88;
+    runs.back().metrics["test_accuracy"] = 0.88 + 0.001 * static_cast<double>(seed);
+  }
+  const auto equivalent = [&](double margin) {
+    return compare_runs(runs, {.margin = margin}).groups[1].metrics.at("test_accuracy").difference->equivalent.value();
+  };
+  // +0.2 points, +-0.25.
+  CHECK(equivalent(0.5));
+  CHECK_FALSE(equivalent(0.4));
+}
+
+TEST_CASE("short names leave out what is common, and stay unique", "[compare]") {
+  const auto named = [](const std::vector<std::pair<std::string, std::string>>& names) {
+    std::vector<RunRecord> runs;
+    for (const auto& [config, overrides] : names) {
+      runs.push_back(run_of(config, 1, 1, ""));
+      runs.back().overrides = overrides;
+      runs.back().settings["train.steps"] = std::to_string(runs.size());
+    }
+    return short_names(compare_runs(runs, {}).groups);
+  };
+  using Names = std::vector<std::string>;
+  CHECK(named({{"x_y_a.yaml", ""}, {"x_y_b.yaml", "model.mixer.score_std=1"}}) == Names{"a", "b"});
+  CHECK(named({{"x_a.yaml", ""}, {"x_b.yaml", "model.mixer.score_std=1"}, {"x_b.yaml", ""}}) ==
+        Names{"a", "b score_std=1", "b"});
+  CHECK(named({{"x_a.yaml", ""}, {"x_a.yaml", "model.layers=2"}}) == Names{"x_a", "layers=2"});
+  CHECK(named({{"x_a.yaml", "train.steps=9 a.b=1"}, {"x_a.yaml", "train.steps=9 a.b=2"}}) == Names{"b=1", "b=2"});
+  CHECK(named({{"x_a.yaml", "train.steps=9"}, {"x_b.yaml", "train.steps=9"}}) == Names{"a", "b"});
+  CHECK(named({{"x_a.yaml", "train.steps=9"}}) == Names{"x_a"});
+  CHECK(named({{"x_a.yaml", "model.width=2"}, {"x_a.yaml", "other.width=2"}}) ==
+        Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
+}
+
+TEST_CASE("what is shown without being asked for is what the task is judged by", "[compare]") {
+  using Names = std::vector<std::string>;
+  CHECK(default_metrics({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
+        Names{"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"});
+  CHECK(default_metrics({"val_loss", "test_accuracy", "test_f1"}) == Names{"test_accuracy", "test_f1"});
+  CHECK(default_metrics({"val_loss", "exact_match"}) == Names{"exact_match", "val_loss"});
+}
+
+TEST_CASE("the gap between losses is not taken where one is smoothed", "[compare]") {
+  auto run = run_of("a.yaml", 1, 2, "");
+  run.metrics["train_loss"] = 1.5;
+  add_derived_metrics(run);
+  CHECK(run.metrics.at("loss_gap") == 0.5);
+  remove_derived_metrics(run);
+  run.settings["task.label_smoothing"] = "0.1";
+  add_derived_metrics(run);
+  CHECK_FALSE(run.metrics.contains("loss_gap"));
+}
+
+TEST_CASE("tables", "[compare]") {
+  const auto comparison = compare_runs(two_groups(), {});
+  CHECK(
+      to_markdown(comparison, {"val_loss", "val_loss:difference", "val_loss:worst", "val_loss:values", "parameters"}) ==
+      "| config | seeds | validation loss, mean ± sd | difference to the first row (95% interval) | worst | validation "
+      "loss | parameters |\n"
+      "|---|---|---|---|---|---|---|\n"
+      "| x_a.yaml | 3 | 3.0000 ± 2.6458 |  | 6.0000 | 1.0000, 2.0000, 6.0000 | 1,234,567 |\n"
+      "| x_b.yaml | 3 | 5.0000 ± 3.6056 | +2.0000 (-0.4841 to +4.4841) | 9.0000 | 2.0000, 4.0000, 9.0000 | 1,234,567 "
+      "|\n");
+  CHECK_THAT(to_text(comparison), ContainsSubstring("+2.0000 (-0.4841 to +4.4841); 3"));
+  CHECK_THAT(to_csv(comparison), ContainsSubstring("x_b.yaml,val_loss,3,5,"));
+  CHECK(to_json(comparison)["groups"][1]["metrics"]["val_loss"]["difference"]["pairs"] == 3);
+  CHECK(failure([&] { to_markdown(comparison, {"val_loss:median"}); }).first == ExitCode::usage);
+}
+
+TEST_CASE("the JSON of a comparison names runs whose attention collapsed", "[compare]") {
+  auto runs = two_groups();
+  runs[1].attention_collapse = {.step = 40, .kind = CollapseKind::one_token, .entropy = 0.01};
+  const auto json = to_json(compare_runs(runs, {}));
+  CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["kind"] == "one_token");
+  CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["step"] == 40);
+  CHECK_FALSE(json["groups"][0]["runs"][0].contains("attention_collapse"));
+}

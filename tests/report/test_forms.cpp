@@ -1,0 +1,146 @@
+// Eigenvalues of forms, and the axioms of a metric on vectors.
+
+#include <cmath>
+
+#include "attention/mixer_support.h"
+#include "report/inspection.h"
+#include "report/metric_axioms.h"
+#include "support/mixer_options.h"
+
+namespace metaformer {
+
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t heads = 3, k = 4, width = 12;
+
+HeadForms forms_with(const MixerConfig& options, const Tensor& form_nij = {}) {
+  return forms_of(*random_mixer(options, {.width = width, .heads = heads}), form_nij, k);
+}
+
+Tensor spectrum(const Tensor& form_nij) { return torch::linalg_eigvalsh((form_nij + form_nij.mT()) / 2); }
+
+ScoredVectors random_vectors(std::int64_t count, const Tensor& form_nij) {
+  const auto vectors = torch::randn({1, form_nij.size(0), count, form_nij.size(1)}, torch::kDouble);
+  return {.left_bnci = vectors, .right_bnej = vectors, .form_nij = form_nij};
+}
+
+// Over all ordered triples, from the definition.
+double violated_triples(const Tensor& squares_cc) {
+  const auto count = squares_cc.size(0);
+  const auto at = [&](auto a, auto b) { return squares_cc[a][b].template item<double>(); };
+  std::int64_t tried = 0, violated = 0;
+  for (std::int64_t a = 0; a < count; ++a)
+    for (std::int64_t b = 0; b < a; ++b)
+      for (std::int64_t c = 0; c < b; ++c) {
+        if (at(a, b) < 0 || at(b, c) < 0 || at(a, c) < 0) continue;
+        const double ab = std::sqrt(at(a, b)), bc = std::sqrt(at(b, c)), ac = std::sqrt(at(a, c));
+        ++tried;
+        violated += ab > bc + ac || bc > ab + ac || ac > ab + bc;
+      }
+  return static_cast<double>(violated) / static_cast<double>(tried);
+}
+
+}  // namespace
+
+TEST_CASE("eigenvalues of scaled dot product's form are those of the whole matrix that are not 0", "[inspect]") {
+  torch::manual_seed(1);
+  const auto forms = forms_with(ScaledDotProductOptions{});
+  CHECK_FALSE(forms.form_nij.defined());
+  const auto all_nd = spectrum(forms.input_form_ndd);
+  for (std::int64_t n = 0; n < heads; ++n) {
+    const auto own = all_nd[n].masked_select(all_nd[n].abs() > 1e-9);
+    REQUIRE(own.size(0) == 2 * k);
+    CHECK(torch::allclose(forms.eigenvalue_nr[n], own, 1e-9, 1e-12));
+  }
+}
+
+TEST_CASE("where two heads' widths fill the model, every eigenvalue is found", "[inspect]") {
+  const auto mixer = random_mixer(ScaledDotProductOptions{}, {.width = 6, .heads = 2});
+  const auto forms = forms_of(*mixer, {}, 3);
+  CHECK(torch::allclose(forms.eigenvalue_nr, spectrum(forms.input_form_ndd), 1e-9, 1e-12));
+}
+
+TEST_CASE("the form of the input is W_q^T W_k, or P^T M P, over the root of k", "[inspect]") {
+  const auto mixer = random_mixer(ScaledDotProductOptions{}, {.width = width, .heads = heads});
+  const auto weight = mixer->named_parameters()["query_key_value.weight"].detach().view({3, heads, k, width});
+  const auto expected = torch::einsum("nkd,nke->nde", {weight[0], weight[1]}) / 2.0;
+  CHECK(torch::allclose(forms_of(*mixer, {}, k).input_form_ndd, expected, 1e-12, 1e-14));
+
+  const auto metric =
+      random_mixer(MetricOptions{.constraint = MetricConstraint::diagonal}, {.width = width, .heads = heads});
+  const auto p_nkd = metric->named_parameters()["projection.weight"].detach().view({heads, k, width});
+  const auto m_nk = metric->named_parameters()["diagonal_metric"].detach();
+  const auto form = torch::einsum("nkd,nk,nke->nde", {p_nkd, m_nk, p_nkd}) / 2.0;
+  CHECK(torch::allclose(forms_of(*metric, torch::diag_embed(m_nk), k).input_form_ndd, form, 1e-12, 1e-14));
+}
+
+TEST_CASE("asymmetry is 0 of a symmetric form and 1 of an antisymmetric one", "[inspect]") {
+  const auto any = torch::randn({1, k, k}, torch::kDouble);
+  CHECK(forms_with(MetricOptions{}, any + any.mT()).asymmetry[0] < 1e-15);
+  CHECK(forms_with(MetricOptions{}, any - any.mT()).asymmetry[0] == Approx(1));
+}
+
+TEST_CASE("the axioms hold for a positive form, and a singular one is a pseudometric", "[inspect]") {
+  torch::manual_seed(3);
+  const auto factor = torch::randn({2, k, k}, torch::kDouble);
+  auto form_nij = torch::matmul(factor, factor.mT());
+  form_nij[1].select(0, 0).zero_();
+  form_nij[1].select(1, 0).zero_();
+  const auto axioms = test_axioms(random_vectors(20, form_nij), spectrum(form_nij));
+  CHECK(axioms[0].verdict == FormVerdict::metric);
+  CHECK(axioms[1].verdict == FormVerdict::pseudometric);
+  for (const auto& head : axioms) {
+    CHECK(head.vectors == 20);
+    CHECK(head.negative_eigenvalues == 0);
+    CHECK(head.asymmetric_pairs == 0);
+    CHECK(head.negative_pairs == 0);
+    CHECK(head.violated_triples == 0);
+  }
+}
+
+TEST_CASE("an indefinite form violates what it violates by brute force", "[inspect]") {
+  torch::manual_seed(4);
+  const auto any = torch::randn({2, k, k}, torch::kDouble);
+  const auto form_nij = any + any.mT();
+  const auto vectors = random_vectors(15, form_nij);
+  const auto axioms = test_axioms(vectors, spectrum(form_nij));
+  const auto squares_ncc = squared_distances(vectors);
+  for (std::int64_t n = 0; n < 2; ++n) {
+    const auto& head = axioms[static_cast<std::size_t>(n)];
+    CHECK(head.verdict == FormVerdict::no_metric);
+    CHECK(head.asymmetric_pairs == 0);
+    const auto negative = (squares_ncc[n] < 0).triu(1).sum().item<double>();
+    CHECK(head.negative_pairs == Approx(negative / (15 * 14 / 2)));
+    CHECK(head.violated_triples == Approx(violated_triples(squares_ncc[n])));
+    CHECK(head.violated_triples > 0);
+  }
+}
+
+TEST_CASE("squares of distances are those of the differences", "[inspect]") {
+  torch::manual_seed(5);
+  const auto vectors = random_vectors(7, torch::randn({2, k, k}, torch::kDouble));
+  const auto p_nck = vectors.left_bnci[0];
+  const auto difference = p_nck.unsqueeze(2) - p_nck.unsqueeze(1);
+  const auto expected = torch::einsum("ncei,nij,ncej->nce", {difference, vectors.form_nij, difference});
+  CHECK(torch::allclose(squared_distances(vectors), expected, 1e-9, 1e-9));
+  const auto signed_ncc = signed_distances(torch::tensor({-4.0, 0.0, 9.0}));
+  CHECK(torch::equal(signed_ncc, torch::tensor({-2.0, 0.0, 3.0})));
+}
+
+TEST_CASE("scores of a form that is not symmetric differ by direction", "[inspect]") {
+  const auto form_nij = torch::randn({1, k, k}, torch::kDouble);
+  CHECK(test_axioms(random_vectors(10, form_nij), {})[0].asymmetric_pairs == 1);
+  CHECK(test_axioms(random_vectors(10, form_nij), {})[0].verdict == FormVerdict::unknown);
+}
+
+TEST_CASE("rank correlation ignores monotone changes and gives ties their mean rank", "[inspect]") {
+  CHECK(rank_correlation({1, 2, 3, 4}, {1, 10, 11, 100}) == Approx(1));
+  CHECK(rank_correlation({1, 2, 3, 4}, {4, 3, 2, 1}) == Approx(-1));
+  // Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4: Pearson's correlation is 4.5 / sqrt(4.5 * 5).
+  CHECK(rank_correlation({1, 2, 2, 3}, {1, 2, 3, 4}) == Approx(4.5 / std::sqrt(4.5 * 5)));
+  CHECK(std::isnan(rank_correlation({1, 1, 1}, {1, 2, 3})));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,166 @@
+#include "base/error.h"
+#include "config/loader.h"
+#include "model/make_model.h"
+#include "run/huggingface/export_model.h"
+#include "run/huggingface/pretrained_model.h"
+#include "support/byte_level_bpe.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+#include "support/torch_catch.h"
+#include "text/byte_level_bpe.h"
+#include "text/sentencepiece_model.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/special_tokens.h"
+#include "text/symbol_tokenizers.h"
+
+namespace metaformer {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+// A model with random weights.
+struct Model {
+  ExperimentConfig config;
+  Codec codec;
+  std::shared_ptr<SequenceModel> network;
+  NamedTensors tensors;
+
+  explicit Model(const std::vector<std::string>& overrides,
+                 std::unique_ptr<Tokenizer> tokenizer = std::make_unique<NumberTokenizer>(11))
+      : config(default_experiment(overrides).config), codec{.tokenizer = std::move(tokenizer), .labels = {}} {
+    if (is<ClassificationConfig>(config.task)) codec.labels = {"no", "yes"};
+    network = make_model(config, sizes_of(codec));
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(3);
+    for (auto& parameter : network->parameters()) parameter.normal_();
+    tensors = named_state(*network);
+  }
+
+  Names write(ExportFormat format, const fs::path& folder) const {
+    return export_model({.config = config, .tensors = tensors, .codec = codec, .step = 7}, format, folder);
+  }
+};
+
+const std::vector<std::string> small_gpt2 = {"model.layers=1",  "model.heads=2",   "model.width=8",
+                                             "model.context=4", "model.bias=true", "model.mixer=scaled_dot_product"};
+
+std::vector<std::string> with(std::vector<std::string> overrides, const std::string& more) {
+  overrides.push_back(more);
+  return overrides;
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("an exported GPT-2 reads back as it was", "[export]") {
+  const TemporaryFolder folder;
+  const Model model(small_gpt2,
+                    std::make_unique<ByteLevelBpeTokenizer>(RandomMerges(1, 10, "ab").file().dump(), 0, "t"));
+  CHECK(model.write(ExportFormat::huggingface, folder / "gpt2") == Names{"config.json", "generation_config.json",
+                                                                         "model.safetensors", "special_tokens_map.json",
+                                                                         "tokenizer.json", "tokenizer_config.json"});
+  CHECK(is_huggingface_folder(folder / "gpt2"));
+  const auto read = read_huggingface(folder / "gpt2");
+  copy_by_name(read.tensors, named_state(*model.network), "the export");
+  CHECK(read.tokenizer->to_json() == model.codec.tokenizer->to_json());
+}
+
+TEST_CASE("a tokenizer is written as the library has it, and as our own where that cannot be read back", "[export]") {
+  const TemporaryFolder folder;
+  const auto names = [&](std::unique_ptr<Tokenizer> tokenizer) {
+    fs::remove_all(folder / "out");
+    return Model(small_gpt2, std::move(tokenizer)).write(ExportFormat::huggingface, folder / "out");
+  };
+  CHECK(names(std::make_unique<NumberTokenizer>(9)) ==
+        Names{"config.json", "generation_config.json", "metaformer_tokenizer.json", "model.safetensors",
+              "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"});
+  const BpeTokenizerOptions options{.vocabulary = 300, .whitespace = Whitespace::kept};
+  const auto pieces = train_sentencepiece(options, "to be or not to be that is the question");
+  CHECK(names(std::make_unique<SentencePieceTokenizer>("bpe", Whitespace::kept, pieces, "t")) ==
+        Names{"config.json", "generation_config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json",
+              "tokenizer.model", "tokenizer_config.json"});
+  CHECK(read_text(folder / "out/tokenizer.model") == pieces);
+  CHECK(read_huggingface(folder / "out").tokenizer->encode("to be") ==
+        SentencePieceTokenizer("bpe", Whitespace::kept, pieces, "t").encode("to be"));
+  const UnigramTokenizerOptions lower{.vocabulary = 300, .lowercase = true, .whitespace = Whitespace::kept};
+  CHECK(names(std::make_unique<SentencePieceTokenizer>("unigram", Whitespace::kept,
+                                                       train_sentencepiece(lower, "to be or not to be"), "t")) ==
+        Names{"config.json", "generation_config.json", "metaformer_tokenizer.json", "model.safetensors"});
+}
+
+TEST_CASE("special tokens leave with the model and come back", "[export]") {
+  const TemporaryFolder folder;
+  auto file = RandomMerges(1, 10, "ab").file();
+  file["added_tokens"].push_back({{"id", file["model"]["vocab"].size()}, {"content", "<end>"}});
+  auto tokenizer = std::make_unique<ByteLevelBpeTokenizer>(file.dump(), 0, "t");
+  const auto end = tokenizer->encode("<end>").at(0);
+  tokenizer->set_special_tokens({.bos = std::nullopt, .pad = end, .eos = {end, 3}, .names = {{"eos_token", "<end>"}}});
+  const Model model(small_gpt2, std::move(tokenizer));
+  model.write(ExportFormat::huggingface, folder / "out");
+  for (const auto* name : {"config.json", "generation_config.json"}) {
+    const auto json = nlohmann::json::parse(read_text(folder / "out" / name));
+    CHECK(json.at("bos_token_id").is_null());
+    CHECK(json.at("eos_token_id") == nlohmann::json{end, 3});
+    CHECK(json.at("pad_token_id") == end);
+  }
+  const auto settings = nlohmann::json::parse(read_text(folder / "out/tokenizer_config.json"));
+  CHECK(settings.at("model_input_names") == nlohmann::json{"input_ids", "attention_mask"});
+  CHECK(settings.at("eos_token") == "<end>");
+  CHECK(settings.at("bos_token").is_null());
+  const auto again = special_tokens_of(*read_huggingface(folder / "out").tokenizer);
+  CHECK(again.eos == std::vector<std::int32_t>{end, 3});
+  CHECK(again.names == std::map<std::string, std::string>{{"eos_token", "<end>"}, {"pad_token", "<end>"}});
+}
+
+TEST_CASE("what is no GPT-2 or LLaMA is refused with the keys that differ, and can be written otherwise", "[export]") {
+  const auto [override, message] = GENERATE(table<std::string, std::string>(
+      {{"model.mixer=metric", "the nearest is gpt2: model.mixer.kind is metric and must be scaled_dot_product;"},
+       {"model.memory=4", "the nearest is gpt2: model.memory is 4 and must be 0;"},
+       {"model.norm=rms_norm", "the nearest is gpt2: model.norm.kind is rms_norm and must be layer_norm;"},
+       {"model.feed_forward.activation={kind: silu, beta: 2}",
+        "the nearest is gpt2: model.feed_forward.activation.kind is silu and must be gelu;"},
+       {"model={kind: lstm, width: 8, layers: 1}", "no such model: model.kind is lstm and must be transformer;"},
+       {"task=classification", "no such model: task.kind is classification and must be language_model;"}}));
+  const TemporaryFolder folder;
+  const auto is_whole_model = override.starts_with("model={");
+  const Model model(is_whole_model ? std::vector{override} : with(small_gpt2, override));
+  const auto [code, what] = failure([&] { model.write(ExportFormat::huggingface, folder / "out"); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(what, ContainsSubstring(message) && ContainsSubstring("--format safetensors takes any model"));
+  CHECK(files_in(folder.path()) == 0);
+  CHECK(model.write(ExportFormat::safetensors, folder / "safetensors").size() == 3 + model.codec.labels.size() / 2);
+}
+
+TEST_CASE("an existing folder stays as it is", "[export]") {
+  const TemporaryFolder folder;
+  const Model model(small_gpt2);
+  fs::create_directory(folder / "empty");
+  folder.write("full/note", "kept");
+  folder.write("file", "kept");
+  fs::create_symlink("nowhere", folder / "link");
+  for (const auto* name : {"empty", "full", "full/", "file", "link"}) {
+    const auto [code, what] = failure([&] { model.write(ExportFormat::safetensors, folder / name); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(what, ContainsSubstring("exists already"));
+  }
+  CHECK(files_in(folder / "full") == 1);
+  CHECK(files_in(folder.path()) == 4);
+}
+
+TEST_CASE("an export that fails leaves nothing", "[export]") {
+  const TemporaryFolder folder;
+  folder.write("file", "no folder");
+  const auto [code, what] = failure([&] { Model(small_gpt2).write(ExportFormat::safetensors, folder / "file/out"); });
+  CHECK(code == ExitCode::failure);
+  CHECK_THAT(what, ContainsSubstring("could not be written"));
+  CHECK(files_in(folder.path()) == 1);
+  Model(small_gpt2).write(ExportFormat::safetensors, folder / "new/folder/out");  // with the folders above it
+  CHECK(files_in(folder / "new/folder") == 1);
+}
+
+}  // namespace metaformer

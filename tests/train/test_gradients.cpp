@@ -1,0 +1,136 @@
+// The gradients of a step.
+
+#include "tasks/task_examples.h"
+#include "train/step/training_step.h"
+
+namespace metaformer {
+
+namespace {
+
+// The batches of a stream without the targets of some tokens: another number of them in every batch.
+class UnevenStream : public BatchStream {
+ public:
+  explicit UnevenStream(std::shared_ptr<const BatchStream> whole) : whole_(std::move(whole)) {}
+  double tokens_per_step() const override { return whole_->tokens_per_step(); }
+  Batch training_batch(std::int64_t step, std::int64_t micro, torch::Device device) const override {
+    auto batch = whole_->training_batch(step, micro, device);
+    batch.targets_bc.narrow(1, 0, 1 + (step + 5 * micro) % 11).fill_(-1);
+    batch.weight = (batch.targets_bc >= 0).sum().to(torch::kDouble);
+    return batch;
+  }
+  std::int64_t evaluation_batches(Split split) const override { return whole_->evaluation_batches(split); }
+  Batch evaluation_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return whole_->evaluation_batch(split, index, device);
+  }
+  std::int64_t evaluation_tokens(Split split, std::int64_t index) const override {
+    return whole_->evaluation_tokens(split, index);
+  }
+  Batch random_batch(Split split, std::int64_t index, torch::Device device) const override {
+    return whole_->random_batch(split, index, device);
+  }
+
+ private:
+  std::shared_ptr<const BatchStream> whole_;
+};
+
+// Plain gradient descent.
+class Descent : public Optimizer {
+ public:
+  explicit Descent(ParameterBuffer& parameters) : parameters_(parameters) {}
+  void step(double rate) override {
+    const torch::NoGradGuard no_grad;
+    parameters_.values().sub_(parameters_.gradients(), rate);
+  }
+  void step(const torch::Tensor& rate) override { step(rate.item<double>()); }
+  void reset() override {}
+  NamedTensors state() const override { return {}; }
+
+ private:
+  ParameterBuffer& parameters_;
+};
+
+}  // namespace
+
+TEST_CASE("a step updates through whatever optimiser it is given", "[gradients]") {
+  const Workplace place;
+  Parts parts(place.experiment({"train.clip=0"}));
+  Descent descent(*parts.parameters);
+  EagerTrainingStep step({parts.experiment.config, parts.task, *parts.model, *parts.parameters, descent, torch::kCPU});
+  const auto before = parts.parameters->values().clone();
+  step.run(0, 0.25);
+  CHECK(torch::equal(parts.parameters->values(), before - 0.25 * parts.parameters->gradients()));
+  CHECK_FALSE(torch::equal(parts.parameters->values(), before));
+}
+
+TEST_CASE("batches with different numbers of targets weigh as their targets do", "[gradients]") {
+  const Workplace place;
+  Parts parts(place.experiment({"train.accumulate=3", "train.clip=0"}));
+  parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
+  const auto batches = training_batches(parts.of_step(), 4);
+  PhaseTimer untimed(nullptr, torch::kCPU);
+  const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, torch::kCPU), untimed);
+  const auto given = parts.parameters->gradients().clone();
+  parts.parameters->gradients().zero_();
+  Batch whole;
+  std::vector<torch::Tensor> ids, targets;
+  for (const auto& batch : batches) {
+    ids.push_back(batch.ids_bc);
+    targets.push_back(batch.targets_bc);
+  }
+  whole.ids_bc = torch::cat(ids);
+  whole.targets_bc = torch::cat(targets);
+  const auto logits_bcv = parts.model->evaluate(whole).flatten(0, 1);
+  const auto mean = torch::nn::functional::cross_entropy(
+      logits_bcv, whole.targets_bc.flatten(), torch::nn::functional::CrossEntropyFuncOptions().ignore_index(-1));
+  mean.backward();
+  CHECK(loss.item<double>() == Approx(mean.item<double>()).epsilon(1e-6));
+  CHECK(torch::allclose(given, parts.parameters->gradients(), 1e-4, 1e-7));
+}
+
+TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[gradients][chunks]") {
+  const Workplace place;
+  const std::string tie = GENERATE("true", "false");
+  const auto of_chunks = [&](const std::string& chunks) {
+    Parts parts(place.experiment({"train.loss_chunks=" + chunks, "model.embedding.tie=" + tie, "model.dropout=0.1"}));
+    parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
+    const auto batches = training_batches(parts.of_step(), 4);
+    PhaseTimer untimed(nullptr, torch::kCPU);
+    const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, torch::kCPU), untimed);
+    return std::pair(loss.item<double>(), parts.parameters->gradients().clone());
+  };
+  const auto [loss, gradient] = of_chunks("1");
+  for (const auto* chunks : {"2", "7", "5000"}) {
+    const auto [chunked_loss, chunked_gradient] = of_chunks(chunks);
+    CHECK(chunked_loss == Approx(loss).epsilon(1e-6));
+    CHECK(torch::allclose(chunked_gradient, gradient, 1e-5, 1e-7));
+  }
+}
+
+TEST_CASE("the norm of gradients is that of all of them where tables list their rows, and limits them", "[gradients]") {
+  const Workplace place;
+  Parts parts(place.experiment(
+      classifier(place, {"model.layers=0", "model.heads=4", "model.positions=none", "model.embedding.region=sequence",
+                         "train.clip=0.01", "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"})));
+  PhaseTimer untimed(nullptr, torch::kCPU);
+  const auto& views = parts.parameters->views();
+  for (const std::int64_t step : {0, 1}) {
+    accumulate_gradients(parts.of_step(), training_batches(parts.of_step(), step), StepPasses(0, torch::kCPU), untimed);
+    CHECK(std::count_if(views.begin(), views.end(), [](const auto& view) { return view.has_listed_rows(); }) == 3);
+    const auto given = parts.parameters->gradients().clone();
+    const auto norm = clip_gradients(parts.of_step());
+    CHECK(norm.item<double>() == Approx(given.norm().item<double>()).epsilon(1e-5));
+    CHECK(norm.item<double>() > 0.01);
+    CHECK(torch::allclose(parts.parameters->gradients(), given * (0.01 / norm), 1e-4, 1e-9));
+  }
+}
+
+TEST_CASE("the weight of a batch is a scalar of its device in float64", "[gradients]") {
+  const Workplace place;
+  const Parts parts(place.experiment({}));
+  const auto weight = parts.task.batches->training_batch(0, 0, torch::kCPU).weight;
+  CHECK(weight.dim() == 0);
+  CHECK(weight.scalar_type() == torch::kDouble);
+  CHECK(weight.item<double>() == 6 * 16);
+}
+
+}  // namespace metaformer

@@ -1,0 +1,265 @@
+// Every optimiser against its formula, in float64 and tensor by tensor.
+
+#include <cmath>
+#include <map>
+
+#include "run/safetensors.h"
+#include "support/torch_catch.h"
+#include "train/optim/make_optimizer.h"
+
+namespace metaformer {
+
+namespace {
+
+// A parameter of every sort.
+struct Sorts : Layer {
+  Sorts() {
+    const auto add = [&](const char* name, at::IntArrayRef shape, Decay decay, std::int64_t hidden_matrices) {
+      add_parameter(name, torch::randn(shape), {.init = {}, .decay = decay, .hidden_matrices = hidden_matrices});
+    };
+    add("table", {5, 3}, Decay::embeddings, 0);
+    add("packed", {6, 4}, Decay::matrices, 2);
+    add("head", {2, 4}, Decay::matrices, 0);
+    add("wide", {3, 7}, Decay::matrices, 1);
+    add("tall", {7, 3}, Decay::matrices, 1);
+    add("forms", {2, 4, 4}, Decay::matrices, 2);
+    add("bias", {5}, Decay::none, 0);
+  }
+};
+
+// A table whose rows with gradients are listed, and a bias.
+struct Tables : Layer {
+  Tables() {
+    add_parameter("table", torch::randn({20, 33}), {.decay = Decay::embeddings, .gradient_rows = &rows});
+    add_parameter("bias", torch::randn({5}), {});
+  }
+  GradientRows rows{20};
+};
+
+// One parameter in float64.
+struct Reference {
+  torch::Tensor value, first, second;
+  double decay = 0;  // of its sort
+  std::int64_t hidden_matrices = 0;
+};
+
+torch::Tensor newton_schulz(const torch::Tensor& matrix, std::int64_t iterations) {
+  auto x = matrix / matrix.norm();
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    const auto gram = x.mm(x.t());
+    x = 3.4445 * x - 4.7750 * gram.mm(x) + 2.0315 * gram.mm(gram).mm(x);
+  }
+  return x;
+}
+
+void adam_step(Reference& p, const torch::Tensor& gradient, const MomentsConfig& config, double rate, int t) {
+  const auto [one, two] = config.betas;
+  p.first = one * p.first + (1 - one) * gradient;
+  p.second = two * p.second + (1 - two) * gradient.square();
+  p.value -= rate * (p.first / (1 - std::pow(one, t))) / ((p.second / (1 - std::pow(two, t))).sqrt() + config.epsilon);
+}
+
+void step(Reference& p, const torch::Tensor& gradient, const AdamWConfig& config, double rate, int t) {
+  p.value *= 1 - rate * p.decay;
+  adam_step(p, gradient, config, rate, t);
+}
+
+void step(Reference& p, const torch::Tensor& gradient, const AdamConfig& config, double rate, int t) {
+  adam_step(p, gradient + p.decay * p.value, config, rate, t);
+}
+
+void step(Reference& p, const torch::Tensor& gradient, const SgdConfig& config, double rate, int) {
+  p.first = config.momentum * p.first + gradient + p.decay * p.value;
+  p.value -= rate * p.first;
+}
+
+void step(Reference& p, const torch::Tensor& gradient, const AdagradConfig& config, double rate, int) {
+  const auto decayed = gradient + p.decay * p.value;
+  p.second += decayed.square();
+  p.value -= rate * decayed / (p.second.sqrt() + config.epsilon);
+}
+
+void step(Reference& p, const torch::Tensor& gradient, const MuonConfig& config, double rate, int t) {
+  if (p.hidden_matrices == 0) {
+    p.value *= 1 - rate * p.decay;
+    return adam_step(p, gradient, config, rate, t);
+  }
+  const double mu = config.momentum;
+  p.first = mu * p.first + (1 - mu) * gradient;
+  const auto ahead = mu * p.first + (1 - mu) * gradient;
+  p.value *= 1 - rate * p.decay;
+  const auto rows = p.value.flatten(0, -2).size(0) / p.hidden_matrices;
+  const auto value = p.value.flatten(0, -2), direction = ahead.flatten(0, -2);
+  for (std::int64_t i = 0; i < p.hidden_matrices; ++i) {
+    const auto part = direction.narrow(0, i * rows, rows);
+    const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(rows, part.size(1))));
+    value.narrow(0, i * rows, rows) -= rate * scale * newton_schulz(part, config.iterations);
+  }
+}
+
+template <class Config>
+std::map<std::string, Reference> references(const ParameterBuffer& parameters, const Config& config) {
+  std::map<std::string, Reference> all;
+  for (const auto& view : parameters.views()) {
+    const auto value = view.parameter.detach().to(torch::kDouble, false, /*copy=*/true);
+    const double decay = view.decay == Decay::none         ? 0
+                         : view.decay == Decay::embeddings ? config.embedding_weight_decay.value_or(config.weight_decay)
+                                                           : config.weight_decay;
+    all[view.name] = {value, torch::zeros_like(value), torch::zeros_like(value), decay, view.hidden_matrices};
+  }
+  return all;
+}
+
+const std::vector<OptimizerConfig>& configs() {
+  static const auto all = [] {
+    AdamWConfig adamw, adamw_tables;
+    adamw_tables.embedding_weight_decay = 0.5;
+    adamw_tables.betas = {0.8, 0.95};
+    adamw_tables.epsilon = 1e-3;
+    AdamConfig adam, adam_decay;
+    adam_decay.weight_decay = 0.2;
+    SgdConfig sgd, momentum, momentum_tables;
+    momentum.momentum = momentum_tables.momentum = 0.9;
+    momentum.weight_decay = 0.1;
+    momentum_tables.weight_decay = 0.1;
+    momentum_tables.embedding_weight_decay = 0;
+    MuonConfig muon, other_muon;
+    other_muon.momentum = 0.8;
+    other_muon.iterations = 3;
+    other_muon.weight_decay = 0;
+    other_muon.embedding_weight_decay = 0.3;
+    AdagradConfig adagrad, adagrad_decay;
+    adagrad_decay.epsilon = 1e-2;
+    adagrad_decay.weight_decay = 0.1;
+    adagrad_decay.embedding_weight_decay = 0;
+    return std::vector<OptimizerConfig>{adamw,           adamw_tables, adam,       adam_decay, sgd,          momentum,
+                                        momentum_tables, muon,         other_muon, adagrad,    adagrad_decay};
+  }();
+  return all;
+}
+
+TrainConfig train_config(const OptimizerConfig& optimizer) {
+  TrainConfig config;
+  config.optimizer = optimizer;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("every optimiser follows its formula, also with a rate on the device, and goes on exactly", "[optimizer]") {
+  torch::manual_seed(0);
+  const auto optimizer_config = GENERATE(from_range(configs()));
+  const bool rate_on_device = GENERATE(false, true);
+  const auto config = train_config(optimizer_config);
+  Sorts layer;
+  ParameterBuffer parameters(layer);
+  auto optimizer = make_optimizer(parameters, config);
+  std::visit(
+      [&](const auto& options) {
+        auto all = references(parameters, options);
+        for (int t = 1; t <= 6; ++t) {
+          const double rate = 0.1 / t;
+          parameters.gradients().normal_();
+          for (const auto& view : parameters.views())
+            step(all[view.name], view.parameter.grad().to(torch::kDouble), options, rate, t);
+          rate_on_device ? optimizer->step(torch::tensor(rate, torch::kFloat)) : optimizer->step(rate);
+          INFO(options.kind << " step " << t);
+          for (const auto& view : parameters.views()) {
+            INFO(view.name);
+            CHECK(torch::allclose(view.parameter.detach().to(torch::kDouble), all[view.name].value, 1e-5, 2e-6));
+          }
+          if (t != 3) continue;
+          const auto saved = from_safetensors(to_safetensors(optimizer->state()), "t");
+          optimizer = make_optimizer(parameters, config);
+          copy_by_name(saved, optimizer->state(), "t");
+        }
+      },
+      optimizer_config);
+}
+
+TEST_CASE("rows of tables whose gradients are listed are updated as whole tables are", "[optimizer]") {
+  torch::manual_seed(0);
+  const auto optimizer_config = GENERATE(from_range(configs()));
+  INFO(kind_of(optimizer_config));
+  Tables listed_tables, whole_tables;
+  ParameterBuffer listed(listed_tables), whole(whole_tables);
+  whole.values().copy_(listed.values());
+  const auto listed_optimizer = make_optimizer(listed, train_config(optimizer_config));
+  const auto whole_optimizer = make_optimizer(whole, train_config(optimizer_config));
+  for (int t = 0; t < 4; ++t) {
+    listed.clear_gradients();
+    whole.clear_gradients();
+    whole_tables.rows.add_all();
+    for (const std::int64_t row : {t, 9, 4 * t + 1}) {
+      listed_tables.rows.add(row);
+      const auto gradient_d = torch::randn({33});
+      for (auto* parameters : {&listed, &whole}) parameters->views()[0].parameter.grad()[row].copy_(gradient_d);
+    }
+    const auto gradient_o = torch::randn({5});
+    for (auto* parameters : {&listed, &whole}) parameters->views()[1].parameter.grad().copy_(gradient_o);
+    REQUIRE(listed.views()[0].has_listed_rows());
+    REQUIRE_FALSE(whole.views()[0].has_listed_rows());
+    listed_optimizer->step(0.1);
+    whole_optimizer->step(0.1);
+    CHECK(torch::allclose(listed.values(), whole.values(), 1e-6, 1e-7));
+  }
+  const auto of_listed = listed_optimizer->state(), of_whole = whole_optimizer->state();
+  for (std::size_t i = 0; i < of_whole.size(); ++i)
+    CHECK(torch::allclose(of_listed[i].second, of_whole[i].second, 1e-6, 1e-7));
+}
+
+TEST_CASE("gradients of a scaled loss give the same update, and those that overflow none", "[optimizer][fp16]") {
+  torch::manual_seed(0);
+  const auto config = train_config(GENERATE(from_range(configs())));
+  INFO(kind_of(config.optimizer));
+  Sorts layer, same_layer;
+  ParameterBuffer plain(layer), scaled(same_layer);
+  scaled.values().copy_(plain.values());
+  const GradientScale scale{torch::tensor(1024.F), torch::tensor(0.F)};
+  const auto plain_optimizer = make_optimizer(plain, config), scaled_optimizer = make_optimizer(scaled, config, scale);
+  for (int t = 1; t <= 4; ++t) {
+    plain.gradients().normal_();
+    scaled.gradients().copy_(plain.gradients() * 1024);
+    plain_optimizer->step(0.1);
+    scaled_optimizer->step(0.1);
+    CHECK(torch::allclose(scaled.values(), plain.values(), 1e-6, 1e-7));
+    const auto before = scaled.values().clone();
+    const auto state = from_safetensors(to_safetensors(scaled_optimizer->state()), "t");
+    scaled.gradients().fill_(std::numeric_limits<float>::infinity());
+    scale.found_inf.fill_(1);
+    scaled_optimizer->step(0.1);
+    scale.found_inf.fill_(0);
+    CHECK(torch::equal(scaled.values(), before));
+    const auto after = scaled_optimizer->state();
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      INFO(after[i].first);
+      CHECK(torch::equal(after[i].second, state[i].second));
+    }
+  }
+}
+
+TEST_CASE("an optimiser that starts again forgets, and names the state that is not finite", "[optimizer]") {
+  torch::manual_seed(0);
+  const auto config = train_config(GENERATE(from_range(configs())));
+  INFO(kind_of(config.optimizer));
+  Sorts layer;
+  ParameterBuffer parameters(layer);
+  const auto optimizer = make_optimizer(parameters, config);
+  const auto first = parameters.values().clone();
+  parameters.gradients().normal_();
+  optimizer->step(0.1);
+  const auto once = parameters.values().clone();
+  CHECK_FALSE(torch::equal(once, first));
+  optimizer->step(0.1);
+  optimizer->reset();
+  parameters.values().copy_(first);
+  optimizer->step(0.1);
+  CHECK(torch::equal(parameters.values(), once));
+  CHECK(optimizer->first_not_finite().empty());
+  const auto state = optimizer->state();
+  if (state.empty()) return;  // plain SGD
+  state.front().second.flatten()[0].fill_(std::numeric_limits<double>::quiet_NaN());
+  CHECK(optimizer->first_not_finite() == state.front().first);
+}
+
+}  // namespace metaformer

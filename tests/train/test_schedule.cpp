@@ -1,0 +1,130 @@
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "support/catch.h"
+#include "train/optim/schedule.h"
+
+namespace metaformer {
+
+static double learning_rate_at(const TrainConfig& config, std::int64_t step) {
+  return make_schedule(config, 64)->rate(step);
+}
+
+TEST_CASE("learning rates follow their formulas", "[schedule]") {
+  TrainConfig config;
+  config.steps = 1000;
+  config.learning_rate = 1;
+  config.schedule = CosineScheduleConfig{{.warmup_steps = 99, .floor = 0.1}};
+  CHECK(learning_rate_at(config, 0) == Approx(0.01));
+  CHECK(learning_rate_at(config, 98) == Approx(0.99));
+  CHECK(learning_rate_at(config, 99) == Approx(1));
+  CHECK(learning_rate_at(config, 999) == Approx(0.1 + 0.45 * (1 + std::cos(std::numbers::pi * 900 / 901))));
+  CHECK(learning_rate_at(config, 5000) == Approx(0.1));
+  config.schedule = LinearScheduleConfig{{.warmup_steps = 99, .floor = 0.1}};
+  CHECK(learning_rate_at(config, 99 + 901 / 2) == Approx(0.55).epsilon(0.01));
+  config.schedule = ConstantScheduleConfig{.warmup_steps = 99};
+  CHECK(learning_rate_at(config, 999) == 1);
+  config.schedule = ConstantScheduleConfig{.warmup_steps = 5000};  // beyond the end is legal
+  CHECK(learning_rate_at(config, 999) == Approx(1000.0 / 5001));
+  config.schedule = ConstantScheduleConfig{.warmup_steps = 0};
+  CHECK(learning_rate_at(config, 0) == 1);
+}
+
+TEST_CASE("schedules that fall with the square root of the step follow their formulas", "[schedule]") {
+  TrainConfig config;
+  config.steps = 1000;
+  config.learning_rate = 0.5;
+  config.schedule = InverseSqrtScheduleConfig{.warmup_steps = 25};
+  CHECK(learning_rate_at(config, 0) == Approx(0.5 / 26));
+  CHECK(learning_rate_at(config, 24) == Approx(0.5 * 25 / 26));
+  CHECK(learning_rate_at(config, 25) == Approx(0.5));
+  CHECK(learning_rate_at(config, 100) == Approx(0.5 * std::sqrt(25.0 / 100)));
+  CHECK(learning_rate_at(config, 5000) == Approx(0.5 * std::sqrt(25.0 / 5000)));
+  // Vaswani et al. 2017 with d = 64, w = 16: steps count from 1, and the largest rate is that of step 16.
+  config.schedule = NoamScheduleConfig{.warmup_steps = 16};
+  CHECK(learning_rate_at(config, 0) == Approx(0.5 / 8 / 64));
+  CHECK(learning_rate_at(config, 3) == Approx(0.5 / 8 * 4 / 64));
+  CHECK(learning_rate_at(config, 15) == Approx(0.5 / 8 / 4));
+  CHECK(learning_rate_at(config, 99) == Approx(0.5 / 8 / 10));
+}
+
+TEST_CASE("a trapezoid holds its peak and then falls to the floor", "[schedule]") {
+  TrainConfig config;
+  config.steps = 1000;
+  config.learning_rate = 1;
+  TrapezoidScheduleConfig trapezoid;
+  trapezoid.warmup_steps = 9;
+  trapezoid.floor = 0.2;
+  trapezoid.decay_steps = 100;
+  config.schedule = trapezoid;
+  CHECK(learning_rate_at(config, 4) == Approx(0.5));
+  CHECK(learning_rate_at(config, 9) == 1);
+  CHECK(learning_rate_at(config, 899) == 1);
+  CHECK(learning_rate_at(config, 924) == Approx(0.8));
+  CHECK(learning_rate_at(config, 999) == Approx(0.2));
+  CHECK(learning_rate_at(config, 2000) == Approx(0.2));
+  trapezoid.decay_steps = 5000;  // more than follow the warm-up: there is no plateau
+  config.schedule = trapezoid;
+  CHECK(learning_rate_at(config, 9) == 1);
+  CHECK(learning_rate_at(config, 9 + 990 / 2) == Approx(0.6));
+  CHECK(learning_rate_at(config, 999) == Approx(0.2));
+  trapezoid.decay_steps = 1;
+  config.schedule = trapezoid;
+  CHECK(learning_rate_at(config, 998) == 1);
+  CHECK(learning_rate_at(config, 999) == Approx(0.2));
+}
+
+namespace {
+
+// docs/configs.md: `after(s)` is the formula of steps after the warm-up.
+struct Documented {
+  ScheduleConfig schedule;
+  std::function<double(double)> after;
+  double last;  // of the step n - 1
+};
+
+}  // namespace
+
+TEST_CASE("warm-up, peak and last step of every schedule are those of the documented formulas", "[schedule]") {
+  const std::int64_t w = GENERATE(1, 4), n = GENERATE(10, 37), decay = GENERATE(1, 3, 1000);
+  constexpr double r = 0.5, floor = 0.125, width = 64, pi = std::numbers::pi;
+  const auto steps = static_cast<double>(n), warmup = static_cast<double>(w);
+  TrapezoidScheduleConfig trapezoid;
+  trapezoid.warmup_steps = w;
+  trapezoid.floor = floor;
+  trapezoid.decay_steps = decay;
+  const double f = std::max(warmup, steps - 1 - static_cast<double>(decay));
+  const auto p = [&](double s) { return (s - warmup) / (steps - warmup); };
+  const std::vector<Documented> all = {
+      {CosineScheduleConfig{{.warmup_steps = w, .floor = floor}},
+       [&](double s) { return floor + (r - floor) * (1 + std::cos(pi * p(s))) / 2; },
+       floor + (r - floor) * (1 - std::cos(pi / (steps - warmup))) / 2},
+      {LinearScheduleConfig{{.warmup_steps = w, .floor = floor}},
+       [&](double s) { return floor + (r - floor) * (1 - p(s)); }, floor + (r - floor) / (steps - warmup)},
+      {trapezoid, [&](double s) { return s <= f ? r : floor + (r - floor) * (1 - (s - f) / (steps - 1 - f)); }, floor},
+      {ConstantScheduleConfig{.warmup_steps = w}, [&](double) { return r; }, r},
+      {InverseSqrtScheduleConfig{.warmup_steps = w}, [&](double s) { return r * std::sqrt(warmup / s); },
+       r * std::sqrt(warmup / (steps - 1))},
+      {NoamScheduleConfig{.warmup_steps = w},
+       [&](double s) { return r / std::sqrt(width) * std::min(1 / std::sqrt(s + 1), (s + 1) / std::pow(warmup, 1.5)); },
+       r / std::sqrt(width * steps)}};
+  REQUIRE(all.size() == std::variant_size_v<ScheduleConfig>);
+  TrainConfig config;
+  config.steps = n;
+  config.learning_rate = r;
+  for (const auto& [schedule, after, last] : all) {
+    CAPTURE(kind_of(schedule), w, n, decay);
+    config.schedule = schedule;
+    const bool is_noam = is<NoamScheduleConfig>(schedule);
+    for (std::int64_t s = 0; s < n; ++s) {
+      const auto step = static_cast<double>(s);
+      const bool warms_up = s < w && !is_noam;
+      CHECK(learning_rate_at(config, s) == Approx(warms_up ? r * (step + 1) / (warmup + 1) : after(step)));
+    }
+    CHECK(learning_rate_at(config, n - 1) == Approx(last));
+    if (!is_noam) CHECK(learning_rate_at(config, w) == Approx(r));
+  }
+}
+
+}  // namespace metaformer
