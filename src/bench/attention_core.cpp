@@ -6,6 +6,7 @@
 
 #include "attention/lsh.h"
 #include "attention/metric_options.h"
+#include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "attention/quadratic_options.h"
 #include "attention/scaled_dot_product_options.h"

@@ -1,6 +1,7 @@
 #include "distributed/process_group.h"
 
 #include <fmt/format.h>
+#include <torch/serialize.h>
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,7 @@
 #include "model/classifier.h"
 
+#include <torch/nn/functional/embedding.h>
+
 #include "base/error.h"
 #include "model/batch.h"
 #include "model/embedding.h"

@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include <fmt/format.h>
+#include <torch/nn/modules/container/modulelist.h>
 
 #include <cmath>
 

@@ -82,7 +82,6 @@ namespace {
 
 constexpr const char* length_name = "length";
 constexpr const char* place_name = "place";
-constexpr const char* segments_name = "segments";
 
 std::string prefix_of(std::size_t block) { return fmt::format("blocks.{}.", block); }
 

@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include <ATen/autocast_mode.h>
+#include <torch/nn/functional/linear.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 

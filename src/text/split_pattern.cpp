@@ -1,6 +1,7 @@
 #include "text/split_pattern.h"
 
 #include <fmt/format.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include <algorithm>
