@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "base/dropout_places.h"
-#include "cpu/dropout.h"
 #include "cpu/head_attention.h"
+#include "cpu/lanes.h"
 #include "cpu/vector_math.h"
 
 // Products of the small matrices of a head of attention (host_attention_kernel.cpp), and how their operands are packed:

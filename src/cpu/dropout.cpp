@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cpu/lanes.h"
+
 namespace metaformer {
 
 DropoutMask::DropoutMask(double probability, std::uint64_t seed)

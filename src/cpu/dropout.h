@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "cpu/vector_math.h"
-
 namespace metaformer {
 
 // Which entries of a tensor dropout takes, as a function of a seed and the entry's place alone: threads need not agree
@@ -34,27 +32,6 @@ class DropoutMask {
   std::uint32_t limit_ = 0;  // bits below it: dropped
   float factor_ = 1;
   std::uint32_t low_key_ = 0, high_key_ = 0;
-};
-
-// Dropout's mask sixteen entries at a time, for kernels, which are compiled for vectors.
-
-static_assert(DropoutMask::together == lane_count);
-
-struct DropoutLanes {
-  explicit DropoutLanes(const DropoutMask& of_mask) : mask(of_mask) {}
-
-  bool drops() const { return mask.drops(); }
-
-  // Multiply the entries from `place` on, a multiple of DropoutMask::together: 0 or 1 / (1 - probability).
-  METAFORMER_INLINE Lanes factors(std::int64_t place) const {
-    constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    // The second key goes between two rounds: with only a sum, masks of two seeds would be shifts of one another.
-    const auto further = mask.high_key_ ^ static_cast<std::uint32_t>(place >> 32);
-    const auto bits = scrambled(scrambled(lane + static_cast<std::uint32_t>(place) + mask.low_key_) ^ further);
-    return bits < mask.limit_ ? Lanes{} : every_lane(mask.factor_);
-  }
-
-  DropoutMask mask;  // a copy: kernels would read a reference anew after every store
 };
 
 }  // namespace metaformer

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpu/activation.h"
+#include "cpu/lanes.h"
 
 namespace metaformer {
 

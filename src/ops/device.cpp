@@ -146,13 +146,13 @@ std::unique_ptr<DeviceGraph> make_cuda_graph(torch::Device device, std::string& 
   static void* const library = open_own_library(library_name);
   if (library == nullptr) {
     const char* error = dlerror();
-    problem = error != nullptr ? error : std::string(library_name) + " cannot be loaded";
+    problem = error != nullptr ? error : fmt::format("{} cannot be loaded", library_name);
     return nullptr;
   }
   using Maker = DeviceGraph* (*)(int);
   const auto make = reinterpret_cast<Maker>(dlsym(library, "metaformer_make_cuda_graph"));
   if (make == nullptr) {
-    problem = std::string(library_name) + " is of another version";
+    problem = fmt::format("{} is of another version", library_name);
     return nullptr;
   }
   return std::unique_ptr<DeviceGraph>(make(device.index()));

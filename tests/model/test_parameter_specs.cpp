@@ -1,6 +1,8 @@
 // Initialisation and weight decay go by what is said where a parameter is registered.
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include "model/classifier.h"
 #include "model/parameters.h"

@@ -1,6 +1,7 @@
 // How language models with an LSTM or a GRU are trained.
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/rnn.h>
 
 #include <cmath>
 

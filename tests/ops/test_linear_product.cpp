@@ -1,5 +1,7 @@
 // Linear layers as one node, against those of the library.
 
+#include <torch/nn/functional/linear.h>
+
 #include "ops/autocast.h"
 #include "ops/linear.h"
 #include "support/torch_catch.h"

@@ -7,6 +7,8 @@
 // segments, with padding; of a masked language model also their places; of an encoder and decoder also source and its
 // segments), logits, loss, grad.NAME.
 
+#include <torch/nn/functional/loss.h>
+
 #include <algorithm>
 #include <iostream>
 

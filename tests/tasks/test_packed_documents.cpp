@@ -1,5 +1,7 @@
 // Documents of a language model, several in a row of a batch.
 
+#include <torch/nn/functional/loss.h>
+
 #include <map>
 #include <numeric>
 

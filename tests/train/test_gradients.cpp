@@ -1,5 +1,7 @@
 // The gradients of a step.
 
+#include <torch/nn/functional/loss.h>
+
 #include "tasks/task_examples.h"
 #include "train/step/training_step.h"
 
