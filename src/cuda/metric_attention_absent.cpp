@@ -1,29 +1,13 @@
+// The kernels, compiled where CUDA is not.
 #include "base/error.h"
-#include "cuda/devices.h"
 #include "cuda/dropout.h"
 #include "cuda/metric_attention.h"
-
-// Compiled where CUDA is not.
-
-namespace metaformer::cuda {
-
-Devices find_devices() { return {.compiled = false, .problem = "this executable was built without CUDA", .list = {}}; }
-
-}  // namespace metaformer::cuda
-
-// Compiled where CUDA is not.
 
 namespace metaformer::cuda {
 
 void dropout(const Dropout&, void*) {
   throw Error(ExitCode::failure, "dropout kernel: this executable was built without CUDA");
 }
-
-}  // namespace metaformer::cuda
-
-// Compiled where CUDA is not.
-
-namespace metaformer::cuda {
 
 MetricDevice metric_kernel_device() { return MetricDevice::none; }
 
