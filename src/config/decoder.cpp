@@ -56,6 +56,8 @@ constexpr ForeignName foreign_names[] = {
     {"attention attn attention_type", "model.mixer"},
     {"vocab_size", "data.tokenizer.vocabulary"},
     {"dataset dataset_name", "data.corpus"},
+    {"text_column", "data.text_field"},
+    {"label_column", "data.label_field"},
     {"out_dir output_dir", "--out"},
     {"device", "--device"},
     {"resume resume_from_checkpoint", "--resume"},

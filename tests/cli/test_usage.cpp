@@ -28,9 +28,6 @@ TEST_CASE("an unknown word on the command line is named, with what was probably 
       {{"train", "--config", "small.yaml", "--max-iters", "3"}, "did you mean '--set train.steps=VALUE'?"},
       {{"train", "--config", "small.yaml", "\x1b[31mred"}, "unexpected argument '\\x1b[31mred'"},
       {{"config", "explain", "lr"}, "no key 'lr'; did you mean 'train.learning_rate'?"},
-      {{"config", "explain", "model.linear"},
-       "config explain: model.linear is now model.ngrams, model.buckets, model.naive_bayes, model.cost (model: {kind: "
-       "linear, ngrams: ..., "},
   }));
   const auto result = program.run(arguments);
   INFO(result.err);
