@@ -1,7 +1,6 @@
-#include "cpu/dropout.h"
-
 #include <algorithm>
 
+#include "cpu/dropout.h"
 #include "cpu/lanes.h"
 
 namespace metaformer {
