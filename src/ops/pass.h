@@ -9,7 +9,7 @@
 namespace metaformer {
 
 // Observes a forward pass: what each block adds to the residual stream, and what mixers with scores attend to. A pass
-// without a probe computes the same with and without this file.
+// without a probe computes the same.
 
 // Where the residual stream is observed, in the order of a pass: the embeddings, then four values of every block (six
 // of one that sees a source), then what the head reads.

@@ -23,7 +23,7 @@ struct RunRecord {
   // What is not default in the config, without train.seed: "model.mixer.kind" -> "quadratic", values as in YAML.
   std::map<std::string, std::string> settings;
 
-  // Numbers by the name of their column: "val_loss", "test_accuracy", "parameters", "train_seconds", ... (metric.h
+  // Numbers by the name of their column: "val_loss", "test_accuracy", "parameters", "train_seconds", ... (`Metric`
   // describes those that are known). A number that the run does not have is absent; none is NaN.
   std::map<std::string, double> metrics;
 

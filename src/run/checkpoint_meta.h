@@ -89,7 +89,7 @@ struct Progress {
 // The evaluation that is due at the progress's step is done.
 inline bool is_evaluated(const Progress& progress) { return progress.evaluated_step == progress.step; }
 
-// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file. No torch in it.
+// meta.json of a checkpoint: how far the run was, and the SHA-256 of every other file.
 
 // A checkpoint that this program is too old to read: nothing is wrong with it.
 class NewerFormat : public Error {
@@ -111,8 +111,7 @@ std::string to_text(const CheckpointMeta& meta);
 // `source` names the file in errors (exit code 1): damaged, or progress that no run can have; NewerFormat.
 CheckpointMeta read_checkpoint_meta(const std::string& text, const std::string& source);
 
-// The folder `checkpoints` of a run: which checkpoints there are, the links to them, and what is removed. No torch in
-// it.
+// The folder `checkpoints` of a run: which checkpoints there are, the links to them, and what is removed.
 constexpr const char* meta_file = "meta.json";
 
 std::string step_name(std::int64_t step);  // "step-12"

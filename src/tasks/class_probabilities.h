@@ -11,7 +11,7 @@
 
 namespace metaformer {
 
-// What a classifier's probabilities are worth, from all texts of a split at once. No torch in it.
+// What a classifier's probabilities are worth, from all texts of a split at once.
 
 // Row-major [texts, classes], finite; every row sums to 1. labels: class ids, one per text.
 struct ClassProbabilities {
