@@ -65,8 +65,6 @@ class ScoreDecoder : public MixerDecoder {
   }
 
  private:
-  static std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
-
   std::int64_t score_step() const { return (capacity_ + 15) / 16 * 16; }
 
   // Rotary positions have rotated keys beside those of the state. ALiBi's -slope (c - e) is slope e but for what is the

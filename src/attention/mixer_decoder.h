@@ -5,7 +5,9 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "attention/mixer_state.h"
 #include "config/mixer_config.h"
@@ -13,6 +15,9 @@
 #include "ops/linear.h"
 
 namespace metaformer {
+
+// A buffer of zeros.
+inline std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
 
 class MixerDecoder {
  public:

@@ -128,17 +128,13 @@ namespace {
 
 using torch::Tensor;
 
-MixerShape mixer_shape(const AttentionShape& shape) {
-  return {.width = shape.width(), .heads = shape.heads, .context = shape.context, .positions = shape.positions};
-}
-
 double inverse_root(std::int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
 
 // Why the mixer cannot have them; empty: it can.
 std::string positions_problem(const MixerConfig& mixer, const AttentionShape& shape) {
   if (!act_on_scores(shape.positions)) return "";
   if (!mixer->has_scores()) return fmt::format("this mixer has no scores for positions {}", kind_of(shape.positions));
-  const auto problem = mixer->problem(mixer_shape(shape));
+  const auto problem = mixer->problem(shape.mixer_shape());
   return problem ? problem->what : "";
 }
 
@@ -178,7 +174,7 @@ class Candidates {
     return list_.back();
   }
 
-  // A share of the machine, so that the machine stays usable and results are not those of swapping.
+  // A fraction of the memory: the machine stays usable and does not swap.
   bool fits(AttentionCandidate& candidate, double bytes, const std::string& what) const {
     const double available = request_.device.is_cpu()
                                  ? static_cast<double>(machine_memory())
@@ -228,7 +224,7 @@ class Candidates {
     return seen;
   }
 
-  // Distances are compared without the matrix of scores on the CPU alone.
+  // Only on the CPU are distances compared without the matrix of scores.
   bool keeps_pairs(const MixerConfig& options) const {
     return layer_cost(options, shape_, request_.causal).keeps_pairs ||
            (is<TransformerXlPositionsConfig>(shape_.positions) && !request_.device.is_cpu());
@@ -238,7 +234,7 @@ class Candidates {
     auto& candidate = start(std::string(kind_of(options)), std::string(to_string(options->backend())));
     candidate.result.skipped = positions_problem(options, shape_);
     if (!candidate.result.skipped.empty() || (keeps_pairs(options) && !pairs_fit(candidate))) return;
-    const auto mixer = make_mixer(options, mixer_shape(shape_));
+    const auto mixer = make_mixer(options, shape_.mixer_shape());
     initialise(*mixer, 1, static_cast<double>(shape_.width()) * usual_std * usual_std);
     if (affords_reference(shape_)) candidate.result.error = error_of_layer(*mixer, options);
     mixer->to(request_.device, request_.type);
@@ -251,8 +247,8 @@ class Candidates {
   // Of the output for the first sequence, against the reference backend in float64 on the CPU.
   std::optional<double> error_of_layer(Mixer& mixer, const MixerConfig& options) {
     const torch::NoGradGuard no_grad;
-    const auto exact = make_mixer(with_backend(options, Backend::reference), mixer_shape(shape_)),
-               narrow = make_mixer(options, mixer_shape(shape_));
+    const auto exact = make_mixer(with_backend(options, Backend::reference), shape_.mixer_shape()),
+               narrow = make_mixer(options, shape_.mixer_shape());
     const auto from = mixer.parameters();
     for (const auto& copy : {exact, narrow}) {
       const auto to = copy->parameters();

@@ -136,10 +136,6 @@ class InputDraws {
   NormalDraws& draws_;
 };
 
-MixerShape mixer_shape(const AttentionShape& shape) {
-  return {.width = shape.width(), .heads = shape.heads, .context = shape.context, .positions = shape.positions};
-}
-
 }  // namespace
 
 NormalDraws::NormalDraws(torch::Device device) : device_(device), generator_(at::detail::createCPUGenerator(1)) {}
@@ -167,7 +163,7 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
     return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};
   }
   if (mixer.get_if<LshOptions>() != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
-  if (make_mixer(mixer, mixer_shape(shape))->output() != nullptr) return std::nullopt;
+  if (make_mixer(mixer, shape.mixer_shape())->output() != nullptr) return std::nullopt;
   return CoreInputs{of_shape.inputs()};
 }
 
@@ -190,7 +186,7 @@ CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
       Pass pass;
       return merge_heads(hash_and_attend(in[0], in[1], options, context, /*dropout=*/0, visibility, pass));
     };
-  return [whole = make_mixer(mixer, mixer_shape(shape))](const CoreInputs& in, const Visibility& visibility) {
+  return [whole = make_mixer(mixer, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
     Pass pass;
     return whole->mix(in[0], in[0], visibility, nullptr, pass);
   };
@@ -198,7 +194,7 @@ CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
 
 MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
   const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
-  return mixer->cost(mixer_shape(shape),
+  return mixer->cost(shape.mixer_shape(),
                      {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
 }
 
@@ -208,7 +204,7 @@ double forward_operations(const MixerConfig& mixer, const AttentionShape& shape,
 
 double projection_operations(const MixerConfig& mixer, const AttentionShape& shape) {
   double weights = 0;
-  for (const auto& module : make_mixer(mixer, mixer_shape(shape))->modules())
+  for (const auto& module : make_mixer(mixer, shape.mixer_shape())->modules())
     if (const auto* linear = dynamic_cast<const LinearImpl*>(module.get()))
       weights += static_cast<double>(linear->weight().numel());
   return 2 * static_cast<double>(shape.batch * shape.context) * weights;

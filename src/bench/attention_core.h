@@ -31,6 +31,9 @@ struct AttentionShape {
   std::int64_t batch = 4, heads = 4, context = 256, head_width = 32;
   PositionsConfig positions = NoPositionsConfig{};  // of layers with their projections, those that act on scores
   std::int64_t width() const { return heads * head_width; }
+  MixerShape mixer_shape() const {
+    return {.width = width(), .heads = heads, .context = context, .positions = positions};
+  }
 };
 
 // Normal numbers in float32, on the CPU the same in every process.

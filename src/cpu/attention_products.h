@@ -12,7 +12,7 @@
 #include "cpu/lanes.h"
 #include "cpu/vector_math.h"
 
-// Products of the small matrices of a head of attention (host_attention_kernel.cpp), and how their operands are packed:
+// Products of the small matrices of a head of attention (cpu/attention.cpp), and how their operands are packed:
 // in units of 32 bits, either a float each or a pair of bfloat16 that are neighbours along the depth of the product.
 //
 // Everything is inlined into functions that are compiled for an instruction set.

@@ -21,8 +21,7 @@
 // keys, which for a distance have a dq, too: dq = - c y, dy = (m P)^T dt + scale a dS^T q - 2 c y M. The gradient of M
 // is p^T dq over all tokens.
 //
-// One kernel goes over all pairs once (metric_backward_pass.h); small ones prepare and finish it
-// (metric_backward_ends.h).
+// One kernel goes over all pairs once; small ones prepare and finish it.
 
 namespace metaformer::cuda {
 

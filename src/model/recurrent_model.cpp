@@ -192,8 +192,6 @@ Tensor RecurrentLayersImpl::forward(const Tensor& given_bcd, LayerStates& states
 
 namespace {
 
-std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
-
 class RecurrentDecoder : public Decoder {
  public:
   RecurrentDecoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,

@@ -86,7 +86,7 @@ DepthNorms gradient_norms(const StreamProbe::Stack& stack, const std::vector<tor
   return norms;
 }
 
-static std::vector<double> to_vector(const torch::Tensor& values) {
+std::vector<double> to_vector(const torch::Tensor& values) {
   const auto list = values.to(torch::kCPU, torch::kDouble).contiguous();
   return {list.const_data_ptr<double>(), list.const_data_ptr<double>() + list.numel()};
 }

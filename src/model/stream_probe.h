@@ -82,6 +82,9 @@ DepthNorms token_norms(const StreamProbe::Stack& stack, const torch::Tensor& seg
 // Frobenius norms of the gradients of the stream's values, in their order; undefined ones are zero.
 DepthNorms gradient_norms(const StreamProbe::Stack& stack, const std::vector<torch::Tensor>& gradients);
 
+// The numbers of a tensor on any device, row by row.
+std::vector<double> to_vector(const torch::Tensor& values);
+
 AttentionMeasures measure_attention(const StreamProbe::Scores& seen);
 
 }  // namespace metaformer

@@ -10,8 +10,6 @@ namespace metaformer {
 
 namespace {
 
-std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
-
 void add(const std::vector<float>& from, std::vector<float>& to) {
   std::transform(from.begin(), from.end(), to.begin(), to.begin(), std::plus<>());
 }

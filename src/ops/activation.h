@@ -1,6 +1,6 @@
 #pragma once
 // Activations and gated products with gradients, the fastest way that a device and type have. On the CPU in float32 and
-// bfloat16 by activation_kernel.h where a gradient will be asked for; else by the library's operators.
+// bfloat16 by cpu/activation.h where a gradient will be asked for; else by the library's operators.
 
 #include <torch/types.h>
 

@@ -72,7 +72,7 @@ inline torch::Tensor empty_log_sum(const torch::Tensor& q_bnck) {
   return torch::empty({q_bnck.size(0), q_bnck.size(1), q_bnck.size(2)}, torch::kFloat);
 }
 
-// Attention on the CPU, by host_attention_kernel.h, with gradients.
+// Attention on the CPU, by cpu/attention.h, with gradients.
 struct HostAttentionOptions {
   bool causal = false;      // the queries are the last of the keys
   std::int64_t window = 0;  // if causal: the newest keys that a query sees, itself included; 0: all

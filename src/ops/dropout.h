@@ -8,7 +8,7 @@
 namespace metaformer {
 
 // In training x with entries set to 0, each with the given probability in [0, 1), and the others divided by 1 -
-// probability; otherwise x itself. The mask is that of dropout_mask.h on every device, and backward draws it again
+// probability; otherwise x itself. The mask is that of cpu/dropout.h on every device, and backward draws it again
 // in place of keeping it. The first dimension of x is that of the batch's rows, each of which has the mask of its place
 // in the step.
 torch::Tensor dropout(const torch::Tensor& x, double probability, Pass& pass);

@@ -22,7 +22,7 @@ torch::Tensor in_orders(const torch::Tensor& x_bnck, const Orders& orders);
 // The reverse for what differs from order to order: [b, n, r c, k] -> [b, n, r, c, k].
 torch::Tensor out_of_orders(const torch::Tensor& x_bnsk, const Orders& orders);
 
-// LSH attention on the CPU, by hashed_attention_kernel.h, with gradients.
+// LSH attention on the CPU, by cpu/hashed_attention.h, with gradients.
 struct HashedAttentionOptions {
   bool causal = false, same_bucket = false;
   std::int64_t chunk = 0;

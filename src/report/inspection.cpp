@@ -130,11 +130,6 @@ ScoredVectors scored_vectors(Block block, const torch::Tensor& x_1vd) {
   return probe.latest().vectors;
 }
 
-std::vector<double> to_vector(const torch::Tensor& values) {
-  const auto flat = values.to(torch::kDouble).flatten().contiguous();
-  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
-}
-
 std::vector<double> correlations(const torch::Tensor& distance_nvv, const std::vector<std::int32_t>& numbers) {
   std::vector<double> differences;
   for (std::size_t i = 0; i < numbers.size(); ++i)

@@ -18,11 +18,6 @@ using figures::HeatMap;
 using figures::Palette;
 using figures::Panel;
 
-std::vector<double> to_vector(const torch::Tensor& values) {
-  const auto flat = values.to(torch::kDouble).contiguous();
-  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
-}
-
 // `values_ij`: with NaN where a cell is to be blank.
 HeatMap heat_map(const torch::Tensor& values_ij, Palette palette) {
   return {.rows = values_ij.size(0), .columns = values_ij.size(1), .values = to_vector(values_ij), .palette = palette};

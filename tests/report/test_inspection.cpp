@@ -163,16 +163,22 @@ TEST_CASE("a class token stands before the text", "[inspect]") {
   CHECK(inspection.layers[0].attention_nce.size(2) == static_cast<std::int64_t>(inspection.tokens.size()));
 }
 
+// The sum of the losses of all targets, and the number of targets.
+static std::pair<double, double> sums_by_position(const SplitInspection& inspection) {
+  double loss = 0, targets = 0;
+  for (const auto& entry : inspection.loss_by_position) {
+    loss += entry.loss * static_cast<double>(entry.targets);
+    targets += static_cast<double>(entry.targets);
+  }
+  return {loss, targets};
+}
+
 TEST_CASE("losses by position add up to the loss of the split", "[inspect]") {
   const Workplace place;
   auto run = trained(place, {"train.steps=5"});
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto inspection = inspect_split(run, task);
-  double sum = 0, targets = 0;
-  for (const auto& entry : inspection.loss_by_position) {
-    sum += entry.loss * static_cast<double>(entry.targets);
-    targets += static_cast<double>(entry.targets);
-  }
+  const auto [sum, targets] = sums_by_position(inspection);
   const auto report = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
   CHECK(sum / targets == Approx(report["loss"].get<double>()));
   CHECK(targets == report["tokens"].get<double>());
@@ -191,11 +197,7 @@ TEST_CASE("with memory losses by position are those of the text in order, and no
         static_cast<std::size_t>(transformer(run.experiment.config).layers));
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
-  double loss = 0, targets = 0;
-  for (const auto& entry : found.loss_by_position) {
-    loss += entry.loss * static_cast<double>(entry.targets);
-    targets += static_cast<double>(entry.targets);
-  }
+  const auto [loss, targets] = sums_by_position(found);
   const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
   CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
   CHECK(targets == whole.at("tokens").get<double>());
@@ -220,11 +222,7 @@ TEST_CASE("hidden tokens and packed documents have losses by position, too, and 
   CHECK(inspect(run, "aab").causal == !masked);
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
-  double loss = 0, targets = 0;
-  for (const auto& entry : found.loss_by_position) {
-    loss += entry.loss * static_cast<double>(entry.targets);
-    targets += static_cast<double>(entry.targets);
-  }
+  const auto [loss, targets] = sums_by_position(found);
   const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
   CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
   CHECK(targets == whole.at(masked ? "targets" : "tokens").get<double>());

@@ -140,6 +140,32 @@ std::string name_of(const ActivationConfig& activation) {
   return "";
 }
 
+// What every architecture takes over of a config: its sizes, tied embeddings and biases. Their mixer is scaled dot
+// product.
+static TransformerConfig with_sizes_of(const TransformerConfig& given) {
+  TransformerConfig config;
+  config.layers = given.layers;
+  config.heads = given.heads;
+  config.width = given.width;
+  config.context = given.context;
+  config.embedding.tie = given.embedding.tie;
+  config.bias = given.bias;
+  config.mixer = ScaledDotProductOptions{};
+  return config;
+}
+
+// The branch of the architecture, with the ratio and activation of `given` where that is one and they have its
+// activation.
+template <class FeedForward>
+static FeedForward closest_feed_forward(const FeedForwardConfig& given) {
+  FeedForward closest;
+  if (const auto* own = std::get_if<FeedForward>(&given)) {
+    closest.ratio = own->ratio;
+    if (!name_of(own->activation).empty()) closest.activation = own->activation;
+  }
+  return closest;
+}
+
 ActivationConfig read_activation(ConfigFile& file, const char* key, const std::string& fallback) {
   const auto name = file.text(key, fallback);
   for (const auto& [known, activation] : activations)
@@ -201,23 +227,11 @@ class Gpt2 : public Architecture {
   }
 
   TransformerConfig closest(const TransformerConfig& given) const override {
-    TransformerConfig config;
-    config.layers = given.layers;
-    config.heads = given.heads;
-    config.width = given.width;
-    config.context = given.context;
+    auto config = with_sizes_of(given);  // without biases theirs are zero
     config.dropout = given.dropout;
     config.positions = LearnedPositionsConfig{};
     config.norm = LayerNormConfig{.epsilon = epsilon_of(given.norm)};
-    config.embedding.tie = given.embedding.tie;
-    config.bias = given.bias;  // without biases theirs are zero
-    config.mixer = ScaledDotProductOptions{};
-    MlpConfig mlp;
-    if (const auto* own = std::get_if<MlpConfig>(&given.feed_forward)) {
-      mlp.ratio = own->ratio;
-      if (!name_of(own->activation).empty()) mlp.activation = own->activation;
-    }
-    config.feed_forward = mlp;
+    config.feed_forward = closest_feed_forward<MlpConfig>(given.feed_forward);
     return config;
   }
 
@@ -321,24 +335,12 @@ class Llama : public Architecture {
   }
 
   TransformerConfig closest(const TransformerConfig& given) const override {
-    TransformerConfig config;
-    config.layers = given.layers;
-    config.heads = given.heads;
-    config.width = given.width;
-    config.context = given.context;
+    auto config = with_sizes_of(given);
     RotaryPositionsConfig positions;
     if (const auto* own = std::get_if<RotaryPositionsConfig>(&given.positions)) positions.base = own->base;
     config.positions = positions;
     config.norm = RmsNormConfig{.epsilon = epsilon_of(given.norm)};
-    config.embedding.tie = given.embedding.tie;
-    config.bias = given.bias;
-    config.mixer = ScaledDotProductOptions{};
-    GatedConfig gated;
-    if (const auto* own = std::get_if<GatedConfig>(&given.feed_forward)) {
-      gated.ratio = own->ratio;
-      if (!name_of(own->activation).empty()) gated.activation = own->activation;
-    }
-    config.feed_forward = gated;
+    config.feed_forward = closest_feed_forward<GatedConfig>(given.feed_forward);
     return config;
   }
 

@@ -12,7 +12,7 @@ class Adam : public Optimizer {
   // `decoupled`: a weight w loses rate x decay x w (AdamW); `in_gradient`: decay x w is added to its gradient.
   enum class Decaying { decoupled, in_gradient };
 
-  // Updates the parameters in `ranges` (decay_ranges.h). Keeps a reference to `parameters`.
+  // Updates the parameters in `ranges` (train/optim/optimizer.h). Keeps a reference to `parameters`.
   Adam(ParameterBuffer& parameters, std::vector<DecayRange> ranges, const MomentsConfig& config, Decaying decaying,
        GradientScale scale = {});
 

@@ -16,7 +16,7 @@ torch::Tensor orthogonalise(const torch::Tensor& x_mrc, std::int64_t iterations,
 
 // Muon (Jordan et al. 2024): the momentum of a hidden matrix, orthogonalised. Everything else by AdamW.
 
-// With mu the momentum, G the gradient and O the orthogonal factor (newton_schulz.h) of an r x c matrix W:
+// With mu the momentum, G the gradient and O the orthogonal factor of an r x c matrix W:
 //   M <- mu M + (1 - mu) G,   W <- (1 - rate decay) W - rate 0.2 sqrt(max(r, c)) O(mu M + (1 - mu) G)
 // The factor gives updates the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training"), so that one
 // learning rate serves both. Which matrices these are is said where they are registered (ParameterSpec).
