@@ -176,8 +176,8 @@ inline const PackingOptions* packing_options(const PackingConfig& config) {
 }
 
 constexpr const char* separate_help =
-    "a token sees nothing of other texts in its row, and positions start again in each; false: for language models "
-    "alone";
+    "a token sees nothing of other texts in its row, and positions start again in each; false: only for "
+    "language models";
 
 template <class Visitor>
 void visit(Visitor&, NoPackingConfig&) {}

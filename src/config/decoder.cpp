@@ -367,7 +367,7 @@ class SectionDecoder {
  private:
   std::string full(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
-  // A number that no later source could mend, since it cannot be held.
+  // A number outside its type: it cannot be stored for a later source to correct.
   void refuse_too_large(const char* name, const Range& range) const {
     const auto* node = section_.find(name);
     std::int64_t ignored = 0;

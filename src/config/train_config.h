@@ -181,7 +181,7 @@ void visit(Visitor& field, AdamConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& field, SgdConfig& c) {
-  field("momentum", c.momentum, from_to_below(0, 1), "share of the last update's direction that is kept");
+  field("momentum", c.momentum, from_to_below(0, 1), "fraction of the previous update's direction that is kept");
   visit_weight_decay(field, c);
 }
 
