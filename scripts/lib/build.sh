@@ -27,9 +27,9 @@ configure() {
 
 # How long a first build takes: processor minutes that were measured on an AMD EPYC, over the compilers at once.
 describe_first_build() { # compilers-at-once targets...
-  local jobs=$1 processor_minutes=34
+  local jobs=$1 processor_minutes=27
   shift
-  [[ $* == metaformer ]] || processor_minutes=70
+  [[ $* == metaformer ]] || processor_minutes=56
   say "building; the first time this takes about $(((processor_minutes + jobs - 1) / jobs)) minutes with $jobs compilers at once"
 }
 
