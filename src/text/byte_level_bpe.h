@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,12 +15,8 @@
 
 namespace metaformer {
 
-// The printable characters that stand for bytes in the files of byte-level tokenizers (GPT-2, Radford et al. 2019):
-// most bytes that are printed in Latin-1 stand for themselves, the others follow from U+0100 on; a space is U+0120.
-
-// The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
-std::optional<std::string> from_byte_level(std::string_view text);
-
+// The characters that stand for bytes in the files of byte-level tokenizers: most bytes that are printed in Latin-1
+// stand for themselves, the others follow from U+0100 on; a space is U+0120.
 std::string to_byte_level(std::string_view bytes);
 
 // Byte-pair encoding (Sennrich et al. 2016): which pairs of neighbouring tokens become one, the first rule first.
@@ -47,6 +43,30 @@ class PairMerges {
 
   std::unordered_map<std::uint64_t, Rule, HashPair> rules_;
   std::int32_t next_rank_ = 0;
+};
+
+// Tokens that stand for a text of their own, such as <|endoftext|>: they are found in a text before it is cut into
+// words.
+class AddedTokens {
+ public:
+  // `content` is not empty.
+  void add(const std::string& content, std::int32_t id);
+
+  // Calls `use_text` with the text between tokens (never empty) and `use_token` with the id of each token, in order. Of
+  // tokens that overlap the first one counts, of those that start in one place the longest.
+  void split(std::string_view text, const std::function<void(std::string_view)>& use_text,
+             const std::function<void(std::int32_t)>& use_token) const;
+
+ private:
+  struct Token {
+    std::string content;
+    std::int32_t id;
+  };
+
+  bool begins_one(char byte) const { return !by_first_byte_[static_cast<unsigned char>(byte)].empty(); }
+  const Token* find_at(std::string_view text) const;
+
+  std::array<std::vector<Token>, 256> by_first_byte_;  // the longest first
 };
 
 // Byte-level BPE (GPT-2, Radford et al. 2019) in the format of the library `tokenizers`: regular expressions cut a text
