@@ -10,12 +10,12 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "text/byte_level_bpe.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
@@ -47,6 +47,23 @@ Json tokenizer_file(Json model, Json normalizers, Json pre_tokenizer, Json decod
 // Cuts a text where Oniguruma finds `regex`; what it finds is a part of its own, or with "Removed" dropped.
 Json split(const std::string& regex, const char* behavior = "Isolated") {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", false}};
+}
+
+Json bpe_model(Json vocabulary, Json merges, bool byte_fallback, const Json& affix = nullptr) {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", affix},
+          {"end_of_word_suffix", affix},
+          {"fuse_unk", false},
+          {"byte_fallback", byte_fallback},
+          {"ignore_merges", false},
+          {"vocab", std::move(vocabulary)},
+          {"merges", std::move(merges)}};
+}
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
 // Every part of a text is a token, or else the unknown one, where the vocabulary has it.
@@ -92,21 +109,16 @@ std::string escaped(std::string_view text) {
   return regex;
 }
 
-// Behind the character that begins at `depth`.
-std::size_t character_end(const std::string& text, std::size_t depth) {
-  auto at = text.begin() + static_cast<std::ptrdiff_t>(depth);
-  utf8::unchecked::next(at);
-  return static_cast<std::size_t>(at - text.begin());
-}
-
 // An expression for what any of `words` has from `depth` on: common beginnings stand once. Words are sorted and
 // distinct.
 std::string any_word(std::span<const std::string> words, std::size_t depth = 0) {
   const auto begin = depth;
   const auto &first = words.front(), &last = words.back();
-  while (depth < first.size() && first.compare(depth, character_end(first, depth) - depth, last, depth,
-                                               character_end(first, depth) - depth) == 0)
-    depth = character_end(first, depth);
+  const auto character_at = [&](const std::string& word) {
+    return word.substr(depth, character_size(std::string_view(word).substr(depth)));
+  };
+  while (depth < first.size() && last.compare(depth, character_at(first).size(), character_at(first)) == 0)
+    depth += character_at(first).size();
   const auto common = escaped(std::string_view(first).substr(begin, depth - begin));
   if (words.size() == 1) return common;
   std::vector<std::string> branches;
@@ -117,7 +129,7 @@ std::string any_word(std::span<const std::string> words, std::size_t depth = 0) 
       ++i;
       continue;
     }
-    const auto character = words[i].substr(depth, character_end(words[i], depth) - depth);
+    const auto character = character_at(words[i]);
     auto end = i + 1;
     while (end < words.size() && words[end].compare(depth, character.size(), character) == 0) ++end;
     branches.push_back(any_word(words.subspan(i, end - i), depth));
@@ -143,19 +155,8 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
 LibraryTokenizer library_bytes() {
   auto vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-  const Json model = {{"type", "BPE"},
-                      {"dropout", nullptr},
-                      {"unk_token", nullptr},
-                      {"continuing_subword_prefix", nullptr},
-                      {"end_of_word_suffix", nullptr},
-                      {"fuse_unk", false},
-                      {"byte_fallback", false},
-                      {"ignore_merges", false},
-                      {"vocab", vocabulary},
-                      {"merges", Json::array()}};
-  return {json_text(tokenizer_file(model, Json::array(), byte_level, byte_level)), ""};
+  const auto model = bpe_model(std::move(vocabulary), Json::array(), /*byte_fallback=*/false);
+  return {json_text(tokenizer_file(model, Json::array(), byte_level(false), byte_level(false))), ""};
 }
 
 // Numbers, of which zeros in front are no part.
@@ -316,21 +317,14 @@ class LibraryPieces {
     return "";
   }
 
-  // With spaces in place of their marks: the mark itself is a character that no piece has.
-  static std::string spoken(std::string text) {
-    for (std::size_t at = 0; (at = text.find(space_mark, at)) != std::string::npos; ++at)
-      text.replace(at, space_mark.size(), " ");
-    return text;
-  }
-
-  // The words of text/sentencepiece_tokenizer.h, in which characters without a piece stand alone, so that the names of
+  // The words of text/sentencepiece.cpp, in which characters without a piece stand alone, so that the names of
   // bytes and other names that no text has cannot be found in them.
   std::string word_expression() const {
     std::set<char32_t> spelt;
     bool has_pieces_of_spaces = false;
     for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
       if (!is_text(id)) continue;
-      const auto text = spoken(names_[static_cast<std::size_t>(id)]);
+      const auto text = with_spaces(names_[static_cast<std::size_t>(id)]);
       has_pieces_of_spaces = has_pieces_of_spaces || text.starts_with("  ");
       for_each_code_point(text, [&](std::uint32_t point) { spelt.insert(static_cast<char32_t>(point)); });
     }
@@ -347,9 +341,9 @@ class LibraryPieces {
     std::map<std::string, std::int32_t> ids;
     for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
       const auto& name = names_[static_cast<std::size_t>(id)];
-      vocabulary[is_text(id) ? spoken(name) : name] = id;
+      vocabulary[is_text(id) ? with_spaces(name) : name] = id;
       if (!is_text(id)) continue;
-      ids.emplace(spoken(name), id);
+      ids.emplace(with_spaces(name), id);
       order.push_back(id);
     }
     std::stable_sort(order.begin(), order.end(),
@@ -357,21 +351,12 @@ class LibraryPieces {
     // Two neighbours are merged that together are a piece, the best piece first.
     auto merges = Json::array();
     for (const auto id : order) {
-      const auto piece = spoken(names_[static_cast<std::size_t>(id)]);
+      const auto piece = with_spaces(names_[static_cast<std::size_t>(id)]);
       for (std::size_t cut = 1; cut < piece.size(); ++cut)
         if (ids.contains(piece.substr(0, cut)) && ids.contains(piece.substr(cut)))
           merges.push_back({piece.substr(0, cut), piece.substr(cut)});
     }
-    return {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", true},
-            {"ignore_merges", false},
-            {"vocab", std::move(vocabulary)},
-            {"merges", std::move(merges)}};
+    return bpe_model(std::move(vocabulary), std::move(merges), /*byte_fallback=*/true);
   }
 
   Json unigram() const {
@@ -379,8 +364,8 @@ class LibraryPieces {
     for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
       const auto& name = names_[static_cast<std::size_t>(id)];
       const bool is_piece = is_text(id);
-      vocabulary.push_back(
-          {is_piece ? spoken(name) : name, is_piece ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
+      vocabulary.push_back({is_piece ? with_spaces(name) : name,
+                            is_piece ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
     }
     return {{"type", "Unigram"},
             {"unk_id", tokenizer_.unknown_id().value()},
@@ -405,6 +390,55 @@ LibraryTokenizer to_library_tokenizer(const Tokenizer& tokenizer) {
   if (kind == NumberTokenizer::kind) return library_numbers(tokenizer);
   if (kind == WordTokenizerOptions::kind) return library_words(tokenizer);
   return {"", fmt::format("the library has no tokenizer of kind {}", kind)};
+}
+
+namespace {
+
+// Pairs of tokens, the first to be merged first.
+Json read_merges(std::string_view rest, const std::string& source) {
+  auto merges = Json::array();
+  rest = without_byte_order_mark(rest);
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("#version")) continue;
+    if (std::count(line.begin(), line.end(), ' ') != 1)
+      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", source, number,
+                                              in_quotes(line)));
+    merges.push_back(line);
+  }
+  return merges;
+}
+
+}  // namespace
+
+std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string& vocab_source,
+                                const std::string& merges_txt, const std::string& merges_source) {
+  const std::string end_of_text = "<|endoftext|>";
+  auto vocabulary = parse_json(vocab_json);
+  if (!vocabulary.is_object()) throw Error(ExitCode::data, vocab_source + ": not an object of tokens with their ids");
+  auto added = Json::array();
+  if (vocabulary.contains(end_of_text))
+    added.push_back({{"id", vocabulary[end_of_text]},
+                     {"content", end_of_text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  const auto coder = byte_level(true);
+  const auto model =
+      bpe_model(std::move(vocabulary), read_merges(merges_txt, merges_source), /*byte_fallback=*/false, "");
+  return json_text(Json{{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", added},
+                        {"normalizer", nullptr},
+                        {"pre_tokenizer", coder},
+                        {"post_processor", coder},
+                        {"decoder", coder},
+                        {"model", model}});
 }
 
 }  // namespace metaformer

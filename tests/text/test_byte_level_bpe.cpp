@@ -11,7 +11,7 @@
 #include "support/catch.h"
 #include "support/failure.h"
 #include "text/byte_level_bpe.h"
-#include "text/load_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 

@@ -11,9 +11,7 @@
 #include "support/temporary_folder.h"
 #include "text/byte_level_bpe.h"
 #include "text/make_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 
 namespace metaformer {
 

@@ -13,10 +13,8 @@
 #include "base/utf8.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/word_memo.h"
 
 namespace metaformer {

@@ -13,7 +13,6 @@
 #include "base/signals.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
 #include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"

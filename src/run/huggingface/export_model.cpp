@@ -17,8 +17,8 @@
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
 #include "text/library_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/make_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {
