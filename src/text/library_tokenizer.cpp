@@ -29,19 +29,26 @@ constexpr char32_t last_character = 0x10FFFF;
 
 Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
 
+// All of a tokenizer.json. `normalizer` and `post_processor` may be null.
+std::string file_of(Json model, Json normalizer, Json pre_tokenizer, Json post_processor, Json decoder, Json added) {
+  return json_text(Json{{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", std::move(added)},
+                        {"normalizer", std::move(normalizer)},
+                        {"pre_tokenizer", std::move(pre_tokenizer)},
+                        {"post_processor", std::move(post_processor)},
+                        {"decoder", std::move(decoder)},
+                        {"model", std::move(model)}});
+}
+
 // A byte order mark in front of a text is left out, as everywhere in this program, and then `normalizers` are applied.
-Json tokenizer_file(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
+LibraryTokenizer tokenizer_of(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
   const Json without_mark = {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\\x{FEFF}"}}}, {"content", ""}};
   normalizers.insert(normalizers.begin(), without_mark);
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", Json::array()},
-          {"normalizer", sequence("normalizers", std::move(normalizers))},
-          {"pre_tokenizer", std::move(pre_tokenizer)},
-          {"post_processor", nullptr},
-          {"decoder", std::move(decoder)},
-          {"model", std::move(model)}};
+  return {file_of(std::move(model), sequence("normalizers", std::move(normalizers)), std::move(pre_tokenizer), nullptr,
+                  std::move(decoder), Json::array()),
+          ""};
 }
 
 // Cuts a text where Oniguruma finds `regex`; what it finds is a part of its own, or with "Removed" dropped.
@@ -71,33 +78,26 @@ Json whole_parts(Json vocabulary, const char* unknown = "<unk>") {
   return {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", unknown}};
 }
 
-// A class of characters in regular expressions: [ab-d], of those that `belongs` takes.
-class CharacterClass {
- public:
-  template <class Belongs>
-  explicit CharacterClass(Belongs belongs) {
-    constexpr char32_t none = last_character + 1;
-    char32_t first = none;
-    for (char32_t point = 0; point <= last_character + 1; ++point) {
-      const bool is_surrogate = point >= 0xD800 && point < 0xE000;
-      const bool is_member = point <= last_character && !is_surrogate && belongs(point);
-      if (is_member && first == none) first = point;
-      if (is_member || first == none) continue;
-      ranges_ += fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(first));
-      if (point - first > 1) ranges_ += fmt::format("-\\x{{{:X}}}", static_cast<std::uint32_t>(point - 1));
-      first = none;
-    }
+// The inside of a class of characters in regular expressions: ab-d, of those that `belongs` takes.
+template <class Belongs>
+std::string ranges_of(Belongs belongs) {
+  constexpr char32_t none = last_character + 1;
+  std::string ranges;
+  char32_t first = none;
+  for (char32_t point = 0; point <= last_character + 1; ++point) {
+    const bool is_surrogate = point >= 0xD800 && point < 0xE000;
+    const bool is_member = point <= last_character && !is_surrogate && belongs(point);
+    if (is_member && first == none) first = point;
+    if (is_member || first == none) continue;
+    ranges += fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(first));
+    if (point - first > 1) ranges += fmt::format("-\\x{{{:X}}}", static_cast<std::uint32_t>(point - 1));
+    first = none;
   }
-  bool empty() const { return ranges_.empty(); }
-  const std::string& ranges() const { return ranges_; }
+  return ranges;
+}
 
- private:
-  std::string ranges_;
-};
-
-// "[abc]" of the ranges of several classes; an expression that matches nothing where all are empty.
+// "[abc]"; an expression that matches nothing where there are no ranges.
 std::string one_of(const std::string& ranges) { return ranges.empty() ? "(?:(?!))" : "[" + ranges + "]"; }
-std::string none_of(const std::string& ranges) { return "[^" + ranges + "]"; }
 
 std::string escaped(std::string_view text) {
   std::string regex;
@@ -145,9 +145,7 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   for (const auto& character : own.at("characters")) vocabulary[character.get<std::string>()] = vocabulary.size();
   if (const auto unknown = tokenizer.unknown_id()) vocabulary["<unk>"] = *unknown;
-  return {
-      json_text(tokenizer_file(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}})),
-      ""};
+  return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}});
 }
 
 // Bytes: byte-level BPE without merges.
@@ -156,7 +154,7 @@ LibraryTokenizer library_bytes() {
   auto vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
   const auto model = bpe_model(std::move(vocabulary), Json::array(), /*byte_fallback=*/false);
-  return {json_text(tokenizer_file(model, Json::array(), byte_level(false), byte_level(false))), ""};
+  return tokenizer_of(model, Json::array(), byte_level(false), byte_level(false));
 }
 
 // Numbers, of which zeros in front are no part.
@@ -167,82 +165,73 @@ LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
     vocabulary[std::to_string(number)] = number;
   const Json without_zeros = {
       {"type", "Replace"}, {"pattern", {{"Regex", R"((?<![^, \t\r\n])0+(?=[0-9]))"}}}, {"content", ""}};
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
-                                   split(R"([, \t\r\n]+)", "Removed"), nullptr)),
-          ""};
+  return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
+                      split(R"([, \t\r\n]+)", "Removed"), nullptr);
 }
 
 // Words.
 
-// The classes of characters that decide where words end, by the rules of one tokenizer.
+bool has(char32_t point, UProperty property) { return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0; }
+
+// The expressions that decide where words end, by the rules of one tokenizer.
 class WordExpressions {
  public:
-  explicit WordExpressions(std::string joiners)
-      : joiners_(std::move(joiners)),
-        space_(of_kind(CharacterKind::space)),
-        word_(of_kind(CharacterKind::word)),
-        attached_(of_kind(CharacterKind::attached)) {}
+  explicit WordExpressions(std::string joiners) : joiners_(std::move(joiners)) {}
 
-  std::string space() const { return one_of(space_.ranges()); }
+  std::string space() const { return one_of(space_); }
 
   // A word or a mark.
   std::string bare_token() const {
-    const auto goes_on = one_of(word_.ranges() + attached_.ranges());
-    const auto attached = attached_.empty() ? "" : one_of(attached_.ranges()) + "*";
-    return fmt::format("(?:{0}(?:{1}|{2})*|{3}{4})", one_of(word_.ranges()), goes_on,
-                       joint([](char32_t) { return true; }), none_of(space_.ranges() + word_.ranges()), attached);
+    const auto attached = attached_.empty() ? "" : one_of(attached_) + "*";
+    return fmt::format("(?:{0}(?:{1}|{2})*|[^{3}]{4})", one_of(word_), one_of(word_ + attached_),
+                       joint([](char32_t) { return true; }), space_ + word_, attached);
   }
 
   // Unicode's lower case, as a list of normalisers. The library's own is not for whole words: a sigma at the end of
   // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks
   // here: without one of `known`, the characters of the vocabulary, they become another mark.
   Json lower_case(const std::set<char32_t>& known) const {
-    auto parts = Json::array();
-    const auto add = [&](const std::string& pattern, const std::string& content) {
-      parts.push_back({{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}});
+    const auto replace = [](const std::string& pattern, const std::string& content) -> Json {
+      return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
     };
-    const CharacterClass unassigned([&](char32_t point) {
+    const auto unassigned = ranges_of([&](char32_t point) {
       return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
     });
     char32_t unknown = 0xFDD0;  // never assigned, as those behind it
     while (known.contains(unknown)) ++unknown;
-    add(one_of(unassigned.ranges()), to_utf8(unknown));
     const auto ignorable = [](char32_t point) { return has(point, UCHAR_CASE_IGNORABLE); };
-    const CharacterClass cased([&](char32_t point) {
+    const auto cased = ranges_of([&](char32_t point) {
       return character_kind(point) == CharacterKind::word && has(point, UCHAR_CASED) && !ignorable(point);
     });
-    const CharacterClass passed([&](char32_t point) {
+    const auto passed = ranges_of([&](char32_t point) {
       const auto kind = character_kind(point);
       return (kind == CharacterKind::word || kind == CharacterKind::attached) && ignorable(point);
     });
-    const auto between = fmt::format("(?:{}|{})*", one_of(passed.ranges()), joint(ignorable));
-    add(fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased.ranges()), between), "\u03C2");
-    parts.push_back({{"type", "Lowercase"}});
-    return parts;
+    const auto between = fmt::format("(?:{}|{})*", one_of(passed), joint(ignorable));
+    return {replace(one_of(unassigned), to_utf8(unknown)),
+            replace(fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased), between), "\u03C2"),
+            {{"type", "Lowercase"}}};
   }
 
  private:
-  static bool has(char32_t point, UProperty property) {
-    return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0;
-  }
-  static CharacterClass of_kind(CharacterKind kind) {
-    return CharacterClass([&](char32_t point) { return character_kind(point) == kind; });
+  static std::string of_kind(CharacterKind kind) {
+    return ranges_of([&](char32_t point) { return character_kind(point) == kind; });
   }
 
   // A joiner that `is_meant` takes, before a word.
   template <class IsMeant>
   std::string joint(IsMeant is_meant) const {
     const bool has_apostrophe = joiners_.find('\'') != std::string::npos;
-    const CharacterClass meant([&](char32_t point) {
+    const auto meant = ranges_of([&](char32_t point) {
       const bool is_joiner = point < 0x80 ? joiners_.find(static_cast<char>(point)) != std::string::npos
                                           : has_apostrophe && point == 0x2019;
       return is_joiner && is_meant(point);
     });
-    return fmt::format("{}(?={})", one_of(meant.ranges()), one_of(word_.ranges()));
+    return fmt::format("{}(?={})", one_of(meant), one_of(word_));
   }
 
-  std::string joiners_;
-  CharacterClass space_, word_, attached_;
+  std::string joiners_, space_ = of_kind(CharacterKind::space), word_ = of_kind(CharacterKind::word),
+                        attached_ = of_kind(CharacterKind::attached);
 };
 
 LibraryTokenizer library_words(const Tokenizer& tokenizer) {
@@ -266,19 +255,16 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   std::sort(behind_spaces.begin(), behind_spaces.end());
   auto normalizers = own.at("lowercase").get<bool>() ? expressions.lower_case(characters) : Json::array();
   if (!keeps)
-    return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizers),
-                                     sequence("pretokenizers", {split(expressions.space() + "+", "Removed"),
-                                                                split(expressions.bare_token())}),
-                                     nullptr)),
-            ""};
+    return tokenizer_of(
+        whole_parts(std::move(vocabulary)), std::move(normalizers),
+        sequence("pretokenizers", {split(expressions.space() + "+", "Removed"), split(expressions.bare_token())}),
+        nullptr);
   const auto token = fmt::format(" ?{}|{}", expressions.bare_token(), expressions.space());
   // A space and a word that are not known together are two tokens.
   const auto known = behind_spaces.empty() ? "" : fmt::format("(?!{}\\z)", any_word(behind_spaces));
   const auto unknown_with_space = fmt::format("\\A (?=(?m:.)){}", known);
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizers),
-                                   sequence("pretokenizers", {split(token), split(unknown_with_space)}),
-                                   {{"type", "Fuse"}})),
-          ""};
+  return tokenizer_of(whole_parts(std::move(vocabulary)), std::move(normalizers),
+                      sequence("pretokenizers", {split(token), split(unknown_with_space)}), {{"type", "Fuse"}});
 }
 
 // Sentencepiece, where white space is kept.
@@ -293,9 +279,8 @@ class LibraryPieces {
   LibraryTokenizer make() const {
     if (const auto found = problem(); !found.empty()) return {"", found};
     const Json bytes = {{"type", "ByteFallback"}}, joined = {{"type", "Fuse"}};
-    return {json_text(tokenizer_file(is_unigram() ? unigram() : bpe(), Json::array(), split(word_expression()),
-                                     sequence("decoders", {bytes, joined}))),
-            ""};
+    return tokenizer_of(is_unigram() ? unigram() : bpe(), Json::array(), split(word_expression()),
+                        sequence("decoders", {bytes, joined}));
   }
 
  private:
@@ -329,8 +314,7 @@ class LibraryPieces {
       for_each_code_point(text, [&](std::uint32_t point) { spelt.insert(static_cast<char32_t>(point)); });
     }
     for (const char c : {' ', '\n', '\t', '\r'}) spelt.erase(static_cast<unsigned char>(c));
-    const CharacterClass letters([&](char32_t point) { return spelt.contains(point); });
-    const auto letter = one_of(letters.ranges());
+    const auto letter = one_of(ranges_of([&](char32_t point) { return spelt.contains(point); }));
     const auto spaces = has_pieces_of_spaces ? fmt::format(" {{2,}}{}*|", letter) : "";
     return fmt::format("{0} ?{1}+|(?m:.)", spaces, letter);
   }
@@ -430,15 +414,7 @@ std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string
   const auto coder = byte_level(true);
   const auto model =
       bpe_model(std::move(vocabulary), read_merges(merges_txt, merges_source), /*byte_fallback=*/false, "");
-  return json_text(Json{{"version", "1.0"},
-                        {"truncation", nullptr},
-                        {"padding", nullptr},
-                        {"added_tokens", added},
-                        {"normalizer", nullptr},
-                        {"pre_tokenizer", coder},
-                        {"post_processor", coder},
-                        {"decoder", coder},
-                        {"model", model}});
+  return file_of(model, nullptr, coder, coder, coder, added);
 }
 
 }  // namespace metaformer
