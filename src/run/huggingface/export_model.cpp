@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "config/writer.h"
 #include "ops/device.h"
 #include "run/huggingface/architecture.h"
