@@ -6,7 +6,7 @@
 
 #include "attention/score_options.h"
 #include "base/signals.h"
-#include "bench/attention_core.h"
+#include "bench/attention_bench.h"
 #include "bench/timing.h"
 #include "cpu/attention.h"
 #include "distributed/process_group.h"

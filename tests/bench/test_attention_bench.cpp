@@ -24,10 +24,10 @@ TEST_CASE("the meter counts what tensors take", "[bench]") {
 }
 
 TEST_CASE("the pair table gives p M p", "[bench]") {
-  const auto p_bnck = torch::randn({2, 3, 7, 5}, torch::kDouble), packed = torch::randn({3, 15}, torch::kDouble);
-  const auto metric_nkk = unpack_symmetric(packed, symmetric_index(5), 5);
+  const auto p_bnck = torch::randn({2, 3, 7, 5}, torch::kDouble), triangle = torch::randn({3, 15}, torch::kDouble);
+  const auto metric_nkk = unpack_symmetric(triangle, symmetric_index(5), 5);
   const auto expected = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnck});
-  CHECK(torch::allclose(pair_table_scores(p_bnck, packed), expected, 1e-12, 1e-12));
+  CHECK(torch::allclose(pair_table_scores(p_bnck, triangle), expected, 1e-12, 1e-12));
   CHECK(pair_table_bytes(32, 8, 256, 48, 4) == 32.0 * 8 * 4 * (256 * 257 / 2) * (48 * 49 / 2));
 }
 

@@ -6,7 +6,6 @@
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "bench/attention_bench.h"
-#include "bench/attention_core.h"
 #include "ops/attention.h"
 #include "support/graph_by_hand.h"
 #include "support/mixer_options.h"
