@@ -1,14 +1,11 @@
 // JSON from untrusted files.
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "support/catch.h"
+#include "support/failure.h"
 
 namespace metaformer {
 
@@ -89,21 +86,7 @@ TEST_CASE("an object whose keys must be compared too often is refused", "[json]"
 }
 
 TEST_CASE("a stop signal ends parsing", "[json]") {
-  const auto child = ::fork();  // the note of a signal stays for the life of a process
-  if (child == 0) {
-    catch_signals();
-    ::raise(SIGTERM);
-    try {
-      parse_json(many_objects(200'000));
-    } catch (const Interrupted& interrupted) {
-      ::_exit(interrupted.signal());
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == SIGTERM);
+  CHECK(interruption([] { parse_json(many_objects(200'000)); }) == SIGTERM);
 }
 
 }  // namespace metaformer
