@@ -369,15 +369,15 @@ class Reader {
   ByteLevelBpe bpe_;
 };
 
-}  // namespace
-
 ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source) {
   const auto file = parse_json(text);
   if (file.is_discarded()) throw Error(ExitCode::data, source + ": not valid JSON");
   return Reader(file, source).read();
 }
 
-static constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
+constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
+
+}  // namespace
 
 ByteLevelBpeTokenizer::ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source)
     : file_(std::move(file)),

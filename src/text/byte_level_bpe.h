@@ -82,19 +82,17 @@ struct ByteLevelBpe {
   std::array<AddedTokens, 2> added;    // to be found first, and in the rest
 };
 
-// Reads tokenizer.json. What has no effect on the ids of plain text is ignored: the decoder, post-processing,
-// truncation and padding. Errors (exit code 3) name `source` and the field: what is missing, damaged, or changes text
-// so that decoding cannot restore it (normalisers, a space in front), and models other than byte-level BPE.
-ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source);
-
 // A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
 // library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
 class ByteLevelBpeTokenizer : public SubwordTokenizer {
  public:
   static constexpr std::int64_t largest_vocabulary = 1 << 24;
 
-  // `file`: the content of tokenizer.json. `vocabulary`: at least so many ids, as the model's table of embeddings may
-  // have more rows than the file has tokens; the others stand for nothing. Errors as read_tokenizer_json.
+  // `file`: the content of tokenizer.json, of which what has no effect on the ids of plain text is ignored: the
+  // decoder, post-processing, truncation and padding. `vocabulary`: at least so many ids, as the model's table of
+  // embeddings may have more rows than the file has tokens; the others stand for nothing. Errors (exit code 3) name
+  // `source` and the field: absent, damaged, or changing text so that decoding cannot restore it (normalisers, a space
+  // in front), and models other than byte-level BPE.
   ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source);
 
   std::int64_t vocabulary_size() const override { return vocabulary_; }
