@@ -416,7 +416,7 @@ class Candidates {
 
   Visibility visibility() const { return self_visibility(request_.causal, {}); }
 
-  // With what positions of the layer's kind need, of the type of `like`.
+  // With the tensors that the layer's positions need, of the type of `like`.
   Visibility layer_visibility(const Tensor& like) const {
     auto seen = visibility();
     const auto& positions = shape_.positions;
@@ -616,7 +616,8 @@ class ShapeBench {
     candidate.result.peak_bytes = meter.peak_bytes();
   }
 
-  // Graphs keep their memory, and those of all candidates exist at once: what may not fit is timed without one.
+  // Graphs keep their memory, and those of all candidates exist at once: a candidate that may not fit is timed without
+  // one.
   std::unique_ptr<DeviceGraph> make_graph(const AttentionResult& result, std::string& problem) {
     if (request_.make_graph) return request_.make_graph();
     if (!request_.device.is_cuda()) return nullptr;

@@ -59,7 +59,7 @@ std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const Atten
 // Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.
 CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape);
 
-// Of a layer with its projections; of what a causal mask hides nothing is counted.
+// Of a layer with its projections; pairs that a causal mask hides are not counted.
 MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
 
 // Floating-point operations of a forward call: of a layer, and of its projections.
@@ -88,7 +88,7 @@ struct AttentionRequest {
   bool backward = true;
   std::int64_t rounds = 5;
   torch::Device device = torch::kCPU;
-  // What records work; nothing: CUDA graphs on a CUDA device.
+  // Makes the graphs that record work; by default CUDA graphs on a CUDA device.
   std::function<std::unique_ptr<DeviceGraph>()> make_graph = {};
 };
 

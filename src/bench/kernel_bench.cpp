@@ -24,7 +24,7 @@ namespace {
 
 using torch::Tensor;
 
-// Computes the same in two ways, forward; backward follows from what they return.
+// One computation in two ways, forward; backward follows from the results.
 struct Pair {
   std::string kernel;
   std::function<Tensor()> ours, library;

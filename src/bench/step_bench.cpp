@@ -68,7 +68,7 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
 
 namespace {
 
-// The fastest of several products of large square matrices, which is what the machine can do.
+// The fastest of several products of large square matrices: the machine's peak.
 double peak_product_gflops(torch::Device device, Precision precision) {
   const torch::NoGradGuard no_grad;
   const std::int64_t n = device.is_cpu() ? 1024 : 8192;

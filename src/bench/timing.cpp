@@ -85,7 +85,7 @@ std::int64_t MemoryMeter::peak_bytes() const {
   return peak - base_bytes_;
 }
 
-// From the start of `work` on the device to its end there; what the device did before is done.
+// From the start of `work` on the device to its end there; earlier work is done.
 static double milliseconds_between_events(torch::Device device, const std::function<void()>& work) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);

@@ -51,7 +51,7 @@ LibraryTokenizer tokenizer_of(Json model, Json normalizers, Json pre_tokenizer, 
           ""};
 }
 
-// Cuts a text where Oniguruma finds `regex`; what it finds is a part of its own, or with "Removed" dropped.
+// Cuts a text where Oniguruma finds `regex`; each match is a part of its own, or dropped with "Removed".
 Json split(const std::string& regex, const char* behavior = "Isolated") {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", false}};
 }
@@ -109,7 +109,7 @@ std::string escaped(std::string_view text) {
   return regex;
 }
 
-// An expression for what any of `words` has from `depth` on: common beginnings stand once. Words are sorted and
+// An expression for any of `words` from `depth` on: common beginnings stand once. Words are sorted and
 // distinct.
 std::string any_word(std::span<const std::string> words, std::size_t depth = 0) {
   const auto begin = depth;
@@ -157,7 +157,7 @@ LibraryTokenizer library_bytes() {
   return tokenizer_of(model, Json::array(), byte_level(false), byte_level(false));
 }
 
-// Numbers, of which zeros in front are no part.
+// Numbers without leading zeros.
 
 LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();

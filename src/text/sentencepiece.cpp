@@ -153,7 +153,7 @@ constexpr std::size_t longest_sampled_word = 64;  // bytes
 constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
 constexpr std::string_view replacement_character = "\uFFFD";
 
-// What follows the bytes of a model changes single values of it (protobuf): no space in front of a text
+// Appended to the bytes of a model, it changes one field (protobuf): no space in front of a text
 // (normalizer_spec.add_dummy_prefix).
 constexpr std::string_view without_space_in_front("\x1a\x02\x18\x00", 4);
 
@@ -401,7 +401,7 @@ bool is_unigram(const std::string& model) {
   return processor.LoadFromSerializedProto(model).ok() && processor.NBestEncode("a", 1, &likeliest).ok();
 }
 
-// What the usual rules of normalisation change: spaces in a row, forms of characters, case.
+// With texts that the usual normalisers change: spaces in a row, forms of characters, case.
 void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
   for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
     const auto restored = tokenizer.decode(tokenizer.encode(text));
@@ -418,7 +418,7 @@ class Fields {
  public:
   explicit Fields(std::string_view message) : rest_(message) {}
 
-  // False at the end, and at what is no field.
+  // False at the end, and where no field follows.
   bool next() {
     if (rest_.empty()) return false;
     const auto tag = varint();

@@ -118,7 +118,7 @@ struct SentencePieceTraits {
   bool has_symbols = false;  // symbols of several characters that are found before all else
 };
 
-// What the ids of a valid model depend on besides its pieces and their scores.
+// The properties of a valid model on which ids depend, besides its pieces and their scores.
 SentencePieceTraits traits_of_sentencepiece(std::string_view model);
 
 // Trains a model on a text in memory; returns it serialized (sentencepiece's ModelProto). A function of the options and

@@ -26,7 +26,7 @@ TEST_CASE("values in messages are short and on one line", "[text]") {
   CHECK(human_bytes(1536) == "1.5 KiB");
 }
 
-TEST_CASE("what a terminal would act on is escaped, other text is left as it is", "[text]") {
+TEST_CASE("control characters are escaped, other text is unchanged", "[text]") {
   CHECK(escaped("a\x1b[31mb\r\n\tc\x7f") == "a\\x1b[31mb\\r\\n\\tc\\u007f");
   CHECK(escaped("\xc2\x9b"
                 "2J") == "\\u009b2J");  // CSI as one character

@@ -39,7 +39,7 @@ TEST_CASE("a file is replaced whole or not at all", "[files]") {
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);
 }
 
-TEST_CASE("reading says what is wrong with a file", "[files]") {
+TEST_CASE("errors of reading name the file's fault", "[files]") {
   const TemporaryFolder folder;
   folder.write("a", "12345");
   CHECK(read_file(folder / "a", 5, ExitCode::data) == "12345");
@@ -106,7 +106,7 @@ pid_t start_holder(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("a second holder is refused and told who the first is", "[lock]") {
+TEST_CASE("a second holder is refused with the name of the first", "[lock]") {
   const TemporaryFolder folder;
   const auto file = folder / "lock";
   const auto pid = start_holder(file);

@@ -29,7 +29,7 @@ std::string random_json(const Rng& rng, std::uint64_t& drawn, int depth) {
   return kind == 2 ? "[" + text + "]" : "{" + text + "}";
 }
 
-// Of many values in one list or object, each of which a search of the whole would make take minutes.
+// Many values in one list: with a search of the whole for each, parsing would take minutes.
 std::string many_objects(int count) {
   std::string text = "[";
   for (int i = 0; i < count; ++i) text += i % 2 == 0 ? "{}," : "{\"a\": [[1], {}]},";
@@ -38,7 +38,7 @@ std::string many_objects(int count) {
 
 }  // namespace
 
-TEST_CASE("parsed JSON is what the library parses", "[json]") {
+TEST_CASE("parsed JSON equals the library's values", "[json]") {
   const Rng rng(7, RandomPurpose::sampling);
   std::uint64_t drawn = 0;
   for (int round = 0; round < 500; ++round) {

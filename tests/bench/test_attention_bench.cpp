@@ -1,5 +1,5 @@
-// Memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with its mixer, whose
-// projections are permutations: they give p, q, k and v exactly, so outputs must be equal to the bit.
+// Memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with its mixer,
+// whose projections are permutations: they give p, q, k and v exactly, so outputs must be equal to the bit.
 
 #include <cmath>
 
@@ -52,7 +52,7 @@ torch::Tensor form_of_metric(Mixer& mixer, const MetricOptions& options) {
   return options.constraint == MetricConstraint::diagonal ? form_nkk.diagonal(0, 1, 2) : form_nkk;
 }
 
-// Sets the mixer's projections, and gives what its core is then given.
+// Sets the mixer's projections, and returns the inputs of its core.
 CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tensor& x_bcd) {
   const auto d = shape.width();
   auto parameters = mixer.named_parameters();
@@ -99,7 +99,7 @@ std::vector<AttentionResult> bench(const AttentionRequest& request) {
 
 }  // namespace
 
-TEST_CASE("a core is what its mixer does between its projections", "[attention_core]") {
+TEST_CASE("a core equals its mixer between its projections", "[attention_core]") {
   const torch::NoGradGuard no_grad;
   torch::manual_seed(5);
   const auto visibility = visibility_of(GENERATE(false, true));
@@ -199,7 +199,7 @@ TEST_CASE("the benchmark of cores has right operations, errors and memory for ev
   }
 }
 
-TEST_CASE("memory of a core is what attention keeps, without inputs", "[attention_core]") {
+TEST_CASE("memory of a core is attention's, without inputs", "[attention_core]") {
   auto request = core_request();
   request.shapes = {{.batch = 2, .heads = 2, .context = 64, .head_width = 16}};
   request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::composed}};
@@ -210,7 +210,7 @@ TEST_CASE("memory of a core is what attention keeps, without inputs", "[attentio
   CHECK(results[0].peak_bytes >= results[0].kept_bytes + 3 * vectors);  // and the gradients of q, k and v
 }
 
-TEST_CASE("every backend of the library's attention gives what composed attention gives", "[attention_core]") {
+TEST_CASE("every backend of the library's attention equals composed attention", "[attention_core]") {
   auto request = core_request();
   request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}};
   request.library = true;
@@ -259,7 +259,7 @@ TEST_CASE("candidates are timed by replays, forward and backward, where they can
   CHECK(counts.replays >= 2 + 3);
 }
 
-TEST_CASE("the meter counts what tensors take", "[bench]") {
+TEST_CASE("the meter counts the bytes of tensors", "[bench]") {
   auto before = torch::ones({1000});
   {
     const MemoryMeter meter(torch::kCPU);
@@ -348,7 +348,7 @@ TEST_CASE("memory of composed attention grows with the context, that of the refe
   }
 }
 
-TEST_CASE("what does not fit is left out, with its size", "[bench]") {
+TEST_CASE("a candidate that does not fit is left out, with its size", "[bench]") {
   AttentionRequest request;
   request.shapes = {{.batch = 32, .heads = 8, .context = 2048, .head_width = 48}};
   request.pair_table = true;

@@ -1,4 +1,4 @@
-// What processes of a group say to each other.
+// Communication of a process group.
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -80,7 +80,7 @@ TEST_CASE("terms are added in the order of the processes, to the bit", "[group]"
   for (const auto count : wrong) CHECK(count == 0);
 }
 
-TEST_CASE("what must be the same on all processes is named where it is not", "[group]") {
+TEST_CASE("a value that differs between processes is named", "[group]") {
   std::vector<std::string> problems(3);
   together(3, [&](ProcessGroup& group) {
     require_same(group, {{"steps", 10}});
@@ -95,7 +95,7 @@ TEST_CASE("what must be the same on all processes is named where it is not", "[g
     CHECK(problem == "the processes do not train the same: config.train.steps is 20 on rank 2 and 10 on rank 0");
 }
 
-TEST_CASE("a process that fails says why to the others", "[group]") {
+TEST_CASE("a process that fails sends its reason to the others", "[group]") {
   std::string heard;
   CHECK_THROWS_AS(together(2,
                            [&](ProcessGroup& group) {
@@ -157,7 +157,7 @@ class SilentPort {
   int socket_, port_ = 0;
 };
 
-TEST_CASE("the time limit covers a port that accepts and says nothing", "[group]") {
+TEST_CASE("the time limit covers a port that accepts and never answers", "[group]") {
   const SilentPort port;
   Launch launch{.launcher = "a test", .rank = 1, .size = 2, .local_rank = 1, .local_size = 2};
   launch.address = "127.0.0.1";

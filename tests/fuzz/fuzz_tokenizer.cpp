@@ -1,4 +1,4 @@
-// tokenizer.json: an Error, or a tokenizer that encodes what it decodes.
+// tokenizer.json: an Error, or a tokenizer that encodes its decoded text.
 
 #include <algorithm>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 
 namespace {
 
-// No test reads or writes what the user's programs have kept.
+// No test reads or writes the user's cache.
 const OwnCache cache_of_all_tests;
 
 #if __has_include(<catch2/catch_all.hpp>)

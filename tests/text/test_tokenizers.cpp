@@ -167,7 +167,7 @@ TEST_CASE("lower case is Unicode's, of whole words and whatever the locale", "[t
   CHECK(tokens_of("ΟΔΟΣ МИР", false) == Tokens{"ΟΔΟΣ", "МИР"});
 }
 
-TEST_CASE("a file of words says by which rules they are cut, and each is one word by these", "[tokenizer]") {
+TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
   const auto complaint = [](const std::string& file) { return failure([&] { load_tokenizer(file, "t"); }).second; };
   CHECK(complaint(word_file(R"("words":["a—b"])")) == "t: 'a—b' is not one new word");
   CHECK(complaint(R"({"kind":"word","lowercase":true,"words":["a"]})") == "t: letters is not unicode");
@@ -267,7 +267,7 @@ TEST_CASE("an unknown word leaves its space, and a word is known with a space or
   CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
 }
 
-TEST_CASE("a word tokenizer's file says whose letters it knows, and when white space is kept", "[tokenizer]") {
+TEST_CASE("a word tokenizer's file names its letters, and white space where it is kept", "[tokenizer]") {
   CHECK(words_of("a b").to_json().dump() == word_file(R"("words":["a","b"])"));
   const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
   CHECK(words_of("a b", options).to_json().dump() == word_file(R"("whitespace":"kept","words":[" "," b","a"])"));
@@ -301,7 +301,7 @@ TEST_CASE("numbers are read with commas and white space between them", "[tokeniz
   CHECK(reload(NumberTokenizer(NumberTokenizer::largest_count))->encode("999999") == Ids{999999});
 }
 
-TEST_CASE("what is no number of the list is refused", "[tokenizer]") {
+TEST_CASE("numbers outside the range and other words are refused", "[tokenizer]") {
   const NumberTokenizer tokenizer(3);
   const auto message = [&](const std::string& text) {
     const auto [code, what] = failure([&] { tokenizer.encode(text); });
