@@ -6,7 +6,6 @@
 #include "ops/autocast.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
-#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {

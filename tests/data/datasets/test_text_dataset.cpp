@@ -10,7 +10,6 @@
 #include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "support/own_cache.h"
 #include "support/temporary_folder.h"
 #include "text/symbol_tokenizers.h"
 
