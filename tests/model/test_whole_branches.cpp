@@ -94,7 +94,7 @@ TEST_CASE("a mixer's branch that ends in one node has the bytes of its parts, fo
   config.bias = GENERATE(true, false);
   config.dropout = GENERATE(0.0, 0.3);
   config.heads = 3;
-  if (config.mixer->problem(config.mixer_shape())) return does_not_apply("the mixer cannot have this shape");
+  if (config.mixer->problem(config.mixer_shape())) return;
   CAPTURE(kind_of(config.mixer), precision, config.bias, config.dropout);
   CHECK(is_same_part_by_part(config, precision));
 }
