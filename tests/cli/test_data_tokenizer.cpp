@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "cli/program.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 
 namespace {
 

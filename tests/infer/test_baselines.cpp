@@ -4,7 +4,7 @@
 
 #include "base/digest.h"
 #include "infer/baseline_comparison.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 #include "support/workplace.h"
 #include "tasks/make_task.h"
 

@@ -1,8 +1,8 @@
 // Text from graphs of device work is that of the host.
 
 #include "infer/generated_text.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {

@@ -5,8 +5,8 @@
 #include <torch/library.h>
 
 #include "infer/generated_text.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 // What LibTorch lacks on this device, by operators of the same sizes and types.

@@ -8,6 +8,7 @@
 #include "model/token_model.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {

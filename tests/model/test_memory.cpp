@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "model/parameters.h"
 #include "model/token_model.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/failure.h"
 #include "support/mixer_options.h"
 

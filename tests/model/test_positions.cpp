@@ -6,7 +6,7 @@
 #include "model/memory_estimate.h"
 #include "model/parameters.h"
 #include "model/token_model.h"
-#include "support/any_block.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {

@@ -6,6 +6,7 @@
 #include "ops/autocast.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {

@@ -6,8 +6,8 @@
 #include "attention/mixer_support.h"
 #include "attention/score_positions.h"
 #include "model/stream_probe.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {

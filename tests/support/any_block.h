@@ -1,5 +1,5 @@
 #pragma once
-// Tests that hold for all kinds of norms, positions, activations and feed-forward branches.
+// Tests that hold for every norm, activation and feed-forward branch.
 
 #include "config/model_config.h"
 #include "support/torch_catch.h"
@@ -48,17 +48,6 @@ inline ActivationConfig any_activation() {
 inline FeedForwardConfig any_feed_forward() {
   static const auto all = every_feed_forward();
   return all[GENERATE_COPY(range(std::size_t{0}, all.size()))];
-}
-
-// Every kind, some with two settings: the test case runs once with each.
-inline PositionsConfig any_positions() {
-  return GENERATE(
-      PositionsConfig(NoPositionsConfig{}), PositionsConfig(LearnedPositionsConfig{}),
-      PositionsConfig(SinusoidalPositionsConfig{}), PositionsConfig(RotaryPositionsConfig{}),
-      PositionsConfig(RotaryPositionsConfig{.base = 500, .fraction = 0.5}), PositionsConfig(AlibiPositionsConfig{}),
-      PositionsConfig(T5PositionsConfig{.buckets = 6, .max_distance = 7}),
-      PositionsConfig(ShawPositionsConfig{.max_distance = 3}), PositionsConfig(TransformerXlPositionsConfig{}),
-      PositionsConfig(TransformerXlPositionsConfig{.shared_biases = false, .clamp_length = 4}));
 }
 
 }  // namespace metaformer

@@ -1,5 +1,5 @@
 #include "support/before_tests.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 
 #define CATCH_CONFIG_RUNNER  // of version 2
 #include "support/catch.h"

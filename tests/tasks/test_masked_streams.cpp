@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "model/token_model.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/mixer_options.h"
 #include "tasks/batches.h"
 #include "tasks/masked_language_model_task.h"

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "model/token_model.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "support/torch_catch.h"
 #include "tasks/batches.h"
 #include "tasks/text_streams.h"

@@ -1,7 +1,7 @@
 // Texts of a classifier, several in a row of a training batch.
 
-#include "support/any_block.h"
 #include "support/any_mixer.h"
+#include "support/any_positions.h"
 #include "tasks/task_examples.h"
 
 namespace metaformer {

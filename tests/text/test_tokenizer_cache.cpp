@@ -4,7 +4,7 @@
 
 #include "data/text_dataset.h"
 #include "support/catch.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 #include "text/make_tokenizer.h"
 
 namespace metaformer {

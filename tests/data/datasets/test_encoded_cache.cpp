@@ -9,7 +9,7 @@
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "support/temporary_folder.h"
+#include "support/own_cache.h"
 #include "text/make_tokenizer.h"
 
 namespace metaformer {

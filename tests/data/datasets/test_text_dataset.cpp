@@ -10,6 +10,7 @@
 #include "data/text_dataset.h"
 #include "support/catch.h"
 #include "support/failure.h"
+#include "support/own_cache.h"
 #include "support/temporary_folder.h"
 #include "text/symbol_tokenizers.h"
 

@@ -13,6 +13,7 @@
 #include "data/pair_source.h"
 #include "support/catch.h"
 #include "support/failure.h"
+#include "support/own_cache.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {
