@@ -6,7 +6,7 @@
 
 #include "attention/score_options.h"
 #include "base/signals.h"
-#include "bench/attention_core.h"
+#include "bench/attention_bench.h"
 #include "bench/timing.h"
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
@@ -58,7 +58,7 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
 
 namespace {
 
-// The fastest of several products of large square matrices, which is what the machine can do.
+// The fastest of several products of large square matrices: the machine's peak.
 double peak_product_gflops(torch::Device device, Precision precision) {
   const torch::NoGradGuard no_grad;
   const std::int64_t n = device.is_cpu() ? 1024 : 8192;

@@ -1,4 +1,4 @@
-// What a benchmark says of fast paths, against the nodes that the graph of a training pass has.
+// Fast paths that a benchmark reports, against the nodes in the graph of a training pass.
 
 #include <algorithm>
 
