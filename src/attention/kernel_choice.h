@@ -8,8 +8,8 @@
 #include <string>
 
 #include "attention/metric_options.h"
+#include "attention/mixer.h"
 #include "attention/quadratic_options.h"
-#include "attention/visibility.h"
 #include "config/model_config.h"
 #include "config/train_config.h"
 #include "ops/pass.h"

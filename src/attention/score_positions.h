@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "attention/visibility.h"
+#include "attention/mixer.h"
 #include "config/mixer_config.h"
 #include "ops/layer.h"
 #include "ops/linear.h"

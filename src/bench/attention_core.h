@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "attention/visibility.h"
+#include "attention/mixer.h"
 #include "config/mixer_config.h"
 
 namespace metaformer {

@@ -19,6 +19,9 @@ class NormImpl : public Layer {
   NormImpl(const NormConfig& config, std::int64_t width, bool bias);
   torch::Tensor forward(const torch::Tensor& x_bcd);
 
+  // The same of `rows` vectors, for decoders: its tensors are float32, contiguous and on the CPU.
+  void normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const;
+
   const NormConfig& config() const { return config_; }
   const torch::Tensor& weight() const { return weight_; }
   const torch::Tensor& bias() const { return bias_; }  // undefined: none

@@ -52,9 +52,9 @@ RegionTableImpl::RegionTableImpl(std::int64_t size, std::int64_t vocabulary, std
       vocabulary_(vocabulary),
       gradient_rows_(size * vocabulary),
       weight_rd_(
-          add_parameter("weight", torch::zeros({size * vocabulary, width}),
+          add_parameter("weight", {size * vocabulary, width},
                         {.init = Init::normal(std), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
-      bias_d_(add_parameter("bias", torch::zeros(width), {.init = Init::zeros()})) {
+      bias_d_(add_parameter("bias", width, {.init = Init::zeros()})) {
   list_gradient_rows(weight_rd_, gradient_rows_);
 }
 

@@ -17,8 +17,7 @@ namespace metaformer {
 class EmbeddingImpl : public Layer {
  public:
   EmbeddingImpl(std::int64_t rows, std::int64_t width, double std = usual_std)
-      : weight_rd_(add_parameter("weight", torch::zeros({rows, width}),
-                                 {.init = Init::normal(std), .decay = Decay::embeddings})) {}
+      : weight_rd_(add_parameter("weight", {rows, width}, {.init = Init::normal(std), .decay = Decay::embeddings})) {}
 
   torch::Tensor forward(const torch::Tensor& ids_bc) { return torch::embedding(weight_rd_, ids_bc); }
 

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <limits>
 
+#include "model/make_model.h"
+
 namespace metaformer {
 
 namespace {
@@ -200,83 +202,10 @@ std::uint64_t MemoryEstimate::total() const {
   return sum;
 }
 
-namespace {
-
-// Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
-std::int64_t embedding_parameters(const TransformerConfig& model, std::int64_t tokens) {
-  const auto* regions = sequence_regions(model.embedding);
-  if (regions == nullptr) return tokens * model.width;
-  return regions->places() * tokens * (model.width / regions->sizes()) + model.width;
-}
-
-std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& task, std::int64_t vocabulary,
-                           std::int64_t classes) {
-  const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
-  const auto* classifier = std::get_if<ClassificationConfig>(&task);
-  const auto class_token = std::int64_t{classifier != nullptr && is<FirstTokenHeadConfig>(classifier->head)};
-  const auto mask_token = std::int64_t{is<MaskedLanguageModelConfig>(task)};
-  const auto norm = d * (1 + (has_bias(model.norm) ? bias : 0));
-  const auto norms = position_of(model.norm) == NormPosition::both ? 4 * norm : 2 * norm;
-  const auto block = mixer_cost(model).parameters + d * u + d * h + bias * (u + d) + norms;
-  auto total = embedding_parameters(model, vocabulary + class_token + mask_token) + model.layers * block;
-  if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
-  if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
-  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
-    total += 2 * model.heads * model.mixer->key_width(model.mixer_shape());
-  if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
-  if (model.layers > 0 && has_final_norm(model.norm)) total += norm;
-  if (classifier != nullptr) {
-    const auto* bag = bag_options(classifier->head);
-    const auto units = bag != nullptr ? bag->units : 0;
-    total += classes * (d + units + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
-    if (bag != nullptr) total += (bag->buckets + 1) * units;
-  } else if (!model.embedding.tie) {
-    total += vocabulary * d;
-  }
-  return total;
-}
-
-std::int64_t parameters_of(const EncoderDecoderConfig& model, const TaskConfig& task, std::int64_t vocabulary,
-                           std::int64_t classes) {
-  const auto tokens = vocabulary + 1;  // with the mark
-  const auto decoder = parameters_of(static_cast<const TransformerConfig&>(model), task, tokens, classes);
-  auto blocks = model.encoder_blocks();
-  blocks.embedding.tie = true;  // it has no head
-  const auto encoder = parameters_of(blocks, task, model.shared_embedding ? 0 : tokens, classes);
-  const auto norm = model.width * (1 + (has_bias(model.norm) && model.bias ? 1 : 0));
-  const auto cross = model.cross_mixer->cost(model.cross_shape(), {.context = model.context}).parameters +
-                     (position_of(model.norm) == NormPosition::both ? 2 : 1) * norm;
-  return decoder + encoder + model.layers * cross;
-}
-
-std::int64_t parameters_of(const RecurrentConfig& model, const TaskConfig&, std::int64_t vocabulary, std::int64_t) {
-  const auto d = model.width;
-  const auto layer = model.gates() * d * (2 * d + 2);  // of the input and of the state, each with its biases
-  return vocabulary * d * (model.embedding.tie ? 1 : 2) + model.layers * layer;
-}
-
-std::int64_t parameters_of(const FeedForwardModelConfig& model, const TaskConfig&, std::int64_t vocabulary,
-                           std::int64_t) {
-  const auto embeddings = (vocabulary + 1) * model.width;  // one stands for what is before a text
-  const auto output = vocabulary * (1 + (model.embedding.tie ? 0 : model.hidden));
-  return embeddings + (model.inputs() + 1) * model.hidden + output;
-}
-
-std::int64_t parameters_of(const LinearConfig& model, const TaskConfig&, std::int64_t, std::int64_t classes) {
-  return (model.buckets + 1) * classes;
-}
-
-}  // namespace
-
-std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  return std::visit([&](const auto& model) { return parameters_of(model, config.task, vocabulary, classes); },
-                    config.model);
-}
-
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {
   const auto classes = std::max<std::int64_t>(data.classes, 2);
   MemoryEstimate estimate{.vocabulary = data.vocabulary > 0 ? data.vocabulary : assumed_vocabulary(config)};
-  estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
+  estimate.parameters = count_parameters(config, {.vocabulary = estimate.vocabulary, .classes = classes});
   estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
   estimate.program = program_bytes(config);
   if (is<LinearConfig>(config.model)) {                                  // fitted at once: no gradients, no optimiser

@@ -27,15 +27,12 @@ class RecurrentState : public ModelState {
   RecurrentState(std::int64_t layers, std::int64_t width, bool has_cell, torch::Device device)
       : layers_(layers), width_(width), has_cell_(has_cell), device_(device) {}
 
-  // The same object; throws Error (exit code 1) when it is the state of another kind of model.
-  static RecurrentState& of(ModelState& state);
-
   std::int64_t length() const override { return length_; }
   void reset() override;
   NamedTensors tensors() const override;
   std::int64_t sequence_dimension(const std::string& name) const override;
   void load(const NamedTensors& saved, const std::string& source) override;
-  std::int64_t bytes() const override;
+  std::int64_t bytes() const override { return bytes_of(tensors()); }
 
   // Undefined before the first token.
   const LayerStates& layers() const { return states_; }
@@ -97,7 +94,6 @@ class RecurrentModel : public SequenceModel {
  public:
   RecurrentModel(const RecurrentConfig& config, std::int64_t vocabulary);
 
-  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
   std::vector<torch::Tensor> head_weights() const override { return {head_vd()}; }

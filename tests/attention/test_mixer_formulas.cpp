@@ -67,48 +67,6 @@ Tensor attend(const Tensor& r_bnce, const Tensor& visible_bce, const Tensor& val
   return einsum("bnce,bnek->bnck", {weight / torch::where(total > 0, total, torch::ones_like(total)), value_bnek});
 }
 
-// Dense [n, k, k] from a packed lower triangle, entry by entry.
-Tensor dense(const Tensor& packed_nl, bool lower_only) {
-  auto m = torch::zeros({packed_nl.size(0), k, k}, torch::kDouble);
-  for (std::int64_t i = 0, l = 0; i < k; ++i)
-    for (std::int64_t j = 0; j <= i; ++j, ++l) {
-      m.select(1, i).select(1, j).copy_(packed_nl.select(1, l));
-      if (!lower_only) m.select(1, j).select(1, i).copy_(packed_nl.select(1, l));
-    }
-  return m;
-}
-
-// F sqrt(k) / |F| of each head.
-Tensor with_fixed_norm(const Tensor& form_nkk) {
-  std::vector<Tensor> heads;
-  for (const auto& form_kk : form_nkk.unbind())
-    heads.push_back(form_kk * std::sqrt(static_cast<double>(k) / (form_kk * form_kk).sum().item<double>()));
-  return torch::stack(heads);
-}
-
-Tensor learned_metric(const MetricOptions& options, const Weights& w) {
-  switch (options.constraint) {
-    case MetricConstraint::symmetric:
-      return dense(w.all.at("packed_metric"), false);
-    case MetricConstraint::psd: {
-      const auto l = dense(w.all.at("packed_factor"), true);
-      return einsum("nij,nkj->nik", {l, l});
-    }
-    case MetricConstraint::diagonal: {
-      const auto m = w.all.at("diagonal_metric");
-      return torch::diag_embed(options.score == MetricScore::distance ? torch::log1p(torch::exp(m)) : m);
-    }
-    case MetricConstraint::identity:
-      return torch::eye(k, torch::kDouble).repeat({shape.heads, 1, 1});
-  }
-  return {};
-}
-
-Tensor metric_of(const MetricOptions& options, const Weights& w) {
-  const auto m = learned_metric(options, w);
-  return options.fixed_norm ? with_fixed_norm(m) : m;
-}
-
 // The published factors, pair by pair: 1 or 2 for features, times 1 or 2 for tokens; c >= c' decides the order.
 Tensor published_scores(const Tensor& p, const Tensor& m) {
   const auto n_c = p.size(2);
@@ -127,6 +85,7 @@ Tensor published_scores(const Tensor& p, const Tensor& m) {
 }
 
 struct Formula {
+  const Mixer& mixer;
   const Weights& w;
   const Tensor& x;
   const Tensor& visible;
@@ -141,14 +100,13 @@ struct Formula {
   }
   Tensor operator()(const QuadraticOptions& o) const {
     const auto [p, v] = w.shared(o, x);
-    if (o.form == QuadraticForm::full)
-      return w.output(attend(einsum("bcd,ndf,bef->bnce", {x, w.all.at("full_form"), x}), visible, v));
-    const auto form = o.fixed_norm ? with_fixed_norm(w.all.at("form")) : w.all.at("form");
+    const auto form = form_by_formula(o, mixer);
+    if (o.form == QuadraticForm::full) return w.output(attend(einsum("bcd,ndf,bef->bnce", {x, form, x}), visible, v));
     return w.output(attend(w.tempered(einsum("bnck,nkj,bnej->bnce", {p, form, p})), visible, v));
   }
   Tensor operator()(const MetricOptions& o) const {
     const auto [p, v] = w.shared(o, x);
-    const auto m = metric_of(o, w);
+    const auto m = metric_by_formula(o, mixer, shape);
     if (o.score == MetricScore::as_published) return w.output(attend(w.tempered(published_scores(p, m)), visible, v));
     const auto product = einsum("bnck,nkj,bnej->bnce", {p, m, p});
     if (o.score == MetricScore::bilinear) return w.output(attend(w.tempered(product), visible, v));
@@ -210,7 +168,7 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   const Weights weights(*mixer);
   const auto expected =
       formula_of<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions, AveragePoolingOptions,
-                 IdentityOptions, NoneOptions>(options, Formula{weights, x, visible, causal});
+                 IdentityOptions, NoneOptions>(options, Formula{*mixer, weights, x, visible, causal});
   REQUIRE(expected.defined());
   const auto actual = mix(*mixer, x, self_visibility(causal, segmented ? segments : Tensor()));
   CHECK(relative_error(actual, expected) < 1e-10);
@@ -220,7 +178,7 @@ TEST_CASE("the packed product counts every pair of features once", "[mixer]") {
   // r = sum_k M_kk p_k p'_k + sum_{k > k'} M_kk' (p_k p'_k' + p_k' p'_k), against the published 2 M_kk' p_k p'_k'.
   torch::manual_seed(3);
   const auto packed = torch::randn({1, 10}, torch::kDouble), p = torch::randn({2, 4}, torch::kDouble);
-  const auto m = dense(packed, false)[0];
+  const auto m = dense(packed, k, false)[0];
   double corrected = 0, published = 0;
   for (std::int64_t i = 0; i < k; ++i)
     for (std::int64_t j = 0; j <= i; ++j) {

@@ -1,5 +1,7 @@
 // Positions in scores against their formulas, written out pair by pair in float64, and what must hold for all of them.
 
+#include <thread>
+
 #include "attention/mixer.h"
 #include "attention/mixer_support.h"
 #include "attention/mixers.h"
@@ -119,13 +121,11 @@ struct Parts {
 // x / sqrt(mean x^2 + 1e-6).
 Tensor normalised(const Tensor& x_bnck) { return x_bnck / (x_bnck.square().mean(-1, true) + 1e-6).sqrt(); }
 
-// A form as scores use it: F sqrt(k) / |F| where its norm is fixed, times the temperature of its head.
-template <class Options>
-Tensor used_form(const Options& options, const Mixer& mixer, Tensor form_nkk) {
-  if constexpr (requires { options.fixed_norm; })
-    if (options.fixed_norm) form_nkk = form_nkk * (k / form_nkk.square().sum({1, 2}, true)).sqrt();
-  return options.learned_temperature ? form_nkk * mixer.named_parameters()["temperature"].view({heads, 1, 1})
-                                     : form_nkk;
+// A form as scores use it: times the temperature of its head.
+Tensor tempered(const Mixer& mixer, const Tensor& form_nkk) {
+  const auto parameters = mixer.named_parameters();
+  const auto* temperature_n = parameters.find("temperature");
+  return temperature_n == nullptr ? form_nkk : form_nkk * temperature_n->view({heads, 1, 1});
 }
 
 Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) {
@@ -136,7 +136,7 @@ Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) 
   if (const auto* dot = options.get_if<ScaledDotProductOptions>()) {
     const std::string all = "query_key_value.weight";
     if (!dot->learned_temperature) return {.q = rows(all, 0), .key = rows(all, width), .value = rows(all, 2 * width)};
-    const auto form = used_form(*dot, mixer, torch::eye(k, torch::kDouble).repeat({heads, 1, 1}));
+    const auto form = tempered(mixer, torch::eye(k, torch::kDouble).repeat({heads, 1, 1}));
     return {.q = einsum("bnck,nkj->bncj", {normalised(rows(all, 0)), form}),
             .key = normalised(rows(all, width)),
             .value = rows(all, 2 * width),
@@ -153,21 +153,12 @@ Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) 
               .value = p,
               .form_nkj = parameters["full_form"]};
     const auto value = quadratic->values == MixerValues::own ? rows("projection.weight", width) : p;
-    const auto form = used_form(*quadratic, mixer, parameters["form"]);
+    const auto form = tempered(mixer, form_by_formula(*quadratic, mixer));
     return {.q = einsum("bnck,nkj->bncj", {p, form}), .key = p, .value = value, .form_nkj = form};
   }
   const auto& metric = *options.get_if<MetricOptions>();
   const auto value = metric.values == MixerValues::own ? rows("projection.weight", width) : p;
-  auto m = torch::eye(k, torch::kDouble).repeat({heads, 1, 1});
-  if (metric.constraint != MetricConstraint::identity) {
-    const bool psd = metric.constraint == MetricConstraint::psd;
-    const auto packed = parameters[psd ? "packed_factor" : "packed_metric"];
-    m.zero_();
-    for (std::int64_t i = 0, l = 0; i < k; ++i)
-      for (std::int64_t j = 0; j <= i; ++j, ++l) m.select(1, i).select(1, j).copy_(packed.select(1, l));
-    m = psd ? torch::matmul(m, m.mT()) : m + m.tril(-1).mT();
-  }
-  m = used_form(metric, mixer, m);
+  const auto m = tempered(mixer, metric_by_formula(metric, mixer, {.width = width, .heads = heads}));
   const auto image = einsum("bnck,nkj->bncj", {p, m});
   if (metric.score == MetricScore::bilinear) return {.q = image, .key = p, .value = value, .form_nkj = m};
   return {.q = 2 * image,
@@ -284,15 +275,9 @@ TEST_CASE("with positions, incremental mixing equals mixing all at once", "[posi
   const Positioned mixer(options, positions, true);
   const auto x = torch::randn({2, 11, width}, torch::kDouble);
   const auto full = mixer(x);
-  MixerState state(11);
-  std::vector<Tensor> parts;
-  std::int64_t done = 0;
-  for (const std::int64_t count : {4, 1, 3, 1, 1, 1}) {
-    const auto fresh = x.narrow(1, done, count).contiguous();
-    parts.push_back(mix(*mixer.mixer, fresh, mixer.visibility(count, done + count), &state));
-    done += count;
-  }
-  CHECK(relative_error(torch::cat(parts, 1), full) < 1e-12);
+  const auto in_parts = mix_in_parts(*mixer.mixer, x, {4, 1, 3, 1, 1, 1},
+                                     [&](std::int64_t part, std::int64_t all) { return mixer.visibility(part, all); });
+  CHECK(relative_error(in_parts, full) < 1e-12);
 }
 
 TEST_CASE("with positions, gradients equal finite differences", "[positions]") {
@@ -360,6 +345,27 @@ TEST_CASE("rotating on the CPU equals the library's operators, forward and backw
   y.backward(direction);
   expected.backward(direction.to(torch::kDouble));
   CHECK(relative_error(x.grad(), wide.grad()) < tolerance);
+}
+
+TEST_CASE("threads that rotate ever longer sequences at once find the right tables", "[rotary]") {
+  constexpr std::int64_t threads = 4, longest = 40;
+  const RotaryPositionsConfig config;
+  for (int round = 0; round < 20; ++round) {
+    RotaryPositions shared(config, 8);
+    std::vector<int> wrong(threads, 0);
+    std::vector<std::thread> workers;
+    for (std::int64_t worker = 0; worker < threads; ++worker)
+      workers.emplace_back([&, worker] {
+        RotaryPositions own(config, 8);
+        for (std::int64_t tokens = worker + 1; tokens <= longest; ++tokens) {
+          const auto x_bnck = torch::ones({1, 1, tokens, 8});
+          wrong[static_cast<std::size_t>(worker)] +=
+              !torch::equal(shared.rotate(x_bnck, tokens), own.rotate(x_bnck, tokens));
+        }
+      });
+    for (auto& worker : workers) worker.join();
+    CHECK(wrong == std::vector<int>(threads, 0));
+  }
 }
 
 }  // namespace metaformer

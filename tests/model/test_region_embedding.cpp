@@ -217,18 +217,6 @@ TEST_CASE("gradients of a whole model equal finite differences in float64", "[re
   }
 }
 
-TEST_CASE("parameters of models without blocks are counted to the number", "[memory]") {
-  ExperimentConfig config;
-  config.task.emplace<ClassificationConfig>();
-  auto& model = transformer(config) = pooled_config();
-  model.embedding.region = GENERATE(RegionConfig{NoRegionConfig{}}, RegionConfig{SequenceRegionConfig{}},
-                                    RegionConfig{SequenceRegionConfig{.shortest = 1, .longest = 5}});
-  classification(config).head =
-      GENERATE(HeadConfig{pooled_head()}, HeadConfig{pooled_head(true, small_bag)}, HeadConfig{MeanPooledHeadConfig{}});
-  const auto made = make_model(config, {.vocabulary = vocabulary, .classes = classes});
-  CHECK(count_parameters(config, vocabulary, classes) == count_parameters(*made).all);
-}
-
 TEST_CASE("regions that are pooled at once take less memory than vectors of all tokens", "[memory]") {
   ExperimentConfig config;
   config.task.emplace<ClassificationConfig>();

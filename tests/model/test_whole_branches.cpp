@@ -1,7 +1,7 @@
 // Branches of a block that are one node of the graph, against the same branches part by part.
 
 #include "model/block.h"
-#include "model/block_support.h"
+#include "model/small_models.h"
 #include "ops/autocast.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
@@ -20,7 +20,10 @@ struct PartByPart : Probe {
 };
 
 TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& feed_forward) {
-  return config_of_block(width, norm, feed_forward);
+  auto config = small_transformer(IdentityOptions{}, width);  // only the block's own parts count
+  config.norm = norm;
+  config.feed_forward = feed_forward;
+  return config;
 }
 
 Block random_block(const TransformerConfig& config) {
