@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/attention.h"
+#include "ops/dropout.h"
 #include "ops/recompute.h"
 #include "ops/rotary.h"
 
@@ -239,6 +240,27 @@ ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape
 
 torch::Tensor ScorePositions::rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
   return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
+}
+
+SharedPositions::SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal)
+    : dropout_(shape.dropout), bias_(make_score_bias(shape.positions, shape.heads, causal)) {
+  if (bias_ != nullptr) owner.register_module("score_bias", bias_);
+  const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+  if (xl == nullptr) return;
+  distances_.emplace(shape.width, xl->clamp_length);
+  if (xl->shared_biases)
+    distance_biases_ = owner.register_module("distance_biases", DistanceBiases(shape.heads, key_width));
+}
+
+void SharedPositions::add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like,
+                             Pass& pass) {
+  if (bias_ != nullptr) visibility.score_bias_nce = bias_->forward(queries, keys);
+  if (!distances_) return;
+  const bool not_later = visibility.causal && !pass.wants_scores();  // a probe sees what the mask hides, too
+  visibility.distance_ld = dropout_of_shared(distances_->rows_ld(queries, keys, not_later, like), dropout_, pass);
+  if (distance_biases_.is_empty()) return;
+  visibility.content_bias_nk = distance_biases_->content_nk();
+  visibility.distance_bias_nk = distance_biases_->distance_nk();
 }
 
 }  // namespace metaformer

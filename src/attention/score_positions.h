@@ -150,7 +150,7 @@ torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys
 
 // Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
 // Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
-// Visibility (attention/score_positions.h).
+// Visibility (SharedPositions).
 class ScorePositions {
  public:
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
@@ -182,6 +182,22 @@ class ScorePositions {
   std::optional<RotaryPositions> rotary_;
   Shaw shaw_{nullptr};
   TransformerXl transformer_xl_{nullptr};
+};
+
+// What positions that act on scores give all layers of a model alike.
+class SharedPositions {
+ public:
+  // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
+  SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal);
+
+  // Tells the mixers of the last `queries` of `keys` tokens, by what is of the type and device of `like`.
+  void add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like, Pass& pass);
+
+ private:
+  double dropout_;
+  std::shared_ptr<ScoreBias> bias_;          // of positions that are added to scores
+  std::optional<DistanceTable> distances_;   // transformer_xl only
+  DistanceBiases distance_biases_{nullptr};  // of transformer_xl, unless every layer has its own
 };
 
 }  // namespace metaformer

@@ -15,26 +15,18 @@ namespace metaformer {
 
 namespace {
 
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
-
-MixerCost mixer_cost(const TransformerConfig& model) {
-  return model.mixer->cost(model.mixer_shape(), {.context = model.context + model.memory});
-}
-
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
   if (const auto lists = list_task(config.task)) return lists->vocabulary();
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task))
     if (const auto* pairs = synthetic_options(task->data.synthetic)) return pairs->symbols;
-  return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
-                               [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
-                               [](const PretrainedTokenizerOptions&) { return std::int64_t{50257}; },  // GPT-2's
-                               [](const auto& o) { return o.vocabulary; }},
-                    data_of(config)->tokenizer);
+  return std::visit(
+      []<class Options>(const Options& options) -> std::int64_t {
+        if constexpr (std::is_same_v<Options, CharacterTokenizerOptions>) return 128;
+        if constexpr (std::is_same_v<Options, ByteTokenizerOptions>) return 256;
+        if constexpr (std::is_same_v<Options, PretrainedTokenizerOptions>) return 50257;  // GPT-2's
+        if constexpr (requires { options.vocabulary; }) return options.vocabulary;
+      },
+      data_of(config)->tokenizer);
 }
 
 // Floats that one token of one block leaves for the backward pass. What is computed again is not kept.
@@ -43,7 +35,8 @@ std::int64_t block_activations(const TransformerConfig& model) {
   const bool drops = model.dropout > 0, both = position_of(model.norm) == NormPosition::both;
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
   const bool activates_output = mlp != nullptr && mlp->output_activation;
-  return (both ? 6 : 4) * d + mixer_cost(model).activations + (model.up_width() + model.hidden_width()) / chunks +
+  const auto mixer = model.mixer->cost(model.mixer_shape(), {.context = model.context + model.memory});
+  return (both ? 6 : 4) * d + mixer.activations + (model.up_width() + model.hidden_width()) / chunks +
          (drops ? 4 * d : 0) + (activates_output ? d : 0);
 }
 
@@ -79,12 +72,6 @@ std::uint64_t state_of_weight(const TrainConfig& train) {
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
-// Of a row, of all blocks: what is remembered, and what norms and projections make of it.
-double memory_floats(const TransformerConfig& model) {
-  constexpr std::int64_t of_token = 6;
-  return static_cast<double>(model.layers * model.memory) * static_cast<double>(of_token * model.width);
-}
-
 // Floats beside the logits.
 struct Activations {
   double of_token = 0;    // that it leaves for the backward pass, and what the backward pass of one layer makes
@@ -96,11 +83,12 @@ struct Activations {
 Activations activations_of(const TransformerConfig& model) {
   const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
   const auto chunks = chunks_of(model.feed_forward);
+  constexpr std::int64_t of_remembered = 6;  // with what norms and projections make of it
   const auto backward = (reversible ? 8 : 2) * model.width + (2 * model.up_width() + 2 * model.hidden_width()) / chunks;
   return {
       .of_token = static_cast<double>(reversible ? 1 : model.layers) * static_cast<double>(block_activations(model)) +
                   static_cast<double>(backward),
-      .of_row = memory_floats(model),
+      .of_row = static_cast<double>(model.layers * model.memory) * static_cast<double>(of_remembered * model.width),
       .evaluated = static_cast<double>(3 * model.width + model.up_width() + model.hidden_width()),
       .are_half = true};
 }

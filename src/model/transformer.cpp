@@ -187,14 +187,8 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
   if (config.embedding.ngrams.order > 1)
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
-  if (auto bias = make_score_bias(config.positions, config.heads, causal))
-    score_bias_ = register_module("score_bias", bias);
-  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&config.positions)) {
-    distances_.emplace(config.width, xl->clamp_length);
-    if (xl->shared_biases)
-      distance_biases_ = register_module("distance_biases",
-                                         DistanceBiases(config.heads, config.mixer->key_width(config.mixer_shape())));
-  }
+  const auto shape = config.mixer_shape();
+  shared_positions_.emplace(*this, shape, config.mixer->key_width(shape), causal);
   if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}, module_device()));
     if (!ngram_embedding_.is_empty())
@@ -246,17 +240,8 @@ Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, 
   auto visibility = self_visibility(causal_, batch.segments_bc);
   visibility.key_segment_be = all_segments(batch.segments_bc, past.state, past.memory);
   if (config_.same_length) visibility.window = config_.memory;
-  const auto queries = batch.ids_bc.size(1), keys = past.tokens + queries;
-  if (score_bias_ != nullptr) visibility.score_bias_nce = score_bias_->forward(queries, keys);
-  if (distances_) {
-    const bool not_later = causal_ && !pass.wants_scores();  // a probe sees what the mask hides, too
-    visibility.distance_ld =
-        dropout_of_shared(distances_->rows_ld(queries, keys, not_later, embedding_weight()), config_.dropout, pass);
-    if (!distance_biases_.is_empty()) {
-      visibility.content_bias_nk = distance_biases_->content_nk();
-      visibility.distance_bias_nk = distance_biases_->distance_nk();
-    }
-  }
+  const auto queries = batch.ids_bc.size(1);
+  shared_positions_->add_to(visibility, queries, past.tokens + queries, embedding_weight(), pass);
   return visibility;
 }
 

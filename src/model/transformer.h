@@ -139,16 +139,14 @@ class TransformerImpl : public torch::nn::Module {
 
   TransformerConfig config_;
   bool causal_;
-  Embedding token_embedding_{nullptr};             // this one, which may be another module's
-  RegionEmbedding region_embedding_{nullptr};      // or this one
-  double embedding_factor_;                        // of tokens and n-grams
-  Embedding position_embedding_{nullptr};          // learned positions only
-  mutable torch::Tensor sinusoids_cd_;             // sinusoidal positions only; grows for longer contexts
-  std::shared_ptr<ScoreBias> score_bias_;          // of positions that are added to scores
-  std::optional<DistanceTable> distances_;         // transformer_xl positions only, as are these:
-  DistanceBiases distance_biases_{nullptr};        // of all layers
-  Embedding ngram_embedding_{nullptr};             // n-grams only
-  torch::Tensor token_scale_v1_, ngram_scale_g1_;  // embedding.scale log_count_ratio only
+  Embedding token_embedding_{nullptr};               // this one, which may be another module's
+  RegionEmbedding region_embedding_{nullptr};        // or this one
+  double embedding_factor_;                          // of tokens and n-grams
+  Embedding position_embedding_{nullptr};            // learned positions only
+  mutable torch::Tensor sinusoids_cd_;               // sinusoidal positions only; grows for longer contexts
+  std::optional<SharedPositions> shared_positions_;  // made in the order of registration
+  Embedding ngram_embedding_{nullptr};               // n-grams only
+  torch::Tensor token_scale_v1_, ngram_scale_g1_;    // embedding.scale log_count_ratio only
   std::vector<Block> blocks_;
   Norm final_norm_{nullptr};  // not of post-norm, unless switched off
 };

@@ -31,6 +31,13 @@ Model randomised(Model model, double std = 0.5) {
   return model;
 }
 
+// Sees the stream. What is observed is computed part by part, and by plain autograd.
+struct StreamWatcher : Probe {
+  bool wants_scores() const override { return false; }
+  void stream(StreamPoint, const torch::Tensor& x_bcd) override { seen.push_back(x_bcd.detach()); }
+  std::vector<torch::Tensor> seen;
+};
+
 inline bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-10, 1e-12); }
 
 inline torch::Tensor row(std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); }

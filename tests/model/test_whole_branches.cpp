@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::int64_t width = 12;
 
-// A pass with a probe computes its branches part by part.
-struct PartByPart : Probe {
-  bool wants_scores() const override { return false; }
-  void stream(StreamPoint, const torch::Tensor&) override {}
-};
-
 TransformerConfig config_of(const NormConfig& norm, const FeedForwardConfig& feed_forward) {
   auto config = small_transformer(IdentityOptions{}, width);  // only the block's own parts count
   config.norm = norm;
@@ -64,7 +58,7 @@ bool is_same_part_by_part(const TransformerConfig& config, Precision precision,
   auto block = random_block(config);
   torch::manual_seed(4);
   const auto x_bcd = torch::randn(sizes);
-  PartByPart probe;
+  StreamWatcher probe;
   std::uint64_t draws = 0, draws_by_parts = 0;
   const auto whole = outputs_and_gradients(block, x_bcd, precision, nullptr, draws);
   const auto by_parts = outputs_and_gradients(block, x_bcd, precision, &probe, draws_by_parts);
@@ -146,7 +140,7 @@ TEST_CASE("without gradients a block is computed as before", "[whole]") {
   auto block = random_block(config);
   const torch::NoGradGuard no_grad;
   Pass pass, observed;
-  PartByPart probe;
+  StreamWatcher probe;
   observed.probe = &probe;
   const auto x_bcd = torch::randn({2, 3, width});
   const auto visibility = self_visibility(true, torch::Tensor());
