@@ -16,7 +16,7 @@
 
 namespace metaformer {
 
-// What a mixer's options and shape decide.
+// The kernels' use as a mixer's options and shape decide it.
 struct KernelUse {
   Backend backend = Backend::composed;
   bool fits = false;  // the kernels have what the options ask for

@@ -1,5 +1,5 @@
 #pragma once
-// The interface of every token mixer: what it is told of who sees whom, what it remembers, and how it mixes.
+// The interface of every token mixer, with its visibility and its state.
 
 #include <torch/types.h>
 
@@ -26,7 +26,7 @@ struct Visibility {
   torch::Tensor query_segment_bc, key_segment_be;  // both or neither
   torch::Tensor score_bias_nce;                    // added to the scaled scores, where a mixer has them; or undefined
 
-  // Of positions transformer_xl: a row for every distance of a query to a key, from the largest (keys - 1) down to 0,
+  // For positions transformer_xl: a row for every distance of a query to a key, from the largest (keys - 1) down to 0,
   // or if not causal to 1 - queries; and their two vectors, where all layers have the same
   // (attention/score_positions.h).
   torch::Tensor distance_ld, content_bias_nk, distance_bias_nk;
@@ -48,8 +48,8 @@ Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
 // [c, e]: how far key e stands after query c in row order, the queries being the last of the keys.
 torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
 
-// What a mixer remembers of earlier tokens while a sequence is generated, in numbered buffers [..., tokens, features]
-// that are allocated once.
+// A mixer's memory of earlier tokens while a sequence is generated, in numbered buffers [..., tokens, features] that
+// are allocated once.
 class MixerState {
  public:
   // Loaded tensors go to `device`; others stay where they come from.
@@ -67,7 +67,7 @@ class MixerState {
   // The place of one more token, which holds nothing yet. Throws Error when the state is full.
   std::int64_t append(std::size_t slot);
 
-  // Of what is not extended: whether there is something, and all of it.
+  // For buffers that are not extended: whether one holds tokens, and all of them.
   bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
   torch::Tensor held(std::size_t slot) const;
 
@@ -111,7 +111,7 @@ class MixerDecoder {
   // Takes up what Mixer::forward has left in the state: at the start, and whenever forward has changed it since.
   virtual void resume(MixerState& state) = 0;
 
-  // What forward would return for one more token of every sequence, x_bd; the state that was taken up is extended.
+  // The result of forward for one more token of every sequence, x_bd; the state that was taken up is extended.
   // Throws Error when it is full.
   virtual void step(const float* x_bd, float* y_bd) = 0;
 };

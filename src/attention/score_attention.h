@@ -1,5 +1,5 @@
 #pragma once
-// What all attention mixers share once their scores, or the vectors behind them, are there.
+// Attention by scores, which all mixers with scores share: norms of queries and keys, softmax, values.
 
 #include <torch/types.h>
 
@@ -66,7 +66,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
                             Pass& pass);
 
-// Whether only mix_by_scores can do it: something is added to the scores that no kernel knows, or a probe observes
+// Whether only mix_by_scores can compute it: something is added to the scores that no kernel knows, or a probe observes
 // them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
   return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();

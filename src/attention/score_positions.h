@@ -17,7 +17,7 @@ namespace metaformer {
 
 // Rotary positions of a mixer: its queries and keys, rotated by where their tokens stand.
 
-// Of positions 0, 1, ... and the pairs of features.
+// Cosines and sines of positions 0, 1, ... and the pairs of features.
 struct RotaryTables {
   torch::Tensor cos_cr, sin_cr;
 };
@@ -163,7 +163,7 @@ class ScorePositions {
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
 
-  // What stands for queries before a form is applied to them, with u; itself for positions of other kinds, and where
+  // Queries before a form is applied to them, with u; unchanged for positions of other kinds, and where
   // the visibility has no distances.
   torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
     return knows_distances(visibility) ? transformer_xl_->with_content_bias(q_bnck, visibility) : q_bnck;
@@ -184,13 +184,13 @@ class ScorePositions {
   TransformerXl transformer_xl_{nullptr};
 };
 
-// What positions that act on scores give all layers of a model alike.
+// The part of positions in scores that is the same in all layers of a model.
 class SharedPositions {
  public:
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
   SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal);
 
-  // Tells the mixers of the last `queries` of `keys` tokens, by what is of the type and device of `like`.
+  // Sets it for the last `queries` of `keys` tokens, in tensors of the type and device of `like`.
   void add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like, Pass& pass);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What metric and quadratic attention have in common.
+// Metric and quadratic attention: their common base, with one projection for both sides of a score.
 
 #include "attention/kernel_choice.h"
 #include "attention/mixer_decoder.h"
@@ -35,7 +35,7 @@ class SharedProjection {
   };
   Sides project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, MixerState* state);
 
-  // What is linear in x: rows of p, [n, k, d], of the context and of the queries.
+  // The projection's rows of p, [n, k, d], for the context and for the queries.
   torch::Tensor rows_nkd() const { return rows_of(layer_); }
   torch::Tensor query_rows_nkd() const { return rows_of(query_layer_.is_empty() ? layer_ : query_layer_); }
 
@@ -43,7 +43,7 @@ class SharedProjection {
   // length of p. `output` undoes what that does to values that are p, too.
   void scale_scores(double factor, Linear& output);
 
-  // What scale_initial_scores is to take for the variance of an entry of p; a gain counts as 1.
+  // The variance of an entry of p for scale_initial_scores; a gain counts as 1.
   double variance(double of_projection) const { return is_normalised() ? 1 : of_projection; }
 
   bool shares_values() const { return values_ == MixerValues::shared; }
@@ -86,11 +86,11 @@ class FormMixer : public Mixer {
 
   double scale() const;  // of scores
 
-  // By the kernels of cuda/ (kernel_choice.h).
+  // Attention by the kernels of cuda/ (kernel_choice.h).
   torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& form,
                              bool distance, const Visibility& visibility, Pass& pass);
 
-  // What a decoder must know of the projections.
+  // The parts of a decoder that the projections determine.
   ScoreDecoderParts decoder_parts() const;
 
   MixerShape shape_;

@@ -11,7 +11,7 @@ namespace metaformer {
 // The state of a model that sees a fixed number of tokens: the newest of them.
 class WindowState : public ModelState {
  public:
-  // Of `batch` sequences and the `capacity` newest tokens.
+  // For `batch` sequences and the `capacity` newest tokens.
   WindowState(std::int64_t batch, std::int64_t capacity, torch::Device device);
 
   std::int64_t length() const override { return length_; }

@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// What the data decide; 0: not known yet, so that a usual number is assumed.
+// Sizes that depend on the data; 0: not known yet, so that a usual number is assumed.
 struct DataSizes {
   std::int64_t vocabulary = 0, classes = 0;
 };
@@ -27,10 +27,10 @@ struct MemoryEstimate {
 // texts themselves.
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
 
-// Whether state and activations exceed this many bytes by more than the estimate can be off.
+// Whether state and activations exceed this many bytes by more than the error of the estimate.
 bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes);
 
-// What this machine has, or the control group or a limit on address space (ulimit -v) allows this process.
+// The memory of this machine, or less where the control group or a limit on address space (ulimit -v) allows less.
 std::uint64_t machine_memory();
 
 }  // namespace metaformer

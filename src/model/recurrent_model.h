@@ -15,13 +15,13 @@ namespace metaformer {
 
 // The state of a recurrent model: what each layer hands from token to token.
 
-// What the layers start from, or end with.
+// The layers' states at the start or end of a text.
 struct LayerStates {
   torch::Tensor hidden_lbd;
   torch::Tensor cell_lbd;  // of an LSTM; undefined for a GRU
 };
 
-// Of any number of tokens: the same object serves training, evaluation and generation. It has no gradients.
+// It takes any number of tokens; the same object serves training, evaluation and generation. It has no gradients.
 class RecurrentState : public ModelState {
  public:
   RecurrentState(std::int64_t layers, std::int64_t width, bool has_cell, torch::Device device)
@@ -36,7 +36,7 @@ class RecurrentState : public ModelState {
 
   // Undefined before the first token.
   const LayerStates& layers() const { return states_; }
-  // Of the newest tokens, [b, 1]; undefined: all are of one segment.
+  // The segments of the newest tokens, [b, 1]; undefined: all are of one segment.
   const torch::Tensor& segment_b1() const { return segment_b1_; }
 
   // The layers' states were replaced where they lie, by those after so many more tokens of the same segments.
@@ -67,7 +67,7 @@ class RecurrentLayersImpl : public Layer {
   // Under autocast in float32: oneDNN has no LSTM in bfloat16 on every CPU.
   torch::Tensor forward(const torch::Tensor& x_bcd, LayerStates& states, const torch::Tensor& starts_bc, Pass& pass);
 
-  // Of each layer: weight_ih, weight_hh, bias_ih, bias_hh.
+  // By layer: weight_ih, weight_hh, bias_ih, bias_hh.
   const std::vector<std::vector<torch::Tensor>>& weights() const { return weights_; }
 
  private:

@@ -31,10 +31,10 @@ class Decoder {
   virtual std::span<const float> step(std::span<const std::int32_t> tokens_b) = 0;
 };
 
-// Whether decoders take the model: all weights are float32, contiguous and on the CPU.
+// Whether a decoder can read the model: all weights are float32, contiguous and on the CPU.
 bool can_decode(const torch::nn::Module& model);
 
-// What a model remembers of sequences while they are read or generated.
+// A model's memory of sequences while they are read or generated.
 class ModelState {
  public:
   virtual ~ModelState() = default;
@@ -67,7 +67,7 @@ State& state_as(ModelState& state) {
 // Bytes of the tensors; those without dimensions, which are lengths, do not count.
 std::int64_t bytes_of(const NamedTensors& tensors);
 
-// Of what load() is given. All throw Error (exit code 2) and name `source` and the tensor.
+// Checks of the tensors that load() is given. All throw Error (exit code 2) and name `source` and the tensor.
 [[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);
 
 // Unless the tensor has this shape; any_size fits every size.
@@ -89,7 +89,7 @@ class SavedTensors {
   // A number of tokens, without dimensions. Errors: it is missing, negative, above 2^53 or no whole number.
   std::int64_t take_length(const std::string& name);
 
-  // Those whose names begin with `prefix`, without it; no copies.
+  // All tensors whose names begin with `prefix`, under names without it; not copied.
   NamedTensors take_below(const std::string& prefix);
 
   // Nothing may be left over.
@@ -127,7 +127,7 @@ class SequenceModel : public torch::nn::Module {
 
   virtual std::int64_t width() const = 0;  // of hidden vectors
 
-  // Whether a batch goes on where the one before it ended, so that training gives a memory and evaluation a state.
+  // Whether a batch continues where the one before it ended, so that training gives a memory and evaluation a state.
   virtual bool remembers() const { return false; }
 
   // Whether a state takes any number of tokens, so that no text that is generated is ever cut.
@@ -141,7 +141,7 @@ class SequenceModel : public torch::nn::Module {
   // 1) for a model that needs its whole input at once.
   virtual std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
 
-  // What training carries from one segment of a text to the next. Nothing for a model that does not remember.
+  // The memory that training carries from one segment of a text to the next; nullptr for a model that has none.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/sequence_model.h). Nothing where

@@ -19,7 +19,7 @@ class TokenModel : public SequenceModel {
   // `vocabulary` tokens may be predicted; `marks` more, whose ids follow theirs, are only read.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal);
 
-  // The same over another trunk of these options.
+  // The same over another trunk with these options.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer);
 
   TransformerImpl& transformer() const { return *transformer_.ptr(); }

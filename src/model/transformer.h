@@ -17,7 +17,7 @@ namespace metaformer {
 // of each step.
 class TransformerMemory : public ModelState {
  public:
-  // Of up to `capacity` tokens.
+  // For up to `capacity` tokens.
   TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, torch::Device device)
       : width_(width), capacity_(capacity), device_(device), blocks_bmd_(static_cast<std::size_t>(layers)) {}
 
@@ -27,7 +27,7 @@ class TransformerMemory : public ModelState {
   void load(const NamedTensors& saved, const std::string& source) override;
   std::int64_t bytes() const override { return bytes_of(tensors()); }
 
-  // What a block remembers, [b, m, d]; undefined: nothing.
+  // A block's memory, [b, m, d]; undefined: it is empty.
   const torch::Tensor& of_block(std::size_t block) const { return blocks_bmd_.at(block); }
   const torch::Tensor& segments_bm() const { return segments_bm_; }  // undefined: all one segment
 
@@ -72,7 +72,7 @@ class TransformerState : public ModelState {
   // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
   void select(const torch::Tensor& rows_b);
 
-  // Those of all tokens that mixers hold, with those that follow now, [b, e].
+  // The segments of all tokens that mixers hold, with those of the new tokens, [b, e].
   torch::Tensor extend_segments(const torch::Tensor& segments_bc);
 
  private:
@@ -93,7 +93,7 @@ class TransformerImpl : public torch::nn::Module {
   TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary)
       : TransformerImpl(config, vocabulary, /*causal=*/true, Embedding(nullptr), &config) {}
 
-  // What a decoder sees besides its own tokens, and what its blocks hold of that (nullptr: nothing is held).
+  // The source that a decoder sees, and the states in which its blocks hold it (nullptr: nothing is held).
   struct SourceView {
     Source source;
     std::vector<MixerState>* states = nullptr;  // by block
@@ -114,7 +114,7 @@ class TransformerImpl : public torch::nn::Module {
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }  // not of region embeddings
   const Embedding& token_embedding() const { return token_embedding_; }               // the same
   RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
-  // What is added to the embeddings of tokens at positions 0 ... tokens - 1, or more; undefined: nothing.
+  // The vectors that are added to the embeddings at positions 0 ... tokens - 1, or more; undefined: none are.
   const torch::Tensor& position_table_cd(std::int64_t tokens) const;
   double embedding_factor() const { return embedding_factor_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -124,7 +124,7 @@ class TransformerImpl : public torch::nn::Module {
   TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
                   const EncoderDecoderConfig* decoder);
 
-  // What comes before the tokens of a pass: caches of mixers where a sequence goes on, or the memory of training.
+  // The past of a pass: caches of mixers where a sequence continues, or the memory of training.
   struct Past {
     TransformerState* state = nullptr;
     TransformerMemory* memory = nullptr;

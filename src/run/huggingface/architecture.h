@@ -41,7 +41,7 @@ struct Architecture {
   // Errors (exit code 3) name the key whose value this program's models cannot have.
   DescribedModel (*read_config)(ConfigFile& file);
 
-  // Of a model that `closest(model.config)` does not change.
+  // config.json of a model that `closest(model.config)` does not change.
   nlohmann::ordered_json (*write_config)(const DescribedModel& model);
 
   // The config of this architecture that is closest to `given`: what differs keeps it from being exported.
