@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <numeric>
 #include <utility>
-#include <vector>
 
-#include "base/archive.h"
 #include "base/digest.h"
 #include "base/download.h"
 #include "base/error.h"
@@ -29,19 +26,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 30;
-
 class TextReader {
  public:
   TextReader(const fs::path& path, const TextDataConfig& config) : path_(path), config_(config) {}
 
   TextFiles read() {
     const bool is_whole_folder = is_folder(path_);
-    if (is_whole_folder) {
-      for (const auto& file : list_folder()) add_file(file);
-    } else {
-      add_file(path_);
-    }
+    for (const auto& file : is_whole_folder ? list_folder() : std::vector{path_}) add_file(file);
     report_malformed();
     if (files_.text.empty()) throw Error(ExitCode::data, path_.string() + ": the corpus is empty");
     files_.is_one_text = !is_whole_folder && !files_.has_json_lines;
@@ -110,14 +101,12 @@ std::vector<fs::path> TextReader::list_folder() const {
 
 void TextReader::add_file(const fs::path& file) {
   throw_if_stopped();
-  auto content = read_file(file, most_bytes - bytes_, ExitCode::data);
-  digests_.emplace_back(file.lexically_relative(path_).generic_string(), sha256(content));
-  if (is_gzip(content)) content = unpack_gzip(content, most_bytes - bytes_, file.string());
-  drop_byte_order_mark(content);
-  bytes_ += std::min<std::uintmax_t>(content.size(), most_bytes - bytes_);
-  if (is_jsonl(file)) return add_json_lines(content, file);
-  if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(content, file.string());
-  add_document(std::move(content));
+  auto [text, digest] = read_text_file(file, largest_text_file - bytes_);
+  digests_.emplace_back(file.lexically_relative(path_).generic_string(), std::move(digest));
+  bytes_ += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes_);
+  if (is_jsonl(file)) return add_json_lines(text, file);
+  if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(text, file.string());
+  add_document(std::move(text));
 }
 
 void TextReader::add_json_lines(std::string_view content, const fs::path& file) {
@@ -175,11 +164,7 @@ TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
   return TextReader(path, config).read();
 }
 
-namespace fs = std::filesystem;
-
 namespace {
-
-constexpr std::uintmax_t largest_corpus_file = std::uintmax_t{16} << 30;
 
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
@@ -266,8 +251,9 @@ std::vector<CorpusFile> multi30k_files() {
 }  // namespace
 
 std::uint64_t PublicCorpus::bytes() const {
-  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const CorpusFile& file) { return sum + file.bytes; });
+  std::uint64_t sum = 0;
+  for (const auto& file : files) sum += file.bytes;
+  return sum;
 }
 
 const std::vector<PublicCorpus>& public_corpora() {
@@ -351,7 +337,7 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
 void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
   for (const auto& file : corpus.files) {
     const auto path = folder / file.name;
-    check_digest(corpus, file, path.string(), read_file(path, largest_corpus_file, ExitCode::data));
+    check_digest(corpus, file, path.string(), read_file(path, largest_text_file, ExitCode::data));
   }
 }
 

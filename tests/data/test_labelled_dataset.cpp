@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/labelled_dataset.h"
+#include "data/labelled.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
