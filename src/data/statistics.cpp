@@ -394,43 +394,34 @@ bool is_made_soon(const DataConfig& data, std::string_view training_text) {
   return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
 }
 
-void count(const TextDataConfig& data, DataCounts& counts) {
-  const auto corpus = load_corpus(data, /*offline=*/true);
-  if (is_made_soon(data, split_corpus(corpus, data)[0]))
-    counts.vocabulary = make_text_tokenizer(corpus, data)->vocabulary_size();
-}
-
-// Of labelled texts or pairs.
-template <class Text>
-void count_tokens(const DataConfig& data, const std::vector<Text>& training, DataCounts& counts) {
-  const auto text = joined_texts(training);
-  if (is_made_soon(data, text)) counts.vocabulary = obtain_tokenizer(data, text, Unknown::map)->vocabulary_size();
-}
-
-void count(const LabelledDataConfig& data, DataCounts& counts) {
-  const auto splits = load_labelled_splits(data, /*offline=*/true);
-  std::set<std::string> labels;
-  for (const auto& text : splits[Split::train]) labels.insert(text.label);
-  counts.classes = std::ssize(labels);
-  count_tokens(data, splits[Split::train], counts);
-}
-
-void count(const ParallelDataConfig& data, DataCounts& counts) {
-  if (synthetic_options(data.synthetic) == nullptr)
-    count_tokens(data, load_pair_splits(data, /*offline=*/true)[Split::train], counts);
-}
-
 }  // namespace
 
 DataCounts count_data(const ExperimentConfig& config) {
+  constexpr bool offline = true;
   DataCounts counts;
+  const auto learn = [&](const DataConfig& data, const std::string& training_text) {
+    if (is_made_soon(data, training_text))
+      counts.vocabulary = obtain_tokenizer(data, training_text, Unknown::map)->vocabulary_size();
+  };
   try {
     const auto* data = data_of(config);
     if (data != nullptr && is<PretrainedTokenizerOptions>(data->tokenizer))
       counts.vocabulary = make_tokenizer(data->tokenizer, "")->vocabulary_size();
-    if (const auto* text = text_data_of(config.task)) count(*text, counts);
-    if (is<ClassificationConfig>(config.task)) count(labelled_data(config), counts);
-    if (const auto* pairs = std::get_if<SequenceToSequenceConfig>(&config.task)) count(pairs->data, counts);
+    if (const auto* text = text_data_of(config.task)) {
+      const auto corpus = load_corpus(*text, offline);
+      if (is_made_soon(*text, split_corpus(corpus, *text)[0]))
+        counts.vocabulary = make_text_tokenizer(corpus, *text)->vocabulary_size();
+    } else if (is<ClassificationConfig>(config.task)) {
+      const auto labelled = labelled_data(config);
+      const auto splits = load_labelled_splits(labelled, offline);
+      std::set<std::string> labels;
+      for (const auto& one : splits[Split::train]) labels.insert(one.label);
+      counts.classes = std::ssize(labels);
+      learn(labelled, joined_texts(splits[Split::train]));
+    } else if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task);
+               task != nullptr && synthetic_options(task->data.synthetic) == nullptr) {
+      learn(task->data, joined_texts(load_pair_splits(task->data, offline)[Split::train]));
+    }
   } catch (const Error&) {  // training reports it
   }
   return counts;
