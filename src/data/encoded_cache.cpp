@@ -198,10 +198,10 @@ std::string key_of(const LabelledDataConfig& config, const Json& digests) {
   return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-std::string key_of(const LabelledDataConfig& config, const Json& digests, const Codec& codec) {
+std::string key_with_codec(const std::string& key, const Codec& codec) {
   std::string labels;
   for (const auto& label : codec.labels) labels += sha256(label);
-  return sha256(key_of(config, digests) + digest_of(*codec.tokenizer) + labels);
+  return sha256(key + digest_of(*codec.tokenizer) + labels);
 }
 
 // A given codec without labels takes those of the texts.
@@ -294,7 +294,7 @@ EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline
   const auto keyed = with_tokenizer_digest(config, codec);
   // A given codec usually is the one that training made from the same texts.
   std::vector<std::string> keys = {key_of(keyed, digests)};
-  if (codec.tokenizer) keys.push_back(key_of(keyed, digests, codec));
+  if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
   if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const bool unchanged = digests_of(sources) == digests;  // while they were read
