@@ -130,7 +130,7 @@ TEST_CASE("files that cannot be read are refused", "[pairs]") {
   const auto gzipped = gzip(lines);
   CHECK(read_lines(gzipped, lines).pairs.size() == 1000);
   CHECK_THAT(refusal_of_lines(gzipped.substr(0, gzipped.size() / 2), lines),
-             StartsWith("a.de: cannot be ungzipped as gzip"));
+             StartsWith("a.de: cannot be unpacked as gzip"));
   const TemporaryFolder folder;
   const auto there = folder.write("a.de", "a\n");
   CHECK_THAT(failure([&] { read_line_pairs(there, folder / "b.en"); }).second, ContainsSubstring("b.en: no such file"));

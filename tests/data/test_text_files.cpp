@@ -114,7 +114,7 @@ TEST_CASE("texts that cannot be read are errors that name file and line", "[text
              ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
   const auto gzipped = gzip(std::string(1000, 'x'));
   CHECK_THAT(text_refusal(folder.write("cut.txt.gz", gzipped.substr(0, gzipped.size() - 3))),
-             ContainsSubstring("cut.txt.gz: cannot be ungzipped"));
+             ContainsSubstring("cut.txt.gz: cannot be unpacked"));
 }
 
 TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[text_files]") {
