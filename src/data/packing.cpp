@@ -35,11 +35,6 @@ PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan) 
   return stats;
 }
 
-nlohmann::ordered_json to_json(const PackStats& stats) {
-  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
-          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
-}
-
 namespace {
 
 using Vector = std::vector<double>;

@@ -4,7 +4,6 @@
 // lengths alone, so that the time it takes does not depend on their number.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -49,7 +48,6 @@ struct PackStats {
   double factor = 0;          // sequences per pack
   double speed_up_limit = 0;  // of packs without padding, over a row per sequence
 };
-nlohmann::ordered_json to_json(const PackStats& stats);
 PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan);
 
 // The same for sequences of these lengths, 1 ... context each, and the plan that the config asks for.

@@ -228,6 +228,11 @@ Json to_json(const TokenStats& stats, bool has_unknown) {
           {"unknown_tokens", known_or_null(has_unknown, stats.unknown_tokens)}};
 }
 
+Json to_json(const PackStats& stats) {
+  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
+          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
+}
+
 Json to_json(const SharedTexts& shared) {
   return {{"validation_in_train", shared.validation_in_train},
           {"test_in_train", shared.test_in_train},
