@@ -265,21 +265,24 @@ std::string joined_texts(const std::vector<TextPair>& pairs) {
   return all;
 }
 
+PairDataset::Texts PairDataset::texts(Split split, std::int64_t index) const {
+  const auto ids = pair(split, index);
+  return {codec_.tokenizer->decode(ids.source), codec_.tokenizer->decode(ids.target)};
+}
+
 namespace {
 
 // Lists of random symbols, copied or reversed.
 class SyntheticPairDataset : public PairDataset {
  public:
   SyntheticPairDataset(const SyntheticPairOptions& options, bool reverses, const ExperimentConfig& config)
-      : lists_({.length = options.length, .digits = options.symbols}, "data.synthetic.length, data.synthetic.symbols"),
+      : PairDataset({.tokenizer = std::make_unique<NumberTokenizer>(options.symbols), .labels = {}}),
+        lists_({.length = options.length, .digits = options.symbols}, "data.synthetic.length, data.synthetic.symbols"),
         options_(options),
         reverses_(reverses),
         seed_(static_cast<std::uint64_t>(config.train.seed)),
         rows_(batches_by_tokens(config.task) ? std::max<std::int64_t>(1, config.train.batch_size / (options.length + 1))
-                                             : config.train.batch_size),
-        codec_{.tokenizer = std::make_unique<NumberTokenizer>(options.symbols), .labels = {}} {}
-
-  const Codec& codec() const override { return codec_; }
+                                             : config.train.batch_size) {}
 
   nlohmann::ordered_json description() const override {
     return {{"generator", reverses_ ? ReversedPairs::kind : CopiedPairs::kind},
@@ -309,10 +312,6 @@ class SyntheticPairDataset : public PairDataset {
   EncodedPair pair(Split split, std::int64_t index) const override {
     return pair_of(lists_.lists(split)[static_cast<std::size_t>(index)]);
   }
-  Texts texts(Split split, std::int64_t index) const override {
-    const auto of_ids = pair(split, index);
-    return {codec_.tokenizer->decode(of_ids.source), codec_.tokenizer->decode(of_ids.target)};
-  }
 
  private:
   EncodedPair pair_of(const std::vector<std::int32_t>& list) const {
@@ -326,7 +325,6 @@ class SyntheticPairDataset : public PairDataset {
   bool reverses_;
   std::uint64_t seed_;
   std::int64_t rows_;
-  Codec codec_;
 };
 
 struct ReadPair {
@@ -360,9 +358,9 @@ EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
 class TextPairDataset : public PairDataset {
  public:
   TextPairDataset(PairSplits texts, const ExperimentConfig& config, Codec codec)
-      : train_(config.train),
+      : PairDataset(std::move(codec)),
+        train_(config.train),
         context_(context_of(config.model)),
-        codec_(std::move(codec)),
         description_(std::move(texts.description)) {
     const auto& task = std::get<SequenceToSequenceConfig>(config.task);
     if (!codec_.tokenizer)
@@ -381,7 +379,6 @@ class TextPairDataset : public PairDataset {
     plan_batches(task);
   }
 
-  const Codec& codec() const override { return codec_; }
   nlohmann::ordered_json description() const override { return description_; }
 
   std::string summary() const override {
@@ -410,11 +407,9 @@ class TextPairDataset : public PairDataset {
   EncodedPair pair(Split split, std::int64_t index) const override {
     return pairs_[split][static_cast<std::size_t>(index)].ids;
   }
-  // Those of training pairs are decoded.
   Texts texts(Split split, std::int64_t index) const override {
-    const auto& pair = pairs_[split][static_cast<std::size_t>(index)];
-    if (split != Split::train) return pair.texts;
-    return {codec_.tokenizer->decode(pair.ids.source), codec_.tokenizer->decode(pair.ids.target)};
+    if (split == Split::train) return PairDataset::texts(split, index);
+    return pairs_[split][static_cast<std::size_t>(index)].texts;
   }
 
  private:
@@ -475,7 +470,6 @@ class TextPairDataset : public PairDataset {
 
   TrainConfig train_;
   std::int64_t context_;
-  Codec codec_;
   nlohmann::ordered_json description_;
   BySplit<std::vector<ReadPair>> pairs_;
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/experiment_config.h"
@@ -77,7 +78,7 @@ class PairDataset {
  public:
   virtual ~PairDataset() = default;
 
-  virtual const Codec& codec() const = 0;
+  const Codec& codec() const { return codec_; }
   virtual nlohmann::ordered_json description() const = 0;
   virtual std::string summary() const = 0;
 
@@ -101,7 +102,12 @@ class PairDataset {
   struct Texts {
     std::string source, target;
   };
-  virtual Texts texts(Split split, std::int64_t index) const = 0;
+  virtual Texts texts(Split split, std::int64_t index) const;
+
+ protected:
+  explicit PairDataset(Codec codec) : codec_(std::move(codec)) {}
+
+  Codec codec_;
 };
 
 // Texts as the config names them, or pairs that are made up. Makes what the codec lacks, a tokenizer, from both sides
