@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/mixer.h"
-#include "data/pair_dataset.h"
+#include "data/pairs.h"
 #include "infer/load_run.h"
 #include "model/stream_probe.h"
 #include "report/metric_axioms.h"

@@ -1,13 +1,9 @@
 // Reviews as they come: JSON lines, gzipped tables, ratings; and the bad input that comes with them.
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include "base/digest.h"
-#include "base/files.h"
-#include "data/encoded.h"
-#include "data/labelled_source.h"
-#include "data/table_support.h"
+#include "data/data_support.h"
 
 namespace metaformer {
 
@@ -21,16 +17,6 @@ std::string review(const std::string& text, const std::string& stars) {
          R"("reviewText": )" +
          text + R"(, "overall": )" + stars +
          R"(, "summary": "Gotta have GPS!", "unixReviewTime": 1370131200, "reviewTime": "06 2, 2013"})" + "\n";
-}
-
-// As gzip itself writes it, by zlib's file functions.
-std::string gzip(const std::string& content) {
-  const TemporaryFolder folder;
-  const auto path = folder / "packed.gz";
-  auto* file = gzopen(path.c_str(), "wb");
-  REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
-  REQUIRE(gzclose(file) == Z_OK);
-  return ::read_text(path);
 }
 
 }  // namespace
@@ -61,7 +47,7 @@ TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews
                                                                        {"\"5.0\"", "5.0"}}));
   const auto table = read_text("t.jsonl", "{\"text\": \"a\", \"label\": " + json + "}", {});
   REQUIRE(table.rows.size() == 1);
-  CHECK(table.rows[0].label == label);
+  CHECK(table.rows[0].fields[1] == label);
 }
 
 TEST_CASE("byte order marks, line ends and blank lines are no part of JSON lines", "[reviews]") {
@@ -116,7 +102,7 @@ TEST_CASE("every malformed line of JSON is reported with its number and reason, 
   CHECK(rows_of(table) == Texts{"1 1 fine", fmt::format("{} 2 last", lines.size())});
 }
 
-TEST_CASE("a share of malformed lines above the limit names the first", "[reviews]") {
+TEST_CASE("a fraction of malformed lines above the limit names the first", "[reviews]") {
   const auto content = review("\"a\"", "5.0") + "broken\n" + review("\"\"", "5.0") + review("\"b\"", "1.0");
   CHECK(refusal("t.json", content, amazon(0.49)) ==
         ":2: not JSON (one object on every line, nested at most 64 deep) (2 of 4 rows are malformed; "
@@ -199,7 +185,7 @@ TEST_CASE("ratings become classes, and those between are left out and counted", 
   CHECK(read_text("t.json", content, config).left_out == 0);
 }
 
-TEST_CASE("a rating that is out of range is malformed where the range is told", "[reviews]") {
+TEST_CASE("a rating that is out of range is malformed where the config has a range", "[reviews]") {
   auto config = amazon();
   config.rating = {.positive_from = 4, .negative_to = 2, .lowest = 1, .highest = 5};
   config.malformed_limit = 1;
@@ -321,7 +307,7 @@ TEST_CASE("a table beside a training table with a header must have its names", "
     *path = other;
     const auto [code, message] = failure([&] { load_labelled_splits(config, true); });
     CHECK(code == ExitCode::data);
-    CHECK_THAT(message, ContainsSubstring("other.csv: no column 'text' in the first row, which has 'a', 'good'"));
+    CHECK_THAT(message, ContainsSubstring("other.csv:1: no column 'text' in the first row, which has 'a', 'good'"));
     *path = before;
   }
   config.test_path = folder.write("test.jsonl", "{\"text\": \"d\", \"label\": \"good\"}\n").string();

@@ -5,6 +5,7 @@
 #include "data/statistics.h"
 #include "support/catch.h"
 #include "support/failure.h"
+#include "support/temporary_folder.h"
 
 namespace metaformer {
 
@@ -79,7 +80,7 @@ TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "
   CHECK(json.at("sources").at("train").at("malformed") == 7);
 }
 
-TEST_CASE("a tokenizer without an unknown token has no share of it", "[stats]") {
+TEST_CASE("a tokenizer without an unknown token has no count of it", "[stats]") {
   auto config = word_config(64);
   data_of(config)->tokenizer = ByteTokenizerOptions{};
   const auto stats = measure_labelled_texts(splits_of({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}), config);
@@ -95,9 +96,9 @@ TEST_CASE("copies within a split and texts of two splits are counted, byte for b
   CHECK(stats[Split::train].copies == 2);
   CHECK(stats[Split::validation].copies == 0);
   CHECK(stats[Split::test].copies == 1);
-  CHECK(stats.validation_in_train == 1);
-  CHECK(stats.test_in_train == 3);
-  CHECK(stats.test_in_validation == 2);
+  CHECK(stats.shared.validation_in_train == 1);
+  CHECK(stats.shared.test_in_train == 3);
+  CHECK(stats.shared.test_in_validation == 2);
 }
 
 TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
@@ -193,9 +194,10 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   CHECK(stats[Split::validation].characters == 3);
   CHECK(stats[Split::train].tokens == 7);
   CHECK(stats.vocabulary == 4);
-  const auto of_share = [](double share) { return -share * std::log(share); };
+  const auto of_fraction = [](double fraction) { return -fraction * std::log(fraction); };
   // abcabéa and bca
-  CHECK(stats[Split::train].unigram_entropy == Approx(of_share(3. / 7) + of_share(2. / 7) + 2 * of_share(1. / 7)));
+  CHECK(stats[Split::train].unigram_entropy ==
+        Approx(of_fraction(3. / 7) + of_fraction(2. / 7) + 2 * of_fraction(1. / 7)));
   CHECK(stats[Split::validation].unigram_entropy == Approx(std::log(3)));
   CHECK(stats[Split::train].unknown_characters == 0);
   config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops the spaces, which no token stands for
@@ -206,6 +208,54 @@ TEST_CASE("a text for a language model is counted by split", "[stats]") {
   CHECK(bytes[Split::train].tokens == 8);
   CHECK(bytes.vocabulary == 256);
   CHECK(to_json(bytes).at("splits").at("validation").at("unknown_tokens").is_null());
+}
+
+TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources of two splits are counted", "[stats]") {
+  const TemporaryFolder folder;
+  SequenceToSequenceConfig task;
+  task.data.path = folder
+                       .write("train.tsv",
+                              "source\ttarget\n"
+                              "a\tA\n"
+                              "a\tA\n"
+                              "a b\tA B\n"
+                              "a b c d e f\tA\n"  // its source is cut
+                              "a\tA B C D E F\n"  // its target: left out
+                              "b b b\tB B B\n")
+                       .string();
+  task.data.validation_path = folder.write("validation.tsv", "source\ttarget\na\tZ\nq\tA B C D E\na\tZ\n").string();
+  task.data.test_path = folder.write("test.tsv", "source\ttarget\nq\tA\nb b b\tB\nb\tB\n").string();
+  task.data.tokenizer = WordTokenizerOptions{.min_count = 1};
+  EncoderDecoderConfig model;
+  model.context = 5;
+  ExperimentConfig config;
+  config.task = task;
+  config.model = model;
+  config.train.batch_size = 5;  // an epoch
+
+  const auto stats = measure_pairs(*load_pairs(config, true, {}), config);
+  const auto& train = stats[Split::train];
+  CHECK(train.pairs == 5);
+  CHECK(train.copies == 1);
+  CHECK(train.source.all_tokens == 1 + 1 + 2 + 6 + 3);
+  CHECK(train.source.tokens.longest == 6);
+  CHECK(train.source.cut == 1);
+  CHECK(train.target.all_tokens == 1 + 1 + 2 + 1 + 3);
+  CHECK(train.target.cut == 0);
+  CHECK(train.source.unknown_tokens == 0);
+  const auto& validation = stats[Split::validation];
+  CHECK(validation.copies == 1);
+  CHECK(validation.source.unknown_tokens == 1);
+  CHECK(validation.target.unknown_tokens == 2);
+  CHECK(validation.target.cut == 1);
+  CHECK(stats.shared.validation_in_train == 2);
+  CHECK(stats.shared.test_in_train == 1);
+  CHECK(stats.shared.test_in_validation == 1);
+  // With marks: sources 2, 2, 3, 5 (cut), 4 in rows of 5; targets 2, 2, 3, 2, 4 in rows of 4.
+  CHECK(std::abs(stats.padding - (1 - (16.0 + 13) / (25 + 20))) < 1e-12);
+  const auto json = to_json(stats);
+  CHECK(json.at("splits").at("test").at("pairs") == 3);
+  CHECK(json.at("sources_in_two_splits").at("validation_in_train") == 2);
 }
 
 }  // namespace metaformer

@@ -1,14 +1,11 @@
 // Pairs of texts from the lines of two files, and from tables.
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include "base/digest.h"
 #include "base/random.h"
-#include "data/pair_source.h"
-#include "support/catch.h"
-#include "support/failure.h"
-#include "support/temporary_folder.h"
+#include "data/data_support.h"
+#include "data/pairs.h"
 
 namespace metaformer {
 
@@ -16,7 +13,6 @@ namespace {
 
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
-using Texts = std::vector<std::string>;
 
 // "SOURCE -> TARGET" of every pair.
 Texts texts_of(const std::vector<TextPair>& pairs) {
@@ -25,13 +21,10 @@ Texts texts_of(const std::vector<TextPair>& pairs) {
   return texts;
 }
 
-std::string gzip(const std::string& content) {
-  const TemporaryFolder folder;
-  const auto path = folder / "packed.gz";
-  auto* file = gzopen(path.c_str(), "wb");
-  REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
-  REQUIRE(gzclose(file) == Z_OK);
-  return read_text(path);
+Texts texts_of(const Table& table) {
+  Texts texts;
+  for (const auto& row : table.rows) texts.push_back(row.fields[0] + " -> " + row.fields[1]);
+  return texts;
 }
 
 LinePairs read_lines(const std::string& sources, const std::string& targets) {
@@ -60,7 +53,7 @@ ParallelDataConfig fields(const std::string& source, const std::string& target, 
   return config;
 }
 
-PairTable read_pairs(const std::string& name, const std::string& content, const ParallelDataConfig& config = {}) {
+Table read_pairs(const std::string& name, const std::string& content, const ParallelDataConfig& config = {}) {
   const TemporaryFolder folder;
   return read_pair_table(folder.write(name, content), config, "data.target_path");
 }
@@ -72,11 +65,11 @@ std::pair<ExitCode, std::string> refusal_of_table(const std::string& name, const
 
 }  // namespace
 
-TEST_CASE("random lines of two files come back as pairs, with their places", "[parallel]") {
+TEST_CASE("random lines of two files come back as pairs, with their places", "[pairs]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 10)));
   const std::string ending = GENERATE(as<std::string>{}, "\n", "\r\n"),
                     mark = GENERATE(as<std::string>{}, "", "\xEF\xBB\xBF");
-  const bool packed = GENERATE(false, true);
+  const bool gzipped = GENERATE(false, true);
   const Texts pieces = {"\"", ",", "\t", " ", "\r", "\u2028", "é", "自", "\U0001F600", "\xEF\xBB\xBF"};
   const Rng rng(seed, RandomPurpose::sampling);
   const auto line = [&](std::uint64_t index) {
@@ -94,15 +87,15 @@ TEST_CASE("random lines of two files come back as pairs, with their places", "[p
     targets += target + (row == 29 ? "" : "\n");
   }
   const TemporaryFolder folder;
-  const auto source_path = folder.write("a.de", packed ? gzip(sources) : sources);
+  const auto source_path = folder.write("a.de", gzipped ? gzip(sources) : sources);
   const auto read = read_line_pairs(source_path, folder.write("b.en", targets));
   CHECK(texts_of(read.pairs) == expected);
   CHECK(read.pairs.at(16).source_place == source_path.string() + ":17");
-  CHECK(read.source_sha256 == sha256(read_text(source_path)));
+  CHECK(read.source_sha256 == sha256(::read_text(source_path)));
   CHECK(read.target_sha256 == sha256(targets));
 }
 
-TEST_CASE("files of different numbers of lines are refused with both numbers and the first line alone", "[parallel]") {
+TEST_CASE("files of different numbers of lines are refused with both numbers and the first line alone", "[pairs]") {
   CHECK(refusal_of_lines("a\nb\nc\n", "x\ny") ==
         "a.de has 3 lines and b.en has 2, but each line needs its partner in the other file: line 3 of a.de has none");
   CHECK_THAT(refusal_of_lines("a\n", "x\ny\nz\n"), ContainsSubstring("line 2 of b.en has none"));
@@ -111,7 +104,7 @@ TEST_CASE("files of different numbers of lines are refused with both numbers and
   CHECK(refusal_of_lines("", "\xEF\xBB\xBF") == "a.de and b.en have no lines");
 }
 
-TEST_CASE("a line that is no text is named with its file and line, on either side", "[parallel]") {
+TEST_CASE("a line that is no text is named with its file and line, on either side", "[pairs]") {
   const std::string mebibyte(1 << 20, 'x');
   const auto [line, why] = GENERATE_COPY(table<std::string, std::string>({
       {"", "the line is empty; its partner "},
@@ -131,12 +124,12 @@ TEST_CASE("a line that is no text is named with its file and line, on either sid
           "a.de:3: the line is empty; its partner b.en:3 needs a text here, or must go too");
 }
 
-TEST_CASE("files that cannot be read are refused", "[parallel]") {
+TEST_CASE("files that cannot be read are refused", "[pairs]") {
   std::string lines;
   for (int i = 0; i < 1000; ++i) lines += fmt::format("Satz {}\n", i * 7919 % 1009);
-  const auto packed = gzip(lines);
-  CHECK(read_lines(packed, lines).pairs.size() == 1000);
-  CHECK_THAT(refusal_of_lines(packed.substr(0, packed.size() / 2), lines),
+  const auto gzipped = gzip(lines);
+  CHECK(read_lines(gzipped, lines).pairs.size() == 1000);
+  CHECK_THAT(refusal_of_lines(gzipped.substr(0, gzipped.size() / 2), lines),
              StartsWith("a.de: cannot be unpacked as gzip"));
   const TemporaryFolder folder;
   const auto there = folder.write("a.de", "a\n");
@@ -144,34 +137,33 @@ TEST_CASE("files that cannot be read are refused", "[parallel]") {
   CHECK_THAT(failure([&] { read_line_pairs(folder.path(), there); }).second, ContainsSubstring("not a regular file"));
 }
 
-TEST_CASE("tables of every format have the same pairs", "[parallel]") {
+TEST_CASE("tables of every format have the same pairs", "[pairs]") {
   const Texts expected = {"Ein \"Hund\", -> A dog\twith", "Zwei -> two "};
   const std::string csv = "\"Ein \"\"Hund\"\",\",A dog\twith\nZwei,two \n";
   const std::string json = R"({"source": "Ein \"Hund\",", "target": "A dog\twith", "id": 1})"
                            "\n\n"
                            R"({"target": "two ", "source": "Zwei"})";
-  CHECK(texts_of(read_pairs("t.csv", "source,target\n" + csv).pairs) == expected);
-  CHECK(texts_of(read_pairs("t.csv", "\xEF\xBB\xBFsource,target\r\n" + csv).pairs) == expected);
-  CHECK(texts_of(read_pairs("t.csv.gz", gzip(csv)).pairs) == expected);
-  CHECK(texts_of(read_pairs("t.jsonl", json).pairs) == expected);
-  CHECK(texts_of(read_pairs("t.txt", "en\tid\tde\ntwo \t7\tZwei\n", fields("de", "en")).pairs) ==
-        Texts{"Zwei -> two "});
-  CHECK(texts_of(read_pairs("t.tsv", "two \t7\tZwei\n", fields("3", "1")).pairs) == Texts{"Zwei -> two "});
+  CHECK(texts_of(read_pairs("t.csv", "source,target\n" + csv)) == expected);
+  CHECK(texts_of(read_pairs("t.csv", "\xEF\xBB\xBFsource,target\r\n" + csv)) == expected);
+  CHECK(texts_of(read_pairs("t.csv.gz", gzip(csv))) == expected);
+  CHECK(texts_of(read_pairs("t.jsonl", json)) == expected);
+  CHECK(texts_of(read_pairs("t.txt", "en\tid\tde\ntwo \t7\tZwei\n", fields("de", "en"))) == Texts{"Zwei -> two "});
+  CHECK(texts_of(read_pairs("t.tsv", "two \t7\tZwei\n", fields("3", "1"))) == Texts{"Zwei -> two "});
   const auto guessed = read_pairs("t.csv", csv);
   CHECK(guessed.has_guessed_columns);
   CHECK_FALSE(read_pairs("t.csv", csv, fields("1", "2")).has_guessed_columns);
-  CHECK_THAT(guessed.pairs.at(1).source_place, EndsWith("t.csv:2"));
-  CHECK_THAT(read_pairs("t.jsonl", json).pairs.at(1).source_place, EndsWith("t.jsonl:3"));
+  CHECK_THAT(guessed.place(guessed.rows.at(1)), EndsWith("t.csv:2"));
+  CHECK(read_pairs("t.jsonl", json).rows.at(1).line == 3);
   CHECK(guessed.sha256 == sha256(csv));
 }
 
-TEST_CASE("malformed rows of pairs are counted up to the limit, and named above it", "[parallel]") {
+TEST_CASE("malformed rows of pairs are counted up to the limit, and named above it", "[pairs]") {
   const std::string content = "source,target\na,b\n,b\na, \na\na,b,c\n\xff,b\na,\xff\na,b\n";
   const Texts reasons = {"the source is empty",           "the target is empty",
                          "the row ends before column 2",  "3 columns, but the first row has 2",
                          "the source is not valid UTF-8", "the target is not valid UTF-8"};
   const auto table = read_pairs("t.csv", content, fields("source", "target", 0.75));
-  CHECK(table.pairs.size() == 2);
+  CHECK(table.rows.size() == 2);
   REQUIRE(table.malformed.size() == reasons.size());
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     CHECK(table.malformed[i].why == reasons[i]);
@@ -188,16 +180,16 @@ TEST_CASE("malformed rows of pairs are counted up to the limit, and named above 
                                "\n"
                                R"({"source": "a", "target": "b"})",
                                fields("source", "target", 1));
-  CHECK(json.pairs.size() == 1);
+  CHECK(json.rows.size() == 1);
   REQUIRE(json.malformed.size() == 4);
   CHECK(json.malformed[0].why == "'target' is number, not a string");
   CHECK(json.malformed[1].why == "no member 'target'");
   CHECK(json.malformed[3].why == "the target has NUL bytes");
 }
 
-TEST_CASE("a table refuses a text above the limit of a line, with its line", "[parallel]") {
+TEST_CASE("a table refuses a text above the limit of a line, with its line", "[pairs]") {
   const std::string fits(longest_pair_text, 'x'), too_long = fits + "x";
-  CHECK(read_pairs("t.tsv", fits + "\t" + fits + "\n").pairs.size() == 1);
+  CHECK(read_pairs("t.tsv", fits + "\t" + fits + "\n").rows.size() == 1);
   const auto refused = [&](const std::string& name, const std::string& content, const std::string& role) {
     const auto [code, message] = refusal_of_table(name, content);
     CHECK(code == ExitCode::data);
@@ -216,7 +208,7 @@ TEST_CASE("a table refuses a text above the limit of a line, with its line", "[p
           "target");
 }
 
-TEST_CASE("a table without the columns of pairs is refused, with what would be right", "[parallel]") {
+TEST_CASE("a table without the columns of pairs is refused, with what would be right", "[pairs]") {
   ParallelDataConfig with_header;
   with_header.header = TableHeader::present;
   const auto [name, content, config, code, expected] =

@@ -1,29 +1,17 @@
 // Texts for language models: files, gzipped files, JSON lines, folders of them, a held-out file.
 
-#include <zlib.h>
-
 #include "data/corpus.h"
+#include "data/data_support.h"
 #include "data/text_dataset.h"
-#include "support/catch.h"
-#include "support/failure.h"
-#include "support/temporary_folder.h"
 
 namespace metaformer {
 
 namespace {
 
-std::filesystem::path write_gzip(const TemporaryFolder& folder, const std::string& name, const std::string& content) {
-  const auto path = folder.write(name, "");
-  auto* file = gzopen(path.c_str(), "wb");
-  REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
-  REQUIRE(gzclose(file) == Z_OK);
-  return path;
-}
-
 const std::string json_lines =
     "{\"text\": \"Erster.\\n\"}\n\n{\"id\": 3, \"text\": \"Zweiter \\u00e4.\"}\r\n{\"text\": \"\"}\n";
 
-std::string refusal(const std::filesystem::path& path, const TextDataConfig& config = {}) {
+std::string text_refusal(const std::filesystem::path& path, const TextDataConfig& config = {}) {
   const auto [code, message] = failure([&] { read_text_files(path, config); });
   CHECK(code == ExitCode::data);
   CHECK(message.find('\n') == std::string::npos);
@@ -36,15 +24,15 @@ TEST_CASE("a plain text is read as it is, gzipped or not", "[text_files]") {
   const TemporaryFolder folder;
   const std::string text = "one\r\n\ntwo \t";
   const auto plain = read_text_files(folder.write("a.txt", text), {});
-  const auto packed = read_text_files(write_gzip(folder, "a.txt.gz", text), {});
-  const auto unnamed = read_text_files(write_gzip(folder, "corpus", text), {});
-  for (const auto& files : {plain, packed, unnamed}) {
+  const auto gzipped = read_text_files(folder.write("a.txt.gz", gzip(text)), {});
+  const auto unnamed = read_text_files(folder.write("corpus", gzip(text)), {});
+  for (const auto& files : {plain, gzipped, unnamed}) {
     CHECK(files.text == text);
     CHECK(files.is_one_text);
     CHECK_FALSE(files.has_json_lines);
     CHECK_FALSE(files.description.contains("documents"));
   }
-  CHECK(plain.description.at("sha256") != packed.description.at("sha256"));
+  CHECK(plain.description.at("sha256") != gzipped.description.at("sha256"));
 }
 
 TEST_CASE("a byte order mark at the start of a file is no part of the text", "[text_files]") {
@@ -53,10 +41,10 @@ TEST_CASE("a byte order mark at the start of a file is no part of the text", "[t
   TextDataConfig config;
   if (GENERATE(false, true)) config.tokenizer = ByteTokenizerOptions{};
   CHECK(read_text_files(folder.write("a.txt", mark + "one " + mark + "two"), config).text == "one " + mark + "two");
-  CHECK(read_text_files(write_gzip(folder, "b.txt.gz", mark + "one"), config).text == "one");
+  CHECK(read_text_files(folder.write("b.txt.gz", gzip(mark + "one")), config).text == "one");
   CHECK(read_text_files(folder.write("c.jsonl", mark + json_lines), config).text == "Erster.\n\nZweiter ä.");
   CHECK(read_text_files(folder.path(), config).text == "one " + mark + "two\none\nErster.\n\nZweiter ä.");
-  CHECK_THAT(refusal(folder.write("d.txt", mark), config), ContainsSubstring("d.txt: the corpus is empty"));
+  CHECK_THAT(text_refusal(folder.write("d.txt", mark), config), ContainsSubstring("d.txt: the corpus is empty"));
   CHECK(read_text_files(folder.write("a.txt", "one"), config).description.at("sha256") !=
         read_text_files(folder.write("a.txt", mark + "one"), config).description.at("sha256"));
 }
@@ -64,7 +52,7 @@ TEST_CASE("a byte order mark at the start of a file is no part of the text", "[t
 TEST_CASE("JSON lines are documents with a line break between them", "[text_files]") {
   const TemporaryFolder folder;
   const auto name = GENERATE(as<std::string>(), "a.jsonl", "a.json", "A.NDJSON", "a.jsonl.gz", "named.otherwise");
-  const auto path = name.ends_with("gz") ? write_gzip(folder, name, json_lines) : folder.write(name, json_lines);
+  const auto path = name.ends_with("gz") ? folder.write(name, gzip(json_lines)) : folder.write(name, json_lines);
   TextDataConfig config;
   if (name == "named.otherwise") config.format = TableFormat::jsonl;
   const auto files = read_text_files(path, config);
@@ -72,7 +60,7 @@ TEST_CASE("JSON lines are documents with a line break between them", "[text_file
   CHECK(files.description.at("documents") == 2);
   CHECK(files.description.at("malformed") == 0);
   config.text_field = "content";
-  CHECK_THAT(refusal(path, config),
+  CHECK_THAT(text_refusal(path, config),
              ContainsSubstring("no object has a member 'content'; the first, on line 1, has 'text'"));
   config.format = TableFormat::text;
   if (!name.ends_with("gz")) CHECK(read_text_files(path, config).text == json_lines);
@@ -84,7 +72,7 @@ TEST_CASE("a folder is all of its files in the order of their paths", "[text_fil
   folder.write("a/z.txt", "az");
   folder.write("a.txt", "a");
   folder.write("c/deep/d.jsonl", "{\"text\": \"d1\"}\n{\"text\": \"d2\"}\n");
-  write_gzip(folder, "e.text.gz", "e");
+  folder.write("e.text.gz", gzip("e"));
   folder.write(".hidden.txt", "hidden");
   folder.write(".git/f.txt", "hidden");
   folder.write("notes.pdf", "%PDF");
@@ -115,16 +103,17 @@ TEST_CASE("the digest of a folder follows every file and its name", "[text_files
 
 TEST_CASE("texts that cannot be read are errors that name file and line", "[text_files]") {
   const TemporaryFolder folder;
-  CHECK_THAT(refusal(folder / "none.txt"), ContainsSubstring("none.txt: no such file"));
-  CHECK_THAT(refusal(folder.path()), ContainsSubstring("holds no texts"));
-  CHECK_THAT(refusal(folder.write("empty.txt", "")), ContainsSubstring("empty.txt: the corpus is empty"));
-  CHECK_THAT(refusal(folder.write("latin.txt", "a\nb\ncaf\xe9")),
+  CHECK_THAT(text_refusal(folder / "none.txt"), ContainsSubstring("none.txt: no such file"));
+  CHECK_THAT(text_refusal(folder.path()), ContainsSubstring("holds no texts"));
+  CHECK_THAT(text_refusal(folder.write("empty.txt", "")), ContainsSubstring("empty.txt: the corpus is empty"));
+  CHECK_THAT(text_refusal(folder.write("latin.txt", "a\nb\ncaf\xe9")),
              ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
   std::filesystem::remove(folder / "empty.txt");
   folder.write("a.txt", "fine");
-  CHECK_THAT(refusal(folder.path()), ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
-  const auto packed = ::read_text(write_gzip(folder, "a.txt.gz", std::string(1000, 'x')));
-  CHECK_THAT(refusal(folder.write("cut.txt.gz", packed.substr(0, packed.size() - 3))),
+  CHECK_THAT(text_refusal(folder.path()),
+             ContainsSubstring("latin.txt: not valid UTF-8: byte 0xe9 at offset 7 (line 3)"));
+  const auto gzipped = gzip(std::string(1000, 'x'));
+  CHECK_THAT(text_refusal(folder.write("cut.txt.gz", gzipped.substr(0, gzipped.size() - 3))),
              ContainsSubstring("cut.txt.gz: cannot be unpacked"));
 }
 
@@ -142,7 +131,7 @@ TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[
   TextDataConfig config;
   for (const auto& source : {path, folder.path()}) {
     config.malformed_limit = 0;
-    const auto message = refusal(source, config);
+    const auto message = text_refusal(source, config);
     CHECK_THAT(message, ContainsSubstring(path.string() + ":2: " + why));
     config.malformed_limit = 0.5;
     CHECK_THAT(read_text_files(source, config).text, ContainsSubstring("one\ntwo"));

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <set>
 
 #include "base/digest.h"
 #include "data/corpus.h"
-#include "data/pair_source.h"
-#include "support/catch.h"
-#include "support/failure.h"
+#include "data/data_support.h"
+#include "data/pairs.h"
 #include "support/own_cache.h"
-#include "support/temporary_folder.h"
 
 namespace metaformer {
 
@@ -39,24 +36,9 @@ ParallelDataConfig multi30k() {
   return config;
 }
 
-// METAFORMER_DATA for as long as it lives.
-class DataFolder {
- public:
-  explicit DataFolder(const std::filesystem::path& folder) {
-    if (const char* before = std::getenv("METAFORMER_DATA")) before_ = before;
-    ::setenv("METAFORMER_DATA", folder.c_str(), 1);
-  }
-  DataFolder(const DataFolder&) = delete;
-  DataFolder& operator=(const DataFolder&) = delete;
-  ~DataFolder() { before_ ? ::setenv("METAFORMER_DATA", before_->c_str(), 1) : ::unsetenv("METAFORMER_DATA"); }
-
- private:
-  std::optional<std::string> before_;
-};
-
 }  // namespace
 
-TEST_CASE("equal sources are in one split, which further pairs do not change", "[parallel]") {
+TEST_CASE("equal sources are in one split, which further pairs do not change", "[pairs]") {
   const TemporaryFolder folder, larger;
   auto config = numbered_lines(folder, 2000, 2);
   config.validation_fraction = 0.2;
@@ -80,7 +62,7 @@ TEST_CASE("equal sources are in one split, which further pairs do not change", "
   CHECK(splits.description.at("validation").at("path") == *config.path);
 }
 
-TEST_CASE("each split has files of its own, of lines or a table", "[parallel]") {
+TEST_CASE("each split has files of its own, of lines or a table", "[pairs]") {
   const TemporaryFolder folder;
   auto config = numbered_lines(folder, 3);
   const std::string table = "source,target\nd,e\n,\n";
@@ -92,7 +74,7 @@ TEST_CASE("each split has files of its own, of lines or a table", "[parallel]") 
   CHECK(splits[Split::train].size() == 3);
   CHECK(splits[Split::validation].at(0).source + splits[Split::validation].at(0).target == "de");
   CHECK(splits[Split::test].at(0).source + splits[Split::test].at(0).target == "fg");
-  CHECK(splits.description.at("train").at("target_sha256") == sha256(read_text(*config.target_path)));
+  CHECK(splits.description.at("train").at("target_sha256") == sha256(::read_text(*config.target_path)));
   CHECK(splits.description.at("validation") == nlohmann::ordered_json({{"path", *config.validation_path},
                                                                        {"sha256", sha256(table)},
                                                                        {"pairs", 1},
@@ -105,7 +87,7 @@ TEST_CASE("each split has files of its own, of lines or a table", "[parallel]") 
                                                                  {"pairs", 1}}));
 }
 
-TEST_CASE("too few distinct sources for a validation split are refused", "[parallel]") {
+TEST_CASE("too few distinct sources for a validation split are refused", "[pairs]") {
   const TemporaryFolder folder;
   const auto config = numbered_lines(folder, 1, 50);
   const auto [code, message] = failure([&] { load_pair_splits(config, true); });
@@ -113,7 +95,7 @@ TEST_CASE("too few distinct sources for a validation split are refused", "[paral
   CHECK_THAT(message, ContainsSubstring("train.de: 1 distinct sources are too few for data.validation_fraction 0.1"));
 }
 
-TEST_CASE("keys that mean nothing for these data are named with their value", "[parallel]") {
+TEST_CASE("keys that mean nothing for these data are named with their value", "[pairs]") {
   using Change = std::function<void(ParallelDataConfig&)>;
   const auto [with_path, change, expected] = GENERATE(table<bool, Change, std::string>({
       {false, [](auto& c) { c.target_path = "t"; },
@@ -145,9 +127,9 @@ TEST_CASE("keys that mean nothing for these data are named with their value", "[
   CHECK_THAT(message, ContainsSubstring(expected));
 }
 
-TEST_CASE("a corpus of several files lies in a folder that has all of them", "[parallel][corpus]") {
+TEST_CASE("a corpus of several files lies in a folder that has all of them", "[pairs][corpus]") {
   const TemporaryFolder folder;
-  const DataFolder data(folder.path());
+  const Variable data("METAFORMER_DATA", folder.path().c_str());
   const OwnCache no_cache;
   const auto& corpus = find_public_corpus("multi30k");
   for (const std::string below : {"multi30k/", ""}) {
@@ -168,7 +150,7 @@ TEST_CASE("a corpus of several files lies in a folder that has all of them", "[p
              ContainsSubstring("--offline forbids fetching it; without a network, put train.de.gz, train.en.gz"));
 }
 
-TEST_CASE("Multi30k has its pairs in both directions", "[parallel]") {
+TEST_CASE("Multi30k has its pairs in both directions", "[pairs]") {
   const char* corpora = std::getenv("METAFORMER_DATA");
   const std::filesystem::path folder = corpora != nullptr ? corpora : "";
   if (!std::filesystem::exists(folder / "multi30k/train.de.gz") && !std::filesystem::exists(folder / "train.de.gz"))

@@ -1,17 +1,13 @@
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
-#include <optional>
 
 #include "base/digest.h"
 #include "base/download.h"
 #include "data/corpus.h"
+#include "data/data_support.h"
 #include "data/text_dataset.h"
-#include "support/catch.h"
-#include "support/failure.h"
 #include "support/own_cache.h"
-#include "support/temporary_folder.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {
@@ -98,40 +94,25 @@ TEST_CASE("a text shorter than the context is refused with both numbers", "[data
   CHECK_NOTHROW(dataset_of(digits(110), 10));
 }
 
-TEST_CASE("corpora that cannot be read are data errors", "[corpus]") {
-  const TemporaryFolder folder;
-  TextDataConfig config;
-  config.path = (folder / "missing.txt").string();
-  CHECK(failure([&] { load_corpus(config, true); }).first == ExitCode::data);
-  config.path = folder.write("empty.txt", "").string();
-  CHECK_THAT(failure([&] { load_corpus(config, true); }).second, ContainsSubstring("the corpus is empty"));
-  config.path = folder.path().string();
-  std::filesystem::remove(folder / "empty.txt");
-  CHECK_THAT(failure([&] { load_corpus(config, true); }).second, ContainsSubstring("holds no texts"));
-  config.path.reset();
-  config.corpus = "tinyshakespear";
-  CHECK_THAT(failure([&] { load_corpus(config, true); }).second, ContainsSubstring("did you mean 'tinyshakespeare'?"));
-}
-
 TEST_CASE("a public corpus with another digest is refused, and --offline never fetches", "[corpus]") {
   const TemporaryFolder folder;
-  const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
-  setenv("METAFORMER_DATA", folder.path().c_str(), 1);
+  const Variable data("METAFORMER_DATA", folder.path().c_str());
   const OwnCache no_cache;
   CHECK_THAT(failure([] { load_corpus(TextDataConfig{}, true); }).second, ContainsSubstring("--offline forbids"));
   folder.write("tinyshakespeare.txt", "not Shakespeare");
   const auto [code, message] = failure([] { load_corpus(TextDataConfig{}, true); });
   CHECK(code == ExitCode::data);
   CHECK_THAT(message, ContainsSubstring("should be 86c4e6aa"));
-  setenv("METAFORMER_DATA", (folder / "nowhere").c_str(), 1);
+  TextDataConfig typo;
+  typo.corpus = "tinyshakespear";
+  CHECK_THAT(failure([&] { load_corpus(typo, true); }).second, ContainsSubstring("did you mean 'tinyshakespeare'?"));
+  const Variable nowhere("METAFORMER_DATA", (folder / "nowhere").c_str());
   CHECK_THAT(failure([] { load_corpus(TextDataConfig{}, true); }).second, ContainsSubstring("no such folder"));
-  setenv("METAFORMER_DATA", before.c_str(), 1);
 }
 
 TEST_CASE("an archive by another name counts as the corpus, the official one first", "[corpus]") {
   const TemporaryFolder folder;
-  const auto before = std::getenv("METAFORMER_DATA") ? std::string(std::getenv("METAFORMER_DATA")) : "";
-  setenv("METAFORMER_DATA", folder.path().c_str(), 1);
+  const Variable data("METAFORMER_DATA", folder.path().c_str());
   const OwnCache no_cache;
   const auto& imdb = find_public_corpus("imdb");
   CHECK_FALSE(locate_corpus(imdb));
@@ -146,28 +127,7 @@ TEST_CASE("an archive by another name counts as the corpus, the official one fir
   const auto [code, message] = failure([&] { load_corpus(config, true); });
   CHECK(code == ExitCode::usage);
   CHECK_THAT(message, ContainsSubstring("for task classification"));
-  setenv("METAFORMER_DATA", before.c_str(), 1);
 }
-
-namespace {
-
-// An environment variable as it was, once the test is over.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
-}  // namespace
 
 TEST_CASE("there is no cache without a home, and none that others can write to", "[corpus]") {
   const TemporaryFolder home;

@@ -5,10 +5,9 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "data/epoch_order.h"
 #include "data/packing.h"
+#include "data/wikipedia_lengths.h"
 #include "support/catch.h"
-#include "wikipedia_lengths.h"
 
 namespace metaformer {
 

@@ -3,7 +3,7 @@
 #include "base/digest.h"
 #include "base/random.h"
 #include "base/rows.h"
-#include "data/table_support.h"
+#include "data/data_support.h"
 
 namespace metaformer {
 
@@ -16,11 +16,9 @@ std::string random_field(const Rng& rng, std::uint64_t index, const Texts& piece
   return field;
 }
 
-bool needs_quotes(const std::string& field) { return field.find_first_of(",\"\r\n") != std::string::npos; }
-
-// A field as RFC 4180 has it.
+// A field as RFC 4180 has it: quoted where it must be, and where `quoted`.
 std::string csv_field(const std::string& field, bool quoted) {
-  if (!quoted) return field;
+  if (!quoted && field.find_first_of(",\"\r\n") == std::string::npos) return field;
   std::string written = "\"";
   for (const char c : field) written += c == '"' ? "\"\"" : std::string(1, c);
   return written + "\"";
@@ -41,8 +39,7 @@ TEST_CASE("random fields come back from CSV, with the lines where their rows sta
     const auto label = random_field(rng, 2 * row + 1, pieces) + "x";
     expected.push_back(fmt::format("{} {} {}", line, label, text));
     const bool quoted = rng.below(1'000'000 + row, 2) == 0;
-    const auto written = csv_field(label, quoted || needs_quotes(label)) + "," +
-                         csv_field(text, quoted || needs_quotes(text)) + (row == 39 ? "" : ending);
+    const auto written = csv_field(label, quoted) + "," + csv_field(text, quoted) + (row == 39 ? "" : ending);
     line += std::count(written.begin(), written.end(), '\n');
     content += written;
   }
@@ -114,12 +111,12 @@ TEST_CASE("a header that nobody named is not taken for a row", "[table]") {
 
 TEST_CASE("a column that is not there is named, with those that are", "[table]") {
   CHECK(refusal("t.csv", "review,class\na,b\n", columns("reviw", "class")) ==
-        ": no column 'reviw' in the first row, which has 'review', 'class'; did you mean 'review'?");
+        ":1: no column 'reviw' in the first row, which has 'review', 'class'; did you mean 'review'?");
   CHECK(refusal("t.csv", "text,class\na,b\n", columns("text", "sentiment")) ==
-        ": no column 'sentiment' in the first row, which has 'text', 'class'");
+        ":1: no column 'sentiment' in the first row, which has 'text', 'class'");
   // One of the default names alone is a header whose other column is called differently, not a row.
   CHECK(refusal("t.csv", "sentence,label\na,b\n") ==
-        ": no column 'text' in the first row, which has 'sentence', 'label'");
+        ":1: no column 'text' in the first row, which has 'sentence', 'label'");
   const TemporaryFolder folder;
   const auto path = folder.write("t.csv", "a,b\n");
   CHECK(failure([&] { read_labelled_table(path, columns("0", "1")); }).first == ExitCode::usage);
@@ -140,10 +137,11 @@ TEST_CASE("another delimiter is named where it leaves one column", "[table]") {
   CHECK_THAT(refusal("t.csv", "words\nmore\n"), ContainsSubstring("need two") && !ContainsSubstring("delimiter"));
 }
 
-static LabelledTable read_texts(const std::string& content, TableHeader header = TableHeader::automatic) {
+static Table read_texts(const std::string& content, TableHeader header = TableHeader::automatic) {
   auto columns = columns_of(LabelledDataConfig());
   columns.header = header;
-  return read_text_table(content, "t.csv", TableFormat::csv, columns);
+  columns.only_first = true;
+  return read_table(content, "t.csv", TableFormat::csv, columns);
 }
 
 TEST_CASE("a header that texts must have is not taken for a text", "[table]") {
@@ -226,10 +224,10 @@ TEST_CASE("a quote swallows its own row alone, however many there are", "[table]
   CHECK(rows_of(read_text("t.csv", "a,b\nfine,\"go\"od\nfine,good\n", columns("1", "2", 1))) ==
         Texts{"1 b a", "3 good fine"});  // the field before the quote is forgotten
   CHECK(refusal("t.csv", "\"a,b\nc,d\n") ==
-        ":1: a quote is opened and never closed; the first row must tell the columns");
+        ":1: a quote is opened and never closed; the first row must name the columns");
 }
 
-TEST_CASE("a share of malformed rows above the limit is an error that names the first", "[table]") {
+TEST_CASE("a fraction of malformed rows above the limit is an error that names the first", "[table]") {
   const std::string content = "text,label\na,b\n,b\na,b\n,b\na,b\n";
   CHECK(refusal("t.csv", content) ==
         ":3: the text is empty (2 of 5 rows are malformed; data.malformed_limit allows 0)");

@@ -1,13 +1,12 @@
-#include "data/encoded.h"
+#include "data/encoded_cache.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <optional>
-#include <set>
 
 #include "base/digest.h"
 #include "base/download.h"
@@ -15,75 +14,12 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "config/writer.h"
 #include "data/imdb.h"
 #include "text/make_tokenizer.h"
 
 namespace metaformer {
-
-namespace {
-
-std::optional<std::int64_t> as_integer(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// Labels in order: by value if all are integers, else by bytes.
-std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
-  std::set<std::string> distinct;
-  for (const auto& text : texts) distinct.insert(text.label);
-  std::vector<std::string> labels(distinct.begin(), distinct.end());
-  if (std::all_of(labels.begin(), labels.end(), [](const auto& label) { return as_integer(label).has_value(); }))
-    std::stable_sort(labels.begin(), labels.end(),
-                     [](const auto& a, const auto& b) { return *as_integer(a) < *as_integer(b); });
-  return labels;
-}
-
-EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
-  const auto label = std::find(codec.labels.begin(), codec.labels.end(), text.label);
-  if (label == codec.labels.end())
-    throw Error(ExitCode::data,
-                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
-                            in_quotes(text.label), codec.labels.size(), did_you_mean(text.label, codec.labels)));
-  EncodedText encoded{.ids = codec.tokenizer->encode(text.text), .label = label - codec.labels.begin(), .text = {}};
-  if (encoded.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
-  encoded.ids.shrink_to_fit();
-  if (keep_text) encoded.text = std::move(text.text);
-  return encoded;
-}
-
-}  // namespace
-
-double sampling_of(const TokenizerOptions& options) {
-  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
-  return unigram == nullptr ? 0 : unigram->sampling;
-}
-
-EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec) {
-  EncodedSplits encoded{
-      .codec = std::move(codec), .texts = {}, .description = std::move(splits.description), .text_digests = {}};
-  const auto& training = splits[Split::train];
-  if (!encoded.codec.tokenizer)
-    encoded.codec.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map);
-  if (encoded.codec.labels.empty()) encoded.codec.labels = sorted_labels(training);
-  if (encoded.codec.labels.size() < 2)
-    throw Error(ExitCode::data, fmt::format("{}: every row has the label {}; classification needs two or more",
-                                            training.front().place, in_quotes(training.front().label)));
-  for (const auto split : every_split) {
-    const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
-    auto& digest = encoded.text_digests[static_cast<std::size_t>(split)];
-    for (auto& text : splits[split]) {
-      throw_if_stopped();
-      digest = sha256(digest + sha256(text.text));
-      encoded[split].push_back(encode(std::move(text), encoded.codec, keep_texts));
-    }
-  }
-  return encoded;
-}
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
 
@@ -93,26 +29,18 @@ constexpr std::string_view signature = "metaformer tokens\n";
 constexpr std::size_t digest_size = 64;
 constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, count of ids, count of the text's bytes
 
-class Writer {
- public:
-  void add(std::string_view raw) { bytes_ += raw; }
-  void add_number(std::uint64_t number) { add({reinterpret_cast<const char*>(&number), sizeof number}); }
+struct Writer {
+  std::string bytes;
+
+  void add_number(std::uint64_t number) { bytes.append(reinterpret_cast<const char*>(&number), sizeof number); }
   void add_string(std::string_view text) {
     add_number(text.size());
-    add(text);
+    bytes += text;
   }
   void add_ids(const std::vector<std::int32_t>& ids) {
     add_number(ids.size());
-    add({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
+    bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
   }
-  void reserve(std::size_t size) { bytes_.reserve(size); }
-  std::string take() {
-    bytes_ += sha256(bytes_);
-    return std::move(bytes_);
-  }
-
- private:
-  std::string bytes_;
 };
 
 // Compares every count with the remaining bytes before it allocates memory for it.
@@ -172,8 +100,8 @@ EncodedText read_text(Reader& reader, std::size_t labels, std::int64_t vocabular
   return text;
 }
 
-// A lower bound of the bytes of the packed splits.
-std::uint64_t packed_size(const EncodedSplits& splits, const std::string& description, const std::string& tokenizer) {
+// An estimate of the bytes of a file, for the limit and the memory.
+std::uint64_t size_of(const EncodedSplits& splits, const std::string& description, const std::string& tokenizer) {
   constexpr std::uint64_t all_else = 1024;
   auto size = all_else + description.size() + tokenizer.size();
   for (const auto& label : splits.codec.labels) size += sizeof(std::uint64_t) + label.size();
@@ -184,35 +112,35 @@ std::uint64_t packed_size(const EncodedSplits& splits, const std::string& descri
 
 }  // namespace
 
-std::string pack_encoded_splits(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
-  // Paths may be invalid UTF-8.
-  const auto description = splits.description.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
+  const auto description = json_text(splits.description);  // paths may be invalid UTF-8
   const auto tokenizer = splits.codec.tokenizer->to_json().dump();
-  const auto size = packed_size(splits, description, tokenizer);
+  const auto size = size_of(splits, description, tokenizer);
   if (size > largest)
     throw Error(ExitCode::failure,
                 fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
   Writer writer;
-  writer.reserve(size);
-  writer.add(signature);
-  writer.add(key);
+  writer.bytes.reserve(size);
+  writer.bytes += signature;
+  writer.bytes += key;
   writer.add_string(description);
   writer.add_string(tokenizer);
   writer.add_number(splits.codec.labels.size());
   for (const auto& label : splits.codec.labels) writer.add_string(label);
   for (const auto& digest : splits.text_digests) writer.add_string(digest);
-  for (const auto split : every_split) {
-    writer.add_number(splits[split].size());
-    for (const auto& text : splits[split]) {
+  for (const auto& texts : splits.texts) {
+    writer.add_number(texts.size());
+    for (const auto& text : texts) {
       writer.add_number(static_cast<std::uint64_t>(text.label));
       writer.add_ids(text.ids);
       writer.add_string(text.text);
     }
   }
-  return writer.take();
+  writer.bytes += sha256(writer.bytes);
+  return std::move(writer.bytes);
 }
 
-EncodedSplits unpack_encoded_splits(std::string_view bytes, std::string_view key, const std::string& source) {
+EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
   auto reader = open(bytes, key, source);
   EncodedSplits splits;
   splits.description = parse_json<nlohmann::ordered_json>(reader.string());
@@ -221,21 +149,20 @@ EncodedSplits unpack_encoded_splits(std::string_view bytes, std::string_view key
   for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
     splits.codec.labels.push_back(reader.string());
   for (auto& digest : splits.text_digests) digest = reader.string();
-  for (const auto split : every_split) {
+  for (auto& texts : splits.texts) {
     const auto count = reader.count(numbers_of_text);
-    splits[split].reserve(count);
-    while (splits[split].size() < count)
-      splits[split].push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
+    texts.reserve(count);
+    while (texts.size() < count)
+      texts.push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
   }
   if (!reader.at_end()) reader.fail("has more than its texts");
   return splits;
 }
 
+namespace {
+
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Sources = std::vector<LabelledSource>;
-
-namespace {
 
 constexpr int format_version = 4;  // raise it when the same texts and config give other tokens or another file
 constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
@@ -243,7 +170,7 @@ constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder
 fs::path path_of(const fs::path& cache, const std::string& key) { return cache / "tokens" / (key + ".bin"); }
 
 // The folder of a source does not matter; its name may determine the format.
-Json digests_of(const Sources& sources) {
+Json digests_of(const LabelledSources& sources) {
   Json digests;
   for (const auto& [name, path] : sources)
     digests[name] = {{"name", sha256(path.filename().string())},
@@ -270,10 +197,10 @@ std::string key_of(const LabelledDataConfig& config, const Json& digests) {
   return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-std::string key_of(const LabelledDataConfig& config, const Json& digests, const Codec& codec) {
+std::string key_with_codec(const std::string& key, const Codec& codec) {
   std::string labels;
   for (const auto& label : codec.labels) labels += sha256(label);
-  return sha256(key_of(config, digests) + digest_of(*codec.tokenizer) + labels);
+  return sha256(key + digest_of(*codec.tokenizer) + labels);
 }
 
 // A given codec without labels takes those of the texts.
@@ -287,7 +214,7 @@ std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) 
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
   try {
-    auto splits = unpack_encoded_splits(read_file(path, most_bytes, ExitCode::data), key, path.string());
+    auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
     fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
     return splits;
   } catch (const Error& error) {
@@ -314,7 +241,7 @@ void remove_least_recently_used(const fs::path& kept) {
     all += size;
     if (entry->path() != kept) files.push_back({used, size, entry->path()});
   }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  std::ranges::sort(files, {}, &File::used);
   for (const auto& file : files) {
     if (all <= most_bytes) return;
     if (fs::remove(file.path, error)) all -= file.size;
@@ -325,7 +252,7 @@ void write(const EncodedSplits& splits, const fs::path& path, const std::string&
   std::error_code ignored;  // the failing write is reported
   fs::create_directories(path.parent_path(), ignored);
   try {
-    write_file_atomically(path, pack_encoded_splits(splits, key, most_bytes));
+    write_file_atomically(path, write_encoded(splits, key, most_bytes));
     remove_least_recently_used(path);
   } catch (const Error& error) {
     log::warning("the tokens are not kept for the next run: {}", error.what());
@@ -342,8 +269,8 @@ void report(const std::string& path, const Json& source) {
   source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
 }
 
-std::optional<EncodedSplits> find(const fs::path& cache, const Sources& sources, const std::vector<std::string>& keys,
-                                  const Codec& codec) {
+std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& sources,
+                                  const std::vector<std::string>& keys, const Codec& codec) {
   for (const auto& key : keys) {
     auto splits = read(path_of(cache, key), key);
     if (!splits || (codec.tokenizer && !is_given(splits->codec, codec))) continue;
@@ -366,7 +293,7 @@ EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline
   const auto keyed = with_tokenizer_digest(config, codec);
   // A given codec usually is the one that training made from the same texts.
   std::vector<std::string> keys = {key_of(keyed, digests)};
-  if (codec.tokenizer) keys.push_back(key_of(keyed, digests, codec));
+  if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
   if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);
   auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
   const bool unchanged = digests_of(sources) == digests;  // while they were read

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "base/digest.h"
-#include "data/encoded.h"
+#include "data/encoded_cache.h"
 #include "support/byte_level_bpe.h"
 #include "support/catch.h"
 #include "support/failure.h"
@@ -248,16 +248,16 @@ TEST_CASE("a file of other tokens under this name is made anew", "[encoded_cache
 TEST_CASE("no count in a file of tokens is believed, even where its digest is right", "[encoded_cache]") {
   Place place;
   const std::string key(64, 'k');
-  const auto packed = pack_encoded_splits(place.fresh(), key, 1 << 20);
-  const auto content = packed.substr(0, packed.size() - 64);
-  REQUIRE(all_of(unpack_encoded_splits(with_digest(content), key, "f.bin")) == all_of(place.fresh()));
+  const auto file = write_encoded(place.fresh(), key, 1 << 20);
+  const auto content = file.substr(0, file.size() - 64);
+  REQUIRE(all_of(read_encoded(with_digest(content), key, "f.bin")) == all_of(place.fresh()));
   const auto begin = content.find(key) + key.size();
   int refused = 0;
   for (auto at = begin; at + 8 <= content.size(); ++at) {
     auto forged = content;
     forged.replace(at, 8, 8, '\xff');
     try {
-      const auto splits = unpack_encoded_splits(with_digest(forged), key, "f.bin");
+      const auto splits = read_encoded(with_digest(forged), key, "f.bin");
       CHECK(is_within_its_codec(splits));
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::data);
@@ -266,19 +266,18 @@ TEST_CASE("no count in a file of tokens is believed, even where its digest is ri
   }
   CHECK(refused > static_cast<int>(content.size() - begin) / 2);
   for (auto size = begin; size < content.size(); size += 7)
-    CHECK(failure([&] { unpack_encoded_splits(with_digest(content.substr(0, size)), key, "f.bin"); }).first ==
-          ExitCode::data);
-  CHECK(failure([&] { unpack_encoded_splits(with_digest(content + '\0'), key, "f.bin"); }).second ==
+    CHECK(failure([&] { read_encoded(with_digest(content.substr(0, size)), key, "f.bin"); }).first == ExitCode::data);
+  CHECK(failure([&] { read_encoded(with_digest(content + '\0'), key, "f.bin"); }).second ==
         "f.bin: has more than its texts");
-  CHECK(failure([&] { unpack_encoded_splits(packed, std::string(64, 'l'), "f.bin"); }).second ==
+  CHECK(failure([&] { read_encoded(file, std::string(64, 'l'), "f.bin"); }).second ==
         "f.bin: holds tokens of other texts");
 }
 
-TEST_CASE("tokens that need more than the bound are not packed", "[encoded_cache]") {
+TEST_CASE("tokens that need more than the bound are not written", "[encoded_cache]") {
   Place place;
   const auto splits = place.fresh();
-  const auto size = pack_encoded_splits(splits, std::string(64, 'k'), 1 << 20).size();
-  CHECK_THAT(failure([&] { pack_encoded_splits(splits, std::string(64, 'k'), size - 1); }).second,
+  const auto size = write_encoded(splits, std::string(64, 'k'), 1 << 20).size();
+  CHECK_THAT(failure([&] { write_encoded(splits, std::string(64, 'k'), size - 1); }).second,
              ContainsSubstring("at most"));
 }
 

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/labelled_dataset.h"
+#include "data/labelled.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -11,16 +11,27 @@ namespace metaformer {
 
 namespace {
 
-// Texts of 1 ... 9 words whose first word is unique, so that a row of ids tells which text it is.
-std::string table(int rows) {
-  std::string text = "text\tlabel\n";
+// `row(i)`: text and label.
+template <class Row>
+std::string table_of(int rows, Row row) {
+  std::string content = "text\tlabel\n";
   for (int i = 0; i < rows; ++i) {
-    text += "w" + std::to_string(i);
-    for (int word = 0; word < i % 9; ++word) text += " filler";
-    text += i % 3 == 0 ? "\tgood\n" : "\tbad\n";
+    const std::pair<std::string, std::string> made = row(i);
+    content += made.first + "\t" + made.second + "\n";
   }
-  return text;
+  return content;
 }
+
+// Texts of 1 ... 9 words whose first word is unique, so that a row of ids shows its text.
+std::string table(int rows) {
+  return table_of(rows, [](int i) {
+    std::string text = "w" + std::to_string(i);
+    for (int word = 0; word < i % 9; ++word) text += " filler";
+    return std::pair(text, i % 3 == 0 ? "good" : "bad");
+  });
+}
+
+std::string letter(int i) { return i % 2 ? "a" : "b"; }
 
 struct Example {
   TemporaryFolder folder;
@@ -105,10 +116,8 @@ TEST_CASE("a split holds every text once, the longest first, with its label", "[
 }
 
 TEST_CASE("equal texts stay on one side of the split, and the split stays the same", "[labelled]") {
-  std::string content = "text\tlabel\n";
-  for (int copy = 0; copy < 3; ++copy)
-    for (int i = 0; i < 60; ++i) content += "text number " + std::to_string(i) + (i % 2 ? "\ta\n" : "\tb\n");
-  const Example example(content);
+  const Example example(
+      table_of(180, [](int i) { return std::pair("text number " + std::to_string(i % 60), letter(i)); }));
   const auto splits = load_labelled_splits(example.config, true), again = load_labelled_splits(example.config, true);
   std::set<std::string> train, validation;
   for (const auto& text : splits[Split::train]) train.insert(text.text);
@@ -181,12 +190,9 @@ TEST_CASE("bucketing sees the same texts in the same epochs with far less paddin
 }
 
 TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "[labelled]") {
-  std::string content = "text\tlabel\n";
-  for (int i = 0; i < 40; ++i) {
-    for (int word = 0; word < 500; ++word) content += "w" + std::to_string(word) + " ";
-    content += "end" + std::to_string(i) + (i % 2 ? "\ta\n" : "\tb\n");
-  }
-  const Example example(content);
+  std::string words;
+  for (int word = 0; word < 500; ++word) words += "w" + std::to_string(word) + " ";
+  const Example example(table_of(40, [&](int i) { return std::pair(words + "end" + std::to_string(i), letter(i)); }));
   const BatchOptions options{.context = 1000, .token_removal = 0.2, .token_unknown = 0.3};
   const auto dataset = example.dataset(options), plain = example.dataset(1000);
   const auto size = dataset.count(Split::train);
@@ -216,23 +222,20 @@ TEST_CASE("noise removes and hides so many tokens, other ones in every epoch", "
 }
 
 TEST_CASE("noise leaves a token of every text", "[labelled]") {
-  std::string content = "text\tlabel\n";
-  for (int i = 0; i < 60; ++i) content += "w" + std::to_string(i) + (i % 2 ? "\ta\n" : "\tb\n");
+  const auto content = table_of(60, [](int i) { return std::pair("w" + std::to_string(i), letter(i)); });
   const auto dataset = Example(content).dataset(BatchOptions{.context = 8, .token_removal = 0.9});
   for (std::int64_t step = 0; step < 20; ++step)
     for (const auto& row : rows_of(dataset.training_rows(1, step, 4, 0, 4))) CHECK(row.size() == 1);
 }
 
 TEST_CASE("integer labels are ordered by value", "[labelled]") {
-  std::string content = "text\tlabel\n";
-  for (int i = 0; i < 60; ++i) content += "t" + std::to_string(i) + "\t" + std::to_string(i % 12) + "\n";
+  const auto content = table_of(60, [](int i) { return std::pair("t" + std::to_string(i), std::to_string(i % 12)); });
   const auto labels = Example(content).dataset().codec().labels;
   CHECK(labels == std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"});
 }
 
 TEST_CASE("data no classifier can learn from are refused with the place", "[labelled]") {
-  std::string one_label = "text\tlabel\n";
-  for (int i = 0; i < 50; ++i) one_label += "t" + std::to_string(i) + "\tsame\n";
+  const auto one_label = table_of(50, [](int i) { return std::pair("t" + std::to_string(i), "same"); });
   CHECK_THROWS_WITH(Example(one_label).dataset(), ContainsSubstring("every row has the label 'same'"));
   Example example(table(60));
   example.config.test_path = example.folder.write("test.tsv", "text\tlabel\nhello\tgood\nhello\tugly\n").string();

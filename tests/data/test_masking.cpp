@@ -53,19 +53,29 @@ std::vector<TextPack> windows(std::int64_t count, std::int64_t first = 0) {
   return packs;
 }
 
-TokenRows trained(const Masking& masking, const TextDataset& dataset, const std::vector<TextPack>& packs,
-                  std::int64_t step, std::uint64_t seed = 3, std::int64_t first_row = 0) {
-  auto rows = dataset.rows_of(Split::train, packs, /*separate=*/true);
-  masking.mask_for_training(rows, packs, seed, step, first_row);
-  return rows;
-}
+struct Example {
+  Thirds tokenizer;
+  TextDataset dataset;
+  Masking masking;
 
-TokenRows evaluated(const Masking& masking, const TextDataset& dataset, const std::vector<TextPack>& packs,
-                    Split split = Split::validation) {
-  auto rows = dataset.rows_of(split, packs, /*separate=*/true);
-  masking.mask_for_evaluation(rows, packs, split);
-  return rows;
-}
+  explicit Example(const std::vector<std::size_t>& lengths, const MaskedLanguageModelConfig& config = {})
+      : dataset(dataset_of(lengths)), masking(config, tokenizer) {}
+
+  TokenRows plain(const std::vector<TextPack>& packs, Split split = Split::train) const {
+    return dataset.rows_of(split, packs, /*separate=*/true);
+  }
+  TokenRows trained(const std::vector<TextPack>& packs, std::int64_t step, std::uint64_t seed = 3,
+                    std::int64_t first_row = 0) const {
+    auto rows = plain(packs);
+    masking.mask_for_training(rows, packs, seed, step, first_row);
+    return rows;
+  }
+  TokenRows evaluated(const std::vector<TextPack>& packs, Split split = Split::validation) const {
+    auto rows = plain(packs, split);
+    masking.mask_for_evaluation(rows, packs, split);
+    return rows;
+  }
+};
 
 // The numbers that a binomial variable leaves, on either side, with a probability of 1e-5.
 std::pair<double, double> binomial_bounds(std::int64_t trials, double p) {
@@ -110,22 +120,20 @@ std::map<std::int64_t, std::int64_t> seen_by_place(const TokenRows& rows, const 
 TEST_CASE("targets are drawn with their probability, and so is what is seen of them", "[masking]") {
   const auto [fraction, masked, random] =
       GENERATE(table<double, double, double>({{0.15, 0.8, 0.1}, {0.4, 0.3, 0.6}, {0.15, 1, 0}, {0.9, 0, 0}}));
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({64 * context});
-  const Masking masking({.fraction = fraction, .masked = masked, .random = random}, tokenizer);
+  const Example example({64 * context}, {.fraction = fraction, .masked = masked, .random = random});
   const auto packs = windows(64);
-  const auto whole = dataset.rows_of(Split::train, packs, true).ids;
+  const auto whole = example.plain(packs).ids;
   std::int64_t targets = 0, hidden = 0, changed = 0, all = 0;
   std::map<std::int64_t, std::int64_t> drawn;
   for (std::int64_t step = 0; step < 10; ++step) {
-    const auto rows = trained(masking, dataset, packs, step);
+    const auto rows = example.trained(packs, step);
     targets += rows.target_count;
     all += std::ssize(rows.ids);
     for (std::size_t i = 0; i < whole.size(); ++i) {
       if (rows.targets[i] < 0) continue;
-      hidden += rows.ids[i] == masking.mask_token();
-      changed += rows.ids[i] != masking.mask_token() && rows.ids[i] != whole[i];
-      if (rows.ids[i] != masking.mask_token()) ++drawn[rows.ids[i]];
+      hidden += rows.ids[i] == example.masking.mask_token();
+      changed += rows.ids[i] != example.masking.mask_token() && rows.ids[i] != whole[i];
+      if (rows.ids[i] != example.masking.mask_token()) ++drawn[rows.ids[i]];
     }
   }
   check_binomial(targets, all, fraction);
@@ -142,11 +150,9 @@ TEST_CASE("targets are drawn with their probability, and so is what is seen of t
 TEST_CASE("targets are the tokens of the text, never the mask, and the rest stays as it is", "[masking]") {
   const bool whole_words = GENERATE(false, true);
   const auto loss = GENERATE(LossUnit::token, LossUnit::sequence);
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({300, 5, 1, 90, 40});
-  const Masking masking({.fraction = 0.3, .whole_words = whole_words, .loss = loss}, tokenizer);
+  const Example example({300, 5, 1, 90, 40}, {.fraction = 0.3, .whole_words = whole_words, .loss = loss});
   const std::vector<TextPack> packs = {{{0, 128}}, {{300, 5}, {305, 1}, {306, 90}}, {{396, 40}, {128, 60}}};
-  const auto plain = dataset.rows_of(Split::train, packs, true), rows = trained(masking, dataset, packs, 4);
+  const auto plain = example.plain(packs), rows = example.trained(packs, 4);
   std::vector<std::int64_t> places;
   for (std::size_t i = 0; i < plain.ids.size(); ++i) {
     if (rows.targets[i] < 0) {
@@ -174,59 +180,53 @@ TEST_CASE("targets are the tokens of the text, never the mask, and the rest stay
 }
 
 TEST_CASE("training draws by seed, step, row and place in the row, however a step is divided", "[masking]") {
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({16 * context});
-  const Masking masking({}, tokenizer);
-  const auto whole = trained(masking, dataset, windows(8), 5);
+  const Example example({16 * context});
+  const auto whole = example.trained(windows(8), 5);
   std::vector<std::int64_t> ids, targets;
   for (std::int64_t first = 0; first < 8; first += 2) {
-    const auto part = trained(masking, dataset, windows(2, first), 5, 3, first);
+    const auto part = example.trained(windows(2, first), 5, 3, first);
     ids.insert(ids.end(), part.ids.begin(), part.ids.end());
     targets.insert(targets.end(), part.targets.begin(), part.targets.end());
   }
   CHECK(ids == whole.ids);
   CHECK(targets == whole.targets);
   std::set<std::vector<std::int64_t>> found = {whole.places};
-  CHECK(found.insert(trained(masking, dataset, windows(8), 6).places).second);
-  CHECK(found.insert(trained(masking, dataset, windows(8), 5, 4).places).second);
-  CHECK(found.insert(trained(masking, dataset, windows(8), 5, 3, 8).places).second);
-  CHECK_FALSE(found.insert(trained(masking, dataset, windows(8), 5).places).second);
-  const auto one = trained(masking, dataset, windows(2), 5);  // its two rows have draws of their own
+  CHECK(found.insert(example.trained(windows(8), 6).places).second);
+  CHECK(found.insert(example.trained(windows(8), 5, 4).places).second);
+  CHECK(found.insert(example.trained(windows(8), 5, 3, 8).places).second);
+  CHECK_FALSE(found.insert(example.trained(windows(8), 5).places).second);
+  const auto one = example.trained(windows(2), 5);  // its two rows have draws of their own
   std::vector<std::int64_t> first_row, second_row;
   for (const auto place : one.places) (place < context ? first_row : second_row).push_back(place % context);
   CHECK(first_row != second_row);
 }
 
 TEST_CASE("an evaluation draws by split and place, whatever the packs", "[masking]") {
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({100, 40, 128, 60, 128, 90, 30, 12});
-  const Masking masking({}, tokenizer);
-  const auto pieces = dataset.pieces(Split::validation, context);
+  const Example example({100, 40, 128, 60, 128, 90, 30, 12});
+  const auto pieces = example.dataset.pieces(Split::validation, context);
   std::vector<TextPack> apart;
   for (const auto& piece : pieces) apart.push_back({piece});
   const PackedDocuments documents({pieces, pieces}, context, ShortestFirstPackingConfig{});
   const auto packed = documents.packs_at(Split::validation, 0, 0, documents.packs(Split::validation));
   REQUIRE(packed.size() < apart.size());
-  const auto expected = seen_by_place(evaluated(masking, dataset, apart), apart);
-  CHECK(std::ssize(expected) == std::ssize(dataset.tokens(Split::validation)));
-  CHECK(seen_by_place(evaluated(masking, dataset, packed), packed) == expected);
-  CHECK(evaluated(masking, dataset, apart).target_weights.empty());
-  CHECK(seen_by_place(evaluated(masking, dataset, apart, Split::train), apart) != expected);
+  const auto expected = seen_by_place(example.evaluated(apart), apart);
+  CHECK(std::ssize(expected) == std::ssize(example.dataset.tokens(Split::validation)));
+  CHECK(seen_by_place(example.evaluated(packed), packed) == expected);
+  CHECK(example.evaluated(apart).target_weights.empty());
+  CHECK(seen_by_place(example.evaluated(apart, Split::train), apart) != expected);
   // A window that is cut elsewhere has the same targets in what both hold, and at least one.
   const std::vector<TextPack> shifted = {{{17, 80}}};
-  for (const auto& [place, seen] : seen_by_place(evaluated(masking, dataset, shifted), shifted))
+  for (const auto& [place, seen] : seen_by_place(example.evaluated(shifted), shifted))
     CHECK(seen == expected.at(place));
 }
 
 TEST_CASE("every sequence has a target, whatever the probability", "[masking]") {
   const bool whole_words = GENERATE(false, true);
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({128, 1, 2, 3, 60, 128});
-  const Masking masking({.fraction = 1e-9, .whole_words = whole_words}, tokenizer);
+  const Example example({128, 1, 2, 3, 60, 128}, {.fraction = 1e-9, .whole_words = whole_words});
   const std::vector<TextPack> packs = {{{0, 128}}, {{128, 1}, {129, 2}, {131, 3}, {134, 60}}, {{194, 128}}};
   std::set<std::vector<std::int64_t>> different;
   for (std::int64_t step = 0; step < 5; ++step) {
-    const auto rows = trained(masking, dataset, packs, step);
+    const auto rows = example.trained(packs, step);
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::int64_t>> targets;
     for (const auto place : rows.places)
       targets[{place / rows.length, rows.segments[static_cast<std::size_t>(place)]}].push_back(place);
@@ -241,14 +241,12 @@ TEST_CASE("every sequence has a target, whatever the probability", "[masking]") 
 }
 
 TEST_CASE("whole words are targets with all their pieces, as often as tokens are", "[masking]") {
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({64 * context});
-  const Masking masking({.whole_words = true}, tokenizer);
+  const Example example({64 * context}, {.whole_words = true});
   std::int64_t words = 0, chosen = 0;
   std::set<bool> hidden_alike;
   for (std::int64_t step = 0; step < 5; ++step) {
-    const auto rows = trained(masking, dataset, windows(64), step);
-    const auto plain = dataset.rows_of(Split::train, windows(64), true).ids;
+    const auto rows = example.trained(windows(64), step);
+    const auto plain = example.plain(windows(64)).ids;
     for (std::size_t i = 0; i < plain.size(); ++i) {
       const bool begins = static_cast<std::int64_t>(i) % context == 0 || plain[i] % 3 == 0;
       const bool is_target = rows.targets[i] >= 0;
@@ -257,7 +255,8 @@ TEST_CASE("whole words are targets with all their pieces, as often as tokens are
       if (begins) continue;
       CHECK(is_target == (rows.targets[i - 1] >= 0));
       if (is_target)
-        hidden_alike.insert((rows.ids[i] == masking.mask_token()) == (rows.ids[i - 1] == masking.mask_token()));
+        hidden_alike.insert((rows.ids[i] == example.masking.mask_token()) ==
+                            (rows.ids[i - 1] == example.masking.mask_token()));
     }
   }
   check_binomial(chosen, words, 0.15);
@@ -267,15 +266,13 @@ TEST_CASE("whole words are targets with all their pieces, as often as tokens are
 TEST_CASE("rows of one shape get as many places, and every target keeps its own", "[masking]") {
   const bool whole_words = GENERATE(false, true);
   const double fraction = GENERATE(0.15, 1.0);
-  const Thirds tokenizer;
-  const auto dataset = dataset_of({8 * context});
-  const Masking masking({.fraction = fraction, .whole_words = whole_words}, tokenizer);
+  const Example example({8 * context}, {.fraction = fraction, .whole_words = whole_words});
   std::set<std::size_t> counts, padded;
   for (std::int64_t step = 0; step < 300; ++step) {
-    auto rows = trained(masking, dataset, windows(8), step);
+    auto rows = example.trained(windows(8), step);
     const auto places = rows.places;
     counts.insert(places.size());
-    masking.pad_places(rows);
+    example.masking.pad_places(rows);
     padded.insert(rows.places.size());
     CHECK(std::equal(places.begin(), places.end(), rows.places.begin()));
     CHECK(std::all_of(rows.places.begin() + std::ssize(places), rows.places.end(), [](auto at) { return at == -1; }));

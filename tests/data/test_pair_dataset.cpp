@@ -5,7 +5,7 @@
 #include <map>
 
 #include "data/epoch_order.h"
-#include "data/pair_dataset.h"
+#include "data/pairs.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
