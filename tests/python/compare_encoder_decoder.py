@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
 
-from cases import run_cases
+from common import run_cases
 
 WIDTH, HEADS, HIDDEN = 16, 4, 40
 SIZES = ["task=sequence_to_sequence", "model.kind=encoder_decoder", "model.layers=2", f"model.heads={HEADS}",

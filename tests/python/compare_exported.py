@@ -21,7 +21,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARAL
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,  # noqa: E402
                           LlamaForCausalLM, PreTrainedTokenizerFast, logging)
 
-from cases import run_cases  # noqa: E402
+from common import run_cases  # noqa: E402
 from mixed_text import characters, mixed_text  # noqa: E402
 
 ENCODE_TEXT, METAFORMER = (Path(argument).resolve() for argument in sys.argv[1:3])

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
-from cases import run_cases
+from common import run_cases
 
 CONTEXT, HEADS, WIDTH = 12, 3, 24
 TEXT = "to be or not"

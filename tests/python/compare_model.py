@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
-from cases import run_cases
+from common import run_cases
 
 MIXERS = {
     "scaled_dot_product": "{kind: scaled_dot_product}",

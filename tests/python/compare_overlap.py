@@ -16,7 +16,7 @@ import numpy as np
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.metrics import BLEU, CHRF
 
-from cases import run_cases
+from common import run_cases
 from mixed_text import mixed_text
 
 TOLERANCE = 1e-6

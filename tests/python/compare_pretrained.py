@@ -21,7 +21,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARAL
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,  # noqa: E402
                           LlamaForCausalLM, PreTrainedTokenizerFast, logging)
 
-from cases import run_cases  # noqa: E402
+from common import run_cases  # noqa: E402
 from compare_transformers import their_logits  # noqa: E402
 
 TOLERANCE = 1e-5  # of logits about as large as 1, ours in float32 against float64

@@ -19,7 +19,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARAL
 from transformers import GPT2TokenizerFast  # noqa: E402
 from transformers.models.gpt2.tokenization_gpt2 import bytes_to_unicode  # noqa: E402
 
-from cases import run_cases  # noqa: E402
+from common import run_cases  # noqa: E402
 from mixed_text import characters, every_character, mixed_text  # noqa: E402
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")

@@ -12,7 +12,7 @@ import tempfile
 import unicodedata
 from pathlib import Path
 
-from cases import run_cases
+from common import run_cases
 from mixed_text import every_character, mixed_text
 
 # Unicode's White_Space, and the spaces without width.

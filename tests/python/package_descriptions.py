@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cases import run_cases
+from common import run_cases
 
 SCRIPT = Path(sys.argv[1]).resolve() / "experiments/write_descriptions.py"
 LISTS = ["main/binary-amd64/Packages", "main/i18n/Translation-en"]
