@@ -271,7 +271,7 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
            {"new.jsonl", "{\"text\": \"w1 marker\"}\n", {}, 0, "yes ", "new.jsonl: JSON lines"},
            {"new.txt", "w2 other\nw1 marker\n", {}, 0, "no yes ", "new.txt: plain lines"},
            {"table.dat", "id,text\n1,w1 marker\n", {"--format", "csv"}, 0, "yes ", "table.dat: csv"},
-           {"wrong.csv", "id,body,label\n1,w1 marker,yes\n", {}, 3, "", "wrong.csv: no column 'text'"},
+           {"wrong.csv", "id,body,label\n1,w1 marker,yes\n", {}, 3, "", "no column 'text'"},
            {"new.txt", "x\n", {"--format", "xml"}, 2, "", "--format"}}) {
     program.folder().write(file, content);
     INFO(file);
@@ -309,10 +309,10 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
             {},
             3,
             "",
-            {"other.csv: no column 'text'", "'id', 'review'", "--column", "--header absent"}},
-           {"run", "other.tsv", {}, 3, "", {"other.tsv: no column 'text'", "'id', 'review'"}},
-           {"run", "bare.csv", {}, 3, "", {"bare.csv: no column 'text'", "'w1 marker', 'x'"}},
-           {"run", "Text.csv", {}, 3, "", {"Text.csv: no column 'text'", "'Text'"}},
+            {"other.csv:", "no column \'text\'", "'id', 'review'", "--column", "--header absent"}},
+           {"run", "other.tsv", {}, 3, "", {"other.tsv:", "no column \'text\'", "'id', 'review'"}},
+           {"run", "bare.csv", {}, 3, "", {"bare.csv:", "no column \'text\'", "'w1 marker', 'x'"}},
+           {"run", "Text.csv", {}, 3, "", {"Text.csv:", "no column \'text\'", "'Text'"}},
            {"run", "other.jsonl", {}, 3, "", {"other.jsonl: ", "'text'", "line 1", "'id', 'review'"}},
            {"run", "other.csv", {"--column", "review"}, 0, "yes no ", {}},
            {"run", "other.csv", {"--column", "2"}, 0, "yes no ", {}},  // a header, as the training had

@@ -76,7 +76,7 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
     CHECK(program.succeed(predict, asked) == "v4 v1\nv6 v3 v0\n");
   CHECK(program.succeed(predict, "named.tsv --column de") == "v4 v1\n");
   for (const std::string other : {"headless.tsv", "named.tsv"})
-    CHECK(program.refuse(joined(predict, other), 3, {other + ": no column 'source'"}).out.empty());
+    CHECK(program.refuse(joined(predict, other), 3, {other + ":", "no column 'source'"}).out.empty());
 
   // A wide beam takes few texts at a time.
   CHECK_THAT(program.succeed(predict, "asked.tsv --beam 2000 --further-tokens 0 --json"),
