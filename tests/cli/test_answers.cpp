@@ -313,7 +313,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
            {"run", "other.tsv", {}, 3, "", {"other.tsv:", "no column \'text\'", "'id', 'review'"}},
            {"run", "bare.csv", {}, 3, "", {"bare.csv:", "no column \'text\'", "'w1 marker', 'x'"}},
            {"run", "Text.csv", {}, 3, "", {"Text.csv:", "no column \'text\'", "'Text'"}},
-           {"run", "other.jsonl", {}, 3, "", {"other.jsonl: ", "'text'", "line 1", "'id', 'review'"}},
+           {"run", "other.jsonl", {}, 3, "", {"other.jsonl", "'text'", "line 1", "'id', 'review'"}},
            {"run", "other.csv", {"--column", "review"}, 0, "yes no ", {}},
            {"run", "other.csv", {"--column", "2"}, 0, "yes no ", {}},  // a header, as the training had
            {"run", "other.jsonl", {"--column", "review"}, 0, "yes ", {}},
