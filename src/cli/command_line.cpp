@@ -160,7 +160,7 @@ int report(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
-// Of libraries.
+// For exceptions of libraries.
 int report_other(const std::exception& error) {
   if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
   return report(ExitCode::out_of_memory,

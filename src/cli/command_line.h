@@ -61,8 +61,8 @@ void add_bench_step_command(CLI::App& bench);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
-// An option whose value is any text. The value of every other option must not be empty: an empty one is an unset
-// variable of a shell more often than a wish.
+// An option whose value may be empty. An empty value of any other option is an error: it is usually an unset variable
+// of the shell.
 CLI::Option* may_be_empty(CLI::Option* option);
 
 // An option that may be repeated and takes one value each time.

@@ -89,7 +89,7 @@ TEST_CASE("a mistake ends with one line on stderr and the documented exit code",
       {"train --config text_classifier.yaml --set data.path=text.txt --set data.format=text", 2, "csv, tsv or jsonl"},
       {"train --config text_classifier.yaml --set data.path=text.txt --set data.separate_documents=true", 2,
        "data.separate_documents: unknown key for task 'classification'"},
-      // Empty values, which are unset variables of a shell more often than wishes.
+      // Empty values, which are usually unset variables of the shell.
       {"train --config small.yaml --out ''", 2, "--out: is empty"},
       {"train --config small.yaml --out=", 2, "--out: is empty"},
       {"train --out= --config small.yaml", 2, "--out: is empty"},
