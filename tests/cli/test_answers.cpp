@@ -247,32 +247,18 @@ TEST_CASE("predict and evaluate compute in the run's precision: the same loss an
 TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   const Program program;
   train_classifier(program);
-  struct Row {
-    std::string file, content;
-    Arguments options;
-    int code;
-    std::string labels, message;
-  };
-  for (const auto& [file, content, options, code, labels, message] : std::vector<Row>{
+  const std::string jsonl = "{\"text\": \"w1 marker\"}\n";
+  for (const auto& [file, content, options, code, labels, message] :
+       std::vector<std::tuple<std::string, std::string, Arguments, int, std::string, std::string>>{
            {"new.csv", "id,text\n1,\"w1,\nmarker\"\n2,w2 other\n", {}, 0, "yes no ", "new.csv: csv with a header"},
            {"old.tsv", "label\ttext\nno\tw1 marker\n", {}, 0, "yes ", "old.tsv: tsv with a header"},
-           {"bare.tsv",
-            "w1 marker\nw2 other\n",
-            {"--header", "absent"},
-            0,
-            "yes no ",
-            "bare.tsv: tsv without a header"},
-           {"new.jsonl",
-            "{\"text\": \"w1 marker\"}\n[]\n{\"text\": \"w2 other\"}\n",
-            {},
-            3,
-            "yes  no ",
-            "new.jsonl:2: "},
-           {"new.jsonl", "{\"text\": \"w1 marker\"}\n", {}, 0, "yes ", "new.jsonl: JSON lines"},
+           {"bare.tsv", "w1 marker\nw2 other\n", "--header absent", 0, "yes no ", "bare.tsv: tsv without a header"},
+           {"new.jsonl", jsonl, {}, 0, "yes ", "new.jsonl: JSON lines"},
+           {"bad.jsonl", jsonl + "[]\n" + jsonl, {}, 3, "yes  yes ", "bad.jsonl:2: "},
            {"new.txt", "w2 other\nw1 marker\n", {}, 0, "no yes ", "new.txt: plain lines"},
-           {"table.dat", "id,text\n1,w1 marker\n", {"--format", "csv"}, 0, "yes ", "table.dat: csv"},
+           {"table.dat", "id,text\n1,w1 marker\n", "--format csv", 0, "yes ", "table.dat: csv"},
            {"wrong.csv", "id,body,label\n1,w1 marker,yes\n", {}, 3, "", "no column 'text'"},
-           {"new.txt", "x\n", {"--format", "xml"}, 2, "", "--format"}}) {
+           {"new.txt", "x\n", "--format xml", 2, "", "--format"}}) {
     program.folder().write(file, content);
     INFO(file);
     const auto result = program.refuse(joined({"predict", "--run", "run", file}, options), code, {message});
@@ -286,54 +272,46 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
   // A run whose training table had no header takes such tables, and still finds a name.
   program.folder().write("bare_training.csv", marker_table(""));
   train_classifier(program, {"data.path=bare_training.csv"}, "headless");
-  const auto& folder = program.folder();
-  folder.write("other.csv", "id,review\n1,w1 marker\n2,w2 other\n");
-  folder.write("other.tsv", "id\treview\n1\tw1 marker\n2\tw2 other\n");
-  folder.write("bare.csv", "w1 marker,x\nw2 other,y\n");
-  folder.write("second.csv", "1,w1 marker\n2,w2 other\n");
-  folder.write("Text.csv", "Text\nw1\n");
-  folder.write("named.csv", "id,text\n1,w1 marker\n");
-  folder.write("other.jsonl", "{\"id\": 1, \"review\": \"w1 marker\"}\n");
-  folder.write("empty.csv", "");
-  folder.write("lines.txt", "w1\n");
-  struct Row {
-    std::string run, file;
-    Arguments options;
-    int code;
-    std::string labels;
-    Arguments parts;
-  };
-  for (const auto& [run, file, options, code, labels, parts] : std::vector<Row>{
-           {"run",
-            "other.csv",
-            {},
+  for (const auto& [file, content] :
+       std::vector<std::pair<std::string, std::string>>{{"other.csv", "id,review\n1,w1 marker\n2,w2 other\n"},
+                                                        {"other.tsv", "id\treview\n1\tw1 marker\n2\tw2 other\n"},
+                                                        {"bare.csv", "w1 marker,x\nw2 other,y\n"},
+                                                        {"second.csv", "1,w1 marker\n2,w2 other\n"},
+                                                        {"Text.csv", "Text\nw1\n"},
+                                                        {"named.csv", "id,text\n1,w1 marker\n"},
+                                                        {"other.jsonl", "{\"id\": 1, \"review\": \"w1 marker\"}\n"},
+                                                        {"empty.csv", ""},
+                                                        {"lines.txt", "w1\n"}})
+    program.folder().write(file, content);
+  for (const auto& [words, code, labels, parts] : std::vector<std::tuple<Arguments, int, std::string, Arguments>>{
+           {"run other.csv",
             3,
             "",
-            {"other.csv:", "no column \'text\'", "'id', 'review'", "--column", "--header absent"}},
-           {"run", "other.tsv", {}, 3, "", {"other.tsv:", "no column \'text\'", "'id', 'review'"}},
-           {"run", "bare.csv", {}, 3, "", {"bare.csv:", "no column \'text\'", "'w1 marker', 'x'"}},
-           {"run", "Text.csv", {}, 3, "", {"Text.csv:", "no column \'text\'", "'Text'"}},
-           {"run", "other.jsonl", {}, 3, "", {"other.jsonl", "'text'", "line 1", "'id', 'review'"}},
-           {"run", "other.csv", {"--column", "review"}, 0, "yes no ", {}},
-           {"run", "other.csv", {"--column", "2"}, 0, "yes no ", {}},  // a header, as the training had
-           {"run", "other.jsonl", {"--column", "review"}, 0, "yes ", {}},
-           {"run", "bare.csv", {"--header", "absent"}, 0, "yes no ", {}},
-           {"run", "second.csv", {"--header", "absent", "--column", "2"}, 0, "yes no ", {}},
-           {"run", "empty.csv", {}, 3, "", {"empty.csv: ", "'text'"}},
-           {"run", "other.csv", {"--column", "revew"}, 3, "", {"no column 'revew'", "did you mean 'review'?"}},
-           {"run", "other.csv", {"--column", "9"}, 3, "", {"no column '9'", "'id', 'review'"}},
-           {"run", "other.csv", {"--column", "text", "--header", "absent"}, 2, "", {"--column 'text': "}},
-           {"run", "other.csv", {"--column", "0"}, 2, "", {"--column"}},
-           {"run", "other.csv", {"--column", ""}, 2, "", {"--column: is empty"}},
-           {"run", "other.csv", {"--header", "maybe"}, 2, "", {"--header maybe: "}},
-           {"run", "lines.txt", {"--column", "text"}, 2, "", {"plain lines"}},
-           {"run", "other.jsonl", {"--header", "absent"}, 2, "", {"no header"}},
-           {"headless", "bare.csv", {}, 0, "yes no ", {"bare.csv: csv without a header"}},
-           {"headless", "named.csv", {}, 0, "yes ", {}},
-           {"headless", "other.csv", {"--column", "text"}, 3, "", {}},
-           {"headless", "other.csv", {"--header", "present"}, 3, "", {}}}) {
-    CAPTURE(run, file, options);
-    const auto result = program.refuse(joined({"predict", "--run", run, file}, options), code, parts);
+            {"other.csv:", "no column 'text'", "'id', 'review'", "--column", "--header absent"}},
+           {"run other.tsv", 3, "", {"other.tsv:", "no column 'text'", "'id', 'review'"}},
+           {"run bare.csv", 3, "", {"bare.csv:", "no column 'text'", "'w1 marker', 'x'"}},
+           {"run Text.csv", 3, "", {"Text.csv:", "no column 'text'", "'Text'"}},
+           {"run other.jsonl", 3, "", {"other.jsonl", "'text'", "line 1", "'id', 'review'"}},
+           {"run other.csv --column review", 0, "yes no ", {}},
+           {"run other.csv --column 2", 0, "yes no ", {}},  // a header, as the training had
+           {"run other.jsonl --column review", 0, "yes ", {}},
+           {"run bare.csv --header absent", 0, "yes no ", {}},
+           {"run second.csv --header absent --column 2", 0, "yes no ", {}},
+           {"run empty.csv", 3, "", {"empty.csv:", "'text'"}},
+           {"run other.csv --column revew", 3, "", {"no column 'revew'", "did you mean 'review'?"}},
+           {"run other.csv --column 9", 3, "", {"no column '9'", "'id', 'review'"}},
+           {"run other.csv --column text --header absent", 2, "", {"--column 'text': "}},
+           {"run other.csv --column 0", 2, "", {"--column"}},
+           {"run other.csv --column ''", 2, "", {"--column: is empty"}},
+           {"run other.csv --header maybe", 2, "", {"--header maybe: "}},
+           {"run lines.txt --column text", 2, "", {"plain lines"}},
+           {"run other.jsonl --header absent", 2, "", {"no header"}},
+           {"headless bare.csv", 0, "yes no ", {"bare.csv: csv without a header"}},
+           {"headless named.csv", 0, "yes ", {}},
+           {"headless other.csv --column text", 3, "", {}},
+           {"headless other.csv --header present", 3, "", {}}}) {
+    CAPTURE(words);
+    const auto result = program.refuse(joined("predict --run", words), code, parts);
     CHECK(labels_of(result.out) == labels);
   }
 }
