@@ -20,6 +20,30 @@ namespace metaformer {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+void add_count(CLI::App& command, const std::string& name, std::int64_t& value, const std::string& help,
+               std::int64_t least = 1) {
+  command.add_option(name, value, help)->capture_default_str()->transform(whole_number(least, std::int64_t{1} << 20));
+}
+
+void add_choice(CLI::App& command, const std::string& name, std::string& value, const std::string& choices,
+                const std::string& help) {
+  command.add_option(name, value, help)->type_name(choices)->capture_default_str();
+}
+
+void add_shape(CLI::App& command, AttentionShape& shape) {
+  add_count(command, "--batch", shape.batch, "sequences");
+  add_count(command, "--heads", shape.heads, "heads");
+  add_count(command, "--head-width", shape.head_width, "width of a head");
+}
+
+std::string threads_of_process() {
+  return fmt::format("{} thread{}", at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+}
+
+std::string bytes_text(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
+
 struct AttentionArguments {
   AttentionShape shape;
   std::vector<std::int64_t> contexts = {256};
@@ -131,10 +155,10 @@ AttentionRequest request_of(const AttentionArguments& arguments) {
   return request;
 }
 
-nlohmann::ordered_json to_json(const AttentionResult& result) {
-  nlohmann::ordered_json json = {{"mixer", result.mixer},           {"backend", result.backend},
-                                 {"batch", result.shape.batch},     {"heads", result.shape.heads},
-                                 {"context", result.shape.context}, {"head_width", result.shape.head_width}};
+Json to_json(const AttentionResult& result) {
+  Json json = {{"mixer", result.mixer},           {"backend", result.backend},
+               {"batch", result.shape.batch},     {"heads", result.shape.heads},
+               {"context", result.shape.context}, {"head_width", result.shape.head_width}};
   if (!result.skipped.empty()) {
     json["skipped"] = result.skipped;
     json["predicted_bytes"] = result.predicted_bytes;
@@ -145,12 +169,8 @@ nlohmann::ordered_json to_json(const AttentionResult& result) {
   json["teraflops"] = result.teraflops;
   json["peak_bytes"] = result.peak_bytes;
   json["kept_bytes"] = result.kept_bytes;
-  json["error"] = result.error ? nlohmann::ordered_json(*result.error) : nlohmann::ordered_json(nullptr);
+  json["error"] = result.error ? Json(*result.error) : Json(nullptr);
   return json;
-}
-
-std::string why_left_out(const AttentionResult& result) {
-  return result.skipped + (result.predicted_bytes > 0 ? " do not fit" : "");
 }
 
 void print_table(const std::vector<AttentionResult>& results) {
@@ -161,26 +181,24 @@ void print_table(const std::vector<AttentionResult>& results) {
     print(fmt::format("{:<20} {:<24} {:>5} {:>5} {:>7} {:>5} ", result.mixer, result.backend, shape.batch, shape.heads,
                       shape.context, shape.head_width));
     if (!result.skipped.empty()) {
-      print(fmt::format("left out: {}\n", why_left_out(result)));
+      print(fmt::format("left out: {}{}\n", result.skipped, result.predicted_bytes > 0 ? " do not fit" : ""));
       continue;
     }
     print(fmt::format("{:>10.3f} {:>9} {:>10} {:>10} {:>9}  {}\n", result.ms,
                       result.teraflops > 0 ? fmt::format("{:.3f}", result.teraflops) : "-",
-                      human_bytes(static_cast<std::uint64_t>(result.peak_bytes)),
-                      human_bytes(static_cast<std::uint64_t>(result.kept_bytes)),
+                      bytes_text(result.peak_bytes), bytes_text(result.kept_bytes),
                       result.error ? fmt::format("{:.1e}", *result.error) : "-", to_string(result.timed_by)));
   }
 }
 
 void run_attention(const AttentionArguments& arguments) {
   const auto request = request_of(arguments);
-  log::info("{}, {} thread{}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
-            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", arguments.precision,
-            request.backward ? "forward and backward" : "forward",
+  log::info("{}, {}, {}, {}; {}, medians of {} interleaved rounds", device_description(request.device),
+            threads_of_process(), arguments.precision, request.backward ? "forward and backward" : "forward",
             request.core ? "without projections" : "a layer with its projections", request.rounds);
   const auto results = bench_attention(request, [](const std::string& done) { log::info("{}", done); });
   if (!arguments.json) return print_table(results);
-  auto list = nlohmann::ordered_json::array();
+  auto list = Json::array();
   for (const auto& result : results) list.push_back(to_json(result));
   print_json({{"device", device_description(request.device)},
               {"threads", at::get_num_threads()},
@@ -193,39 +211,27 @@ void run_attention(const AttentionArguments& arguments) {
               {"results", list}});
 }
 
-std::string kinds_as_type() { return fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")); }
-
 // What is measured, but for rounds and device.
 void add_request_options(CLI::App& command, AttentionArguments& arguments) {
-  const auto count = whole_number(1, std::int64_t{1} << 20);
-  const auto add_count = [&](const char* name, std::int64_t& value, const char* help) {
-    command.add_option(name, value, help)->capture_default_str()->transform(count);
-  };
-  add_repeatable(command, "--mixer", arguments.mixers, kinds_as_type(), "mixer to measure; default: all");
+  add_repeatable(command, "--mixer", arguments.mixers, fmt::format("{}", fmt::join(kinds_of<MixerConfig>(), "|")),
+                 "mixer to measure; default: all");
   add_repeatable(command, "--backend", arguments.backends, "composed|reference|fused|library",
                  "backend to measure; library, with --core: each backend of LibTorch's attention; default: all that "
                  "the device has");
   command.add_flag("--core", arguments.core,
                    "leave out projections: attention from queries, keys and values, or from p and its form");
-  add_count("--batch", arguments.shape.batch, "sequences");
-  add_count("--heads", arguments.shape.heads, "heads");
-  add_count("--head-width", arguments.shape.head_width, "width of a head");
+  add_shape(command, arguments.shape);
   command
       .add_option("--context", arguments.contexts,
                   "tokens in a sequence; several values are measured one after another")
       ->capture_default_str()
-      ->transform(count);
-  command.add_option("--positions", arguments.positions, "positions that act on scores, in layers with projections")
-      ->type_name("none|rotary|alibi|t5|shaw|transformer_xl")
-      ->capture_default_str();
-  command
-      .add_option("--precision", arguments.precision,
-                  "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU")
-      ->type_name("fp32|tf32|bf16|fp16")
-      ->capture_default_str();
-  command.add_option("--direction", arguments.direction, "measure both passes, or only the forward pass")
-      ->type_name("both|forward")
-      ->capture_default_str();
+      ->transform(whole_number(1, std::int64_t{1} << 20));
+  add_choice(command, "--positions", arguments.positions, "none|rotary|alibi|t5|shaw|transformer_xl",
+             "positions that act on scores, in layers with projections");
+  add_choice(command, "--precision", arguments.precision, "fp32|tf32|bf16|fp16",
+             "precision of the inputs; tf32: fp32 whose products may be tf32 on a GPU");
+  add_choice(command, "--direction", arguments.direction, "both|forward",
+             "measure both passes, or only the forward pass");
   command.add_flag("--all-pairs", arguments.all_pairs, "let every token see every token: no causal mask");
   command.add_flag("--pair-table", arguments.pair_table, "measure the published metric algorithm too");
 }
@@ -236,9 +242,7 @@ void add_bench_attention_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("attention", "measure time, memory and accuracy of mixers and backends");
   auto arguments = std::make_shared<AttentionArguments>();
   add_request_options(command, *arguments);
-  command.add_option("--rounds", arguments->rounds, "timed measurements of each combination")
-      ->capture_default_str()
-      ->transform(whole_number(1, std::int64_t{1} << 20));
+  add_count(command, "--rounds", arguments->rounds, "timed measurements of each combination");
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
@@ -266,11 +270,11 @@ void run_kernels(KernelArguments& arguments) {
   auto& request = arguments.request;
   request.type = choose<torch::ScalarType>("--precision", arguments.precision,
                                            {{"fp32", torch::kFloat}, {"bf16", torch::kBFloat16}});
-  log::info("{}, {} thread{}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
-            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", arguments.precision, request.rounds);
+  log::info("{}, {}, {}; forward and backward, medians of {} rounds in turn", device_description(torch::kCPU),
+            threads_of_process(), arguments.precision, request.rounds);
   const auto results = bench_kernels(request);
   if (arguments.json) {
-    auto list = nlohmann::ordered_json::array();
+    auto list = Json::array();
     for (const auto& result : results)
       list.push_back({{"kernel", result.kernel},
                       {"ms", result.ms},
@@ -295,18 +299,10 @@ void add_bench_kernels_command(CLI::App& bench) {
   auto arguments = std::make_shared<KernelArguments>();
   auto& shape = arguments->request.shape;
   shape = {.batch = 12, .heads = 4, .context = 64, .head_width = 32};  // nanoGPT's CPU recipe
-  const auto count = whole_number(1, std::int64_t{1} << 20);
-  const auto add_count = [&](const char* name, std::int64_t& value, const char* help) {
-    command.add_option(name, value, help)->capture_default_str()->transform(count);
-  };
-  add_count("--batch", shape.batch, "sequences");
-  add_count("--heads", shape.heads, "heads");
-  add_count("--head-width", shape.head_width, "width of a head");
-  add_count("--context", shape.context, "tokens in a sequence");
-  add_count("--rounds", arguments->request.rounds, "timed rounds; results are their medians");
-  command.add_option("--precision", arguments->precision, "precision of inputs and products")
-      ->type_name("fp32|bf16")
-      ->capture_default_str();
+  add_shape(command, shape);
+  add_count(command, "--context", shape.context, "tokens in a sequence");
+  add_count(command, "--rounds", arguments->request.rounds, "timed rounds; results are their medians");
+  add_choice(command, "--precision", arguments->precision, "fp32|bf16", "precision of inputs and products");
   command.add_flag("--json", arguments->json, "one line of JSON on stdout");
   command.footer(
       "share: of the library's time, the median of the rounds' ratios; below 1 the program's kernel is faster.\n"
@@ -326,8 +322,8 @@ struct StepArguments {
   bool offline = false, json = false;
 };
 
-nlohmann::ordered_json to_json(const StepBenchResult& result) {
-  nlohmann::ordered_json json = {{"ms_per_step", result.ms_per_step}};
+Json to_json(const StepBenchResult& result) {
+  Json json = {{"ms_per_step", result.ms_per_step}};
   for (const auto& [phase, ms] : result.phases) json["phases"][phase] = ms;
   json["tokens_per_second"] = result.tokens_per_second;
   json["operations_per_step"] = result.operations;
@@ -354,12 +350,11 @@ void print_table(const StepBenchResult& result) {
                     result.gflops, 100 * result.gflops / result.peak_gflops, result.peak_gflops));
   if (result.all_reduce_ms > 0)
     print(fmt::format("sum of {} of gradients over all processes, by itself: {:.2f} ms\n",
-                      human_bytes(static_cast<std::uint64_t>(result.gradient_bytes)), result.all_reduce_ms));
+                      bytes_text(result.gradient_bytes), result.all_reduce_ms));
   for (const auto& [part, why_not] : result.fast_paths)
     print(fmt::format("fast path of {}: {}\n", part,
                       why_not.empty() ? "taken" : fmt::format("not taken, since {}", why_not)));
-  print(fmt::format("peak memory of the process {}\n",
-                    human_bytes(static_cast<std::uint64_t>(result.peak_memory_bytes))));
+  print(fmt::format("peak memory of the process {}\n", bytes_text(result.peak_memory_bytes)));
 }
 
 void run_step(const StepArguments& arguments, const Experiment& experiment, ProcessGroup& group) {
@@ -367,20 +362,20 @@ void run_step(const StepArguments& arguments, const Experiment& experiment, Proc
   const auto task = make_task(experiment.config, arguments.offline);
   const auto& request = arguments.request;
   const auto& train = experiment.config.train;
-  log::info("{}: {}, {}{} thread{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
+  log::info("{}: {}, {}{}, {}{}; median of {} rounds of {} steps after {} to warm up", experiment.name,
             device_description(device), group.size() == 1 ? "" : fmt::format("{} processes of ", group.size()),
-            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s", to_string(train.precision),
+            threads_of_process(), to_string(train.precision),
             device.is_cpu() && train.cpu_slices > 1 ? fmt::format(", {} slices", train.cpu_slices) : "", request.rounds,
             request.steps, request.warmup);
   const auto result = bench_step(experiment.config, task, device, request, group);
   if (!group.is_first()) return;
   if (!arguments.json) return print_table(result);
-  nlohmann::ordered_json json = {{"config", experiment.name},
-                                 {"device", device_description(device)},
-                                 {"processes", group.size()},
-                                 {"threads", at::get_num_threads()},
-                                 {"precision", to_string(train.precision)},
-                                 {"slices", device.is_cpu() ? train.cpu_slices : 1}};
+  Json json = {{"config", experiment.name},
+               {"device", device_description(device)},
+               {"processes", group.size()},
+               {"threads", at::get_num_threads()},
+               {"precision", to_string(train.precision)},
+               {"slices", device.is_cpu() ? train.cpu_slices : 1}};
   json.update(to_json(result));
   print_json(json);
 }
@@ -390,15 +385,11 @@ void run_step(const StepArguments& arguments, const Experiment& experiment, Proc
 void add_bench_step_command(CLI::App& bench) {
   auto& command = *bench.add_subcommand("step", "measure the time of a config's training step by phase");
   auto arguments = std::make_shared<StepArguments>();
-  const auto count = whole_number(1, std::int64_t{1} << 20);
+  auto& request = arguments->request;
   arguments->choice.add_to(command);
-  command.add_option("--steps", arguments->request.steps, "steps in a round")->capture_default_str()->transform(count);
-  command.add_option("--rounds", arguments->request.rounds, "timed rounds; the result is their median")
-      ->capture_default_str()
-      ->transform(count);
-  command.add_option("--warmup", arguments->request.warmup, "steps before the first round")
-      ->capture_default_str()
-      ->transform(whole_number(0, std::int64_t{1} << 20));
+  add_count(command, "--steps", request.steps, "steps in a round");
+  add_count(command, "--rounds", request.rounds, "timed rounds; the result is their median");
+  add_count(command, "--warmup", request.warmup, "steps before the first round", 0);
   command.add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   arguments->processes.add_to(command);
   command.add_flag("--offline", arguments->offline, "never download a corpus");

@@ -18,10 +18,21 @@
 #include "config/decoder.h"
 #include "ops/device.h"
 
-namespace metaformer {
+static bool working_folder_is_gone = false;  // when the program started
+static char path[PATH_MAX];
 
-// Whether the working folder was gone when the program started.
-bool working_folder_is_gone();
+// LibTorch's MKL asks for the working folder while libraries are initialised, and ends the process without one. This
+// runs before: main() can then say what is wrong. No sanitizer has begun yet, hence a system call and no variable on
+// the stack.
+__attribute__((no_sanitize_address)) static void look_before_libraries_start(int, char**, char**) {
+  if (syscall(SYS_getcwd, path, sizeof(path)) >= 0) return;
+  working_folder_is_gone = chdir("/") == 0;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*entry)(int, char**,
+                                                                      char**) = look_before_libraries_start;
+
+namespace metaformer {
 
 void print(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
@@ -36,6 +47,7 @@ void print_json(const nlohmann::ordered_json& json) { print(to_line(json) + "\n"
 
 namespace {
 
+// Lists an option once, also when it may be given by position.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_positionals(const CLI::App* app) const override {
@@ -123,14 +135,7 @@ std::string help_of(const CLI::App& program, const std::vector<std::string>& wor
   return program.get_formatter()->make_help(level.app, level.words, CLI::AppFormatMode::Normal);
 }
 
-}  // namespace
-
-std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-std::shared_ptr<CLI::FormatterBase> make_help_formatter() { return std::make_shared<HelpFormatter>(); }
-
+// `metaformer help [COMMAND...]`. Keeps a reference to the program.
 void add_help_command(CLI::App& program) {
   auto& command = *program.add_subcommand("help", "help for a command: metaformer help config dump");
   auto words = std::make_shared<std::vector<std::string>>();
@@ -138,6 +143,7 @@ void add_help_command(CLI::App& program) {
   command.callback([&program, words] { print(help_of(program, *words)); });
 }
 
+// One line with the wrong argument, a suggestion, and the help to read. `program` has tried to parse the arguments.
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error) {
   const auto levels = parsed_levels(program);
   for (const auto& level : levels)
@@ -149,38 +155,12 @@ std::string describe_usage_error(const CLI::App& program, const CLI::ParseError&
   return fmt::format("{} (see {} --help)", error.what(), last.words);
 }
 
-}  // namespace metaformer
-
-static bool is_gone = false;
-static char path[PATH_MAX];
-
-// LibTorch's MKL asks for the working folder while libraries are initialised, and ends the process without one. This
-// runs before: main() can then say what is wrong. No sanitizer has begun yet, hence a system call and no variable on
-// the stack.
-__attribute__((no_sanitize_address)) static void look_before_libraries_start(int, char**, char**) {
-  if (syscall(SYS_getcwd, path, sizeof(path)) >= 0) return;
-  is_gone = chdir("/") == 0;
-}
-
-__attribute__((section(".preinit_array"), used)) static void (*entry)(int, char**,
-                                                                      char**) = look_before_libraries_start;
-
-namespace metaformer {
-
-bool working_folder_is_gone() { return is_gone; }
-
-}  // namespace metaformer
-
-namespace metaformer {
-
-namespace {
-
 int report(ExitCode code, const std::string& message) {
   log::write_error(message);  // which escapes what a terminal would act on
   return static_cast<int>(code);
 }
 
-// Of libraries.
+// For exceptions of libraries.
 int report_other(const std::exception& error) {
   if (!is_out_of_memory(error)) return report(ExitCode::failure, first_line(error));
   return report(ExitCode::out_of_memory,
@@ -222,7 +202,7 @@ std::vector<std::string> words_of(int argc, char** argv) {
 
 void set_up(CLI::App& app) {
   app.name("metaformer");
-  app.formatter(make_help_formatter());
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("metaformer ") + std::string(build_info().version));
   app.set_help_all_flag("--help-all", "help for every command");
@@ -253,10 +233,6 @@ void set_up(CLI::App& app) {
       "process lost, 128+n stopped by signal n");
 }
 
-void require_working_folder() {
-  if (working_folder_is_gone()) throw Error(ExitCode::usage, "the working folder was deleted; change to another one");
-}
-
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     auto words = words_of(argc, argv);
@@ -275,13 +251,17 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
 
 }  // namespace
 
+std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 int run_command_line(int argc, char** argv) {
   reserve_standard_streams();
   catch_signals();
   CLI::App app("Train, evaluate and sample transformers that differ in their token mixer.");
   set_up(app);
   try {
-    require_working_folder();
+    if (working_folder_is_gone) throw Error(ExitCode::usage, "the working folder was deleted; change to another one");
     parse_and_run(app, argc, argv);
     return static_cast<int>(ExitCode::ok);
   } catch (const Error& error) {

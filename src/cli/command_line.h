@@ -18,8 +18,6 @@
 
 namespace metaformer {
 
-// Writing to standard output.
-
 // JSON as one line. Bytes that are not UTF-8 are replaced, and control characters are escaped.
 std::string to_line(const nlohmann::ordered_json& json);
 
@@ -32,25 +30,13 @@ void print(const std::string& text);
 // The same with control characters escaped, except line breaks and tabs.
 void print_lines(const std::string& text);
 
-// Help, and messages for a command line that cannot be parsed.
-
-// Help that lists an option once, also when it may be given by position.
-std::shared_ptr<CLI::FormatterBase> make_help_formatter();
-
-// `metaformer help [COMMAND...]`. Keeps a reference to the program.
-void add_help_command(CLI::App& program);
-
 // All subcommands, in the order in which they were added.
 std::vector<const CLI::App*> subcommands_of(const CLI::App& app);
-
-// One line with the wrong argument, a suggestion, and the help to read. `program` has tried to parse the arguments.
-std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error);
-
-// The command line: one function for each subcommand adds its options and the code that runs it.
 
 // Parses, runs, and turns every error into one line on stderr and an exit code (docs/commands.md lists them).
 int run_command_line(int argc, char** argv);
 
+// Each adds a subcommand: its options and the code that runs it.
 void add_train_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_sample_command(CLI::App& app);
@@ -75,8 +61,8 @@ void add_bench_step_command(CLI::App& bench);
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 CLI::Validator number_in(const Range& range);
 
-// An option whose value is any text. The value of every other option must not be empty: an empty one is an unset
-// variable of a shell more often than a wish.
+// An option whose value may be empty. An empty value of any other option is an error: it is usually an unset variable
+// of the shell.
 CLI::Option* may_be_empty(CLI::Option* option);
 
 // An option that may be repeated and takes one value each time.

@@ -18,15 +18,15 @@ namespace metaformer {
 
 namespace {
 
-// The processors of a machine are shared out, unless the user says how many threads a process has.
+// Divides the processors of a machine among its processes, unless the user has set the number of threads.
 void set_threads(const Launch& launch) {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());
   at::set_num_threads(std::max(1, processors / launch.local_size));
 }
 
-// The first process speaks for all; the others say why they fail.
-void be_silent() {
+// Only the first process logs what happens; the others log why they fail.
+void mute() {
   log::set_errors_only();
   set_stop_notice(nullptr);
 }
@@ -39,7 +39,7 @@ void do_with(ProcessGroup& group, const std::function<void(ProcessGroup&)>& work
     throw;
   } catch (const Error& error) {
     if (group.announce_failure(error.what())) throw;
-    log::record(error.what());  // in the log of this rank, while the first one says it to people
+    log::record(error.what());  // in the log of this rank; the first one prints it
     throw ProcessesFailed(static_cast<int>(error.code()));
   } catch (const std::exception& error) {
     group.announce_failure(is_out_of_memory(error) ? "out of memory: " + describe_out_of_memory(error)
@@ -60,12 +60,12 @@ std::vector<std::string> process_arguments() {
 void ProcessChoice::add_to(CLI::App& command) {
   command
       .add_option("--processes", processes,
-                  "so many processes on this machine share the work; not under torchrun, srun or mpirun, which say so "
-                  "themselves")
+                  "number of processes on this machine that share the work; not with torchrun, srun or mpirun, which "
+                  "set it")
       ->transform(whole_number(1, 1024));
   command
       .add_option("--process-timeout", timeout_seconds,
-                  "seconds after which a process that does not answer counts as lost")
+                  "seconds without an answer after which a process counts as lost")
       ->transform(whole_number(1, 1 << 20))
       ->capture_default_str();
 }
@@ -97,7 +97,7 @@ void ProcessChoice::run(const std::function<void(ProcessGroup&)>& work) const {
     throw Error(ExitCode::usage, fmt::format("--processes {}: {} has already started {} processes", processes,
                                              launch->launcher, launch->size));
   set_threads(*launch);
-  if (launch->rank > 0) be_silent();
+  if (launch->rank > 0) mute();
   do_with(*make_c10d_group(*launch, timeout), work);
 }
 

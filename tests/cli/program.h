@@ -9,7 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -18,15 +22,98 @@
 
 extern char** environ;
 
-using Arguments = std::vector<std::string>;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// A list of words, or a line that is cut at its spaces, where '...' holds one word together.
+struct Arguments : std::vector<std::string> {
+  using std::vector<std::string>::vector;
+  Arguments(const std::string& line) {
+    bool in_word = false, in_quotes = false;
+    for (const char c : line) {
+      const bool is_space = c == ' ' && !in_quotes;
+      if (!is_space && !in_word) emplace_back();
+      in_word = !is_space;
+      if (c == '\'')
+        in_quotes = !in_quotes;
+      else if (!is_space)
+        back() += c;
+    }
+  }
+  Arguments(const char* line) : Arguments(std::string(line)) {}
+};
+
+inline Arguments joined(Arguments first, const Arguments& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// Each change after a --set of its own.
+inline Arguments set(const Arguments& changes) {
+  Arguments words;
+  for (const auto& change : changes) words.insert(words.end(), {"--set", change});
+  return words;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+inline std::vector<Json> json_lines(const std::string& text) {
+  std::vector<Json> values;
+  for (const auto& line : lines_of(text)) values.push_back(Json::parse(line));
+  return values;
+}
+
+inline bool is_one_line(const std::string& text) { return std::count(text.begin(), text.end(), '\n') == 1; }
+
+// Polls for at most a minute.
+template <class Condition>
+void wait_until(const Condition& condition) {
+  for (int i = 0; i < 1200 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE(condition());
+}
+
+// Environment variables for as long as it lives.
+class Variables {
+ public:
+  using Values = std::initializer_list<std::pair<std::string, std::string>>;
+  Variables(Values values) : values_(values) {
+    for (const auto& [name, value] : values_) setenv(name.c_str(), value.c_str(), 1);
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+  ~Variables() {
+    for (const auto& [name, value] : values_) unsetenv(name.c_str());
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+// A limit of the programs that start while it lives.
+class Limit {
+ public:
+  Limit(__rlimit_resource resource, rlim_t most) : resource_(resource) {
+    REQUIRE(getrlimit(resource_, &usual_) == 0);
+    const rlimit small = {.rlim_cur = most, .rlim_max = usual_.rlim_max};
+    REQUIRE(setrlimit(resource_, &small) == 0);
+  }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+  ~Limit() { setrlimit(resource_, &usual_); }
+
+ private:
+  __rlimit_resource resource_;
+  rlimit usual_{};
+};
 
 struct Result {
   int code = 0;
   std::string out, err;
-  std::string last_line() const {
-    const auto trimmed = out.substr(0, out.find_last_not_of('\n') + 1);
-    return trimmed.substr(trimmed.find_last_of('\n') + 1);
-  }
 };
 
 inline std::string small_text() {
@@ -80,18 +167,64 @@ class Program {
             read_text(folder_ / "err")};
   }
 
-  Result run(const Arguments& arguments) const { return wait(start(arguments)); }
+  Result run(const Arguments& arguments, const Arguments& more = {}) const {
+    return wait(start(joined(arguments, more)));
+  }
 
   Result run_with_input(const Arguments& arguments, const std::string& input) const {
     return wait(start(arguments, folder_.write("input", input)));
   }
 
+  // Runs a line of a shell in the folder, where $PROGRAM is the executable; stderr goes to the file err.
+  int shell(const std::string& line) const {
+    const auto command = "cd '" + folder_.path().string() + "' && export PROGRAM='" METAFORMER_PROGRAM "' && { " +
+                         line + "; } 2> '" + (folder_ / "err").string() + "'";
+    return WEXITSTATUS(std::system(command.c_str()));
+  }
+
   // Runs, and requires success.
-  std::string succeed(const Arguments& arguments) const {
-    const auto result = run(arguments);
+  std::string succeed(const Arguments& arguments, const Arguments& more = {}) const {
+    const auto result = run(arguments, more);
     INFO(result.err);
     REQUIRE(result.code == 0);
     return result.out;
+  }
+
+  Json json(const Arguments& arguments, const Arguments& more = {}) const {
+    return Json::parse(succeed(joined(arguments, more), {"--json"}));
+  }
+
+  // Trains small.yaml with these changes. Returns what stderr has.
+  std::string train(const std::string& out, const Arguments& changes = {}) const {
+    succeed({"train", "--config", "small.yaml", "--out", out}, set(changes));
+    return read("err");
+  }
+
+  // Runs, and expects the exit code and all of `parts` on stderr.
+  Result refuse(const Arguments& arguments, int code, const Arguments& parts = {}) const {
+    return check_refused(run(arguments), code, parts);
+  }
+
+  // The same of a mistake that is one line, with nothing on stdout.
+  void refuse_in_one_line(const Arguments& arguments, int code, const Arguments& parts = {}) const {
+    const auto result = refuse(arguments, code, parts);
+    INFO(result.err);
+    CHECK(is_one_line(result.err));
+    CHECK(result.out.empty());
+  }
+
+  // Files of the folder.
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  std::string read(const std::string& name) const { return read_text(folder_ / name); }
+  Json read_json(const std::string& name) const { return Json::parse(read(name)); }
+  bool has(const std::string& name) const { return fs::exists(folder_ / name); }
+  std::string model_of(const std::string& run) const { return read(run + "/checkpoints/last/model.safetensors"); }
+
+  static Result check_refused(const Result& result, int code, const Arguments& parts) {
+    INFO(result.err);
+    CHECK(result.code == code);
+    for (const auto& part : parts) CHECK_THAT(result.err, ContainsSubstring(part));
+    return result;
   }
 
  private:

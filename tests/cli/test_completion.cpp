@@ -1,7 +1,6 @@
 // The completion scripts, in a real bash.
 
 #include <set>
-#include <sstream>
 
 #include "cli/program.h"
 
@@ -15,15 +14,14 @@ class Completion {
   Completion() { program_.folder().write("completion.bash", program_.succeed({"completion", "bash"})); }
 
   Words offer(const Arguments& words) const {
-    std::string line = "COMP_WORDS=('" METAFORMER_PROGRAM "'";
+    std::string line = "COMP_WORDS=(\"$PROGRAM\"";
     for (const auto& word : words) line += " '" + word + "'";
-    program_.folder().write("ask.bash", "cd '" + program_.folder().path().string() + "'\n. ./completion.bash\n" + line +
+    program_.folder().write("ask.bash", ". ./completion.bash\n" + line +
                                             ")\nCOMP_CWORD=" + std::to_string(words.size()) +
                                             "\n_metaformer\nprintf '%s\\n' \"${COMPREPLY[@]}\" > offered\n");
-    REQUIRE(std::system(("bash '" + (program_.folder() / "ask.bash").string() + "'").c_str()) == 0);
-    std::istringstream lines(read_text(program_.folder() / "offered"));
+    REQUIRE(program_.shell("bash ask.bash") == 0);
     Words offered;
-    for (std::string word; std::getline(lines, word);)
+    for (const auto& word : lines_of(program_.read("offered")))
       if (!word.empty()) offered.insert(word);
     return offered;
   }
@@ -38,12 +36,10 @@ struct Help {
   Words commands, options;
 };
 
-Help help_of(const Program& program, Arguments words) {
-  words.emplace_back("--help");
-  std::istringstream lines(program.succeed(words));
+Help help_of(const Program& program, const Arguments& words) {
   Help help;
   bool in_commands = false;
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : lines_of(program.succeed(words, {"--help"}))) {
     if (!line.starts_with(' ')) in_commands = line == "Subcommands:";
     const auto begin = line.find_first_not_of(' ');
     if (begin != 2) continue;
@@ -53,8 +49,6 @@ Help help_of(const Program& program, Arguments words) {
   }
   return help;
 }
-
-bool has_zsh() { return std::system("command -v zsh > /dev/null") == 0; }
 
 }  // namespace
 
@@ -67,19 +61,11 @@ TEST_CASE("bash completes every command and every option that help lists", "[cli
     left.pop_back();
     CAPTURE(words);
     const auto help = help_of(completion.program(), words);
-    const auto offer = [&](const std::string& last) {
-      auto asked = words;
-      asked.push_back(last);
-      return completion.offer(asked);
-    };
-    if (!help.commands.empty()) CHECK(offer("") == help.commands);
-    CHECK(offer("--") == help.options);
+    if (!help.commands.empty()) CHECK(completion.offer(joined(words, {""})) == help.commands);
+    CHECK(completion.offer(joined(words, {"--"})) == help.options);
     commands += help.commands.size();
     options += help.options.size();
-    for (const auto& command : help.commands) {
-      left.push_back(words);
-      left.back().push_back(command);
-    }
+    for (const auto& command : help.commands) left.push_back(joined(words, {command}));
   }
   CHECK(commands >= 19);
   CHECK(options >= 100);
@@ -88,31 +74,31 @@ TEST_CASE("bash completes every command and every option that help lists", "[cli
 TEST_CASE("bash completes the values of options", "[cli]") {
   const Completion completion;
   const std::vector<std::pair<Arguments, Words>> cases = {
-      {{"tr"}, {"train"}},
-      {{"train", "--res"}, {"--resume"}},
-      {{"train", "--config", "sm"}, {"small.yaml"}},
-      {{"train", "--config", "=", "sm"}, {"small.yaml"}},
-      {{"train", "sm"}, {"small.yaml"}},
-      {{"train", "--config", "x.yaml", "--set", "train.learning"}, {"train.learning_rate="}},
-      {{"train", "--set", "model.norm.position", "="}, {"pre", "post", "both"}},
-      {{"train", "--set", "model.norm.position", "=", "po"}, {"post"}},
-      {{"train", "--set", "=", "model.norm.position", "=", "po"}, {"post"}},
-      {{"train", "--set", "train.steps", "=", "1"}, {}},
-      {{"sample", "--window", ""}, {"half", "slide"}},
-      {{"sample", "--tokens", ""}, {}},
-      {{"sample", "--prompt-file", "te"}, {"text.txt"}},
-      {{"sample", "--prompt", "", "--win"}, {"--window"}},
-      {{"evaluate", "--split", "t"}, {"train", "test"}},
-      {{"export", "--format", ""}, {"huggingface", "safetensors"}},
-      {{"export", "--ch"}, {"--checkpoint"}},
-      {{"config", "import", "te"}, {"text.txt"}},
-      {{"predict", "te"}, {"text.txt"}},
-      {{"config", "explain", "model.mixer.constr"}, {"model.mixer.constraint"}},
-      {{"data", "fetch", "i"}, {"imdb"}},
-      {{"help", "config", "d"}, {"draw", "dump"}},
-      {{"help", "train", ""}, {}},
-      {{"completion", ""}, {"bash", "zsh"}},
-      {{"nonsense", "x"}, {}},
+      {"tr", {"train"}},
+      {"train --res", {"--resume"}},
+      {"train --config sm", {"small.yaml"}},
+      {"train --config = sm", {"small.yaml"}},
+      {"train sm", {"small.yaml"}},
+      {"train --config x.yaml --set train.learning", {"train.learning_rate="}},
+      {"train --set model.norm.position =", {"pre", "post", "both"}},
+      {"train --set model.norm.position = po", {"post"}},
+      {"train --set = model.norm.position = po", {"post"}},
+      {"train --set train.steps = 1", {}},
+      {"sample --window ''", {"half", "slide"}},
+      {"sample --tokens ''", {}},
+      {"sample --prompt-file te", {"text.txt"}},
+      {"sample --prompt '' --win", {"--window"}},
+      {"evaluate --split t", {"train", "test"}},
+      {"export --format ''", {"huggingface", "safetensors"}},
+      {"export --ch", {"--checkpoint"}},
+      {"config import te", {"text.txt"}},
+      {"predict te", {"text.txt"}},
+      {"config explain model.mixer.constr", {"model.mixer.constraint"}},
+      {"data fetch i", {"imdb"}},
+      {"help config d", {"draw", "dump"}},
+      {"help train ''", {}},
+      {"completion ''", {"bash", "zsh"}},
+      {"nonsense x", {}},
   };
   for (const auto& [words, expected] : cases) {
     CAPTURE(words);
@@ -122,29 +108,25 @@ TEST_CASE("bash completes the values of options", "[cli]") {
 
 TEST_CASE("names of configs are those of METAFORMER_CONFIG_PATH and of the program", "[cli]") {
   const Completion completion;
-  std::filesystem::create_directory(completion.program().folder() / "more");
   completion.program().folder().write("more/mine.yaml", "");
-  const auto path = (completion.program().folder() / "more").string();
-  setenv("METAFORMER_CONFIG_PATH", path.c_str(), 1);
-  CHECK(completion.offer({"train", "--config", "mi"}) == Words{"mine.yaml"});
-  unsetenv("METAFORMER_CONFIG_PATH");
-  CHECK(completion.offer({"train", "--config", "mi"}).empty());
-  CHECK(completion.offer({"train", "--config", "shakespeare_met"}) ==
+  {
+    const Variables variables{{"METAFORMER_CONFIG_PATH", completion.program().at("more")}};
+    CHECK(completion.offer("train --config mi") == Words{"mine.yaml"});
+  }
+  CHECK(completion.offer("train --config mi").empty());
+  CHECK(completion.offer("train --config shakespeare_met") ==
         Words{"shakespeare_metric.yaml", "shakespeare_metric_published.yaml"});
 }
 
 TEST_CASE("the scripts parse, and an unknown shell is an error that names those there are", "[cli]") {
   const Completion completion;
-  const auto& folder = completion.program().folder();
-  CHECK(std::system(("bash -n '" + (folder / "completion.bash").string() + "'").c_str()) == 0);
-  const auto zsh = completion.program().succeed({"completion", "zsh"});
+  const auto& program = completion.program();
+  CHECK(program.shell("bash -n completion.bash") == 0);
+  const auto zsh = program.succeed("completion zsh");
   CHECK(zsh.starts_with("#compdef metaformer\n"));
-  const auto file = folder.write("_metaformer", zsh);
-  if (has_zsh()) CHECK(std::system(("zsh -n '" + std::string(file) + "'").c_str()) == 0);
-
-  const auto unknown = completion.program().run({"completion", "fish"});
-  CHECK(unknown.code == 2);
-  CHECK(unknown.err == "error: completion fish: expected bash or zsh\n");
-  CHECK(completion.program().run({"completion"}).code == 2);
-  CHECK_THAT(completion.program().succeed({"completion", "--help"}), ContainsSubstring("~/.bashrc"));
+  program.folder().write("_metaformer", zsh);
+  if (program.shell("command -v zsh > /dev/null") == 0) CHECK(program.shell("zsh -n _metaformer") == 0);
+  program.refuse_in_one_line("completion fish", 2, {"completion fish: expected bash or zsh"});
+  program.refuse("completion", 2);
+  CHECK_THAT(program.succeed("completion --help"), ContainsSubstring("~/.bashrc"));
 }

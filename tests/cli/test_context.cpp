@@ -1,107 +1,125 @@
-// A model evaluated and sampled with a longer context than it was trained with, or with other options of its mixer.
+// Language models of every kind in every command, and evaluated or sampled with a longer context than they were trained
+// with, or with other options.
 
 #include "cli/program.h"
 
-namespace metaformer {
+namespace {
+
+double loss_of(const Program& program, const Arguments& options) {
+  return program.json("evaluate --run run", options).at("loss").get<double>();
+}
+
+}  // namespace
 
 TEST_CASE("evaluate and sample take a longer context where positions allow it", "[cli]") {
   const Program program;
   const std::string positions = GENERATE("none", "sinusoidal", "rotary", "alibi", "t5", "shaw", "transformer_xl");
-  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.positions=" + positions});
-  const auto loss_at = [&](const Arguments& more) {
-    Arguments arguments = {"evaluate", "--run", "run", "--checkpoint", "last", "--json"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return nlohmann::json::parse(program.succeed(arguments)).at("loss").get<double>();
-  };
-  const double usual = loss_at({});
-  CHECK(loss_at({"--context", "16"}) == usual);
-  for (const auto* context : {"8", "48"}) {
-    const double other = loss_at({"--context", context});
+  program.train("run", {"model.positions=" + positions});
+  const double usual = loss_of(program, "--checkpoint last");
+  CHECK(loss_of(program, "--checkpoint last --context 16") == usual);
+  for (const std::string context : {"8", "48"}) {
+    const double other = loss_of(program, "--checkpoint last --context " + context);
     CHECK(std::isfinite(other));
     CHECK(other != usual);
   }
-  const auto text = program.succeed(
-      {"sample", "--run", "run", "--context", "48", "--prompt", "to be", "--tokens", "60", "--temperature", "0"});
+  const Arguments sample = "sample --run run --context 48 --prompt 'to be' --tokens 60 --temperature 0";
+  const auto text = program.succeed(sample);
   CHECK(text.size() == 5 + 60 + 1);
-  CHECK(text == program.succeed({"sample", "--run", "run", "--context", "48", "--prompt", "to be", "--tokens", "60",
-                                 "--temperature", "0", "--no-cache"}));
+  CHECK(text == program.succeed(sample, {"--no-cache"}));
 }
 
 TEST_CASE("evaluate takes other options of the mixer where no weight depends on them", "[cli]") {
   const Program program;
-  program.succeed(
-      {"train", "--config", "small.yaml", "--out", "run", "--set", "model.mixer={kind: lsh, chunk: 4, rounds: 1}"});
-  const auto loss_with = [&](const std::string& option) {
-    return nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--json", "--set", option}))
-        .at("loss")
-        .get<double>();
-  };
-  const double trained = loss_with("model.mixer.rounds=1");
-  CHECK(trained == nlohmann::json::parse(program.succeed({"evaluate", "--run", "run", "--json"})).at("loss"));
-  for (const auto* option : {"model.mixer.rounds=4", "model.mixer.chunk=16", "model.mixer.visible=bucket"})
-    CHECK(loss_with(option) != trained);
-  CHECK(program.succeed({"sample", "--run", "run", "--prompt", "to be", "--tokens", "40"}).size() == 5 + 40 + 1);
-  for (const auto& [option, text] :
-       {std::pair("model.width=32", "--set model.width=32: of a trained model only options of its mixer, such as"),
-        {"model.mixer.kind=metric", "--set model.mixer.kind=metric: of a trained model"},
-        {"model.mixer.score_std=2", "--set model.mixer.score_std=2: has no effect on a trained model"},
-        {"model.mixer.buckets=3", "model.mixer.buckets"}}) {
-    const auto result = program.run({"evaluate", "--run", "run", "--set", option});
-    CHECK(result.code == 2);
-    CHECK_THAT(result.err, ContainsSubstring(text));
-  }
+  program.train("run", {"model.mixer={kind: lsh, chunk: 4, rounds: 1}"});
+  const double trained = loss_of(program, "--set model.mixer.rounds=1");
+  CHECK(trained == loss_of(program, {}));
+  for (const std::string option : {"model.mixer.rounds=4", "model.mixer.chunk=16", "model.mixer.visible=bucket"})
+    CHECK(loss_of(program, {"--set", option}) != trained);
+  CHECK(program.succeed("sample --run run --prompt 'to be' --tokens 40").size() == 5 + 40 + 1);
+  for (const std::string option : {"model.width=32", "model.mixer.kind=metric", "model.mixer.score_std=2"})
+    program.refuse({"evaluate", "--run", "run", "--set", option}, 2, {"--set " + option + ": "});
+  program.refuse("evaluate --run run --set model.mixer.buckets=3", 2, {"model.mixer.buckets"});
 }
 
 TEST_CASE("evaluate takes another memory, and sample goes on past the context without a cut", "[cli]") {
   const Program program;
   const std::string positions = GENERATE("learned", "rotary", "transformer_xl");
-  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.memory=16", "--set",
-                   "model.positions=" + positions});
-  const auto loss_with = [&](const Arguments& options) {
-    Arguments arguments = {"evaluate", "--run", "run", "--json"};
-    for (const auto& option : options) arguments.insert(arguments.end(), {"--set", option});
-    return nlohmann::json::parse(program.succeed(arguments)).at("loss").get<double>();
-  };
-  const double trained = loss_with({});
-  CHECK(loss_with({"model.memory=16"}) == trained);
-  CHECK(loss_with({"model.memory=0"}) != trained);
-  CHECK(loss_with({"model.memory=40"}) != trained);
-  CHECK(loss_with({"model.same_length=true"}) != trained);
-  if (positions == "transformer_xl") CHECK(loss_with({"model.positions.clamp_length=3"}) != trained);
-  const Arguments sample = {"sample", "--run", "run", "--prompt", "to be or not to be, that", "--tokens", "60"};
-  auto uncached = sample, sliding = sample;
-  uncached.emplace_back("--no-cache");
-  CHECK(program.succeed(sample) == program.succeed(uncached));
-  sliding.insert(sliding.end(), {"--window", "slide"});
-  const auto refused = program.run(sliding);
-  CHECK(refused.code == 2);
-  CHECK_THAT(refused.err, ContainsSubstring("--window slide: has no effect on a model with model.memory"));
-  const auto random = program.run({"evaluate", "--run", "run", "--random-batches", "2"});
-  CHECK(random.code == 2);
-  CHECK_THAT(random.err, ContainsSubstring("random batches have nothing before them"));
+  program.train("run", {"model.memory=16", "model.positions=" + positions});
+  const double trained = loss_of(program, {});
+  CHECK(loss_of(program, "--set model.memory=16") == trained);
+  for (const std::string option : {"model.memory=0", "model.memory=40", "model.same_length=true"})
+    CHECK(loss_of(program, {"--set", option}) != trained);
+  if (positions == "transformer_xl") CHECK(loss_of(program, "--set model.positions.clamp_length=3") != trained);
+  const Arguments sample = "sample --run run --prompt 'to be or not to be, that' --tokens 60";
+  CHECK(program.succeed(sample) == program.succeed(sample, {"--no-cache"}));
+  program.refuse(joined(sample, "--window slide"), 2, {"--window slide: ", "model.memory"});
+  program.refuse("evaluate --run run --random-batches 2", 2, {"random batches have nothing before them"});
 }
 
 TEST_CASE("options that the weights do not fit are refused", "[cli]") {
   const Program program;
-  program.succeed({"train", "--config", "small.yaml", "--out", "run", "--set", "model.mixer=metric"});
-  const auto result = program.run({"evaluate", "--run", "run", "--set", "model.mixer.values=own"});
-  CHECK(result.code == 2);
-  CHECK_THAT(result.err, ContainsSubstring("projection"));
+  program.train("run", {"model.mixer=metric"});
+  program.refuse("evaluate --run run --set model.mixer.values=own", 2, {"projection"});
 }
 
 TEST_CASE("learned positions end where training ended, and the message says so", "[cli]") {
   const Program program;
-  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
-  for (const auto* command : {"evaluate", "sample"}) {
-    const auto result = program.run({command, "--run", "run", "--context", "32"});
-    CHECK(result.code == 2);
-    CHECK_THAT(
-        result.err,
-        ContainsSubstring("--context 32: this run has learned positions for 16 tokens and no others; "
-                          "runs with model.positions none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl"));
-  }
-  CHECK(program.run({"evaluate", "--run", "run", "--context", "16"}).code == 0);
-  CHECK(program.run({"evaluate", "--run", "run", "--context", "0"}).code == 2);
+  program.train("run");
+  for (const auto* command : {"evaluate --run run --context 32", "sample --run run --context 32"})
+    program.refuse(command, 2,
+                   {"--context 32: this run has learned positions for 16 tokens",
+                    "model.positions none, sinusoidal, rotary, alibi, t5, shaw or transformer_xl"});
+  program.succeed("evaluate --run run --context 16");
+  program.refuse("evaluate --run run --context 0", 2);
 }
 
-}  // namespace metaformer
+TEST_CASE("commands take runs of recurrent and feed-forward models", "[cli][language_models]") {
+  const Program program;
+  const std::string model = GENERATE("{kind: lstm, width: 8, carry_state: true}", "{kind: gru, width: 8}",
+                                     "{kind: feed_forward, width: 8, window: 4}");
+  CHECK_THAT(program.train("run", {"model=" + model}), ContainsSubstring(model.substr(7, model.find(',') - 7) + ", "));
+  const auto summary = program.read_json("run/summary.json");
+  CHECK(summary["mixer_parameters"] == 0);
+  CHECK(summary["val_loss"] > 0);
+
+  const auto evaluated = program.json("evaluate --run run --checkpoint last");
+  CHECK(evaluated["loss"].get<double>() == Approx(summary["val_loss"].get<double>()).epsilon(1e-6));
+  CHECK(program.json("evaluate --run run --context 40")["tokens"] == evaluated["tokens"]);
+
+  const Arguments sample = "sample --run run --prompt 'to be or not to be, that' --tokens 60";
+  CHECK(program.succeed(sample) == program.succeed(sample, {"--no-cache"}));
+  program.refuse(joined(sample, "--window slide"), 2, {"--window slide"});
+  program.refuse("inspect --run run", 2, {"only transformers have layers to inspect"});
+  CHECK(program.succeed("compare run --json").find("\"val_loss\"") != std::string::npos);
+  program.succeed("report run -o report.html");
+  CHECK_THAT(program.read("err"), !ContainsSubstring("no heads"));
+
+  const Arguments config = {"--config", "small.yaml", "--set", "model=" + model};
+  CHECK(program.json("config check", config)["parameters"] > 0);
+  CHECK(program.json("bench step --steps 1 --rounds 1 --warmup 0", config)["operations_per_step"] > 0);
+}
+
+TEST_CASE("evaluate carries the state of a run or does not, as it is asked to", "[cli][language_models]") {
+  const Program program;
+  program.train("run", {"model={kind: lstm, width: 16}", "train.steps=60", "train.learning_rate=1e-2"});
+  const double zeros = loss_of(program, {}), carried = loss_of(program, "--set model.carry_state=true");
+  CHECK(loss_of(program, "--set model.carry_state=false") == zeros);
+  CHECK(carried != zeros);
+  // What the segments are cut into hardly matters then.
+  CHECK(loss_of(program, "--set model.carry_state=true --context 64") == Approx(carried).epsilon(0.05));
+  program.refuse("evaluate --run run --set model.carry_state=true --random-batches 2", 2,
+                 {"random batches have nothing before them", "model.carry_state"});
+}
+
+TEST_CASE("a training text that is too short to carry a state in training is evaluated with it all the same",
+          "[cli][language_models]") {
+  const Program program;
+  // 4,400 characters: rows of 16 tokens, of which a step has 500.
+  program.train("run", {"model={kind: lstm, width: 8, context: 16}", "train.batch_size=500", "train.steps=1"});
+  CHECK(loss_of(program, "--set model.carry_state=true") > 0);
+  program.refuse(joined("train --config small.yaml --out carried",
+                        set({"model={kind: lstm, width: 8, context: 16, carry_state: true}", "train.batch_size=500",
+                             "train.steps=1"})),
+                 3, {"3960 tokens", "model.carry_state", "train.batch_size 500", "model.context 16", "8001"});
+  CHECK_FALSE(program.has("carried"));
+}

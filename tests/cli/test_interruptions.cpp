@@ -1,86 +1,113 @@
-// Runs that a signal stops, or that a full or faulty disk ends, at chosen moments (METAFORMER_FAULT).
+// Runs that a signal stops, or that a full or faulty disk ends, some at chosen moments (METAFORMER_FAULT).
 
 #include "cli/program.h"
 
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-class Fault {
- public:
-  explicit Fault(const std::string& plan) { setenv("METAFORMER_FAULT", plan.c_str(), 1); }
-  Fault(const Fault&) = delete;
-  Fault& operator=(const Fault&) = delete;
-  ~Fault() { unsetenv("METAFORMER_FAULT"); }
-};
-
 Result run_with(const Program& program, const std::string& fault, const Arguments& arguments) {
-  const Fault set(fault);
+  const Variables set{{"METAFORMER_FAULT", fault}};
   return program.run(arguments);
 }
 
-Arguments training(const std::string& out, const Arguments& overrides) {
-  Arguments words = {"train", "--config", "small.yaml", "--out", out, "--resume"};
-  for (const auto& override : overrides) words.insert(words.end(), {"--set", override});
-  return words;
+Arguments training(const std::string& out, const Arguments& changes) {
+  return joined({"train", "--config", "small.yaml", "--out", out, "--resume"}, set(changes));
 }
 
 // A small table of two classes, for small.yaml.
-Arguments classifier(const Program& program, Arguments more) {
+Arguments classifier(const Program& program, const Arguments& more) {
   std::string table = "text,label\n";
   for (int i = 0; i < 200; ++i)
     table += "w" + std::to_string(i % 11) + " w" + std::to_string(i % 13) + (i % 3 ? ",yes\n" : ",no\n");
   program.folder().write("table.csv", table);
-  more.insert(more.begin(), {"task=classification", "data.path=table.csv", "data.cache=false"});
-  return more;
+  return joined({"task=classification", "data.path=table.csv", "data.cache=false"}, more);
 }
 
 // A run's lines and results, but for times and places.
-std::string story(const fs::path& run) {
-  std::istringstream lines(read_text(run / "metrics.jsonl"));
+std::string story(const Program& program, const std::string& run) {
   std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = Json::parse(line);
+  for (const auto& json : json_lines(program.read(run + "/metrics.jsonl"))) {
     Json lasting;
     for (const auto& [key, value] : json.items())
       if (key.find("seconds") == std::string::npos && key.find("memory") == std::string::npos) lasting[key] = value;
     kept += lasting.dump() + "\n";
   }
-  const auto summary = Json::parse(read_text(run / "summary.json"));
+  const auto summary = program.read_json(run + "/summary.json");
   for (const auto* key : {"val_loss", "best_step", "best_val_loss", "best_val_error", "validation", "test"})
     kept += summary.at(key).dump() + "\n";
   return kept;
 }
 
+bool has_text(const Program& program, const std::string& file, const std::string& text) {
+  return program.read(file).find(text) != std::string::npos;
+}
+
 }  // namespace
+
+TEST_CASE("a signal saves the state and sets the exit code", "[cli][stop]") {
+  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
+  const Program program;
+  const Arguments intervals = {"train.eval_interval=50", "train.checkpoint_interval=50"};
+  const auto pid = program.start(training("run", joined(intervals, {"train.steps=100000000"})));
+  wait_until([&] { return program.has("run/checkpoints/last"); });
+  kill(pid, signal);
+  Program::check_refused(program.wait(pid), code, {"go on with --resume"});
+  const auto step = program.read_json("run/checkpoints/last/meta.json").at("step").get<std::int64_t>();
+  program.succeed(training("run", joined(intervals, {"train.steps=" + std::to_string(step + 2)})));
+}
+
+TEST_CASE("SIGUSR1 saves and training goes on; a second process is refused meanwhile", "[cli][stop]") {
+  const Program program;
+  const auto endless = training(
+      "run", {"train.steps=100000000", "train.eval_interval=100000000", "train.checkpoint_interval=100000000"});
+  const auto pid = program.start(endless);
+  wait_until([&] { return has_text(program, "run/train.log", "device:"); });
+  kill(pid, SIGUSR1);
+  wait_until([&] { return has_text(program, "run/train.log", "as SIGUSR1 asked"); });
+  CHECK(program.has("run/checkpoints/last/meta.json"));
+  program.refuse(endless, 2, {"run is in use by process " + std::to_string(pid)});
+  kill(pid, SIGTERM);
+  CHECK(program.wait(pid).code == 143);
+  CHECK_FALSE(program.has("run/lock"));
+}
+
+TEST_CASE("the first signal is answered at once, the second ends the program", "[cli][stop]") {
+  const Program program;
+  // Steps of seconds: the second one runs when the first one is in the log.
+  const auto pid = program.start(joined(
+      training("run", {"train.steps=100000000", "train.eval_interval=50", "model={width: 64, layers: 8, context: 64}",
+                       "train.batch_size=1024", "train.log_interval=1"}),
+      {"--quiet"}));
+  wait_until([&] { return has_text(program, "run/metrics.jsonl", "\"step\":1,"); });
+  kill(pid, SIGTERM);
+  wait_until([&] { return has_text(program, "err", "stopping after this step; again to quit\n"); });
+  kill(pid, SIGTERM);
+  CHECK(program.wait(pid).code == -SIGTERM);
+}
 
 TEST_CASE("a stop at any moment of an evaluation leaves the same run in the end", "[cli][stop]") {
   const Program program;
   const bool recalibrates = GENERATE(true, false);
-  const Arguments overrides =
+  const auto changes =
       recalibrates ? classifier(program, {"task.head.recalibrate=true", "train.learning_rate=0.02",
                                           "task.baselines=false", "train.checkpoint_interval=3"})
                    : Arguments{"train.evaluation=random", "train.evaluation.batches=1", "train.checkpoint_interval=3"};
-  program.succeed(training("whole", overrides));
-  const auto expected = story(program.folder() / "whole");
+  program.succeed(training("whole", changes));
+  const auto expected = story(program, "whole");
   int stops = 0;
   for (int arrival = 1; arrival <= 7; ++arrival) {
     const auto out = "cut" + std::to_string(arrival);
-    const auto stopped = run_with(program, "evaluate:" + std::to_string(arrival), training(out, overrides));
+    const auto stopped = run_with(program, "evaluate:" + std::to_string(arrival), training(out, changes));
     if (stopped.code == 0) continue;  // there were fewer batches
     CHECK(stopped.code == 143);
     ++stops;
     // The evaluation is made up for; the folder must then be replaced at once, also where the disk cannot swap names.
-    run_with(program, "exchange:1", training(out, overrides));
+    run_with(program, "exchange:1", training(out, changes));
     INFO("stopped in batch " << arrival);
-    CHECK(story(program.folder() / out) == expected);
-    for (const auto* link : {"best", "last"}) {
-      const auto file = [&](const std::string& run, const std::string& name) {
-        return read_text(program.folder() / run / "checkpoints" / link / name);
-      };
-      CHECK(file(out, "model.safetensors") == file("whole", "model.safetensors"));
-      const auto meta = Json::parse(file(out, "meta.json")), whole = Json::parse(file("whole", "meta.json"));
+    CHECK(story(program, out) == expected);
+    for (const std::string link : {"/checkpoints/best/", "/checkpoints/last/"}) {
+      CHECK(program.read(out + link + "model.safetensors") == program.read("whole" + link + "model.safetensors"));
+      const auto meta = program.read_json(out + link + "meta.json"),
+                 whole = program.read_json("whole" + link + "meta.json");
       for (const auto* key : {"step", "evaluated_step", "best", "validation", "scheduled"})
         CHECK(meta.at(key) == whole.at(key));
     }
@@ -90,54 +117,60 @@ TEST_CASE("a stop at any moment of an evaluation leaves the same run in the end"
 
 TEST_CASE("a rollback to a step whose evaluation was stopped keeps that evaluation", "[cli][stop]") {
   const Program program;
-  const Arguments overrides = {"train.divergence.action=rollback", "train.patience=9"};
-  program.succeed(training("whole", overrides));
-  CHECK(run_with(program, "evaluate:1", training("cut", overrides)).code == 143);
-  CHECK(run_with(program, "nan:1", training("cut", overrides)).code == 0);
-  std::istringstream lines(read_text(program.folder() / "cut/metrics.jsonl"));
+  const auto train = training("cut", {"train.divergence.action=rollback", "train.patience=9"});
+  CHECK(run_with(program, "evaluate:1", train).code == 143);
+  CHECK(run_with(program, "nan:1", train).code == 0);
   std::vector<std::pair<int, std::string>> seen;
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = Json::parse(line);
-    if (json["split"] != "train") seen.emplace_back(json["step"].get<int>(), json["split"].get<std::string>());
-  }
+  for (const auto& json : json_lines(program.read("cut/metrics.jsonl")))
+    if (json["split"] != "train") seen.emplace_back(json["step"], json["split"]);
   CHECK(seen == decltype(seen){{2, "validation"}, {2, "rollback"}, {4, "validation"}});
 }
 
 TEST_CASE("baselines that a stop cut short are in the summary in the end", "[cli][stop]") {
   const Program program;
-  const auto overrides = classifier(program, {});
-  CHECK(run_with(program, "baselines:1", training("run", overrides)).code == 143);
-  CHECK_FALSE(fs::exists(program.folder() / "run/summary.json"));
-  program.succeed(training("run", overrides));
-  CHECK(Json::parse(read_text(program.folder() / "run/summary.json")).at("baselines").contains("linear"));
+  const auto train = training("run", classifier(program, {}));
+  CHECK(run_with(program, "baselines:1", train).code == 143);
+  CHECK_FALSE(program.has("run/summary.json"));
+  program.succeed(train);
+  CHECK(program.read_json("run/summary.json").at("baselines").contains("linear"));
   for (const auto& entry : fs::recursive_directory_iterator(program.folder() / "run"))
     CHECK_FALSE(entry.path().filename().string().ends_with(".tmp"));
 }
 
 TEST_CASE("a checkpoint that does not read back as it was written does not count", "[cli][disk]") {
   const Program program;
-  program.succeed(training("whole", {}));
+  program.train("whole");
+  const auto expected = story(program, "whole");
   int refused = 0;
   for (int write = 1; write <= 16 && refused < 8; ++write) {  // of two checkpoints with four files each
     fs::remove_all(program.folder() / "run");
     const auto damaged = run_with(program, "damage:" + std::to_string(write), training("run", {}));
     if (damaged.code == 0) continue;  // not a file of a checkpoint
     ++refused;
-    CHECK(damaged.code == 1);
-    CHECK_THAT(damaged.err, ContainsSubstring("could not be saved: ") &&
-                                (ContainsSubstring("as it was written") || ContainsSubstring("meta.json: damaged")) &&
-                                ContainsSubstring("earlier checkpoints are intact"));
+    Program::check_refused(damaged, 1, {"could not be saved: ", "earlier checkpoints are intact"});
+    CHECK_THAT(damaged.err, ContainsSubstring("as it was written") || ContainsSubstring("meta.json: damaged"));
     program.succeed(training("run", {}));
-    CHECK(story(program.folder() / "run") == story(program.folder() / "whole"));
+    CHECK(story(program, "run") == expected);
   }
   CHECK(refused == 8);
+}
+
+TEST_CASE("a checkpoint that may not be written ends the run and harms no earlier one", "[cli][disk]") {
+  const Program program;
+  program.train("run");
+  const auto more = training("run", {"train.steps=8"});
+  {
+    const Limit files(RLIMIT_FSIZE, 8192);
+    program.refuse(more, 1, {"File too large", "earlier checkpoints are intact"});
+  }
+  program.succeed("evaluate --run run --checkpoint last");
+  program.succeed(more);
 }
 
 TEST_CASE("a full disk before there is a run is a failure, not a mistake of the user", "[cli][disk]") {
   const Program program;
   const auto full = run_with(program, GENERATE("full:1", "full:2"), training("run", {}));
-  CHECK(full.code == 1);
-  CHECK_THAT(full.err, ContainsSubstring("No space left on device"));
-  CHECK(std::count(full.err.begin(), full.err.end(), '\n') == 1);
+  Program::check_refused(full, 1, {"No space left on device"});
+  CHECK(is_one_line(full.err));
   program.succeed(training("run", {}));
 }

@@ -1,188 +1,237 @@
-// Help, and command lines that cannot be understood.
+// Help, and mistakes: exit codes, what goes to stdout, and one line on stderr.
 
 #include <map>
 
 #include "cli/program.h"
 
-TEST_CASE("an unknown word on the command line is named, with what was probably meant", "[cli]") {
-  const Program program;
-  const auto [arguments, text] = GENERATE(table<Arguments, std::string>({
-      {Arguments{}, "a command is missing; expected train, evaluate, "},
-      {{"trian", "--config", "small.yaml"},
-       "unknown command 'trian'; did you mean 'train'?; the commands are train, evaluate, "},
-      {{"trian"}, "(see metaformer --help)"},
-      {{"config", "list"},
-       "unknown command 'list'; the commands are dump, check, explain, draw, import (see metaformer config --help)"},
-      {{"config", "chek", "small.yaml"}, "unknown command 'chek'; did you mean 'check'?"},
-      {{"config"},
-       "a command is missing; expected dump, check, explain, draw or import (see metaformer config --help)"},
-      {{"data", "get", "imdb"}, "unknown command 'get'"},
-      {{"help", "tran"}, "unknown command 'tran'; did you mean 'train'?"},
-      {{"help", "config", "dum"}, "unknown command 'dum'; did you mean 'dump'?"},
-      {{"help", "train", "x"}, "metaformer train has no commands"},
-      {{"config", "dump", "small.yaml", "one", "two", "three"},
-       "unexpected arguments 'one', 'two', 'three' (see metaformer config dump --help)"},
-      {{"train", "--config", "small.yaml", "--stes", "3"}, "unexpected arguments '--stes', '3'"},
-      {{"train", "--config", "small.yaml", "--resum"}, "unexpected argument '--resum'; did you mean '--resume'?"},
-      {{"train", "--config", "small.yaml", "--lr=3"}, "did you mean '--set train.learning_rate=VALUE'?"},
-      {{"train", "--config", "small.yaml", "--max-iters", "3"}, "did you mean '--set train.steps=VALUE'?"},
-      {{"train", "--config", "small.yaml", "\x1b[31mred"}, "unexpected argument '\\x1b[31mred'"},
-      {{"config", "explain", "lr"}, "no key 'lr'; did you mean 'train.learning_rate'?"},
-  }));
-  const auto result = program.run(arguments);
-  INFO(result.err);
-  CHECK(result.code == 2);
-  CHECK(result.out.empty());
-  CHECK_THAT(result.err, ContainsSubstring(text));
-  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+namespace {
+
+int count(const std::string& text, const std::string& word) {
+  int found = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
 }
 
-TEST_CASE("help says what --help says", "[cli]") {
+}  // namespace
+
+TEST_CASE("a mistake ends with one line on stderr and the documented exit code", "[cli]") {
   const Program program;
-  for (const Arguments& words :
-       {Arguments{}, {"train"}, {"config"}, {"config", "dump"}, {"bench", "attention"}, {"help"}}) {
-    auto help = words, option = words;
-    help.insert(help.begin(), "help");
-    option.emplace_back("--help");
-    CHECK(program.succeed(help) == program.succeed(option));
-  }
+  const auto& folder = program.folder();
+  folder.write("unknown.yaml", "train: {learning_rat: 1}\n");
+  folder.write("heads.yaml", "model: {heads: 3}\n");
+  folder.write("long.yaml", "base: small.yaml\nmodel: {context: 4096}\n");
+  folder.write("empty.txt", "");
+  folder.write("latin1.txt", std::string(500, 'x') + "\xe9" + std::string(500, 'y'));
+  folder.write("full/file", "");
+  const auto [arguments, code, text] = GENERATE(table<Arguments, int, std::string>({
+      // Commands and arguments.
+      {"", 2, "a command is missing; expected train, evaluate, "},
+      {"trian --config small.yaml", 2, "unknown command 'trian'; did you mean 'train'?; the commands are train, "},
+      {"trian", 2, "(see metaformer --help)"},
+      {"config list", 2,
+       "unknown command 'list'; the commands are dump, check, explain, draw, import (see metaformer "},
+      {"config chek small.yaml", 2, "did you mean 'check'?"},
+      {"config", 2, "a command is missing; expected dump, check, explain, draw or import (see metaformer config "},
+      {"data get imdb", 2, "'get'"},
+      {"help tran", 2, "did you mean 'train'?"},
+      {"help config dum", 2, "did you mean 'dump'?"},
+      {"help train x", 2, "metaformer train"},
+      {"config dump small.yaml one two three", 2, "'one', 'two', 'three' (see metaformer config dump --help)"},
+      {"train --config small.yaml --stes 3", 2, "unexpected arguments '--stes', '3'"},
+      {"train --config small.yaml --resum", 2, "unexpected argument '--resum'; did you mean '--resume'?"},
+      {"train --config small.yaml --lr=3", 2, "did you mean '--set train.learning_rate=VALUE'?"},
+      {"train --config small.yaml --max-iters 3", 2, "did you mean '--set train.steps=VALUE'?"},
+      {"train --config small.yaml \x1b[31mred", 2, "'\\x1b[31mred'"},
+      {"train --config small.yaml --device tpu", 2, "--device tpu: expected auto, cpu, cuda or cuda:N"},
+      {"train --config small.yaml --out full", 2, "--out full: already exists"},
+      {"train --config small.yaml --out /proc/no/run", 2, "--out /proc/no/run: "},
+      {"train --config small.yaml --resume", 2, "--out"},
+      {"evaluate", 2, "--run runs/latest: no such run"},
+      {"evaluate --run full", 2, "--run full: not a run"},
+      {"sample --run nowhere", 2, "--run nowhere: "},
+      {"predict --run nowhere", 2, "--run nowhere: "},
+      {"predict missing.txt", 3, "'missing.txt': "},
+      {"data fetch tinyshakespear", 2, "did you mean 'tinyshakespeare'?"},
+      // Configs.
+      {"train", 2, "--config"},
+      {"train --config nope.yaml", 2, "nope.yaml: no such config"},
+      {"train --config smal.yaml", 2, "did you mean 'small.yaml'?"},
+      {"train --config unknown.yaml", 2,
+       "unknown.yaml:1:9: train.learning_rat: unknown key; did you mean 'train.learning_rate'?"},
+      {"config check unknown.yaml", 2, "unknown.yaml:1:9: train.learning_rat: "},
+      {"config explain train.stepz", 2, "did you mean 'train.steps'?"},
+      {"config explain lr", 2, "did you mean 'train.learning_rate'?"},
+      {"train --config heads.yaml", 2, "heads.yaml:1:16: model.heads: 3 heads do not divide model.width 128"},
+      {"train --config small.yaml --set train.steps=x", 2, "--set train.steps=x: train.steps: expected an integer"},
+      {"train --config small.yaml --set 'data.tokenizer={kind: unigram, whitespace: kept, sampling: 0.2}'", 2,
+       "data.tokenizer.sampling: 0.2 "},
+      {"train --config small.yaml --set 'data.tokenizer={kind: word, whitespace: dropped}'", 2,
+       "data.tokenizer.whitespace: "},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: word, joiners: '-x'}"},
+       2,
+       "data.tokenizer.joiners: '-x' "},
+      {"train --config small.yaml --set task=classification --set data.rating.highest=5", 2, "data.rating.highest: "},
+      {"train --config reviews_amazon.yaml --set data.rating.highest=3", 2, "data.rating.highest: 3 "},
+      {"train --config reviews_amazon.yaml --set data.rating.lowest=4", 2, "data.rating.lowest: 4 "},
+      {"train --config sorter_metric.yaml --set data.path=text.txt", 2, "data: unknown key; only task: "},
+      {"train --config sorter_metric.yaml --set task.length=9", 2, "model.context: 11 "},
+      {"train --config small.yaml --device cpu --set 'model.mixer={kind: metric, backend: fused}'", 2, "'fused'"},
+      // Data.
+      {"train --config long.yaml", 3, "model.context 4096 needs at least 4097"},
+      {"train --config small.yaml --set data.path=missing.txt", 3, "missing.txt: no such file"},
+      {"train --config small.yaml --set data.path=empty.txt", 3, "empty.txt: "},
+      {"train --config small.yaml --set data.path=latin1.txt", 3, "not valid UTF-8: byte 0xe9 at offset 500"},
+      {"train --config small.yaml --set data.test_path=text.txt", 2, "data.test_path: unknown key for task "},
+      {"train --config small.yaml --set data.format=csv", 2, "csv"},
+      {"train --config small.yaml --set data.separate_documents=true", 2, "text.txt"},
+      {"train --config text_classifier.yaml", 2, "data.path is not set"},
+      {"train --config text_classifier.yaml --set data.path=text.txt", 3, "text.txt:1: "},
+      {"train --config text_classifier.yaml --set data.path=text.txt --set data.format=text", 2, "csv, tsv or jsonl"},
+      {"train --config text_classifier.yaml --set data.path=text.txt --set data.separate_documents=true", 2,
+       "data.separate_documents: unknown key for task 'classification'"},
+      // Empty values, which are usually unset variables of the shell.
+      {"train --config small.yaml --out ''", 2, "--out: is empty"},
+      {"train --config small.yaml --out=", 2, "--out: is empty"},
+      {"train --out= --config small.yaml", 2, "--out: is empty"},
+      {"train --config ''", 2, "--config: is empty"},
+      {"train ''", 2, "--config: is empty"},
+      {"train --config small.yaml --device ''", 2, "--device: is empty"},
+      {"train --config small.yaml --set ''", 2, "--set: is empty"},
+      {"evaluate --run ''", 2, "--run: is empty"},
+      {"evaluate --checkpoint=", 2, "--checkpoint: is empty"},
+      {"evaluate --with ''", 2, "--with: is empty"},
+      {"sample --prompt-file ''", 2, "--prompt-file: is empty"},
+      {"predict ''", 2, "file: is empty"},
+      {"inspect --beside ''", 2, "--beside: is empty"},
+      {"inspect --file ''", 2, "--file: is empty"},
+      {"export --out ''", 2, "--out: is empty"},
+      {"compare ''", 2, "runs: is empty"},
+      {"compare run --export ''", 2, "--export: is empty"},
+      {"report run -o ''", 2, "--out: is empty"},
+      {"report run --figures ''", 2, "--figures: is empty"},
+      {"config import ''", 2, "folder: is empty"},
+      {"config draw --space '' --index 0", 2, "--space: is empty"},
+      {"data fetch imdb --to ''", 2, "--to: is empty"},
+      {"train --config small.yaml --set data.path=", 2, "--set data.path=: data.path: is empty"},
+      {"train --config small.yaml --set data.path=\"\"", 2, "data.path: is empty"},
+      {"train --config small.yaml --set data.validation_path=", 2, "data.validation_path: is empty"},
+      {"train --config small.yaml --set train.init_from=", 2, "train.init_from: is empty"},
+      {"train --config small.yaml --set data.corpus=", 2, "data.corpus: is empty"},
+      {"train --config small.yaml --set 'data={path: , cache: true}'", 2, "data.path: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "train.freeze=['']"}, 2, "train.freeze: is empty"},
+      {{"train", "--config", "small.yaml", "--set", "data.tokenizer={kind: pretrained, path: ''}"},
+       2,
+       "data.tokenizer.path: is empty"},
+      {"train --config small.yaml --set model.kind=", 2, "model"},
+  }));
+  CAPTURE(arguments);
+  program.refuse_in_one_line(arguments, code, {text});
+  CHECK_FALSE(program.has("runs"));
+}
+
+TEST_CASE("an empty value in a file has its place; null and texts that may be empty keep their meaning", "[cli]") {
+  const Program program;
+  const auto dump = [&](const std::string& yaml) {
+    program.folder().write("a.yaml", yaml);
+    return program.run("config dump a.yaml");
+  };
+  for (const auto* empty : {"data:\n  path:\n", "data:\n  path: ''\n", "data:\n  path:\n  cache: true\n"})
+    Program::check_refused(dump(empty), 2, {"a.yaml:2:", "data.path: is empty"});
+  CHECK_THAT(dump("base:\n").err, ContainsSubstring("base: "));
+  CHECK_THAT(dump("base: ''\n").err, ContainsSubstring("base: is empty"));
+  for (const auto* null : {"null", "~", "Null", "NULL  # none", "null\n  cache: true"})
+    CHECK_THAT(dump("data:\n  path: " + std::string(null) + "\n").out, ContainsSubstring("path: null\n"));
+  CHECK_THAT(dump("data: {path: null, cache: false}\n").out, ContainsSubstring("path: null\n"));
+  CHECK_THAT(dump("data: {tokenizer: {kind: word, joiners: ''}}\n").out, ContainsSubstring("joiners: \"\"\n"));
+  CHECK(dump("data:\n  tokenizer:\n    kind: word\n    joiners:\n").code == 2);
+  program.succeed("config dump --set data.path=null");
+  program.train("run");
+  CHECK_THAT(program.run("sample --run run --prompt ''").err, !ContainsSubstring("is empty"));
+  CHECK_THAT(program.run("sample --run run --prompt=").err, !ContainsSubstring("is empty"));
+}
+
+TEST_CASE("help goes to stdout, shows examples, and is the same as a command and as an option", "[cli]") {
+  const Program program;
+  for (const auto* words : {"", "train", "sample", "predict", "export", "config", "evaluate", "data"})
+    CHECK_THAT(program.succeed(words, {"--help"}), ContainsSubstring("Examples:"));
+  for (const auto* words : {"", "train", "config", "config dump", "bench attention", "help"})
+    CHECK(program.succeed("help", words) == program.succeed(words, {"--help"}));
+  CHECK_THAT(program.succeed("--help-all"), ContainsSubstring("--temperature"));
+  CHECK_THAT(program.succeed("--version"), ContainsSubstring("metaformer "));
 }
 
 TEST_CASE("help has no example of another command, no option twice and no unbounded range", "[cli]") {
   const Program program;
-  const auto count = [](const std::string& text, const std::string& word) {
-    int found = 0;
-    for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
-    return found;
-  };
-  CHECK(count(program.succeed({"train", "--help"}), "REQUIRED") == 1);
-  CHECK(count(program.succeed({"train", "--help"}), "metaformer train [OPTIONS] CONFIG or --config CONFIG\n") == 1);
-  CHECK(count(program.succeed({"config", "dump", "--help"}), "dump [OPTIONS] [CONFIG or --config CONFIG]\n") == 1);
-  for (const Arguments& words : std::vector<Arguments>{{"train"},
-                                                       {"evaluate"},
-                                                       {"sample"},
-                                                       {"predict"},
-                                                       {"export"},
-                                                       {"config"},
-                                                       {"config", "dump"},
-                                                       {"config", "check"},
-                                                       {"config", "explain"},
-                                                       {"config", "import"},
-                                                       {"data"},
-                                                       {"data", "fetch"},
-                                                       {"data", "list"},
-                                                       {"data", "stats"},
-                                                       {"data", "tokenizer"},
-                                                       {"bench"},
-                                                       {"bench", "step"},
-                                                       {"bench", "attention"},
-                                                       {"info"}}) {
-    std::string command = "  metaformer";
-    for (const auto& word : words) command += " " + word;
-    auto arguments = words;
-    arguments.emplace_back("--help");
-    const auto help = program.succeed(arguments);
+  const auto train = program.succeed("train --help");
+  CHECK(count(train, "REQUIRED") == 1);
+  CHECK(count(train, "metaformer train [OPTIONS] CONFIG or --config CONFIG\n") == 1);
+  CHECK(count(program.succeed("config dump --help"), "dump [OPTIONS] [CONFIG or --config CONFIG]\n") == 1);
+  for (const std::string command :
+       {"train", "evaluate", "sample", "predict", "export", "config", "config dump", "config check", "config explain",
+        "config import", "data", "data fetch", "data list", "data stats", "data tokenizer", "bench", "bench step",
+        "bench attention", "info"}) {
+    const auto help = program.succeed(command, {"--help"});
     INFO(help);
-    CHECK(count(help, "\n  metaformer ") == count(help, "\n" + command));
+    CHECK(count(help, "\n  metaformer ") == count(help, "\n  metaformer " + command));
     CHECK(count(help, "1048576") + count(help, "1099511627776") == 0);
   }
 }
 
-TEST_CASE("config explain takes the end of a key", "[cli]") {
+TEST_CASE("config explain takes the end of a key, and shows the kinds of a section", "[cli]") {
   const Program program;
-  CHECK(program.succeed({"config", "explain", "positions"}) ==
-        program.succeed({"config", "explain", "model.positions"}));
-  CHECK(program.succeed({"config", "explain", "steps"}) == program.succeed({"config", "explain", "train.steps"}));
-  CHECK_THAT(program.succeed({"config", "explain", "mixer.constraint"}), ContainsSubstring("psd"));
-}
-
-TEST_CASE("config explain shows the kinds of a section, and which one a key belongs to", "[cli]") {
-  const Program program;
-  const auto schedule = program.succeed({"config", "explain", "schedule"});
-  CHECK_THAT(schedule, ContainsSubstring("linear: a straight line from train.learning_rate to floor"));
-  CHECK_THAT(schedule,
-             ContainsSubstring("train.schedule.floor  (with model: transformer, encoder_decoder, lstm, gru or "
-                               "feed_forward, "
-                               "train.schedule: cosine, linear or trapezoid)"));
-  const auto fields = nlohmann::json::parse(program.succeed({"config", "explain", "task.head", "--json"}));
-  CHECK(fields.at(0).at("kinds").at("first_token") == "the logits of a class token in front of the text");
+  CHECK(program.succeed("config explain positions") == program.succeed("config explain model.positions"));
+  CHECK(program.succeed("config explain steps") == program.succeed("config explain train.steps"));
+  CHECK_THAT(program.succeed("config explain mixer.constraint"), ContainsSubstring("psd"));
+  CHECK_THAT(program.succeed("config explain model.mixer"), ContainsSubstring("model.mixer.constraint"));
+  CHECK_THAT(program.succeed("config explain schedule"),
+             ContainsSubstring("linear: a straight line from train.learning_rate to floor") &&
+                 ContainsSubstring("train.schedule.floor  (with model: transformer, encoder_decoder, lstm, gru or "
+                                   "feed_forward, train.schedule: cosine, linear or trapezoid)"));
+  const auto fields = program.json("config explain task.head");
+  CHECK(fields.at(0).at("kinds").contains("first_token"));
   CHECK(fields.at(0).at("applies") == "task: classification");
 }
 
 TEST_CASE("numbers of options out of range are errors, not other numbers", "[cli]") {
   const Program program;
-  program.succeed({"train", "--config", "small.yaml", "--out", "run"});
-  const auto sample = [&](const std::string& option, const std::string& value) {
-    return program.run({"sample", "--run", "run", "--prompt", "to", "--tokens", "5", option, value});
-  };
-  for (const auto* seed : {"-1", "18446744073709551616", "18446744073709551615", "9007199254740992", "1.5", "x", ""}) {
-    const auto result = sample("--seed", seed);
-    INFO(result.err);
-    CHECK(result.code == 2);
-    CHECK_THAT(result.err, ContainsSubstring("--seed: "));
-  }
-  for (const auto& [option, value] : {std::pair("--top-p", "nan"),
-                                      {"--top-p", "2"},
-                                      {"--temperature", "-1"},
-                                      {"--top-k", "-1"},
-                                      {"--num-samples", "0"},
-                                      {"--window", "third"}}) {
-    CHECK(sample(option, value).code == 2);
-    CHECK_THAT(sample(option, value).err, ContainsSubstring(option));
-  }
-  CHECK(sample("--seed", "9007199254740991").code == 0);
-  CHECK(sample("--seed", "010").out == sample("--seed", "1e1").out);
+  program.train("run");
+  const Arguments sample = "sample --run run --prompt to --tokens 5";
+  for (const auto* seed : {"-1", "18446744073709551616", "18446744073709551615", "9007199254740992", "1.5", "x", ""})
+    program.refuse(joined(sample, {"--seed", seed}), 2, {"--seed: "});
+  for (const Arguments more :
+       {"--top-p nan", "--top-p 2", "--temperature -1", "--top-k -1", "--num-samples 0", "--window third"})
+    program.refuse(joined(sample, more), 2, {more[0]});
+  program.succeed(sample, "--seed 9007199254740991");
+  CHECK(program.succeed(sample, "--seed 010") == program.succeed(sample, "--seed 1e1"));
 }
 
 TEST_CASE("what cannot be written is an error, help too", "[cli]") {
   const Program program;
   for (const std::string command : {"--help", "--help-all", "--version", "help train", "config explain"}) {
-    const auto line = std::string(METAFORMER_PROGRAM) + " " + command + " > /dev/full 2> '" +
-                      (program.folder() / "err").string() + "'";
-    const int status = std::system(line.c_str());
-    CHECK(WEXITSTATUS(status) == 1);
-    CHECK(read_text(program.folder() / "err") == "error: cannot write to standard output\n");
+    CHECK(program.shell("\"$PROGRAM\" " + command + " > /dev/full") == 1);
+    CHECK(program.read("err") == "error: cannot write to standard output\n");
   }
 }
 
 TEST_CASE("a working folder that was deleted is named as the mistake", "[cli]") {
   const Program program;
-  const auto gone = program.folder() / "gone";
-  const auto err = program.folder() / "err";
-  const auto line = "mkdir '" + gone.string() + "' && cd '" + gone.string() + "' && rmdir '" + gone.string() + "' && " +
-                    METAFORMER_PROGRAM + " train --config shakespeare_metric.yaml 2> '" + err.string() + "'";
-  CHECK(WEXITSTATUS(std::system(line.c_str())) == 2);
-  CHECK_THAT(read_text(err), ContainsSubstring("error: the working folder was deleted"));
-  const auto message = read_text(err);
-  CHECK(std::count(message.begin(), message.end(), '\n') == 1);
-}
-
-TEST_CASE("bench step stops at the first signal", "[cli]") {
-  const Program program;
-  const auto pid =
-      program.start({"bench", "step", "--config", "small.yaml", "--steps", "1000000", "--rounds", "1000000"});
-  const auto has_begun = [&] { return read_text(program.folder() / "err").find("median of") != std::string::npos; };
-  for (int i = 0; i < 600 && !has_begun(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  kill(pid, SIGINT);
-  CHECK(program.wait(pid).code == 130);  // else it would go on for hours
+  CHECK(program.shell("mkdir gone && cd gone && rmdir ../gone && "
+                      "\"$PROGRAM\" train --config shakespeare_metric.yaml") == 2);
+  CHECK_THAT(program.read("err"), ContainsSubstring("error: the working folder was deleted"));
+  CHECK(is_one_line(program.read("err")));
 }
 
 TEST_CASE("every corpus that can be fetched is one that configs may name", "[cli]") {
   const Program program;
-  std::istringstream corpora(program.succeed({"data", "list"}));
-  int count = 0;
-  for (std::string line; std::getline(corpora, line); ++count) {
+  const std::map<std::string, Arguments> tasks = {
+      {"tinyshakespeare", {"task=language_model"}},
+      {"imdb", {"task=classification"}},
+      {"multi30k", {"task=sequence_to_sequence", "model.kind=encoder_decoder"}}};
+  const auto corpora = lines_of(program.succeed("data list"));
+  CHECK(corpora.size() == 3);
+  for (const auto& line : corpora) {
     const auto name = line.substr(0, line.find(' '));
-    const std::map<std::string, Arguments> tasks = {
-        {"tinyshakespeare", {"task=language_model"}},
-        {"imdb", {"task=classification"}},
-        {"multi30k", {"task=sequence_to_sequence", "model.kind=encoder_decoder"}}};
-    Arguments words = {"config", "check", "--set", "data.corpus=" + name};
-    words.insert(words.end(), tasks.at(name).begin(), tasks.at(name).end());
-    program.succeed(words);
-    if (name != "imdb")
-      CHECK_THAT(program.run({"config", "check", "--set", "task=classification", "data.corpus=" + name}).err,
-                 ContainsSubstring(name == "multi30k" ? "is for task sequence_to_sequence" : ""));
+    program.succeed("config check", set(joined(tasks.at(name), {"data.corpus=" + name})));
   }
-  CHECK(count == 3);
+  program.refuse("config check --set task=classification --set data.corpus=multi30k", 2, {"sequence_to_sequence"});
 }

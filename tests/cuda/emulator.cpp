@@ -1,15 +1,15 @@
 #include "cuda/emulator.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
+
+#include "cuda/kernel_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -19,6 +19,19 @@ namespace metaformer::emulator {
 
 namespace {
 
+// AddressSanitizer must know on which stack it is.
+#if defined(__SANITIZE_ADDRESS__)
+void start_switch(void** fake, const void* stack, std::size_t bytes) {
+  __sanitizer_start_switch_fiber(fake, stack, bytes);
+}
+void finish_switch(void* fake, const void** stack, std::size_t* bytes) {
+  __sanitizer_finish_switch_fiber(fake, stack, bytes);
+}
+#else
+void start_switch(void**, const void*, std::size_t) {}
+void finish_switch(void*, const void**, std::size_t*) {}
+#endif
+
 constexpr int warp_size = 32;
 constexpr std::size_t stack_bytes = 128 << 10;
 
@@ -26,13 +39,7 @@ struct Copy {
   void* shared;
   const void* global;
   bool valid;
-  void land() const {
-    if (valid) {
-      std::memcpy(shared, global, 16);
-    } else {
-      std::memset(shared, 0, 16);
-    }
-  }
+  void land() const { valid ? std::memcpy(shared, global, 16) : std::memset(shared, 0, 16); }
 };
 
 enum class State { ready, at_barrier, in_collective, waiting, done };
@@ -65,51 +72,29 @@ struct Warp {
   void* arguments[warp_size] = {};
 };
 
-// Ends at a page without access.
-class SharedMemory {
- public:
-  explicit SharedMemory(std::size_t bytes) : bytes_(bytes) {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    mapped_ = (bytes + page - 1) / page * page + page;
-    base_ = static_cast<unsigned char*>(
-        ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED) throw std::bad_alloc();
-    ::mprotect(base_ + mapped_ - page, page, PROT_NONE);
-    start_ = base_ + mapped_ - page - bytes;
-  }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory() { ::munmap(base_, mapped_); }
-  unsigned char* start() const { return start_; }
-  void poison() const { std::memset(start_, 0xff, bytes_); }  // NaN in every type
-
- private:
-  std::size_t bytes_, mapped_ = 0;
-  unsigned char *base_ = nullptr, *start_ = nullptr;
-};
-
 Schedule the_schedule;
 Arithmetic the_arithmetic = Arithmetic::ideal;
 std::vector<Site> reached;
-std::vector<Site> broken;
+std::optional<Site> broken;
 
 class Grid;
 Grid* the_grid = nullptr;
 
 // A block that has begun and not ended.
 struct Block {
-  Block(std::size_t thread_count, std::size_t shared_bytes)
-      : threads(thread_count), warps(thread_count / warp_size), shared(shared_bytes) {}
+  Block(std::size_t thread_count, std::size_t shared_size)
+      : threads(thread_count), warps(thread_count / warp_size), shared_bytes(shared_size), shared(shared_size) {}
 
   std::int64_t index = -1;  // -1: none, there are no more
   std::vector<Thread> threads;
   std::vector<Warp> warps;
-  SharedMemory shared;
+  std::size_t shared_bytes;
+  KernelMemory shared;
   std::vector<std::size_t> ready, waiting;
 
   void start(std::int64_t number) {
     index = number;
-    shared.poison();
+    std::memset(shared.data(), 0xff, shared_bytes);  // NaN in every type
     for (auto& warp : warps) warp.arrived = 0;
     for (std::size_t i = 0; i < threads.size(); ++i) {
       threads[i].copies.assign(1, {});
@@ -168,7 +153,7 @@ class Grid {
 
   int thread() const { return static_cast<int>(thread_); }
   std::int64_t block() const { return block_->index; }
-  unsigned char* shared() const { return block_->shared.start(); }
+  unsigned char* shared() const { return block_->shared.data(); }
   Thread& current() { return block_->threads[thread_]; }
   std::uint64_t draw() { return random_(); }
 
@@ -208,7 +193,7 @@ class Grid {
     thread.fiber =
         boost::context::fiber(std::allocator_arg, StackOf{thread}, [this](boost::context::fiber&& scheduler) {
           scheduler_ = std::move(scheduler);
-          enter_fiber();
+          finish_switch(nullptr, &scheduler_stack_, &scheduler_bytes_);
           while (!finished_) {
             try {
               kernel_();
@@ -219,7 +204,7 @@ class Grid {
             }
             yield(State::done);
           }
-          leave_fiber();
+          start_switch(nullptr, scheduler_stack_, scheduler_bytes_);
           return std::move(scheduler_);
         });
   }
@@ -252,51 +237,37 @@ class Grid {
     }
     if (able_.empty() && any) throw std::runtime_error("blocks that wait for each other");
     if (able_.empty()) return nullptr;
-    const auto earlier = [](const Block* a, const Block* b) { return a->index < b->index; };
-    if (the_schedule.blocks == Order::first_come) return *std::min_element(able_.begin(), able_.end(), earlier);
-    if (the_schedule.blocks == Order::last_come) return *std::max_element(able_.begin(), able_.end(), earlier);
-    return able_[draw() % able_.size()];
+    if (the_schedule.blocks != Order::random)
+      std::sort(able_.begin(), able_.end(), [](const Block* a, const Block* b) { return a->index < b->index; });
+    return able_[pick(the_schedule.blocks, able_.size())];
   }
 
   std::size_t next_thread(Block& block) {
-    auto at = block.ready.begin();
-    if (the_schedule.order == Order::last_come) at = block.ready.end() - 1;
-    if (the_schedule.order == Order::random) at += static_cast<std::ptrdiff_t>(draw() % block.ready.size());
+    const auto at = block.ready.begin() + static_cast<std::ptrdiff_t>(pick(the_schedule.order, block.ready.size()));
     const auto thread = *at;
     block.ready.erase(at);
     return thread;
   }
 
-#if defined(__SANITIZE_ADDRESS__)
-  // AddressSanitizer must know on which stack it is.
+  // One of `count` in a row.
+  std::size_t pick(Order order, std::size_t count) {
+    if (order == Order::random) return draw() % count;
+    return order == Order::first_come ? 0 : count - 1;
+  }
+
   void resume(Block& block, std::size_t thread) {
     block_ = &block;
     thread_ = thread;
-    __sanitizer_start_switch_fiber(&scheduler_fake_, current().stack.get(), stack_bytes);
+    start_switch(&scheduler_fake_, current().stack.get(), stack_bytes);
     current().fiber = std::move(current().fiber).resume();
-    __sanitizer_finish_switch_fiber(scheduler_fake_, nullptr, nullptr);
+    finish_switch(scheduler_fake_, nullptr, nullptr);
   }
   void switch_to_scheduler() {
     void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, scheduler_stack_, scheduler_bytes_);
+    start_switch(&fake, scheduler_stack_, scheduler_bytes_);
     scheduler_ = std::move(scheduler_).resume();
-    __sanitizer_finish_switch_fiber(fake, &scheduler_stack_, &scheduler_bytes_);
+    finish_switch(fake, &scheduler_stack_, &scheduler_bytes_);
   }
-  void enter_fiber() { __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_bytes_); }
-  void leave_fiber() { __sanitizer_start_switch_fiber(nullptr, scheduler_stack_, scheduler_bytes_); }
-  void* scheduler_fake_ = nullptr;
-  const void* scheduler_stack_ = nullptr;
-  std::size_t scheduler_bytes_ = 0;
-#else
-  void resume(Block& block, std::size_t thread) {
-    block_ = &block;
-    thread_ = thread;
-    current().fiber = std::move(current().fiber).resume();
-  }
-  void switch_to_scheduler() { scheduler_ = std::move(scheduler_).resume(); }
-  void enter_fiber() {}
-  void leave_fiber() {}
-#endif
 
   const std::function<void()>& kernel_;
   std::int64_t count_, begun_ = 0;  // blocks
@@ -306,6 +277,9 @@ class Grid {
   Block* block_ = nullptr;  // that runs
   std::size_t thread_ = 0;
   boost::context::fiber scheduler_;
+  void* scheduler_fake_ = nullptr;
+  const void* scheduler_stack_ = nullptr;
+  std::size_t scheduler_bytes_ = 0;
   bool finished_ = false;
 };
 
@@ -325,7 +299,7 @@ void run_grid(std::int64_t blocks, int threads, int shared_bytes, const std::fun
 }
 
 std::vector<Site> sites() { return reached; }
-void break_at(const Site& site) { broken = {site}; }
+void break_at(const Site& site) { broken = site; }
 
 int thread_index() { return the_grid->thread(); }
 std::int64_t block_index() { return the_grid->block(); }
@@ -334,7 +308,7 @@ unsigned char* shared_memory() { return the_grid->shared(); }
 bool is_broken(Fault fault, const std::source_location& where) {
   const Site site{fault, where.file_name(), where.line()};
   if (std::find(reached.begin(), reached.end(), site) == reached.end()) reached.push_back(site);
-  return !broken.empty() && broken.front() == site;
+  return broken == site;
 }
 
 void sync_threads(const std::source_location& where) {

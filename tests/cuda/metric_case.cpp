@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numbers>
 
@@ -19,15 +20,18 @@ namespace {
 using cuda::MetricElement;
 using cuda::MetricForm;
 
-bool is_narrow(MetricElement element) { return element == MetricElement::bf16 || element == MetricElement::fp16; }
-
-// As it is stored.
-double stored(MetricElement element, double x) {
+// The bits of a number as the type stores it, in the low half where it is narrow; and the number that they are.
+std::uint32_t bits_of(MetricElement element, double x) {
   const auto value = static_cast<float>(x);
-  if (element == MetricElement::bf16) return gpu::from_bf16(gpu::to_bf16(value));
-  if (element == MetricElement::fp16) return gpu::from_fp16(gpu::to_fp16(value));
-  return value;
+  if (element == MetricElement::bf16) return gpu::to_bf16(value);
+  return element == MetricElement::fp16 ? gpu::to_fp16(value) : gpu::bits_of(value);
 }
+double number_of(MetricElement element, std::uint32_t bits) {
+  if (element == MetricElement::bf16) return gpu::from_bf16(static_cast<std::uint16_t>(bits));
+  return element == MetricElement::fp16 ? gpu::from_fp16(static_cast<std::uint16_t>(bits)) : gpu::float_of(bits);
+}
+
+double stored(MetricElement element, double x) { return number_of(element, bits_of(element, x)); }
 
 // As a product takes it.
 double factor(MetricElement element, double x) {
@@ -35,90 +39,67 @@ double factor(MetricElement element, double x) {
   return element == MetricElement::tf32 ? gpu::float_of(gpu::to_tf32(static_cast<float>(value))) : value;
 }
 
-// A [b, n, c, k] tensor of the case's element somewhere in guarded memory.
+// A [b, n, c, k] tensor somewhere in guarded memory: [b, n, c, k], [b, c, n, k], or [b, c, n, k + 1] without its first
+// entry.
 class Tokens {
  public:
-  Tokens(const MetricCase& problem, Layout layout)
-      : problem_(problem), bytes_each_(is_narrow(problem.element) ? 2 : 4), memory_(bytes_each_ * count(layout)) {
-    const std::int64_t n = problem.heads, c = problem.tokens, k = problem.width;
-    switch (layout) {
-      case Layout::contiguous:
-        strides_ = {n * c * k, c * k, k};
-        break;
-      case Layout::interleaved:  // [b, c, n, k]
-        strides_ = {c * n * k, k, n * k};
-        break;
-      case Layout::unaligned:  // [b, c, n, k + 1] without its first entry
-        strides_ = {c * n * (k + 1), k + 1, n * (k + 1)};
-        first_ = 1;
-        break;
-    }
+  Tokens(MetricElement element, std::int64_t b, std::int64_t n, std::int64_t c, std::int64_t k, Layout layout)
+      : element_(element),
+        bytes_each_(element == MetricElement::bf16 || element == MetricElement::fp16 ? 2 : 4),
+        sizes_{n, c, k},
+        count_(static_cast<std::size_t>(b * n * c * k)),
+        first_(layout == Layout::unaligned ? 1 : 0),
+        memory_(bytes_each_ * static_cast<std::size_t>(b * n * c * (k + first_))) {
+    const auto pitch = k + first_;
+    strides_ = {n * c * pitch, pitch, n * pitch};
+    if (layout == Layout::contiguous) strides_ = {n * c * k, c * k, k};
   }
 
   void* data() const { return memory_.data() + bytes_each_ * static_cast<std::size_t>(first_); }
   const cuda::MetricStrides& strides() const { return strides_; }
 
   void set(std::size_t index, double value) {
-    auto* at = place(index);
-    const auto as_float = static_cast<float>(value);
-    if (!is_narrow(problem_.element)) {
-      std::memcpy(at, &as_float, 4);
-      return;
-    }
-    const auto bits = problem_.element == MetricElement::bf16 ? gpu::to_bf16(as_float) : gpu::to_fp16(as_float);
-    std::memcpy(at, &bits, 2);
+    const auto bits = bits_of(element_, value);
+    std::memcpy(place(index), &bits, bytes_each_);
   }
   void set(const Values& values) {
     for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
   }
   Values get() const {
-    Values values(size());
+    Values values(count_);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      float value = 0;
-      std::uint16_t bits = 0;
-      if (is_narrow(problem_.element)) {
-        std::memcpy(&bits, place(i), 2);
-        value = problem_.element == MetricElement::bf16 ? gpu::from_bf16(bits) : gpu::from_fp16(bits);
-      } else {
-        std::memcpy(&value, place(i), 4);
-      }
-      values[i] = value;
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, place(i), bytes_each_);
+      values[i] = number_of(element_, bits);
     }
     return values;
   }
 
  private:
-  std::size_t size() const {
-    return static_cast<std::size_t>(problem_.batch * problem_.heads * problem_.tokens * problem_.width);
-  }
-  std::size_t count(Layout layout) const {
-    const auto rows = static_cast<std::size_t>(problem_.batch * problem_.heads * problem_.tokens);
-    return size() + (layout == Layout::unaligned ? rows : 0);
-  }
   unsigned char* place(std::size_t index) const {
     const auto i = static_cast<std::int64_t>(index);
-    const std::int64_t n = problem_.heads, c = problem_.tokens, k = problem_.width;
+    const auto [n, c, k] = sizes_;
     const auto offset = i / (n * c * k) * strides_.batch + i / (c * k) % n * strides_.head +
                         i / k % c * strides_.token + i % k + first_;
     return memory_.data() + bytes_each_ * static_cast<std::size_t>(offset);
   }
 
-  const MetricCase& problem_;
+  MetricElement element_;
   std::size_t bytes_each_;
+  std::array<std::int64_t, 3> sizes_;  // n, c, k
+  std::size_t count_;
+  std::int64_t first_;
   KernelMemory memory_;
   cuda::MetricStrides strides_;
-  std::int64_t first_ = 0;
 };
 
-// Box and Muller.
-double normal(const Rng& rng, std::uint64_t i) {
-  return std::sqrt(-2 * std::log(1 - rng.uniform(2 * i))) * std::cos(2 * std::numbers::pi * rng.uniform(2 * i + 1));
-}
-
+// By Box and Muller.
 Values normal(const MetricCase& problem, std::uint64_t stream, std::size_t count, double spread) {
   const Rng rng(problem.seed, RandomPurpose::evaluation, stream);
   Values values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = stored(problem.element, spread * normal(rng, i));
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = stored(problem.element, spread * std::sqrt(-2 * std::log(1 - rng.uniform(2 * i))) *
+                                            std::cos(2 * std::numbers::pi * rng.uniform(2 * i + 1)));
   return values;
 }
 
@@ -208,38 +189,32 @@ struct Inputs {
 };
 
 reference::Problem problem_of(const MetricCase& c, const Inputs& inputs, int batch, int head) {
-  reference::Problem problem{reference::Matrix(c.tokens, c.width),
-                             reference::Matrix(c.key_count(), c.width),
-                             reference::Matrix(c.width, c.width),
-                             reference::Matrix(c.tokens, c.width),
-                             1 / std::sqrt(static_cast<double>(c.width)),
-                             c.distance,
-                             c.keys == 0,
-                             {},
-                             {}};
-  const auto copy_head = [&](const Values& from, reference::Matrix& to) {
-    const auto at = static_cast<std::size_t>(batch * c.heads + head) * to.data.size();
-    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), to.data.size(), to.data.begin());
+  const auto slice = [](const Values& all, int number, int rows, int columns) {
+    reference::Matrix matrix(rows, columns);
+    const auto size = static_cast<std::ptrdiff_t>(matrix.data.size());
+    std::copy_n(all.begin() + number * size, size, matrix.data.begin());
+    return matrix;
   };
-  copy_head(inputs.p, problem.p);
-  copy_head(inputs.keys, problem.keys);
-  copy_head(inputs.dt, problem.dt);
-  const auto form = problem.metric.data.size();
-  std::copy_n(inputs.metric.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) * form), form,
-              problem.metric.data.begin());
-  problem.kept = [&c, &inputs, batch, head](int query, int key) -> double {
-    const auto row = static_cast<std::size_t>((batch * c.heads + head) * c.tokens + query);
-    return inputs.kept.empty()
-               ? 1
-               : inputs.kept[row * static_cast<std::size_t>(c.key_count()) + static_cast<std::size_t>(key)];
+  const int number = batch * c.heads + head;
+  const auto kept = [&c, &inputs, number](int query, int key) -> double {
+    if (inputs.kept.empty()) return 1;
+    return inputs.kept[static_cast<std::size_t>((number * c.tokens + query) * c.key_count() + key)];
   };
-  problem.visible = [&c, &inputs, batch](int query, int key) {
+  const auto visible = [&c, &inputs, batch](int query, int key) {
     if (c.causal && key > query + c.key_count() - c.tokens) return false;
     if (inputs.segments.empty()) return true;
     const auto of_query = inputs.segments[static_cast<std::size_t>(batch * c.tokens + query)];
     return of_query == inputs.key_segments[static_cast<std::size_t>(batch * c.key_count() + key)] && of_query != -1;
   };
-  return problem;
+  return {.p = slice(inputs.p, number, c.tokens, c.width),
+          .keys = slice(inputs.keys, number, c.key_count(), c.width),
+          .metric = slice(inputs.metric, head, c.width, c.width),
+          .dt = slice(inputs.dt, number, c.tokens, c.width),
+          .scale = 1 / std::sqrt(static_cast<double>(c.width)),
+          .distance = c.distance,
+          .to_themselves = c.keys == 0,
+          .visible = visible,
+          .kept = kept};
 }
 
 // Of a distance only the symmetric part of M exists; of a diagonal form only the diagonal.
@@ -259,33 +234,33 @@ void reduce_metric_gradient(const MetricCase& c, Values& dmetric) {
 
 template <class Solve>
 MetricResult solve(const MetricCase& c, Solve solve_one) {
+  using Field = Values MetricResult::*;
+  constexpr Field joined[] = {&MetricResult::t,
+                              &MetricResult::dp,
+                              &MetricResult::dkeys,
+                              &MetricResult::log2_sum,
+                              &MetricResult::dp_terms,
+                              &MetricResult::dkeys_terms,
+                              &MetricResult::t_cut_terms,
+                              &MetricResult::dp_cut_terms,
+                              &MetricResult::dkeys_cut_terms,
+                              &MetricResult::log2_sum_cut_terms};
+  constexpr Field summed[] = {&MetricResult::dmetric, &MetricResult::dmetric_terms};  // over the batch
   const Inputs inputs(c);
   MetricResult result;
   const auto form = static_cast<std::size_t>(c.width * c.width);
-  result.dmetric.assign(static_cast<std::size_t>(c.heads) * form, 0);
-  result.dmetric_terms = result.dmetric;
+  for (const auto field : summed) (result.*field).assign(static_cast<std::size_t>(c.heads) * form, 0);
   for (int b = 0; b < c.batch; ++b) {
     for (int n = 0; n < c.heads; ++n) {
-      const auto one = solve_one(problem_of(c, inputs, b, n));
-      const auto append = [](Values& to, const Values& from) { to.insert(to.end(), from.begin(), from.end()); };
-      append(result.t, one.t.data);
-      append(result.dp, one.dp.data);
-      append(result.dkeys, one.dkeys.data);
-      append(result.log2_sum, one.log2_sum);
-      append(result.dp_terms, one.dp_terms.data);
-      append(result.dkeys_terms, one.dkeys_terms.data);
-      append(result.t_cut_terms, one.t_cut_terms.data);
-      append(result.dp_cut_terms, one.dp_cut_terms.data);
-      append(result.dkeys_cut_terms, one.dkeys_cut_terms.data);
-      append(result.log2_sum_cut_terms, one.log2_sum_cut_terms);
-      for (std::size_t i = 0; i < form; ++i) {
-        result.dmetric[static_cast<std::size_t>(n) * form + i] += one.dmetric.data[i];
-        result.dmetric_terms[static_cast<std::size_t>(n) * form + i] += one.dmetric_terms.data[i];
-      }
+      const MetricResult one = solve_one(problem_of(c, inputs, b, n));
+      for (const auto field : joined)
+        (result.*field).insert((result.*field).end(), (one.*field).begin(), (one.*field).end());
+      for (const auto field : summed)
+        for (std::size_t i = 0; i < (one.*field).size(); ++i)
+          (result.*field)[static_cast<std::size_t>(n) * form + i] += (one.*field)[i];
     }
   }
-  reduce_metric_gradient(c, result.dmetric);
-  reduce_metric_gradient(c, result.dmetric_terms);
+  for (const auto field : summed) reduce_metric_gradient(c, result.*field);
   return result;
 }
 
@@ -306,12 +281,12 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
   const Inputs inputs(c);
   const auto rows = static_cast<std::size_t>(c.batch * c.heads * c.tokens);
   const auto k = static_cast<std::size_t>(c.width), heads = static_cast<std::size_t>(c.heads);
-  Tokens p(c, c.layout), dt(c, c.layout), t(c, Layout::interleaved), q(c, Layout::contiguous),
-      dq(c, Layout::contiguous), dp(c, c.layout);
-  MetricCase key_side = c;
-  key_side.tokens = c.keys;
-  Tokens keys(key_side, c.layout), key_q(key_side, Layout::contiguous), key_dq(key_side, Layout::contiguous),
-      dkeys(key_side, c.layout);
+  const auto of_queries = [&](Layout layout) { return Tokens(c.element, c.batch, c.heads, c.tokens, c.width, layout); };
+  const auto of_keys = [&](Layout layout) { return Tokens(c.element, c.batch, c.heads, c.keys, c.width, layout); };
+  auto p = of_queries(c.layout), dt = of_queries(c.layout), t = of_queries(Layout::interleaved),
+       q = of_queries(Layout::contiguous), dq = of_queries(Layout::contiguous), dp = of_queries(c.layout);
+  auto keys = of_keys(c.layout), key_q = of_keys(Layout::contiguous), key_dq = of_keys(Layout::contiguous),
+       dkeys = of_keys(c.layout);
   const bool others = c.keys > 0;
   if (others) keys.set(inputs.keys);
   p.set(inputs.p);
@@ -319,15 +294,9 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
   if (with_nan >= 0) p.set(static_cast<std::size_t>(with_nan), std::nan(""));
 
   // The metric as [b = n, n = 1, c = rows of it, k].
-  MetricCase form = c;
-  form.batch = c.heads;
-  form.heads = 1;
-  form.tokens = c.form == MetricForm::dense ? c.width : 1;
-  Tokens metric(form, Layout::contiguous);
-  for (std::size_t n = 0; n < heads; ++n)
-    for (std::size_t i = 0; i < k; ++i)
-      for (std::size_t j = 0; c.form == MetricForm::dense && j < k; ++j)
-        metric.set((n * k + i) * k + j, inputs.metric[(n * k + i) * k + j]);
+  const bool is_dense = c.form == MetricForm::dense;
+  Tokens metric(c.element, c.heads, 1, is_dense ? c.width : 1, c.width, Layout::contiguous);
+  if (is_dense) metric.set(inputs.metric);
   for (std::size_t n = 0; c.form == MetricForm::diagonal && n < heads; ++n)
     for (std::size_t i = 0; i < k; ++i) metric.set(n * k + i, inputs.metric[(n * k + i) * k + i]);
   KernelMemory key(8), segments(4 * inputs.segments.size()), key_segments(4 * inputs.key_segments.size());
@@ -394,10 +363,8 @@ MetricResult run_kernels(const MetricCase& c, std::int64_t with_nan) {
   result.t = t.get();
   result.dp = dp.get();
   if (others) result.dkeys = dkeys.get();
-  result.log2_sum.resize(rows);
-  result.dmetric.resize(heads * k * k);
-  for (std::size_t i = 0; i < rows; ++i) result.log2_sum[i] = log2_sum.floats()[i];
-  for (std::size_t i = 0; i < result.dmetric.size(); ++i) result.dmetric[i] = dmetric.floats()[i];
+  result.log2_sum.assign(log2_sum.floats(), log2_sum.floats() + rows);
+  result.dmetric.assign(dmetric.floats(), dmetric.floats() + heads * k * k);
   reduce_metric_gradient(c, result.dmetric);
   return result;
 }
@@ -426,17 +393,8 @@ double distance(const Values& a, const Values& b) {
 }
 
 double unit_roundoff(MetricElement element) {
-  switch (element) {
-    case MetricElement::bf16:
-      return 0x1p-9;
-    case MetricElement::fp16:
-      return 0x1p-12;
-    case MetricElement::tf32:
-      return 0x1p-12;
-    case MetricElement::fp32:
-      break;
-  }
-  return 0x1p-25;
+  if (element == MetricElement::bf16) return 0x1p-9;
+  return element == MetricElement::fp32 ? 0x1p-25 : 0x1p-12;
 }
 
 }  // namespace metaformer

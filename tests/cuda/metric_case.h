@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "cuda/metric_attention.h"
 #include "cuda/metric_reference.h"
@@ -30,17 +29,6 @@ struct MetricCase {
   std::uint64_t seed = 1;
   std::string str() const;
   int key_count() const { return keys > 0 ? keys : tokens; }
-};
-
-// [b, n, c, k] or [b, n, c] values as doubles, in that order.
-using Values = std::vector<double>;
-
-struct MetricResult {
-  Values t, log2_sum, dp, dmetric;
-  Values dkeys;  // empty where tokens look at themselves
-  // Of the definition: see reference::Solution.
-  Values dp_terms, dkeys_terms, dmetric_terms, t_cut_terms, dp_cut_terms, dkeys_cut_terms, log2_sum_cut_terms;
-  bool operator==(const MetricResult&) const = default;  // NaN differs from itself
 };
 
 // What the kernels give, run on exact-sized inputs that end at a page without access. `with_nan`: index into p that

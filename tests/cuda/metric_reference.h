@@ -6,11 +6,27 @@
 #include <functional>
 #include <vector>
 
-namespace metaformer::reference {
+namespace metaformer {
+
+using Values = std::vector<double>;
+
+// [c, k], [c], [k, k] or [e, k] values of a head, or those of all heads one after another.
+struct MetricResult {
+  Values t, log2_sum, dp, dmetric;
+  Values dkeys;  // empty where tokens look at themselves: all is in dp
+  // Of the definition. With every term of their sums taken positive: what rounding in a sum is relative to.
+  Values dp_terms, dkeys_terms, dmetric_terms;
+  // The same where products cut their terms and exp2 and log2 are off by up to 2 units in the last place: an error of a
+  // score is a relative one of its weight, and so one of everything that weights are in.
+  Values t_cut_terms, dp_cut_terms, dkeys_cut_terms, log2_sum_cut_terms;
+  bool operator==(const MetricResult&) const = default;  // NaN differs from itself
+};
+
+namespace reference {
 
 struct Matrix {
   int rows = 0, columns = 0;
-  std::vector<double> data;
+  Values data;
   Matrix(int r, int c) : rows(r), columns(c), data(static_cast<std::size_t>(r) * static_cast<std::size_t>(c)) {}
   double& operator()(int r, int c) { return data[static_cast<std::size_t>(r * columns + c)]; }
   double operator()(int r, int c) const { return data[static_cast<std::size_t>(r * columns + c)]; }
@@ -28,41 +44,9 @@ struct Problem {
   std::function<double(int query, int key)> kept;  // what dropout multiplies a weight with
 };
 
-struct Solution {
-  Matrix t, dp, dmetric;
-  Matrix dkeys;  // 0 rows where tokens look at themselves: all is in dp
-  std::vector<double> log2_sum;
-  // With every term of their sums taken positive: what rounding in a sum is relative to.
-  Matrix dp_terms, dkeys_terms, dmetric_terms;
-  // The same where products cut their terms and exp2 and log2 are off by up to 2 units in the last place: an error of a
-  // score is a relative one of its weight, and so one of everything that weights are in.
-  Matrix t_cut_terms, dp_cut_terms, dkeys_cut_terms;
-  std::vector<double> log2_sum_cut_terms;
-};
-
-inline Solution empty_solution(int tokens, int keys, int k) {
-  return {.t = Matrix(tokens, k),
-          .dp = Matrix(tokens, k),
-          .dmetric = Matrix(k, k),
-          .dkeys = Matrix(keys, k),
-          .log2_sum = {},
-          .dp_terms = Matrix(tokens, k),
-          .dkeys_terms = Matrix(keys, k),
-          .dmetric_terms = Matrix(k, k),
-          .t_cut_terms = Matrix(tokens, k),
-          .dp_cut_terms = Matrix(tokens, k),
-          .dkeys_cut_terms = Matrix(keys, k),
-          .log2_sum_cut_terms = std::vector<double>(static_cast<std::size_t>(tokens))};
-}
-
-inline void add(Matrix& to, Matrix& from) {
-  for (std::size_t i = 0; i < to.data.size(); ++i) to.data[i] += from.data[i];
-  from = Matrix(0, from.columns);
-}
-
 // softmax over what is visible, and log2 of its denominator, in the arithmetic of Real.
 template <class Real>
-Matrix softmax(const Matrix& score, const Problem& problem, std::vector<double>& log2_sum) {
+Matrix softmax(const Matrix& score, const Problem& problem, Values& log2_sum) {
   Matrix weight(score.rows, score.columns);
   for (int i = 0; i < score.rows; ++i) {
     Real maximum = -INFINITY, total = 0;
@@ -92,90 +76,93 @@ inline double score_terms(const Problem& problem, int i, int j) {
   return problem.scale * sum;
 }
 
-inline void add_score_terms(const Problem& problem, const Matrix& weight, Solution& solution) {
-  for (int i = 0; i < weight.rows; ++i) {
-    double largest = 0;  // its inverse is the sum that log2 is taken of
-    for (int j = 0; j < weight.columns; ++j) largest = std::fmax(largest, weight(i, j));
-    if (largest > 0) solution.log2_sum_cut_terms[static_cast<std::size_t>(i)] = -2 * std::log2(largest);
-    for (int j = 0; j < weight.columns; ++j) {
-      if (weight(i, j) == 0) continue;
-      const double terms = weight(i, j) * (1 + score_terms(problem, i, j));
-      solution.log2_sum_cut_terms[static_cast<std::size_t>(i)] += terms / std::log(2);
-      for (int a = 0; a < problem.p.columns; ++a)
-        solution.t_cut_terms(i, a) += terms * problem.kept(i, j) * std::fabs(problem.keys(j, a));
-    }
-  }
-}
-
 // From the definition, pair by pair: score_ij = scale p_i M p_j, or -scale (p_i - p_j) M (p_i - p_j).
-inline Solution solve_exactly(const Problem& problem) {
-  const auto &p = problem.p, &y = problem.keys;
+inline MetricResult solve_exactly(const Problem& problem) {
+  const auto &p = problem.p, &y = problem.keys, &m = problem.metric, &dt = problem.dt;
   const int tokens = p.rows, keys = y.rows, k = p.columns;
-  auto solution = empty_solution(tokens, keys, k);
-  Matrix score(tokens, keys);
+  const auto zeros = [&](int rows) { return Values(static_cast<std::size_t>(rows * k)); };
+  MetricResult result{.t = zeros(tokens),
+                      .log2_sum = {},
+                      .dp = zeros(tokens),
+                      .dmetric = zeros(k),
+                      .dkeys = zeros(keys),
+                      .dp_terms = zeros(tokens),
+                      .dkeys_terms = zeros(keys),
+                      .dmetric_terms = zeros(k),
+                      .t_cut_terms = zeros(tokens),
+                      .dp_cut_terms = zeros(tokens),
+                      .dkeys_cut_terms = zeros(keys),
+                      .log2_sum_cut_terms = Values(static_cast<std::size_t>(tokens))};
+  const auto at = [k](Values& values, int row, int column) -> double& {
+    return values[static_cast<std::size_t>(row * k + column)];
+  };
   // What multiplies M from the left and from the right in the score of a pair.
   const auto left = [&](int i, int j, int a) { return problem.distance ? p(i, a) - y(j, a) : p(i, a); };
   const auto right = [&](int i, int j, int a) { return problem.distance ? p(i, a) - y(j, a) : y(j, a); };
   const double sign = problem.distance ? -problem.scale : problem.scale;
+  Matrix score(tokens, keys);
   for (int i = 0; i < tokens; ++i)
     for (int j = 0; j < keys; ++j)
       for (int a = 0; a < k; ++a)
-        for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * problem.metric(a, b) * right(i, j, b);
-  const auto weight = softmax<double>(score, problem, solution.log2_sum);
-  add_score_terms(problem, weight, solution);
+        for (int b = 0; b < k; ++b) score(i, j) += sign * left(i, j, a) * m(a, b) * right(i, j, b);
+  const auto weight = softmax<double>(score, problem, result.log2_sum);
   for (int i = 0; i < tokens; ++i) {
-    std::vector<double> dweight(static_cast<std::size_t>(keys));
-    double delta = 0;
+    auto& log2_sum_cut_terms = result.log2_sum_cut_terms[static_cast<std::size_t>(i)];
+    Values dweight(static_cast<std::size_t>(keys)), cut_of(static_cast<std::size_t>(keys));
+    double delta = 0, largest = 0;
     for (int j = 0; j < keys; ++j) {
       const double kept = problem.kept(i, j), mixed = kept * weight(i, j);
-      const double cut = mixed == 0 ? 0 : mixed * (1 + score_terms(problem, i, j));
+      auto &dweight_ij = dweight[static_cast<std::size_t>(j)], &cut_ij = cut_of[static_cast<std::size_t>(j)];
+      cut_ij = weight(i, j) == 0 ? 0 : 1 + score_terms(problem, i, j);
+      log2_sum_cut_terms += weight(i, j) * cut_ij / std::log(2);
+      largest = std::fmax(largest, weight(i, j));
       for (int a = 0; a < k; ++a) {
-        solution.t(i, a) += mixed * y(j, a);
-        solution.dkeys(j, a) += mixed * problem.dt(i, a);
-        solution.dkeys_terms(j, a) += mixed * std::fabs(problem.dt(i, a));
-        solution.dkeys_cut_terms(j, a) += cut * std::fabs(problem.dt(i, a));
-        dweight[static_cast<std::size_t>(j)] += kept * problem.dt(i, a) * y(j, a);
+        at(result.t, i, a) += mixed * y(j, a);
+        at(result.t_cut_terms, i, a) += mixed * cut_ij * std::fabs(y(j, a));
+        at(result.dkeys, j, a) += mixed * dt(i, a);
+        at(result.dkeys_terms, j, a) += mixed * std::fabs(dt(i, a));
+        at(result.dkeys_cut_terms, j, a) += mixed * cut_ij * std::fabs(dt(i, a));
+        dweight_ij += kept * dt(i, a) * y(j, a);
       }
-      delta += weight(i, j) * dweight[static_cast<std::size_t>(j)];
+      delta += weight(i, j) * dweight_ij;
     }
+    if (largest > 0) log2_sum_cut_terms -= 2 * std::log2(largest);  // log2 of a sum of at most 1 / largest
     for (int j = 0; j < keys; ++j) {
-      const double dweight_ij = dweight[static_cast<std::size_t>(j)],
-                   dscore = sign * weight(i, j) * (dweight_ij - delta);
+      const double dweight_ij = dweight[static_cast<std::size_t>(j)];
+      const double dscore = sign * weight(i, j) * (dweight_ij - delta);
       const double term = std::fabs(sign) * weight(i, j) * (std::fabs(dweight_ij) + std::fabs(delta));
       if (term == 0) continue;
-      const double cut = term * (1 + score_terms(problem, i, j));
+      const double cut = term * cut_of[static_cast<std::size_t>(j)];
       for (int a = 0; a < k; ++a) {
         double from_left = 0, from_right = 0;  // gradients of what stands left and right of M
         for (int b = 0; b < k; ++b) {
-          from_left += dscore * problem.metric(a, b) * right(i, j, b);
-          from_right += dscore * problem.metric(b, a) * left(i, j, b);
-          solution.dmetric(a, b) += dscore * left(i, j, a) * right(i, j, b);
-          solution.dmetric_terms(a, b) += term * std::fabs(p(i, a) * y(j, b));
-          const double through_left = std::fabs(problem.metric(a, b) * y(j, b)),
-                       through_right = std::fabs(problem.metric(b, a) * p(i, b));
-          solution.dp_terms(i, a) += term * through_left;
-          solution.dkeys_terms(j, a) += term * through_right;
+          from_left += dscore * m(a, b) * right(i, j, b);
+          from_right += dscore * m(b, a) * left(i, j, b);
+          at(result.dmetric, a, b) += dscore * left(i, j, a) * right(i, j, b);
+          at(result.dmetric_terms, a, b) += term * std::fabs(p(i, a) * y(j, b));
+          const double through_left = std::fabs(m(a, b) * y(j, b)), through_right = std::fabs(m(b, a) * p(i, b));
+          at(result.dp_terms, i, a) += term * through_left;
+          at(result.dkeys_terms, j, a) += term * through_right;
           // Of a distance as it is computed: 2 M y_j - 2 M p_i, and the negative of it.
           const double both = 2 * (through_left + through_right);
-          solution.dp_cut_terms(i, a) += cut * (problem.distance ? both : through_left);
-          solution.dkeys_cut_terms(j, a) += cut * (problem.distance ? both : through_right);
+          at(result.dp_cut_terms, i, a) += cut * (problem.distance ? both : through_left);
+          at(result.dkeys_cut_terms, j, a) += cut * (problem.distance ? both : through_right);
         }
-        if (problem.distance) {
-          solution.dp(i, a) += from_left + from_right;
-          solution.dkeys(j, a) -= from_left + from_right;
-        } else {
-          solution.dp(i, a) += from_left;
-          solution.dkeys(j, a) += from_right;
-        }
+        at(result.dp, i, a) += problem.distance ? from_left + from_right : from_left;
+        at(result.dkeys, j, a) += problem.distance ? -from_left - from_right : from_right;
       }
     }
   }
+  const auto move_into = [](Values& to, Values& from) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+    from.clear();
+  };
   if (problem.to_themselves) {
-    add(solution.dp, solution.dkeys);
-    add(solution.dp_terms, solution.dkeys_terms);
-    add(solution.dp_cut_terms, solution.dkeys_cut_terms);
+    move_into(result.dp, result.dkeys);
+    move_into(result.dp_terms, result.dkeys_terms);
+    move_into(result.dp_cut_terms, result.dkeys_cut_terms);
   }
-  return solution;
+  return result;
 }
 
 using Round = std::function<double(double)>;
@@ -204,11 +191,15 @@ inline Matrix transposed(const Matrix& a) {
 }
 
 // As an eager program in a narrow type: matrix by matrix, each result rounded by `result`, factors of products by
-// `factor`. The formulas are those of docs/metric_attention.md.
-inline Solution solve_eagerly(const Problem& problem, const Round& factor, const Round& result) {
+// `factor`. The formulas are those of docs/metric_attention.md. Without the terms.
+inline MetricResult solve_eagerly(const Problem& problem, const Round& factor, const Round& result) {
   const auto &p = problem.p, &y = problem.keys;
   const int tokens = p.rows, keys = y.rows, k = p.columns;
   const auto multiply = [&](const Matrix& a, const Matrix& b) { return product(a, b, factor, result); };
+  const auto sum = [&](Matrix a, const Matrix& b) {
+    for (std::size_t i = 0; i < a.data.size(); ++i) a.data[i] = result(a.data[i] + b.data[i]);
+    return a;
+  };
   const double scale = (problem.distance ? 2 : 1) * problem.scale;
   const auto q = multiply(p, problem.metric), key_q = multiply(y, problem.metric);
   auto score = multiply(q, transposed(y));
@@ -220,18 +211,19 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
       score(i, j) = result(scale * result(score(i, j) - 0.5 * result(bias)));
     }
   }
-  auto solution = empty_solution(tokens, keys, k);
+  MetricResult solution;
   auto weight = softmax<float>(score, problem, solution.log2_sum);
   for (auto& value : weight.data) value = result(value);
   auto mixed = weight;
   for (int i = 0; i < tokens; ++i)
     for (int j = 0; j < keys; ++j) mixed(i, j) = result(weight(i, j) * problem.kept(i, j));
-  solution.t = multiply(mixed, y);
+  const auto t = multiply(mixed, y);
+  solution.t = t.data;
   auto dscore = multiply(problem.dt, transposed(y));
-  std::vector<double> row(static_cast<std::size_t>(tokens)), column(static_cast<std::size_t>(keys));
+  Values row(static_cast<std::size_t>(tokens)), column(static_cast<std::size_t>(keys));
   for (int i = 0; i < tokens; ++i) {
     float delta = 0;
-    for (int a = 0; a < k; ++a) delta += static_cast<float>(solution.t(i, a) * problem.dt(i, a));
+    for (int a = 0; a < k; ++a) delta += static_cast<float>(t(i, a) * problem.dt(i, a));
     for (int j = 0; j < keys; ++j) {
       dscore(i, j) = result(weight(i, j) * (result(dscore(i, j) * problem.kept(i, j)) - delta));
       if (problem.distance && problem.to_themselves && i == j) dscore(i, j) = 0;
@@ -242,24 +234,18 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
   }
   auto dq = multiply(dscore, y);
   auto through_keys = multiply(transposed(dscore), q);
+  const auto through_values = multiply(transposed(mixed), problem.dt);
   // x -= R(sums y), row by row.
-  const auto subtract = [&](Matrix& x, const std::vector<double>& sums, const Matrix& of) {
+  const auto subtract = [&](Matrix& x, const Values& sums, const Matrix& of) {
     for (int i = 0; problem.distance && i < x.rows; ++i)
       for (int a = 0; a < k; ++a) x(i, a) = result(x(i, a) - result(sums[static_cast<std::size_t>(i)] * of(i, a)));
-  };
-  const auto through_values = multiply(transposed(mixed), problem.dt);
-  const auto add_keys = [&](Matrix& to) {
-    for (std::size_t i = 0; i < to.data.size(); ++i)
-      to.data[i] = result(result(to.data[i] + through_values.data[i]) + through_keys.data[i]);
   };
   if (problem.to_themselves) {
     for (std::size_t i = 0; i < row.size(); ++i) row[i] += column[i];
     subtract(dq, row, p);
     subtract(through_keys, row, q);
-    solution.dp = multiply(dq, transposed(problem.metric));
-    add_keys(solution.dp);
-    solution.dmetric = multiply(transposed(p), dq);
-    solution.dkeys = Matrix(0, k);
+    solution.dp = sum(sum(multiply(dq, transposed(problem.metric)), through_values), through_keys).data;
+    solution.dmetric = multiply(transposed(p), dq).data;
     return solution;
   }
   Matrix dkey_q(keys, k), through_queries(tokens, k);
@@ -267,15 +253,12 @@ inline Solution solve_eagerly(const Problem& problem, const Round& factor, const
   subtract(dkey_q, column, y);
   subtract(through_queries, row, q);
   subtract(through_keys, column, key_q);
-  solution.dp = multiply(dq, transposed(problem.metric));
-  for (std::size_t i = 0; i < solution.dp.data.size(); ++i)
-    solution.dp.data[i] = result(solution.dp.data[i] + through_queries.data[i]);
-  solution.dkeys = multiply(dkey_q, transposed(problem.metric));
-  add_keys(solution.dkeys);
-  const auto of_queries = multiply(transposed(p), dq), of_keys = multiply(transposed(y), dkey_q);
-  for (std::size_t i = 0; i < of_keys.data.size(); ++i)
-    solution.dmetric.data[i] = result(of_queries.data[i] + of_keys.data[i]);
+  solution.dp = sum(multiply(dq, transposed(problem.metric)), through_queries).data;
+  solution.dkeys = sum(sum(multiply(dkey_q, transposed(problem.metric)), through_values), through_keys).data;
+  solution.dmetric = sum(multiply(transposed(p), dq), multiply(transposed(y), dkey_q)).data;
   return solution;
 }
 
-}  // namespace metaformer::reference
+}  // namespace reference
+
+}  // namespace metaformer

@@ -26,50 +26,40 @@ using emulator::Order;
 std::vector<MetricCase> cases() {
   std::vector<MetricCase> list;
   for (const auto element : {MetricElement::bf16, MetricElement::tf32}) {
-    MetricCase c;
-    c.element = element;
-    c.batch = 1;
-    c.heads = 2;
-    c.tokens = 141;
-    c.width = 24;
-    list.push_back(c);
-    c.mask = Mask::padding;
-    c.causal = false;
-    c.distance = true;
-    c.layout = Layout::unaligned;
-    list.push_back(c);
-    c.mask = Mask::none;
-    c.layout = Layout::contiguous;
-    c.form = MetricForm::diagonal;
-    list.push_back(c);
-    c.width = 40;
-    c.form = MetricForm::identity;
-    c.distance = false;
-    list.push_back(c);
+    const MetricCase usual = {.element = element, .batch = 1, .tokens = 141, .width = 24};
+    MetricCase padded = usual;
+    padded.mask = Mask::padding;
+    padded.causal = false;
+    padded.distance = true;
+    padded.layout = Layout::unaligned;
+    MetricCase diagonal = padded;
+    diagonal.mask = Mask::none;
+    diagonal.layout = Layout::contiguous;
+    diagonal.form = MetricForm::diagonal;
+    MetricCase identity = diagonal;
+    identity.width = 40;
+    identity.form = MetricForm::identity;
+    identity.distance = false;
     // More tiles of tokens than parts of the metric's gradient, and a form that does not fill its last block of
     // threads.
-    c.form = MetricForm::dense;
-    c.batch = 40;
-    c.heads = 1;
-    c.tokens = 33;
-    c.width = 24;
-    list.push_back(c);
+    MetricCase many = {.element = element,
+                       .causal = false,
+                       .layout = Layout::contiguous,
+                       .batch = 40,
+                       .heads = 1,
+                       .tokens = 33,
+                       .width = 24};
+    list.insert(list.end(), {usual, padded, diagonal, identity, many});
   }
   list.front().dropout = 0.3;
-  MetricCase others = list[1];  // more keys than queries, then fewer
-  others.keys = 203;
-  list.push_back(others);
-  others = list.front();
-  others.keys = 70;
-  list.push_back(others);
-  MetricCase wide;  // the metric comes in parts
-  wide.element = MetricElement::tf32;
-  wide.batch = wide.heads = 1;
-  wide.tokens = 33;
-  wide.width = 104;
-  list.push_back(wide);
-  wide.element = MetricElement::fp32;  // rows of a block stay in shared memory
-  list.push_back(wide);
+  MetricCase more_keys = list[1], fewer_keys = list[0];
+  more_keys.keys = 203;
+  fewer_keys.keys = 70;
+  // Of a wide head the metric comes in parts; in fp32 rows of a block stay in shared memory.
+  MetricCase wide = {.element = MetricElement::tf32, .batch = 1, .heads = 1, .tokens = 33, .width = 104},
+             wide_fp32 = wide;
+  wide_fp32.element = MetricElement::fp32;
+  list.insert(list.end(), {more_keys, fewer_keys, wide, wide_fp32});
   return list;
 }
 
@@ -112,23 +102,10 @@ bool is_caught(const emulator::Site& site) {
   return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-const char* name_of(emulator::Fault fault) {
-  switch (fault) {
-    case emulator::Fault::no_barrier:
-      return "barrier left out";
-    case emulator::Fault::loose_wait:
-      return "wait loosened";
-    case emulator::Fault::no_bound:
-      return "bound dropped";
-    case emulator::Fault::no_alignment:
-      return "alignment taken for granted";
-    case emulator::Fault::shifted_draw:
-      return "draw shifted";
-    case emulator::Fault::no_turn:
-      break;
-  }
-  return "turn not waited for";
-}
+// By emulator::Fault.
+constexpr const char* names[] = {"barrier left out", "wait loosened",
+                                 "bound dropped",    "alignment taken for granted",
+                                 "draw shifted",     "turn not waited for"};
 
 int run() {
   emulator::set_schedule({});
@@ -142,7 +119,8 @@ int run() {
   for (const auto& site : sites) {
     if (is_caught(site)) continue;
     ++survivors;
-    std::cerr << site.file << ":" << site.line << ": " << name_of(site.fault) << ", and no test notices\n";
+    std::cerr << site.file << ":" << site.line << ": " << names[static_cast<int>(site.fault)]
+              << ", and no test notices\n";
   }
   std::cout << sites.size() << " faults, " << survivors << " not caught\n";
   return survivors > 0 || sites.empty() ? 1 : 0;

@@ -30,10 +30,8 @@ std::vector<MixerConfig> fused_mixers() {
   return list;
 }
 
-struct Outcome {
-  torch::Tensor y, dx;
-  std::vector<torch::Tensor> gradients;
-};
+// y, the gradients of x and of every parameter, and of other tokens where there are any.
+using Outcome = std::vector<torch::Tensor>;
 
 // The same parameters, input and output gradient for every backend. `others`: how many other tokens are looked at;
 // 0: the input itself.
@@ -52,9 +50,9 @@ Outcome run(const MixerConfig& options, Backend backend, const Visibility& visib
   Pass pass{.training = true, .random = RandomStream(torch::ones({}, torch::kLong))};
   const auto y = mixer->forward(x, context, visibility, nullptr, pass);
   y.backward(dy);
-  Outcome outcome{y.detach(), x.grad(), {}};
-  for (const auto& parameter : mixer->parameters()) outcome.gradients.push_back(parameter.grad());
-  if (others > 0) outcome.gradients.push_back(context.grad());
+  Outcome outcome = {y.detach(), x.grad()};
+  for (const auto& parameter : mixer->parameters()) outcome.push_back(parameter.grad());
+  if (others > 0) outcome.push_back(context.grad());
   return outcome;
 }
 
@@ -63,22 +61,18 @@ double relative(const torch::Tensor& a, const torch::Tensor& b) {
 }
 
 void check_near(const Outcome& fused, const Outcome& expected, double tolerance) {
-  CHECK(relative(fused.y, expected.y) < tolerance);
-  CHECK(relative(fused.dx, expected.dx) < tolerance);
-  REQUIRE(fused.gradients.size() == expected.gradients.size());
-  for (std::size_t i = 0; i < fused.gradients.size(); ++i) {
-    REQUIRE(fused.gradients[i].sizes() == expected.gradients[i].sizes());
-    CHECK(relative(fused.gradients[i], expected.gradients[i]) < tolerance);
+  REQUIRE(fused.size() == expected.size());
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    REQUIRE(fused[i].sizes() == expected[i].sizes());
+    CHECK(relative(fused[i], expected[i]) < tolerance);
   }
 }
 
 // At most twice as far from the truth as `other`.
 void check_no_worse(const Outcome& fused, const Outcome& other, const Outcome& exact) {
-  CHECK(relative(fused.y, exact.y) <= 2 * relative(other.y, exact.y));
-  CHECK(relative(fused.dx, exact.dx) <= 2 * relative(other.dx, exact.dx));
-  REQUIRE(fused.gradients.size() == exact.gradients.size());
-  for (std::size_t i = 0; i < fused.gradients.size(); ++i)
-    CHECK(relative(fused.gradients[i], exact.gradients[i]) <= 2 * relative(other.gradients[i], exact.gradients[i]));
+  REQUIRE(fused.size() == exact.size());
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    CHECK(relative(fused[i], exact[i]) <= 2 * relative(other[i], exact[i]));
 }
 
 Visibility segments_of(bool causal) {
@@ -99,19 +93,16 @@ TEST_CASE("the fused backend gives the reference's values and gradients", "[fuse
 }
 
 TEST_CASE("a temperature and a fixed norm go into the form that the kernels are given", "[fused]") {
-  const auto options =
-      GENERATE(MixerConfig(QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
-               MixerConfig(MetricOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true}),
-               MixerConfig(MetricOptions{
-                   .constraint = MetricConstraint::identity, .qk_norm = true, .learned_temperature = true}),
-               MixerConfig(MetricOptions{.constraint = MetricConstraint::identity,
-                                         .score = MetricScore::distance,
-                                         .qk_norm = true,
-                                         .learned_temperature = true}),
-               MixerConfig(MetricOptions{
-                   .constraint = MetricConstraint::psd, .score = MetricScore::distance, .fixed_norm = true}),
-               MixerConfig(MetricOptions{
-                   .constraint = MetricConstraint::diagonal, .score = MetricScore::distance, .fixed_norm = true}));
+  using M = MetricOptions;
+  constexpr auto identity = MetricConstraint::identity;
+  constexpr auto distance = MetricScore::distance;
+  const MixerConfig options = GENERATE(
+      values<MixerConfig>({QuadraticOptions{.qk_norm = true, .learned_temperature = true, .fixed_norm = true},
+                           M{.qk_norm = true, .learned_temperature = true, .fixed_norm = true},
+                           M{.constraint = identity, .qk_norm = true, .learned_temperature = true},
+                           M{.constraint = identity, .score = distance, .qk_norm = true, .learned_temperature = true},
+                           M{.constraint = MetricConstraint::psd, .score = distance, .fixed_norm = true},
+                           M{.constraint = MetricConstraint::diagonal, .score = distance, .fixed_norm = true}}));
   const auto visibility = segments_of(/*causal=*/true);
   const auto exact = run(options, Backend::reference, visibility, torch::kDouble);
   // A gradient that has no part along the form is a difference of larger ones, and one of a head is a sum of all.
@@ -138,7 +129,7 @@ TEST_CASE("the fused backend works under autocast, with gradients in the paramet
              fused = run(options, Backend::fused, visibility, torch::kFloat);
   at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(at::kCPU, false);
-  for (const auto& gradient : fused.gradients) CHECK(gradient.scalar_type() == torch::kFloat);
+  for (std::size_t i = 2; i < fused.size(); ++i) CHECK(fused[i].scalar_type() == torch::kFloat);
   check_no_worse(fused, composed, exact);
 }
 
@@ -154,8 +145,8 @@ TEST_CASE("auto takes the kernels where they are expected to win", "[fused]") {
   const auto visibility = self_visibility(true, {});
   const auto fused = run(options, Backend::fused, visibility, torch::kBFloat16, 0.2),
              taken = run(options, Backend::automatic, visibility, torch::kBFloat16, 0.2);
-  CHECK(torch::equal(fused.y, taken.y));
-  CHECK(torch::equal(fused.dx, taken.dx));
+  CHECK(torch::equal(fused[0], taken[0]));
+  CHECK(torch::equal(fused[1], taken[1]));
 }
 
 TEST_CASE("tokens that look at others do so through the kernels, with gradients of both", "[fused]") {
@@ -221,14 +212,12 @@ TEST_CASE("what the kernels cannot do is an error that says why", "[fused]") {
     CHECK(code == ExitCode::usage);
     return message;
   };
-  CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 is not a multiple of 8"));
-  CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("not in Double"));
+  CHECK_THAT(complaint(torch::randn({1, 1, 4, 100})), ContainsSubstring("head width 100 "));
+  CHECK_THAT(complaint(torch::randn({1, 1, 4, 16}, torch::kDouble)), ContainsSubstring("Double"));
   CHECK_THAT(complaint(torch::randn({1, 1, 16, 4}).transpose(2, 3)), ContainsSubstring("next to each other"));
-  const auto beside = [&](const torch::Tensor& keys) {
-    return fused_metric_obstacle(torch::randn({1, 1, 4, 16}), keys, {});
-  };
-  CHECK_THAT(beside(torch::randn({1, 1, 0, 16})), ContainsSubstring("no keys"));
-  CHECK_THAT(beside(torch::randn({1, 1, 5, 16}, torch::kBFloat16)), ContainsSubstring("differ in type"));
+  const auto p = torch::randn({1, 1, 4, 16});
+  CHECK_THAT(fused_metric_obstacle(p, torch::randn({1, 1, 0, 16}), {}), ContainsSubstring("no keys"));
+  CHECK_THAT(fused_metric_obstacle(p, torch::randn({1, 1, 5, 16}, torch::kBFloat16), {}), ContainsSubstring("type"));
   auto options = MixerConfig(MetricOptions{.backend = Backend::fused});
   const auto mixer = make_mixer(options, {.width = width, .heads = heads, .dropout = 0, .bias = false});
   {

@@ -116,16 +116,15 @@ GPU_KERNEL(lanes) turns_kernel(unsigned* turn, float* values) {
   if (lane == 0) gpu::announce(turn, block + 1);
 }
 
+unsigned* words(const KernelMemory& memory) { return reinterpret_cast<unsigned*>(memory.data()); }
+
 void print_words(const char* name, const KernelMemory& memory, int count) {
-  const auto* words = reinterpret_cast<const unsigned*>(memory.data());
-  for (int i = 0; i < count; ++i) std::printf("%s %d %08x\n", name, i, words[i]);
+  for (int i = 0; i < count; ++i) std::printf("%s %d %08x\n", name, i, words(memory)[i]);
 }
 
 void print_numbers(const char* name, const KernelMemory& memory, int count) {
   for (int i = 0; i < count; ++i) std::printf("%s %d %.9g\n", name, i, static_cast<double>(memory.floats()[i]));
 }
-
-unsigned* words(const KernelMemory& memory) { return reinterpret_cast<unsigned*>(memory.data()); }
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/cross_entropy.h"
+#include "support/threads.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -61,16 +62,13 @@ TEST_CASE("the cross-entropy and its gradient are those of the formula", "[cross
 TEST_CASE("the cross-entropy does not depend on the number of threads", "[cross_entropy]") {
   const auto logits_tv = torch::randn({200, 333});
   const auto targets_t = random_targets(200, 333);
-  const auto threads = at::get_num_threads();
-  std::vector<Result> results;
-  for (const int count : {1, 3}) {
-    at::set_num_threads(count);
-    results.push_back(
-        result_of(logits_tv, 1, [&](const auto& x_tv) { return cross_entropy_sum(x_tv, targets_t, 0.1); }));
-  }
-  at::set_num_threads(threads);
-  CHECK(results[0].loss == results[1].loss);
-  CHECK(torch::equal(results[0].gradient_tv, results[1].gradient_tv));
+  const auto with = [&](int count) {
+    const Threads threads(count);
+    return result_of(logits_tv, 1, [&](const auto& x_tv) { return cross_entropy_sum(x_tv, targets_t, 0.1); });
+  };
+  const auto one = with(1), three = with(3);
+  CHECK(one.loss == three.loss);
+  CHECK(torch::equal(one.gradient_tv, three.gradient_tv));
 }
 
 TEST_CASE("logits that are not finite give what the formula does", "[cross_entropy]") {

@@ -1,7 +1,6 @@
-#include <ATen/Parallel.h>
-
 #include "cpu/dropout.h"
 #include "ops/dropout.h"
+#include "support/threads.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -54,13 +53,11 @@ TEST_CASE("what dropout takes has no pattern", "[dropout]") {
 }
 
 TEST_CASE("dropout repeats in a repeated pass, whatever the number of threads", "[dropout]") {
-  const auto before = at::get_num_threads();
   const auto expected = kept(300'007, 0.4, 7);
-  for (const int threads : {1, 2, 3}) {
-    at::set_num_threads(threads);
+  for (const int count : {1, 2, 3}) {
+    const Threads threads(count);
     CHECK(torch::equal(kept(300'007, 0.4, 7), expected));
   }
-  at::set_num_threads(before);
   auto pass = training_pass(7);
   const auto x = torch::ones({300'007});
   CHECK_FALSE(torch::equal(dropout(x, 0.4, pass), dropout(x, 0.4, pass)));

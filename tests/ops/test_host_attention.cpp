@@ -8,6 +8,7 @@
 #include "cpu/attention.h"
 #include "ops/attention.h"
 #include "ops/parallel.h"
+#include "support/threads.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -84,33 +85,29 @@ void draw_distances(Problem& problem) {
                        .key_nlk = torch::randn({rows, 3, width}).to(problem.q.scalar_type()).transpose(0, 1)};
 }
 
-struct Answer {
-  torch::Tensor t, dq, dk, dv;  // dk holds the gradient of a shared tensor
-  torch::Tensor ddistance_q = {}, ddistance = {};
-};
+// t and the gradients of q, k (with a shared tensor: of both), v, and where there are distances of their queries and of
+// themselves.
+using Answer = std::vector<torch::Tensor>;
 
 template <class Attend>
 Answer answer(const Problem& problem, torch::ScalarType type, Attend attend) {
   const auto leaf = [&](const torch::Tensor& x) { return x.detach().to(type).requires_grad_(); };
   const auto q = leaf(problem.q), k = leaf(problem.k), v = problem.shared ? k : leaf(problem.v);
+  const bool has_distances = problem.distances.q_bnck.defined();
   HostDistances distances;
-  if (problem.distances.q_bnck.defined())
-    distances = {.q_bnck = leaf(problem.distances.q_bnck), .key_nlk = leaf(problem.distances.key_nlk)};
+  if (has_distances) distances = {.q_bnck = leaf(problem.distances.q_bnck), .key_nlk = leaf(problem.distances.key_nlk)};
   const auto t = attend(q, k, v, distances);
   t.backward(problem.dt.to(type));
-  Answer answer{t.detach(), q.grad(), k.grad(), v.grad()};
-  if (distances.q_bnck.defined()) {
-    answer.ddistance_q = distances.q_bnck.grad();
-    answer.ddistance = distances.key_nlk.grad();
-  }
+  Answer answer = {t.detach(), q.grad(), k.grad(), v.grad()};
+  if (has_distances) answer.insert(answer.end(), {distances.q_bnck.grad(), distances.key_nlk.grad()});
   return answer;
 }
 
-Answer exact(const Problem& problem) {
-  return answer(problem, torch::kDouble,
-                [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
-                  return attention(q, k, v, problem.options, torch::ones({}), distances);
-                });
+// By the formula, in a type of choice.
+Answer by_formula(const Problem& problem, torch::ScalarType type = torch::kDouble) {
+  return answer(problem, type, [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
+    return attention(q, k, v, problem.options, torch::ones({}), distances);
+  });
 }
 
 Answer ours(const Problem& problem) {
@@ -126,14 +123,15 @@ double error(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a.to(torch::kDouble) - b).norm() / b.norm()).item<double>();
 }
 
-void check_near(const Answer& given, const Answer& expected, double tolerance) {
-  CHECK(error(given.t, expected.t) < tolerance);
-  CHECK(error(given.dq, expected.dq) < tolerance);
-  CHECK(error(given.dk, expected.dk) < tolerance);
-  CHECK(error(given.dv, expected.dv) < tolerance);
-  if (!expected.ddistance.defined()) return;
-  CHECK(error(given.ddistance_q, expected.ddistance_q) < tolerance);
-  CHECK(error(given.ddistance, expected.ddistance) < tolerance);
+void check_near(const Answer& given, const Answer& expected, double tolerance = 3e-6) {
+  REQUIRE(given.size() == expected.size());
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(error(given[i], expected[i]) < tolerance);
+}
+
+// In bfloat16.
+void check_no_worse_than_eager(const Problem& problem) {
+  const auto truth = by_formula(problem), given = ours(problem), eager = by_formula(problem, torch::kBFloat16);
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(error(given[i], truth[i]) <= 2 * error(eager[i], truth[i]));
 }
 
 // Two documents and padding at the end of one row, padding alone in the other.
@@ -152,31 +150,19 @@ TEST_CASE("attention on the host is the formula's, at every length and width", "
   auto problem = draw_problem(tokens, width, width, shared);
   problem.options.causal = causal;
   INFO(tokens << " tokens, width " << width << (causal ? " causal" : "") << (shared ? " shared" : ""));
-  check_near(ours(problem), exact(problem), 3e-6);
+  check_near(ours(problem), by_formula(problem));
 }
 
 TEST_CASE("a token that sees itself alone takes its value, and its score has no gradient", "[host]") {
   auto problem = draw_problem(1, 24, 24, false);
   problem.options.causal = GENERATE(true, false);
   const auto given = ours(problem);
-  CHECK(torch::allclose(given.t, problem.v, 1e-6, 1e-6));
-  CHECK(torch::allclose(given.dv, problem.dt, 1e-6, 1e-6));  // backward computes the weight of 1 anew
+  CHECK(torch::allclose(given[0], problem.v, 1e-6, 1e-6));
+  CHECK(torch::allclose(given[3], problem.dt, 1e-6, 1e-6));  // backward computes the weight of 1 anew
   // 0 but for the rounding of dt . v, which is subtracted from itself.
   const double rounding = 24 * 0x1p-23 * (problem.dt.norm() * problem.v.norm() * problem.k.norm()).item<double>();
-  CHECK(given.dq.norm().item<double>() < rounding);
-  CHECK(given.dk.norm().item<double>() < rounding);
-}
-
-TEST_CASE("attention on the host knows segments and padding", "[host]") {
-  const std::int64_t tokens = GENERATE(12, 65, 100);
-  const bool causal = GENERATE(true, false), shared = GENERATE(false, true);
-  auto problem = draw_problem(tokens, 16, 16, shared);
-  problem.options.causal = causal;
-  problem.options.query_segment_bc = problem.options.key_segment_be = segments_for(tokens);
-  const auto given = ours(problem);
-  check_near(given, exact(problem), 3e-6);
-  CHECK(given.t.select(0, 1).abs().max().item<float>() == 0);
-  CHECK(given.dq.select(0, 1).abs().max().item<float>() == 0);
+  CHECK(given[1].norm().item<double>() < rounding);
+  CHECK(given[2].norm().item<double>() < rounding);
 }
 
 TEST_CASE("attention on the host leaves out keys of other segments, wherever those begin", "[host]") {
@@ -187,10 +173,10 @@ TEST_CASE("attention on the host leaves out keys of other segments, wherever tho
   auto segment_c = torch::arange(tokens).floor_divide(length);
   if (GENERATE(false, true)) segment_c = (tokens / length - segment_c) % 5;  // falling, and of the same number again
   problem.options.query_segment_bc = problem.options.key_segment_be = segment_c.repeat({2, 1});
-  const auto given = ours(problem), truth = exact(problem);
-  CHECK(error(given.t, truth.t) < 3e-6);
-  CHECK(error(given.dv, truth.dv) < 3e-6);
-  if (length > 1) check_near(given, truth, 3e-6);
+  const auto given = ours(problem), truth = by_formula(problem);
+  CHECK(error(given[0], truth[0]) < 3e-6);
+  CHECK(error(given[3], truth[3]) < 3e-6);
+  if (length > 1) check_near(given, truth);
 }
 
 TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host]") {
@@ -206,20 +192,16 @@ TEST_CASE("padding behind a row changes none of its bits and gets zeros", "[host
   if (shared) bare.v = bare.k;
   bare.options.query_segment_bc = bare.options.key_segment_be = torch::Tensor();
   const auto given = ours(padded), expected = ours(bare);
-  const auto check = [&](const torch::Tensor& x, const torch::Tensor& without) {
-    CHECK(torch::equal(x.narrow(2, 0, tokens), without));
-    CHECK(x.narrow(2, tokens, padding).abs().max().item<float>() == 0);
-  };
-  check(given.t, expected.t);
-  check(given.dq, expected.dq);
-  check(given.dk, expected.dk);
-  if (!shared) check(given.dv, expected.dv);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    CHECK(torch::equal(given[i].narrow(2, 0, tokens), expected[i]));
+    CHECK(given[i].narrow(2, tokens, padding).abs().max().item<float>() == 0);
+  }
 }
 
 TEST_CASE("values may be of another width than keys", "[host]") {
   auto problem = draw_problem(50, 40, 8, false);
   problem.options.causal = true;
-  check_near(ours(problem), exact(problem), 3e-6);
+  check_near(ours(problem), by_formula(problem));
 }
 
 TEST_CASE("queries may be the last of more keys, and see only the newest", "[host]") {
@@ -230,11 +212,11 @@ TEST_CASE("queries may be the last of more keys, and see only the newest", "[hos
   problem.options.causal = true;
   problem.options.window = window;
   INFO(queries << " queries, " << memory << " before them, window " << window);
-  const auto given = ours(problem), truth = exact(problem);
-  CHECK(error(given.t, truth.t) < 3e-6);
-  CHECK(error(given.dv, truth.dv) < 3e-6);
+  const auto given = ours(problem), truth = by_formula(problem);
+  CHECK(error(given[0], truth[0]) < 3e-6);
+  CHECK(error(given[3], truth[3]) < 3e-6);
   if (window == 1) return;  // a weight of 1 has no slope
-  check_near(given, truth, 3e-6);
+  check_near(given, truth);
 }
 
 TEST_CASE("distances add a product of their own to every pair's score", "[host]") {
@@ -245,21 +227,22 @@ TEST_CASE("distances add a product of their own to every pair's score", "[host]"
   if (causal) problem.options.window = GENERATE(0, 40);
   draw_distances(problem);
   INFO(queries << " queries, " << memory << " before them, width " << width);
-  check_near(ours(problem), exact(problem), 3e-6);
+  check_near(ours(problem), by_formula(problem));
 }
 
-TEST_CASE("distances and memory know segments and padding", "[host]") {
-  const std::int64_t queries = GENERATE(40, 64), memory = GENERATE(0, 30);
+TEST_CASE("attention on the host, with distances and memory too, knows segments and padding", "[host]") {
+  const auto [queries, memory, has_distances] = GENERATE(table<std::int64_t, std::int64_t, bool>(
+      {{12, 0, false}, {65, 0, false}, {100, 0, false}, {40, 0, true}, {64, 0, true}, {40, 30, true}, {64, 30, true}}));
   auto problem = draw_last(queries, queries + memory, 16, GENERATE(false, true));
   problem.options.causal = GENERATE(true, false);
-  draw_distances(problem);
+  if (has_distances) draw_distances(problem);
   const auto own = segments_for(queries);
   problem.options.query_segment_bc = own;
   problem.options.key_segment_be = torch::cat({torch::zeros({2, memory}, torch::kLong), own}, 1);
   const auto given = ours(problem);
-  check_near(given, exact(problem), 3e-6);
-  CHECK(given.t.select(0, 1).abs().max().item<float>() == 0);
-  CHECK(given.ddistance_q.select(0, 1).abs().max().item<float>() == 0);
+  check_near(given, by_formula(problem));
+  for (const std::size_t of_queries : {0, 1, 4})
+    if (of_queries < given.size()) CHECK(given[of_queries].select(0, 1).abs().max().item<float>() == 0);
 }
 
 TEST_CASE("distances of clamped or unseen pairs may be fewer than the keys", "[host]") {
@@ -267,65 +250,38 @@ TEST_CASE("distances of clamped or unseen pairs may be fewer than the keys", "[h
   problem.options.causal = true;
   draw_distances(problem);
   problem.distances.key_nlk = problem.distances.key_nlk.narrow(1, 0, 60);
-  check_near(ours(problem), exact(problem), 3e-6);
-}
-
-TEST_CASE("in bfloat16 distances cost no more precision than eager products", "[host]") {
-  auto problem = draw_last(60, 90, 32, GENERATE(false, true), torch::kBFloat16);
-  problem.options.causal = true;
-  draw_distances(problem);
-  const auto truth = exact(problem), given = ours(problem);
-  const auto eager = answer(problem, torch::kBFloat16,
-                            [&](const auto& q, const auto& k, const auto& v, const HostDistances& distances) {
-                              return attention(q, k, v, problem.options, torch::ones({}), distances);
-                            });
-  CHECK(error(given.t, truth.t) <= 2 * error(eager.t, truth.t));
-  CHECK(error(given.dq, truth.dq) <= 2 * error(eager.dq, truth.dq));
-  CHECK(error(given.dk, truth.dk) <= 2 * error(eager.dk, truth.dk));
-  CHECK(error(given.ddistance_q, truth.ddistance_q) <= 2 * error(eager.ddistance_q, truth.ddistance_q));
-  CHECK(error(given.ddistance, truth.ddistance) <= 2 * error(eager.ddistance, truth.ddistance));
+  check_near(ours(problem), by_formula(problem));
 }
 
 TEST_CASE("in bfloat16 attention on the host is at most twice as far from the truth as eager products", "[host]") {
-  const bool shared = GENERATE(false, true);
-  auto problem = draw_problem(90, 32, 32, shared, torch::kBFloat16);
+  const bool shared = GENERATE(false, true), has_distances = GENERATE(false, true);
+  auto problem = has_distances ? draw_last(60, 90, 32, shared, torch::kBFloat16)
+                               : draw_problem(90, 32, 32, shared, torch::kBFloat16);
   problem.options.causal = true;
-  const auto truth = exact(problem), given = ours(problem);
-  const auto eager =
-      answer(problem, torch::kBFloat16, [&](const auto& q, const auto& k, const auto& v, const HostDistances&) {
-        return attention(q, k, v, problem.options);
-      });
-  CHECK(error(given.t, truth.t) <= 2 * error(eager.t, truth.t));
-  CHECK(error(given.dq, truth.dq) <= 2 * error(eager.dq, truth.dq));
-  CHECK(error(given.dk, truth.dk) <= 2 * error(eager.dk, truth.dk));
-  CHECK(error(given.dv, truth.dv) <= 2 * error(eager.dv, truth.dv));
+  if (has_distances) draw_distances(problem);
+  check_no_worse_than_eager(problem);
 }
 
 TEST_CASE("a loop over heads runs on every thread", "[host]") {
-  const auto threads = at::get_num_threads();
-  at::set_num_threads(2);
+  const Threads two(2);
   std::mutex lock;
   std::set<std::thread::id> seen;
   at::parallel_for(0, 64, 1, [&](std::int64_t, std::int64_t) {
     const std::lock_guard guard(lock);
     seen.insert(std::this_thread::get_id());
   });
-  at::set_num_threads(threads);
   CHECK(seen.size() == 2);
 }
 
 TEST_CASE("the number of threads changes no bit of attention on the host", "[host]") {
   auto problem = draw_problem(70, 24, 24, true);
   problem.options.causal = true;
-  const auto threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = ours(problem);
-  at::set_num_threads(3);
-  const auto three = ours(problem);
-  at::set_num_threads(threads);
-  CHECK(torch::equal(one.t, three.t));
-  CHECK(torch::equal(one.dq, three.dq));
-  CHECK(torch::equal(one.dk, three.dk));
+  const auto with = [&](int count) {
+    const Threads threads(count);
+    return ours(problem);
+  };
+  const auto one = with(1), three = with(3);
+  for (std::size_t i = 0; i < one.size(); ++i) CHECK(torch::equal(one[i], three[i]));
 }
 
 TEST_CASE("scores far from 0 overflow nothing on the host, and NaN reaches what sees it alone", "[host]") {
@@ -333,12 +289,12 @@ TEST_CASE("scores far from 0 overflow nothing on the host, and NaN reaches what 
   problem.options.causal = true;
   problem.options.scale = 300;
   const auto large = ours(problem);
-  CHECK(large.t.isfinite().all().item<bool>());
-  CHECK(large.dq.isfinite().all().item<bool>());
-  CHECK(error(large.t, exact(problem).t) < 1e-3);
+  CHECK(large[0].isfinite().all().item<bool>());
+  CHECK(large[1].isfinite().all().item<bool>());
+  CHECK(error(large[0], by_formula(problem)[0]) < 1e-3);
   problem.options.scale = 0.3;
   problem.k.index_put_({0, 0, 20, 3}, std::nan(""));
-  const auto t = ours(problem).t;
+  const auto t = ours(problem)[0];
   CHECK(t.select(0, 1).isfinite().all().item<bool>());
   CHECK(t.index({0, 0, torch::indexing::Slice(0, 20)}).isfinite().all().item<bool>());
   CHECK(t.index({0, 0, torch::indexing::Slice(20)}).isnan().all().item<bool>());
@@ -374,7 +330,7 @@ TEST_CASE("dropout on the host takes its share of the weights, in forward and ba
   const auto given =
       answer(problem, torch::kFloat,
              [&](const auto& q, const auto& k, const auto& v, const HostDistances&) { return attend(q, k, v); });
-  check_near(given, truth, 3e-6);
+  check_near(given, truth);
   passes.set_step(2);
   CHECK_FALSE(torch::equal(attend(problem.q, problem.k, identity), dropped));
 }
@@ -417,7 +373,7 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
   problem.options = {.causal = true, .window = 50, .scale = 0.25};
   draw_distances(problem);
   problem.dt.select(0, 0).zero_();  // the gradient of distances is the sum over rows of the batch
-  const auto truth = exact(problem);
+  const auto truth = by_formula(problem);
   const auto one = [](const torch::Tensor& x) { return x.select(0, 1).select(0, 2).contiguous(); };
   const auto q = one(problem.q), k = one(problem.k), v = one(problem.v), dt = one(problem.dt);
   const auto t = torch::empty_like(q), dq = torch::empty_like(q), dk = torch::empty_like(k), dv = torch::empty_like(v);
@@ -449,12 +405,8 @@ TEST_CASE("every instruction set gives the formula", "[host]") {
   HeadWorkspace room;
   attend_forward(head, room, code);
   attend_backward(head, room, code);
-  CHECK(error(t, one(truth.t)) < tolerance);
-  CHECK(error(dq, one(truth.dq)) < tolerance);
-  CHECK(error(dk, one(truth.dk)) < tolerance);
-  CHECK(error(dv, one(truth.dv)) < tolerance);
-  CHECK(error(ddistance_q, one(truth.ddistance_q)) < tolerance);
-  CHECK(error(ddistance, truth.ddistance[2]) < tolerance);
+  check_near({t, dq, dk, dv, ddistance_q, ddistance},
+             {one(truth[0]), one(truth[1]), one(truth[2]), one(truth[3]), one(truth[4]), truth[5][2]}, tolerance);
 }
 
 TEST_CASE("what the host's attention cannot do is left to the library", "[host]") {

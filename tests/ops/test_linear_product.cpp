@@ -100,11 +100,4 @@ TEST_CASE("only what needs a gradient gets one", "[linear]") {
   CHECK_FALSE(linear_product(layer.x, layer.weight_oi, layer.bias_o).requires_grad());
 }
 
-TEST_CASE("second derivatives are refused, not wrong", "[linear]") {
-  const auto layer = random_layer({4, 6}, 3, true);
-  const auto loss = linear_product(layer.x, layer.weight_oi, layer.bias_o).pow(3).sum();
-  CHECK_THROWS_WITH(torch::autograd::grad({loss}, {layer.x}, {}, true, /*create_graph=*/true),
-                    Catch::Contains("no second derivatives"));
-}
-
 }  // namespace metaformer

@@ -1,6 +1,7 @@
 // RMS normalisation against its formula in float64.
 
 #include "ops/norms.h"
+#include "support/threads.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -86,12 +87,11 @@ TEST_CASE("zeros stay zeros under RMS norm, with finite gradients", "[rms_norm]"
 
 TEST_CASE("gradients of RMS norm do not depend on the number of threads", "[rms_norm]") {
   const auto x = torch::randn({700, 96}), gain = torch::randn({96}), dy = torch::randn({700, 96});
-  const auto usual_threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = computed(x, gain, dy);
-  at::set_num_threads(3);
-  const auto three = computed(x, gain, dy);
-  at::set_num_threads(usual_threads);
+  const auto with = [&](int count) {
+    const Threads threads(count);
+    return computed(x, gain, dy);
+  };
+  const auto one = with(1), three = with(3);
   CHECK(torch::equal(one.y, three.y));
   CHECK(torch::equal(one.dx, three.dx));
   CHECK(torch::equal(one.dgain_d, three.dgain_d));

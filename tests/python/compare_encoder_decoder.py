@@ -4,17 +4,14 @@ the safetensors that dump_model writes: norms before and after branches, own and
 usage: compare_encoder_decoder.py DUMP_MODEL
 """
 import functools
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
 
-from cases import run_cases
+from common import in_folder, run, run_cases
 
 WIDTH, HEADS, HIDDEN = 16, 4, 40
 SIZES = ["task=sequence_to_sequence", "model.kind=encoder_decoder", "model.layers=2", f"model.heads={HEADS}",
@@ -84,14 +81,12 @@ class Reference:
         return x @ self.weights.get("head.weight", self.weights["transformer.token_embedding.weight"]).T
 
 
-def compare(dump_model, position, shared, tie):
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_model, folder, *SIZES, f"model.norm.position={position}", "model.positions=learned",
-                        f"model.shared_embedding={str(shared).lower()}", f"model.embedding.tie={str(tie).lower()}",
-                        "model.embedding.scale=sqrt_width"], check=True)
-        weights = load_file(Path(folder) / "model.safetensors")
-        expected = load_file(Path(folder) / "expected.safetensors")
-    reference = Reference(weights, position == "pre")
+def compare(folder, dump_model, position, shared, tie):
+    run(dump_model, folder, *SIZES, f"model.norm.position={position}", "model.positions=learned",
+        f"model.shared_embedding={str(shared).lower()}", f"model.embedding.tie={str(tie).lower()}",
+        "model.embedding.scale=sqrt_width")
+    expected = load_file(folder / "expected.safetensors")
+    reference = Reference(load_file(folder / "model.safetensors"), position == "pre")
     logits = reference.forward(expected)
     targets = expected["targets"].view(logits.shape[:2])
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
@@ -110,7 +105,7 @@ def compare(dump_model, position, shared, tie):
 def main():
     [dump_model] = sys.argv[1:]
     run_cases({f"{position}-norm, {'shared' if shared else 'own'} embeddings, {'tied' if tie else 'own'} head":
-               functools.partial(compare, dump_model, position, shared, tie)
+               in_folder(compare, dump_model, position, shared, tie)
                for position in ("pre", "post") for shared in (True, False) for tie in (True, False)})
 
 

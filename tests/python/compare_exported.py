@@ -4,25 +4,23 @@ after an import and an export what they said before.
 
 usage: compare_exported.py ENCODE_TEXT METAFORMER
 """
-import copy
 import functools
 import json
-import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,  # noqa: E402
+import pretrained  # before transformers, which must stay offline
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
                           LlamaForCausalLM, PreTrainedTokenizerFast, logging)
 
-from cases import run_cases  # noqa: E402
-from mixed_text import characters, mixed_text  # noqa: E402
+from common import in_folder, run, run_cases, sets
+from mixed_text import characters, mixed_text
+from pretrained import VOCABULARY, with_start
 
 ENCODE_TEXT, METAFORMER = (Path(argument).resolve() for argument in sys.argv[1:3])
 
@@ -50,10 +48,7 @@ SMALL = {"layers": 1, "heads": 2, "width": 16, "context": 32, "mixer": "scaled_d
 FORMS = {"GPT-2": SMALL, "LLaMA": {**SMALL, "norm": "rms_norm", "feed_forward": "gated", "positions": "rotary"}}
 
 
-def run(arguments, folder=None, code=0):
-    result = subprocess.run([METAFORMER, *map(str, arguments)], capture_output=True, text=True, cwd=folder)
-    assert result.returncode == code, f"exit code {result.returncode}: {result.stderr}"
-    return result.stdout if code == 0 else result.stderr
+metaformer = functools.partial(run, METAFORMER)
 
 
 def nasty_texts():
@@ -70,86 +65,72 @@ def ids_or_none(encode, text):
 
 
 def byte_level_tokenizer(*special_tokens):
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
-    tokenizer.train_from_iterator(LINES * 3, trainers.BpeTrainer(vocab_size=280 + len(special_tokens), special_tokens=list(special_tokens),
-                                                                 initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    return tokenizer
+    return pretrained.byte_level_tokenizer(LINES, 280 + len(special_tokens), *special_tokens)
 
 
 def train_and_export(root, model, tokenizer):
-    (root / "text.txt").write_text(TEXT, newline="")
     byte_level_tokenizer("<|endoftext|>").save(str(root / "tokenizer.json"))
-    config = {"data": {"path": "text.txt", "tokenizer": tokenizer}, "model": model,
-              "train": {"steps": 30, "batch_size": 4, "eval_interval": 30, "checkpoint_interval": 30, "learning_rate": 0.01,
-                        "schedule": {"warmup_steps": 0}}}
-    (root / "small.yaml").write_text(json.dumps(config))
-    run(["train", "--config", "small.yaml", "--out", "run", "--quiet"], root)
-    run(["export", "--run", "run", "--out", "exported"], root)
+    pretrained.train_run(METAFORMER, root, TEXT, model, tokenizer, steps=30, batch_size=4)
+    metaformer("export", "--run", "run", "--out", "exported", cwd=root)
 
 
-def check_tokenizer(kind, form):
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        train_and_export(root, FORMS[form], TOKENIZERS[kind])
-        # The library's own files keep a byte order mark in front of a text, as the library does.
-        texts = [text for text in nasty_texts() if kind != "pretrained" or not text.startswith("\ufeff")]
-        encoded = subprocess.run([ENCODE_TEXT, root / "run/checkpoints/best/tokenizer.json"], input=json.dumps(texts), capture_output=True,
-                                 text=True, check=True).stdout
-        ours = [ids if isinstance(ids, list) else None for ids in json.loads(encoded)]
-        fast = AutoTokenizer.from_pretrained(root / "exported")
-        bare = Tokenizer.from_file(str(root / "exported/tokenizer.json"))
-        for text, ids in zip(texts, ours):
-            theirs = ids_or_none(lambda t: fast(t)["input_ids"], text)
-            assert theirs == ids, f"{text[:40]!r}: {ids and ids[:20]} here, {theirs and theirs[:20]} there"
-            assert ids_or_none(lambda t: bare.encode(t, add_special_tokens=False).ids, text) == ids, f"{text[:40]!r}"
-        accepted = sum(ids is not None for ids in ours)
-        model = AutoModelForCausalLM.from_pretrained(root / "exported").eval()
-        assert len(fast) <= model.config.vocab_size, f"{len(fast)} tokens, {model.config.vocab_size} rows"
-        for config in (model.config, model.generation_config):
-            assert config.eos_token_id is None and config.bos_token_id is None and config.pad_token_id is None, config
-        assert fast.eos_token is None and fast.bos_token is None
-        inputs = fast("To be", return_tensors="pt")
-        assert set(inputs) == {"input_ids", "attention_mask"}, set(inputs)
-        written = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1]:]
-        sampled = json.loads(run(["sample", "--run", "run", "--prompt", "To be", "--tokens", 12, "--temperature", 0, "--json"], root))
-        assert "\ufffd" in sampled["text"] or fast.decode(written) == sampled["text"], (fast.decode(written), sampled["text"])
-        # What was exported comes back with its tokenizer.
-        run(["config", "import", "exported", "--out", "again.yaml"], root)
-        run(["train", "--config", "again.yaml", "--set", "data.path=text.txt", "--set", "train.steps=1", "--set", "train.batch_size=2",
-             "--out", "again", "--quiet"], root)
-        again = subprocess.run([ENCODE_TEXT, root / "again/checkpoints/best/tokenizer.json"], input=json.dumps(texts), capture_output=True,
-                               text=True, check=True).stdout
-        assert [ids if isinstance(ids, list) else None for ids in json.loads(again)] == ours
-    return f"{accepted} of {len(texts)} texts have the same ids, the others are refused by both; {sampled['text']!r}"
+def our_ids(root, run_name, texts):
+    """The ids of each text, or None where it is refused."""
+    encoded = run(ENCODE_TEXT, root / run_name / "checkpoints/best/tokenizer.json", text=json.dumps(texts))
+    return [ids if isinstance(ids, list) else None for ids in json.loads(encoded)]
 
 
-def check_lower_case():
+def sampled(root, *options):
+    return json.loads(metaformer("sample", "--run", "run", "--prompt", "To be", "--json", *options, cwd=root))
+
+
+def check_tokenizer(root, kind, form):
+    train_and_export(root, FORMS[form], TOKENIZERS[kind])
+    # The library's own files keep a byte order mark in front of a text, as the library does.
+    texts = [text for text in nasty_texts() if kind != "pretrained" or not text.startswith("\ufeff")]
+    ours = our_ids(root, "run", texts)
+    fast = AutoTokenizer.from_pretrained(root / "exported")
+    bare = Tokenizer.from_file(str(root / "exported/tokenizer.json"))
+    for text, ids in zip(texts, ours):
+        theirs = ids_or_none(lambda t: fast(t)["input_ids"], text)
+        assert theirs == ids, f"{text[:40]!r}: {ids and ids[:20]} here, {theirs and theirs[:20]} there"
+        assert ids_or_none(lambda t: bare.encode(t, add_special_tokens=False).ids, text) == ids, f"{text[:40]!r}"
+    model = AutoModelForCausalLM.from_pretrained(root / "exported").eval()
+    assert len(fast) <= model.config.vocab_size, f"{len(fast)} tokens, {model.config.vocab_size} rows"
+    for config in (model.config, model.generation_config):
+        assert config.eos_token_id is None and config.bos_token_id is None and config.pad_token_id is None, config
+    assert fast.eos_token is None and fast.bos_token is None
+    inputs = fast("To be", return_tensors="pt")
+    assert set(inputs) == {"input_ids", "attention_mask"}, set(inputs)
+    written = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1]:]
+    here = sampled(root, "--tokens", 12, "--temperature", 0)["text"]
+    assert "\ufffd" in here or fast.decode(written) == here, (fast.decode(written), here)
+    # What was exported comes back with its tokenizer.
+    metaformer("config", "import", "exported", "--out", "again.yaml", cwd=root)
+    metaformer("train", "--config", "again.yaml", *sets("data.path=text.txt", "train.steps=1", "train.batch_size=2"),
+               "--out", "again", "--quiet", cwd=root)
+    assert our_ids(root, "again", texts) == ours
+    accepted = sum(ids is not None for ids in ours)
+    return f"{accepted} of {len(texts)} texts have the same ids, the others are refused by both; {here!r}"
+
+
+def check_lower_case(root):
     """The library has no such tokenizer, which is said, and AutoTokenizer finds none."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        train_and_export(root, SMALL, {**TOKENIZERS["unigram"], "lowercase": True})
-        said = subprocess.run([METAFORMER, "export", "--run", "run", "--out", "out"], capture_output=True, text=True, cwd=root).stderr
-        assert "transformers will find no tokenizer" in said and "lowercase" in said, said
-        assert ids_or_none(lambda f: AutoTokenizer.from_pretrained(f), root / "out") is None
+    train_and_export(root, SMALL, {**TOKENIZERS["unigram"], "lowercase": True})
+    said = subprocess.run([METAFORMER, "export", "--run", "run", "--out", "out"], capture_output=True, text=True, cwd=root).stderr
+    assert "transformers will find no tokenizer" in said and "lowercase" in said, said
+    assert ids_or_none(lambda f: AutoTokenizer.from_pretrained(f), root / "out") is None
     return said.strip()
 
 
-VOCABULARY = 300
 MODELS = {
-    "GPT-2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=24, n_layer=2, n_head=3, tie_word_embeddings=False)),
-    "LLaMA": (LlamaForCausalLM, LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=64, hidden_size=24, intermediate_size=40,
-                                            num_hidden_layers=2, num_attention_heads=6)),
+    "GPT-2": (GPT2LMHeadModel, GPT2Config(**pretrained.GPT2_SIZES, n_positions=64, tie_word_embeddings=False)),
+    "LLaMA": (LlamaForCausalLM, LlamaConfig(**pretrained.LLAMA_SIZES, max_position_embeddings=64)),
 }
 
 
 def save_model(folder, name, tokenizer, **special_ids):
-    kind, config = MODELS[name]
-    torch.manual_seed(5)
-    model = kind(copy.deepcopy(config)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
+    model = pretrained.random_model(*MODELS[name])
     for key, value in special_ids.items():
         setattr(model.config, key, value)
         setattr(model.generation_config, key, value)
@@ -161,112 +142,109 @@ def save_model(folder, name, tokenizer, **special_ids):
 def import_and_export(root):
     """Without a training that changes anything."""
     (root / "text.txt").write_text(TEXT, newline="")
-    run(["config", "import", "saved", "--out", "saved.yaml"], root)
-    run(["train", "--config", "saved.yaml", "--set", "data.path=text.txt", "--set", "train.steps=1", "--set", "train.batch_size=1",
-         "--set", "train.learning_rate=1e-20", "--out", "run", "--quiet"], root)
-    run(["export", "--run", "run", "--out", "exported"], root)
+    metaformer("config", "import", "saved", "--out", "saved.yaml", cwd=root)
+    metaformer("train", "--config", "saved.yaml",
+               *sets("data.path=text.txt", "train.steps=1", "train.batch_size=1", "train.learning_rate=1e-20"),
+               "--out", "run", "--quiet", cwd=root)
+    metaformer("export", "--run", "run", "--out", "exported", cwd=root)
 
 
-def with_bos(tokenizer, token):
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"{token} $A", special_tokens=[(token, tokenizer.token_to_id(token))])
-    return tokenizer
+def fast_tokenizer(tokenizer, **tokens):
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens)
 
 
 # By name: the tokenizer and the ids of the model.
 SPECIAL = {
-    "one token for all": lambda: (PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer("<|endoftext|>"), bos_token="<|endoftext|>",
-                                                          eos_token="<|endoftext|>", unk_token="<|endoftext|>"),
-                                  {"bos_token_id": 0, "eos_token_id": 0}),
-    "bos in front, eos, padding": lambda: (PreTrainedTokenizerFast(tokenizer_object=with_bos(byte_level_tokenizer("<s>", "</s>", "<pad>"), "<s>"),
-                                                                   bos_token="<s>", eos_token="</s>", pad_token="<pad>"),
-                                           {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}),
-    "two tokens end texts": lambda: (PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer("<s>", "</s>", "<|eot|>"), bos_token="<s>",
-                                                             eos_token="<|eot|>"),
-                                     {"bos_token_id": 0, "eos_token_id": [1, 2]}),
-    "none": lambda: (PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer()), {"bos_token_id": None, "eos_token_id": None}),
+    "one token for all": lambda: (
+        fast_tokenizer(byte_level_tokenizer("<|endoftext|>"), bos_token="<|endoftext|>", eos_token="<|endoftext|>",
+                       unk_token="<|endoftext|>"), {"bos_token_id": 0, "eos_token_id": 0}),
+    "bos in front, eos, padding": lambda: (
+        fast_tokenizer(with_start(byte_level_tokenizer("<s>", "</s>", "<pad>"), "<s>"), bos_token="<s>", eos_token="</s>",
+                       pad_token="<pad>"), {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}),
+    "two tokens end texts": lambda: (
+        fast_tokenizer(byte_level_tokenizer("<s>", "</s>", "<|eot|>"), bos_token="<s>", eos_token="<|eot|>"),
+        {"bos_token_id": 0, "eos_token_id": [1, 2]}),
+    "none": lambda: (fast_tokenizer(byte_level_tokenizer()), {"bos_token_id": None, "eos_token_id": None}),
 }
 
 
-def check_round_trip(name, special):
+def check_round_trip(root, name, special):
     text = "To be, or not to be </s> <|endoftext|>"
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        tokenizer, ids = SPECIAL[special]()
-        save_model(root / "saved", name, tokenizer, **ids)
-        import_and_export(root)
-        found = []
-        for path in (root / "saved", root / "exported"):
-            tok, model = AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path).eval()
-            inputs = tok(text, return_tensors="pt", return_token_type_ids=False) if path.name == "saved" else tok(text, return_tensors="pt")
-            loss = model(**inputs, labels=inputs["input_ids"]).loss.item()
-            written = model.generate(**inputs, max_new_tokens=8, do_sample=False, pad_token_id=ids.get("pad_token_id", 0)).tolist()
-            found.append([inputs["input_ids"].tolist(), written, tok.eos_token, tok.bos_token, tok.pad_token,
-                          *([getattr(c, key) for c in (model.config, model.generation_config)]
-                            for key in ("bos_token_id", "eos_token_id", "pad_token_id"))])
-            found[-1].insert(0, round(loss, 5))
-        before, after = found
-        assert before == after, f"{before} before, {after} after"
-        if ids.get("pad_token_id"):
-            tok(["a", "to be"], padding=True)
+    tokenizer, ids = SPECIAL[special]()
+    save_model(root / "saved", name, tokenizer, **ids)
+    import_and_export(root)
+    found = []
+    for path in (root / "saved", root / "exported"):
+        tok, model = AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path).eval()
+        inputs = tok(text, return_tensors="pt", **({"return_token_type_ids": False} if path.name == "saved" else {}))
+        loss = model(**inputs, labels=inputs["input_ids"]).loss.item()
+        written = model.generate(**inputs, max_new_tokens=8, do_sample=False, pad_token_id=ids.get("pad_token_id", 0)).tolist()
+        found.append([round(loss, 5), inputs["input_ids"].tolist(), written, tok.eos_token, tok.bos_token, tok.pad_token,
+                      *([getattr(c, key) for c in (model.config, model.generation_config)]
+                        for key in ("bos_token_id", "eos_token_id", "pad_token_id"))])
+    before, after = found
+    assert before == after, f"{before} before, {after} after"
+    if ids.get("pad_token_id"):
+        tok(["a", "to be"], padding=True)
     return f"loss {before[0]}, special tokens {before[3:]}"
 
 
-def check_end(name):
+def greedy(model, ids, count, **options):
+    return model.generate(ids, max_new_tokens=count, do_sample=False, pad_token_id=0, **options)[0, ids.shape[1]:]
+
+
+def model_without_end(root, name):
+    """A saved model that no token ends, its tokenizer, the ids of a prompt, and the rows without a token."""
+    tokenizer = fast_tokenizer(byte_level_tokenizer())
+    model = save_model(root / "saved", name, tokenizer, eos_token_id=None, bos_token_id=None)
+    return model, tokenizer, torch.tensor([tokenizer("To be")["input_ids"]]), list(range(len(tokenizer), VOCABULARY))
+
+
+def check_end(root, name):
     """`sample` ends where generate does, and goes on with --no-eos."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
-        model = save_model(root / "saved", name, tokenizer, eos_token_id=None, bos_token_id=None)
-        ids = torch.tensor([tokenizer("To be")["input_ids"]])
-        # Rows without a token cannot be written.
-        free = model.generate(ids, max_new_tokens=10, do_sample=False, pad_token_id=0, suppress_tokens=list(range(len(tokenizer), VOCABULARY)))
-        written = free[0, ids.shape[1]:].tolist()
-        end = next(place for place in range(1, 10) if written[place] not in written[:place])
-        save_model(root / "saved", name, tokenizer, eos_token_id=written[end], bos_token_id=None)
-        import_and_export(root)
-        command = ["sample", "--run", "run", "--prompt", "To be", "--tokens", 10, "--temperature", 0, "--json"]
-        ended, endless = (json.loads(run(command + more, root)) for more in ([], ["--no-eos"]))
-        assert ended["ended"] and ended["tokens"] == end, ended
-        assert not endless["ended"] and endless["tokens"] == 10, endless
-        expected = tokenizer.decode(written[:end]), tokenizer.decode(written)
-        assert "\ufffd" in "".join(expected) or (ended["text"], endless["text"]) == expected, (ended["text"], endless["text"], expected)
-        exported = AutoModelForCausalLM.from_pretrained(root / "exported").eval()
-        there = exported.generate(ids, max_new_tokens=10, do_sample=False, pad_token_id=0)[0, ids.shape[1]:].tolist()
-        assert there == written[:end + 1], (there, written)
+    model, tokenizer, ids, unwritten = model_without_end(root, name)
+    written = greedy(model, ids, 10, suppress_tokens=unwritten).tolist()
+    end = next(place for place in range(1, 10) if written[place] not in written[:place])
+    save_model(root / "saved", name, tokenizer, eos_token_id=written[end], bos_token_id=None)
+    import_and_export(root)
+    ended, endless = (sampled(root, "--tokens", 10, "--temperature", 0, *more) for more in ([], ["--no-eos"]))
+    assert ended["ended"] and ended["tokens"] == end, ended
+    assert not endless["ended"] and endless["tokens"] == 10, endless
+    expected = tokenizer.decode(written[:end]), tokenizer.decode(written)
+    assert "\ufffd" in "".join(expected) or (ended["text"], endless["text"]) == expected, (ended["text"], endless["text"], expected)
+    there = greedy(AutoModelForCausalLM.from_pretrained(root / "exported").eval(), ids, 10).tolist()
+    assert there == written[:end + 1], (there, written)
     return f"{end} tokens of 10"
 
 
-def check_padding():
+def check_padding(root):
     """The rows behind the last token are the most likely ones, and are never written."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=byte_level_tokenizer())
-        save_model(root / "saved", "LLaMA", tokenizer, eos_token_id=None, bos_token_id=None)
-        tensors = load_file(root / "saved/model.safetensors")
-        tensors["lm_head.weight"][len(tokenizer):] *= 100
-        save_file(tensors, root / "saved/model.safetensors", {"format": "pt"})
-        model, ids = AutoModelForCausalLM.from_pretrained(root / "saved").eval(), torch.tensor([tokenizer("To be")["input_ids"]])
-        assert (model.generate(ids, max_new_tokens=5, do_sample=False, pad_token_id=0)[0, ids.shape[1]:] >= len(tokenizer)).all()
-        import_and_export(root)
-        known = model.generate(ids, max_new_tokens=20, do_sample=False, pad_token_id=0, suppress_tokens=list(range(len(tokenizer), VOCABULARY)))
-        command = ["sample", "--run", "run", "--prompt", "To be", "--tokens", 20, "--json"]
-        greedy = json.loads(run([*command, "--temperature", 0], root))["text"]
-        assert "\ufffd" in greedy or greedy == tokenizer.decode(known[0, ids.shape[1]:]), greedy
-        lengths = [len(json.loads(run([*command, *more], root))["text"].encode()) for more in
-                   (["--top-k", 0, "--temperature", 2], ["--top-p", 0.5], ["--no-cache"], ["--window", "slide"])]
-        assert min(lengths) >= 20, lengths  # every token has a byte or more
+    _, tokenizer, ids, unwritten = model_without_end(root, "LLaMA")
+    tensors = load_file(root / "saved/model.safetensors")
+    tensors["lm_head.weight"][len(tokenizer):] *= 100
+    save_file(tensors, root / "saved/model.safetensors", {"format": "pt"})
+    model = AutoModelForCausalLM.from_pretrained(root / "saved").eval()
+    assert (greedy(model, ids, 5) >= len(tokenizer)).all()
+    import_and_export(root)
+    known = tokenizer.decode(greedy(model, ids, 20, suppress_tokens=unwritten))
+    here = sampled(root, "--tokens", 20, "--temperature", 0)["text"]
+    assert "\ufffd" in here or here == known, here
+    lengths = [len(sampled(root, "--tokens", 20, *more)["text"].encode()) for more in
+               (["--top-k", 0, "--temperature", 2], ["--top-p", 0.5], ["--no-cache"], ["--window", "slide"])]
+    assert min(lengths) >= 20, lengths  # every token has a byte or more
     return "no token without text among 100"
 
 
 def main():
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-    cases = {f"{kind}, {form}": functools.partial(check_tokenizer, kind, form) for kind in TOKENIZERS for form in FORMS}
-    cases["unigram in lower case"] = check_lower_case
-    cases |= {f"{name} with special tokens: {special}": functools.partial(check_round_trip, name, special) for name in MODELS for special in SPECIAL}
-    cases |= {f"{name} ends at eos": functools.partial(check_end, name) for name in MODELS}
-    cases["a padded vocabulary"] = check_padding
-    run_cases(cases)
+    run_cases({
+        **{f"{kind}, {form}": in_folder(check_tokenizer, kind, form) for kind in TOKENIZERS for form in FORMS},
+        "unigram in lower case": in_folder(check_lower_case),
+        **{f"{name} with special tokens: {special}": in_folder(check_round_trip, name, special)
+           for name in MODELS for special in SPECIAL},
+        **{f"{name} ends at eos": in_folder(check_end, name) for name in MODELS},
+        "a padded vocabulary": in_folder(check_padding)})
 
 
 if __name__ == "__main__":

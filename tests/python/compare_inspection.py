@@ -3,12 +3,9 @@ checkpoint, distances between token embeddings, norms of the stream, and losses 
 
 usage: compare_inspection.py METAFORMER
 """
-import functools
 import json
 import math
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
@@ -16,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
-from cases import run_cases
+from common import in_folder, run, run_cases, sets
 
 CONTEXT, HEADS, WIDTH = 12, 3, 24
 TEXT = "to be or not"
@@ -52,22 +49,18 @@ def write_text(folder):
     (folder / "text.txt").write_text(" ".join(words[i] for i in drawn) + "\n")
 
 
-def run(metaformer, folder, *arguments):
-    return subprocess.run([metaformer, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 class Inspected:
     """A run, its inspection, and what the reference makes of the same text."""
 
     def __init__(self, metaformer, folder, overrides):
         write_text(folder)
-        changes = [word for change in [*TINY, *overrides] for word in ("--set", change)]
         (folder / "empty.yaml").write_text("{}\n")
-        run(metaformer, folder, "train", "--config", "empty.yaml", *changes, "--out", "run", "--device", "cpu")
-        self.numbers = json.loads(run(metaformer, folder, "inspect", "--run", "run", "--device", "cpu", "--text", TEXT,
-                                      "--no-pictures", "--json"))
+        run(metaformer, "train", "--config", "empty.yaml", *sets(*TINY, *overrides), "--out", "run", "--device", "cpu",
+            cwd=folder)
+        self.numbers = json.loads(run(metaformer, "inspect", "--run", "run", "--device", "cpu", "--text", TEXT,
+                                      "--no-pictures", "--json", cwd=folder))
         self.arrays = load_file(folder / "run/inspect/inspection.safetensors")
-        self.config = json.loads(run(metaformer, folder, "config", "dump", "--json", "--config", "run/config.yaml"))
+        self.config = json.loads(run(metaformer, "config", "dump", "--json", "--config", "run/config.yaml", cwd=folder))
         weights = load_file(folder / "run/checkpoints/best/model.safetensors")
         self.weights = {name: weight.double() for name, weight in weights.items()}
         self.text = (folder / "text.txt").read_text()
@@ -186,9 +179,8 @@ def check_losses(inspected, errors):
     assert whole["tokens"] == CONTEXT and abs(whole["loss"] - last) < 1e-5, f"{whole}, {last}"
 
 
-def check(metaformer, overrides, losses=False):
-    with tempfile.TemporaryDirectory() as folder:
-        inspected = Inspected(metaformer, Path(folder), overrides)
+def check(folder, metaformer, overrides, losses):
+    inspected = Inspected(metaformer, folder, overrides)
     assert inspected.numbers["tokens"] == list(TEXT)
     errors = {}
     check_arrays(inspected, errors)
@@ -202,7 +194,7 @@ def check(metaformer, overrides, losses=False):
 
 def main():
     metaformer = str(Path(sys.argv[1]).resolve())
-    run_cases({name: functools.partial(check, metaformer, overrides, losses=name == "metric")
+    run_cases({name: in_folder(check, metaformer, overrides, name == "metric")
                for name, overrides in CASES.items()})
 
 

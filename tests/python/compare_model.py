@@ -7,17 +7,14 @@ usage: compare_model.py DUMP_MODEL METAFORMER
 import functools
 import json
 import re
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import reference_model
-from cases import run_cases
+from common import in_folder, run, run_cases
 
 MIXERS = {
     "scaled_dot_product": "{kind: scaled_dot_product}",
@@ -116,9 +113,11 @@ def compare(folder, logits_of=reference_logits):
 
 def check_against(logits_of, common, dump_model, overrides):
     """The worst error of one model, against another implementation."""
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_model, folder, *common, *overrides], check=True)
-        errors = compare(Path(folder), logits_of)
+    def errors_of(folder):
+        run(dump_model, folder, *common, *overrides)
+        return compare(folder, logits_of)
+
+    errors = in_folder(errors_of)()
     worst = max(errors, key=errors.get)
     found = f"worst error {errors[worst]:.1e} ({worst})"
     assert errors[worst] <= TOLERANCE["float32"], found
@@ -150,15 +149,14 @@ OTHERS = (*(f"{{kind: {kind}, layers: {layers}, width: 24, context: 17, embeddin
             for options in ("hidden: 30", "hidden: 12, embedding: {tie: true, scale: sqrt_width}")))
 
 
-def check(dump_model, *changes):
+def check(folder, dump_model, *changes):
     """The worst error of each model with these overrides in each precision; one process writes them all."""
     common = ["model.layers=2", "model.heads=3", "model.width=24", "model.context=17", *changes]
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = [word for name, overrides in MODELS.items() for precision in TOLERANCE
-                     for word in ("--", f"{folder}/{name} {precision}", *(["float64"] if precision == "float64" else []),
-                                  *common, *overrides)]
-        subprocess.run([dump_model, *arguments[1:]], check=True)
-        errors = {(name, precision): compare(Path(folder) / f"{name} {precision}") for name in MODELS for precision in TOLERANCE}
+    arguments = [word for name, overrides in MODELS.items() for precision in TOLERANCE
+                 for word in ("--", folder / f"{name} {precision}", *(["float64"] if precision == "float64" else []),
+                              *common, *overrides)]
+    run(dump_model, *arguments[1:])
+    errors = {(name, precision): compare(folder / f"{name} {precision}") for name in MODELS for precision in TOLERANCE}
     worst = {model: max(tensors, key=tensors.get) for model, tensors in errors.items()}
     found = ", ".join(f"{name} {errors[name, precision][tensor]:.1e} {precision} ({tensor})"
                       for (name, precision), tensor in worst.items())
@@ -168,7 +166,7 @@ def check(dump_model, *changes):
 
 def check_that_every_kind_is_here(metaformer, key, cases):
     """`cases`: texts that name every kind that the program has for the key."""
-    keys = json.loads(subprocess.check_output([metaformer, "config", "explain", "--json", key]))
+    keys = json.loads(run(metaformer, "config", "explain", "--json", key))
     missing = [kind for found in keys for kind in found.get("kinds", [])
                if not any(re.search(rf"\b{kind}\b", case) for case in cases)]
     assert not missing, f"no case for {missing}"
@@ -182,14 +180,13 @@ def main():
     run_cases({
         **{f"kinds of {key}": functools.partial(check_that_every_kind_is_here, metaformer, key, cases)
            for key, cases in kinds.items()},
-        **{f"{mixer} {norm}-norm": functools.partial(check, dump_model, f"model.mixer={MIXERS[mixer]}",
-                                                     f"model.norm.position={norm}")
+        **{f"{mixer} {norm}-norm": in_folder(check, dump_model, f"model.mixer={MIXERS[mixer]}", f"model.norm.position={norm}")
            for mixer in MIXERS for norm in ("pre", "post")},
-        **{f"{mixer}, positions {positions}": functools.partial(
+        **{f"{mixer}, positions {positions}": in_folder(
             check, dump_model, f"model.mixer={MIXERS[mixer]}", f"model.positions={positions}")
            for mixer in POSITIONED for positions in POSITIONS},
-        **{norm: functools.partial(check, dump_model, *overrides) for norm, overrides in NORMS.items()},
-        **{branch: functools.partial(check, dump_model, f"model.feed_forward={branch}") for branch in FEED_FORWARDS},
+        **{norm: in_folder(check, dump_model, *overrides) for norm, overrides in NORMS.items()},
+        **{branch: in_folder(check, dump_model, f"model.feed_forward={branch}") for branch in FEED_FORWARDS},
         **{name: functools.partial(check_against, reference_logits,
                                    ["task=classification", "model.width=24", "model.context=17"], dump_model, overrides)
            for name, overrides in REGION_MODELS.items()},

@@ -6,17 +6,14 @@ usage: compare_overlap.py SCORE_OVERLAP
 import functools
 import json
 import random
-import subprocess
 import sys
-import tempfile
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.metrics import BLEU, CHRF
 
-from cases import run_cases
+from common import in_folder, run, run_cases
 from mixed_text import mixed_text
 
 TOLERANCE = 1e-6
@@ -135,19 +132,17 @@ def read_tokens(path):
     return [line.split(" ")[:-1] for line in path.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]]
 
 
-def our_scores(hypotheses, references):
+def our_scores(folder, hypotheses, references):
     """What the program prints, and the tokens of the references by metric."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_lines(folder / "hypotheses", hypotheses)
-        write_lines(folder / "references", references)
-        printed = subprocess.run([sys.argv[1], name], check=True, capture_output=True).stdout
-        return json.loads(printed), {metric: read_tokens(folder / f"tokens_{metric}") for metric in METRICS}
+    write_lines(folder / "hypotheses", hypotheses)
+    write_lines(folder / "references", references)
+    printed = run(sys.argv[1], folder)
+    return json.loads(printed), {metric: read_tokens(folder / f"tokens_{metric}") for metric in METRICS}
 
 
-def compare_tokens(make_lines):
+def compare_tokens(folder, make_lines):
     hypotheses, references = make_lines()
-    _, tokens = our_scores(hypotheses, references)
+    _, tokens = our_scores(folder, hypotheses, references)
     count = 0
     for name, metric in METRICS.items():
         for ours, text in zip(tokens[name], references, strict=True):
@@ -155,9 +150,9 @@ def compare_tokens(make_lines):
     return f"{count} tokens equal"
 
 
-def compare_scores(make_lines):
+def compare_scores(folder, make_lines):
     hypotheses, references = make_lines()
-    ours, _ = our_scores(hypotheses, references)
+    ours, _ = our_scores(folder, hypotheses, references)
     theirs = {name: functools.partial(bleu_values, metric) for name, metric in METRICS.items()}
     theirs |= {"chrf": chrf_values, "rouge": rouge_values}
     errors = {name: compare_all(ours[name], values, hypotheses, references) for name, values in theirs.items()}
@@ -166,8 +161,8 @@ def compare_scores(make_lines):
             f"largest difference {max(errors.values()):.1e}")
 
 
-def compare_signatures():
-    ours, _ = our_scores(["a"], ["a"])
+def compare_signatures(folder):
+    ours, _ = our_scores(folder, ["a"], ["a"])
     for name, metric in {**METRICS, "chrf": CHRF()}.items():
         metric.corpus_score(["a"], [["a"]])
         assert ours[name]["signature"] == str(metric.get_signature()), (ours[name]["signature"], metric.get_signature())
@@ -177,10 +172,10 @@ def compare_signatures():
 def main():
     corpora = {"usual text": usual_lines, "short lines": functools.partial(usual_lines, 300, 4), "odd text": odd_lines,
                "bytes that are not UTF-8": broken_lines}
-    cases = {f"scores of {name}": functools.partial(compare_scores, lines) for name, lines in corpora.items()}
-    cases |= {f"tokens of {name}": functools.partial(compare_tokens, lines)
-              for name, lines in {**corpora, "every letter": every_letter}.items()}
-    run_cases({**cases, "signatures": compare_signatures})
+    run_cases({**{f"scores of {name}": in_folder(compare_scores, lines) for name, lines in corpora.items()},
+               **{f"tokens of {name}": in_folder(compare_tokens, lines)
+                  for name, lines in {**corpora, "every letter": every_letter}.items()},
+               "signatures": in_folder(compare_signatures)})
 
 
 if __name__ == "__main__":

@@ -6,24 +6,20 @@ the predictions that it tests. Python's csv module reads from an exported file w
 """
 import csv
 import json
-import shutil
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 from scipy import stats
+
+from common import in_folder, run, run_cases
 
 TOLERANCE = 1e-10
 METAFORMER = sys.argv[1]
 
 
 def compare(*arguments):
-    finished = subprocess.run([METAFORMER, "compare", *map(str, arguments), "--json"], text=True, capture_output=True)
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
+    return json.loads(run(METAFORMER, "compare", *arguments, "--json"))
 
 
 def close(ours, theirs):
@@ -63,10 +59,9 @@ def check_paired_t(folder):
 
 
 def make_run(folder, steps, seed, probabilities, labels):
-    config = subprocess.check_output([METAFORMER, "config", "dump", "--config", "imdb_metric.yaml", "--set",
-                                      f"train.seed={seed}", "--set", f"train.steps={steps}"], text=True)
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(config)
+    (folder / "config.yaml").write_text(run(METAFORMER, "config", "dump", "--config", "imdb_metric.yaml", "--set",
+                                            f"train.seed={seed}", "--set", f"train.steps={steps}"))
     accuracy = float(np.mean(probabilities.argmax(1) == labels))
     (folder / "summary.json").write_text(json.dumps({
         "steps": 1, "train_loss": 1.0, "val_loss": 1.0, "best_val_loss": 1.0, "best_val_error": 0.1, "best_step": 1,
@@ -122,8 +117,8 @@ def check_predictions(folder):
     labels = write_table(folder / "test.csv", 101, random)
     right = {}
     for mixer in ("metric", "identity"):
-        subprocess.run([METAFORMER, "train", "--config", "classifier.yaml", "--set", f"model.mixer={mixer}", "--out",
-                        f"runs/{mixer}", "--quiet"], cwd=folder, check=True)
+        run(METAFORMER, "train", "--config", "classifier.yaml", "--set", f"model.mixer={mixer}", "--out", f"runs/{mixer}",
+            "--quiet", cwd=folder)
         predictions = load_file(folder / "runs" / mixer / "test_predictions.safetensors")
         names = json.loads((folder / "runs" / mixer / "checkpoints/best/labels.json").read_text())
         names = names if isinstance(names, list) else names["labels"]
@@ -151,27 +146,19 @@ def check_export(folder):
             writer.writeheader()
             writer.writerows(rows)
         for source, target in (("in.csv", f"out{case}.csv"), ("in.csv", f"out{case}.csv"), (f"out{case}.csv", "in.csv")):
-            subprocess.run([METAFORMER, "compare", source, "--export", target, "--export-only"], cwd=folder, check=True)
+            run(METAFORMER, "compare", source, "--export", target, "--export-only", cwd=folder)
             with (folder / target).open(newline="") as file:
                 reader = csv.DictReader(file)
                 assert sorted(reader.fieldnames) == sorted(columns) and list(reader) == rows, (source, target)
     before = (folder / "in.csv").read_bytes()
     (folder / "twice.csv").write_text("config,seed,val_loss,val_loss\na,1,2,3\n")
     for arguments in (["twice.csv", "--export", "in.csv"], ["in.csv", "--export", "twice.csv"]):
-        refused = subprocess.run([METAFORMER, "compare", *arguments, "--export-only"], cwd=folder, capture_output=True, text=True)
-        assert refused.returncode == 3 and "twice.csv:1: the columns 3 and 4 have one name, 'val_loss'" in refused.stderr, refused
+        refused = run(METAFORMER, "compare", *arguments, "--export-only", code=3, cwd=folder)
+        assert "twice.csv:1: " in refused and "'val_loss'" in refused, refused
     assert (folder / "in.csv").read_bytes() == before
-    refused = subprocess.run([METAFORMER, "compare", "in.csv", "--reference", "nowhere", "--export", "new.csv"], cwd=folder,
-                             capture_output=True)
-    assert refused.returncode == 2 and not (folder / "new.csv").exists()
+    run(METAFORMER, "compare", "in.csv", "--reference", "nowhere", "--export", "new.csv", code=2, cwd=folder)
+    assert not (folder / "new.csv").exists()
 
 
 if __name__ == "__main__":
-    temporary = Path(tempfile.mkdtemp())
-    try:
-        check_paired_t(temporary)
-        check_mcnemar(temporary)
-        check_predictions(temporary)
-        check_export(temporary)
-    finally:
-        shutil.rmtree(temporary)
+    run_cases({check.__name__: in_folder(check) for check in (check_paired_t, check_mcnemar, check_predictions, check_export)})

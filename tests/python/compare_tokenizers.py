@@ -4,11 +4,8 @@ reads vocab.json and merges.txt.
 
 usage: compare_tokenizers.py ENCODE_TEXT [MB]
 """
-import functools
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,7 +16,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARAL
 from transformers import GPT2TokenizerFast  # noqa: E402
 from transformers.models.gpt2.tokenization_gpt2 import bytes_to_unicode  # noqa: E402
 
-from cases import run_cases  # noqa: E402
+from common import in_folder, run, run_cases  # noqa: E402
 from mixed_text import characters, every_character, mixed_text  # noqa: E402
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -70,8 +67,8 @@ def trained(pre_tokenizer, text, vocabulary=4000, **model):
 def our_ids(folder, text):
     """The ids, and the megabytes a second of two passes."""
     (folder / "text").write_bytes(text.encode())
-    line = subprocess.run([sys.argv[1], folder, folder / "text", folder / "ids"], check=True, capture_output=True, text=True)
-    return np.fromfile(folder / "ids", np.int32), [float(word) for word in line.stdout.split()[1:]]
+    line = run(sys.argv[1], folder, folder / "text", folder / "ids")
+    return np.fromfile(folder / "ids", np.int32), [float(word) for word in line.split()[1:]]
 
 
 def require_same(ours, theirs, tokenizer):
@@ -85,25 +82,23 @@ def require_same(ours, theirs, tokenizer):
     raise AssertionError(f"id {at} differs: {pieces[0]} and {pieces[1]}")
 
 
-def compare(pre_tokenizer, texts, training_text, **model):
+def compare(folder, pre_tokenizer, texts, training_text, model):
     tokenizer = trained(pre_tokenizer, training_text, **model)
-    with tempfile.TemporaryDirectory() as name:
-        tokenizer.save(str(Path(name) / "tokenizer.json"))
-        for sample in texts:
-            ours, speeds = our_ids(Path(name), sample)
-            start = time.perf_counter()
-            theirs = tokenizer.encode(sample, add_special_tokens=False).ids
-            speed = len(sample.encode()) / 1e6 / (time.perf_counter() - start)
-            require_same(ours, theirs, tokenizer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for sample in texts:
+        ours, speeds = our_ids(folder, sample)
+        start = time.perf_counter()
+        theirs = tokenizer.encode(sample, add_special_tokens=False).ids
+        speed = len(sample.encode()) / 1e6 / (time.perf_counter() - start)
+        require_same(ours, theirs, tokenizer)
     return f"{len(ours)} ids equal; MB/s: theirs {speed:.1f}, ours {speeds[0]:.1f}, again {speeds[1]:.1f}"
 
 
-def compare_gpt2_files(text, training_text):
-    with tempfile.TemporaryDirectory() as name:
-        trained(pre_tokenizers.ByteLevel(False), training_text).model.save(name)
-        theirs = GPT2TokenizerFast.from_pretrained(name)
-        ours, _ = our_ids(Path(name), text)
-        require_same(ours, theirs(text)["input_ids"], theirs.backend_tokenizer)
+def compare_gpt2_files(folder, text, training_text):
+    trained(pre_tokenizers.ByteLevel(False), training_text).model.save(str(folder))
+    theirs = GPT2TokenizerFast.from_pretrained(folder)
+    ours, _ = our_ids(folder, text)
+    require_same(ours, theirs(text)["input_ids"], theirs.backend_tokenizer)
     return f"{len(ours)} ids equal"
 
 
@@ -116,21 +111,20 @@ def every_boundary():
     return {token: i for i, token in enumerate(tokens)}, rules
 
 
-def compare_categories():
+def compare_categories(folder):
     """Which characters each part of an expression matches."""
     text = "".join(characters())
     parts = [*(rf"\p{{{category}}}" for category in CATEGORIES), r"\s", r"\S", r"\d", r"\P{L}", r"[^\s\p{L}\p{N}]",
              "(?i:s)", "(?i:t|d|m|k)"]
-    with tempfile.TemporaryDirectory() as name:
-        for part in parts:
-            tokenizer = Tokenizer(models.BPE(*every_boundary()))
-            tokenizer.pre_tokenizer = splits(part + "+")
-            tokenizer.save(str(Path(name) / "tokenizer.json"))
-            ours, _ = our_ids(Path(name), text)
-            try:
-                require_same(ours, tokenizer.encode(text).ids, tokenizer)
-            except AssertionError as error:
-                raise AssertionError(f"{part}: {error}") from None
+    for part in parts:
+        tokenizer = Tokenizer(models.BPE(*every_boundary()))
+        tokenizer.pre_tokenizer = splits(part + "+")
+        tokenizer.save(str(folder / "tokenizer.json"))
+        ours, _ = our_ids(folder, text)
+        try:
+            require_same(ours, tokenizer.encode(text).ids, tokenizer)
+        except AssertionError as error:
+            raise AssertionError(f"{part}: {error}") from None
     return f"{len(parts)} parts of expressions match the same of {len(text)} characters"
 
 
@@ -138,14 +132,14 @@ def main():
     megabytes = float(sys.argv[2]) if len(sys.argv) > 2 else 10
     lines = english()
     text, training_text = mixed_text(int(megabytes * 1e6), 1, lines), mixed_text(300_000, 2, lines)
-    cases = {"parts of expressions": compare_categories,
-             "GPT-2's two files": lambda: compare_gpt2_files(text[:len(text) // 10], training_text)}
+    cases = {"parts of expressions": in_folder(compare_categories),
+             "GPT-2's two files": in_folder(compare_gpt2_files, text[:len(text) // 10], training_text)}
     for name, (pre_tokenizer, fraction) in CASES.items():
         texts = [text[:int(len(text) * fraction)]]
         if fraction == 1:
             texts.insert(0, every_character())
         model = {"ignore_merges": True} if name == "LLaMA 3" else {}
-        cases[name] = functools.partial(compare, pre_tokenizer, texts, training_text, **model)
+        cases[name] = in_folder(compare, pre_tokenizer, texts, training_text, model)
     run_cases(cases)
 
 

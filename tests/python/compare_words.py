@@ -4,15 +4,11 @@ they know, and for mixed text; with white space kept and dropped, in lower case 
 usage: compare_words.py METAFORMER
 """
 import collections
-import functools
 import json
-import subprocess
 import sys
-import tempfile
 import unicodedata
-from pathlib import Path
 
-from cases import run_cases
+from common import in_folder, run, run_cases
 from mixed_text import every_character, mixed_text
 
 # Unicode's White_Space, and the spaces without width.
@@ -65,21 +61,18 @@ def expected_words(text, kept, lowercase):
     return sorted(counts, key=lambda word: (-counts[word], word.encode()))
 
 
-def learned_words(program, text, kept, lowercase):
+def learned_words(folder, text, kept, lowercase):
     task = "language_model" if kept else "masked_language_model"
     options = {"vocabulary": 1 << 24, "min_count": 1, "lowercase": lowercase, "whitespace": "kept" if kept else "dropped"}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "text.txt").write_bytes(text.encode())
-        (folder / "words.yaml").write_text(CONFIG % task)
-        tokenizer = "data.tokenizer=" + json.dumps({"kind": "word", **options})
-        subprocess.run([program, "data", "tokenizer", "words.yaml", "--set", tokenizer, "--out", "tokenizer.json"],
-                       cwd=folder, check=True, capture_output=True)
-        return json.loads((folder / "tokenizer.json").read_text())["words"]
+    (folder / "text.txt").write_bytes(text.encode())
+    (folder / "words.yaml").write_text(CONFIG % task)
+    tokenizer = "data.tokenizer=" + json.dumps({"kind": "word", **options})
+    run(sys.argv[1], "data", "tokenizer", "words.yaml", "--set", tokenizer, "--out", "tokenizer.json", cwd=folder)
+    return json.loads((folder / "tokenizer.json").read_text())["words"]
 
 
-def compare(text, kept, lowercase):
-    expected, learned = expected_words(text, kept, lowercase), learned_words(sys.argv[1], text, kept, lowercase)
+def compare(folder, text, kept, lowercase):
+    expected, learned = expected_words(text, kept, lowercase), learned_words(folder, text, kept, lowercase)
     differing = [pair for pair in zip(learned, expected) if pair[0] != pair[1]]
     assert not differing, f"learned {differing[0][0]!r}, expected {differing[0][1]!r}"
     assert len(learned) == len(expected), f"learned {len(learned)} words, expected {len(expected)}"
@@ -95,7 +88,7 @@ def main():
     lines = ["“Don’t”, she said—and left…", "ΟΔΟΣ ΣΑΣ, ΑΣ'Σ İSTANBUL straße STRASSE ẞ", "ПРИВЕТ, Мир! ÜBER naïve NAÏVE 3½ ١٢٣", "l'été"]
     texts = {"every character": known(every_character()), "mixed text": known(mixed_text(300_000, 3, lines))}
     run_cases({f"{name}, white space {'kept' if kept else 'dropped'}, {'lower case' if lowercase else 'as written'}":
-               functools.partial(compare, text, kept, lowercase)
+               in_folder(compare, text, kept, lowercase)
                for name, text in texts.items() for kept in (True, False) for lowercase in (True, False)})
 
 

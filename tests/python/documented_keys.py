@@ -5,9 +5,10 @@
 """
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from common import run
 
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^ {4}metaformer [^\n]*$", re.MULTILINE | re.DOTALL)
 KEY = re.compile(r"(?<![\w./])(?:data|model|task|train)\.[a-z_]+(?:\.[a-z_]+)*")
@@ -16,7 +17,7 @@ FILES = {"model.safetensors", "model.safetensors.index.json", "train.log"}  # of
 
 def known_keys(metaformer):
     """All keys, and the sections above them."""
-    fields = json.loads(subprocess.check_output([metaformer, "config", "explain", "--json"]))
+    fields = json.loads(run(metaformer, "config", "explain", "--json"))
     keys = {field["key"] for field in fields} | {field["key"] + ".kind" for field in fields if "kinds" in field}
     return keys | {key[:at] for key in keys for at, letter in enumerate(key) if letter == "."}
 

@@ -9,10 +9,9 @@ import json
 import random
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from cases import run_cases
+from common import in_folder, run_cases
 
 SCRIPT = Path(sys.argv[1]).resolve() / "experiments/write_descriptions.py"
 LISTS = ["main/binary-amd64/Packages", "main/i18n/Translation-en"]
@@ -225,13 +224,6 @@ script.main()
     assert (process.returncode, process.stderr) == (1, "write_descriptions.py: no space left\n"), process
     assert [path.name for path in parent.iterdir()] == ["lists"]
     return "nothing left behind"
-
-
-def in_folder(check):
-    def run():
-        with tempfile.TemporaryDirectory() as folder:
-            return check(Path(folder))
-    return run
 
 
 if __name__ == "__main__":

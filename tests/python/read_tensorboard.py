@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.util.tensor_util import make_ndarray
+
+from common import in_folder, run_cases, sets
 
 CONFIG = """
 data: {path: text.txt}
@@ -27,6 +28,8 @@ EVERYTHING = {"scalars": 0, "tensors": 0}  # no event is left out
 
 
 def train(metaformer, folder, run, *options, **environment):
+    (folder / "text.txt").write_text("".join(f"line {i} of a text\n" for i in range(200)))
+    (folder / "small.yaml").write_text(CONFIG)
     command = [metaformer, "train", "--config", "small.yaml", "--out", run, "--quiet", *options]
     return subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, env={**os.environ, **environment})
 
@@ -76,7 +79,7 @@ def check_events(run):
     return sum(map(len, logged.values())), events, page
 
 
-def check_whole(metaformer, folder):
+def check_whole(folder, metaformer):
     assert train(metaformer, folder, "run").wait() == 0
     count, events, _ = check_events(folder / "run")
     lines, samples = lines_of(folder / "run/metrics.jsonl"), lines_of(folder / "run/samples.jsonl")
@@ -84,7 +87,7 @@ def check_whole(metaformer, folder):
     assert "train/gradient_norm" in events.Tags()["scalars"]
     check_texts(events, (folder / "run/config.yaml").read_text(), samples)
     check_hyper_parameters(events)
-    return count
+    return f"{count} values agree"
 
 
 def reached(run, step):
@@ -92,9 +95,9 @@ def reached(run, step):
     return file.exists() and any(line["step"] >= step for line in lines_of(file))
 
 
-def check_killed(metaformer, folder):
+def check_killed(folder, metaformer):
     """Killed behind steps that no checkpoint has, twice, and then extended beyond an end with a whole evaluation."""
-    options = ["--set", "train.steps=100000", "--set", "train.checkpoint_interval=50", "--set", "train.evaluation=random"]
+    options = sets("train.steps=100000", "train.checkpoint_interval=50", "train.evaluation=random")
     for attempt in range(2):
         process = train(metaformer, folder, "killed", *options, *(["--resume"] if attempt else []))
         deadline = time.monotonic() + 120
@@ -105,33 +108,22 @@ def check_killed(metaformer, folder):
         assert process.wait() == -signal.SIGKILL
     done = lines_of(folder / "killed/metrics.jsonl")[-1]["step"]
     for more in (60, 120):
-        steps = ["--set", f"train.steps={done + more}"]
-        assert train(metaformer, folder, "killed", *options, *steps, "--resume").wait() == 0
+        assert train(metaformer, folder, "killed", *options, *sets(f"train.steps={done + more}"), "--resume").wait() == 0
         count, _, page = check_events(folder / "killed")
     lines = lines_of(folder / "killed/metrics.jsonl")
     assert sum(line["split"] == "validation" for line in lines) == 1 and lines[-1]["step"] == done + 120
     configs = [event.step for event in page.Tensors("config")]
     assert len(configs) == len(set(configs)) and configs[0] == 0, configs
-    return count
+    return f"{count} values agree"
 
 
-def check_rolled_back(metaformer, folder):
-    options = ["--set", "train.steps=100", "--set", "train.checkpoint_interval=20", "--set", "train.divergence.action=rollback"]
+def check_rolled_back(folder, metaformer):
+    options = sets("train.steps=100", "train.checkpoint_interval=20", "train.divergence.action=rollback")
     assert train(metaformer, folder, "back", *options, METAFORMER_FAULT="nan:57").wait() == 0
     count, events, _ = check_events(folder / "back")
     [line] = (line for line in lines_of(folder / "back/metrics.jsonl") if line["split"] == "rollback")
     assert events.Scalars("rollback/failed_step")[0].step == line["step"] < line["failed_step"] == 57
-    return count
-
-
-def main():
-    metaformer = Path(sys.argv[1]).resolve()
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        (folder / "text.txt").write_text("".join(f"line {i} of a text\n" for i in range(200)))
-        (folder / "small.yaml").write_text(CONFIG)
-        for check in (check_whole, check_killed, check_rolled_back):
-            print(f"{check.__name__}: {check(metaformer, folder)} values agree")
+    return f"{count} values agree"
 
 
 def text_of(event):
@@ -157,4 +149,5 @@ def check_hyper_parameters(events):
 
 
 if __name__ == "__main__":
-    main()
+    run_cases({check.__name__: in_folder(check, Path(sys.argv[1]).resolve())
+               for check in (check_whole, check_killed, check_rolled_back)})

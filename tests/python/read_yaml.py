@@ -2,15 +2,16 @@
 
   read_yaml.py PROGRAM
 """
+import functools
 import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import yaml
 
-PROGRAM = Path(sys.argv[1]).resolve()
+from common import in_folder, run, run_cases, sets
+
+program = functools.partial(run, Path(sys.argv[1]).resolve())
 OVERRIDES = {
     "a rate below 1e-4": ["train.learning_rate=1e-5", "train.schedule.floor=1e-7"],
     "large and whole numbers": ["train.optimizer.weight_decay=1", "train.clip=1e20", "model.dropout=0"],
@@ -21,10 +22,6 @@ OVERRIDES = {
     "another task": ["task=classification", "data.corpus=imdb", "data.tokenizer={kind: word, joiners: ''}"],
     "a linear model": ["task=classification", "data.corpus=imdb", "model={kind: linear, cost: 1e-6}"],
 }
-
-
-def run(*arguments, cwd=None):
-    return subprocess.run([PROGRAM, *arguments], check=True, capture_output=True, text=True, cwd=cwd).stdout
 
 
 def differences(read, expected, path=""):
@@ -42,36 +39,35 @@ def differences(read, expected, path=""):
     return [] if type(read) is type(expected) and read == expected else [f"{path}: {read!r} and {expected!r}"]
 
 
-def check(what, text, expected):
+def check(text, expected):
     found = differences(yaml.safe_load(text), expected)
-    if found:
-        sys.exit(f"{what}: PyYAML reads other values than the program:\n  " + "\n  ".join(found))
+    assert not found, "PyYAML reads other values than the program:\n  " + "\n  ".join(found)
+    return "the same values"
 
 
-def main():
-    for what, overrides in OVERRIDES.items():
-        arguments = [word for override in overrides for word in ("--set", override)]
-        check(what, run("config", "dump", *arguments), json.loads(run("config", "dump", "--json", *arguments)))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "text.txt").write_text("to be, or not to be\n" * 100)
-        run("train", "--quiet", "--device", "cpu", "--out", "run", "--config", "shakespeare_metric.yaml", "--set",
-            "data.path=text.txt", "--set", "model={layers: 1, heads: 2, width: 16, context: 16}", "--set",
-            "train={steps: 1, learning_rate: 1e-5, batch_size: 2, schedule: {kind: constant, warmup_steps: 0}}",
-            "--set", "data.tokenizer=character", cwd=folder)
-        check("a run's config.yaml", (folder / "run/config.yaml").read_text(),
-              json.loads(run("config", "dump", "--json", "--config", folder / "run/config.yaml")))
-        (folder / "space.yaml").write_text("train.learning_rate: {log_uniform: [1e-5, 1.00001e-5]}\n")
-        drawn = run("config", "draw", "--space", folder / "space.yaml", "--index", "0").split("=", 1)[1]
-        if not isinstance(yaml.safe_load(drawn), float):
-            sys.exit(f"config draw: PyYAML reads {drawn!r} as a text")
-        changes = run("config", "dump", "--changes", "--set", "train.learning_rate=1e-5", "--set",
-                      "train.schedule.floor=1e-7")
-        for key, value in yaml.safe_load(changes).items():
-            if not isinstance(value, float):
-                sys.exit(f"config dump --changes: {key}: PyYAML reads {value!r} as a text")
-    print("PyYAML reads the same values")
+def check_dump(overrides):
+    return check(program("config", "dump", *sets(*overrides)), json.loads(program("config", "dump", "--json", *sets(*overrides))))
+
+
+def check_run(folder):
+    (folder / "text.txt").write_text("to be, or not to be\n" * 100)
+    program("train", "--quiet", "--device", "cpu", "--out", "run", "--config", "shakespeare_metric.yaml", *sets(
+        "data.path=text.txt", "model={layers: 1, heads: 2, width: 16, context: 16}", "data.tokenizer=character",
+        "train={steps: 1, learning_rate: 1e-5, batch_size: 2, schedule: {kind: constant, warmup_steps: 0}}"), cwd=folder)
+    return check((folder / "run/config.yaml").read_text(),
+                 json.loads(program("config", "dump", "--json", "--config", folder / "run/config.yaml")))
+
+
+def check_rates(folder):
+    """Where single values are written."""
+    (folder / "space.yaml").write_text("train.learning_rate: {log_uniform: [1e-5, 1.00001e-5]}\n")
+    drawn = program("config", "draw", "--space", folder / "space.yaml", "--index", "0").split("=", 1)[1]
+    changes = program("config", "dump", "--changes", *sets("train.learning_rate=1e-5", "train.schedule.floor=1e-7"))
+    values = [yaml.safe_load(drawn), *yaml.safe_load(changes).values()]
+    assert len(values) > 1 and all(isinstance(value, float) for value in values), (drawn, changes)
+    return values
 
 
 if __name__ == "__main__":
-    main()
+    run_cases({**{what: lambda overrides=overrides: check_dump(overrides) for what, overrides in OVERRIDES.items()},
+               "a run's config.yaml": in_folder(check_run), "rates that are drawn or changed": in_folder(check_rates)})

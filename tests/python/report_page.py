@@ -6,30 +6,21 @@ usage: report_page.py METAFORMER [SCREENSHOTS]    (SCREENSHOTS: a folder for pic
 import json
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from safetensors.numpy import load_file
 
 from chromium import Page
+from common import in_folder, run, sets
 
 MARKUP = '</script><b id="x">&'
 FEW = ["train.steps=40", "train.eval_interval=10", "train.log_interval=2", "model.layers=2", "model.width=16", "model.heads=2"]
 
 
-def run(*command):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nended with {result.returncode}: {result.stderr}")
-    return result.stdout
-
-
-def train(program, config, out, settings):
-    overrides = [word for setting in [*FEW, *settings] for word in ("--set", setting)]
-    run(program, "train", "--config", config, "--out", out, *overrides)
+def train(program, config, out, *settings):
+    run(program, "train", "--config", config, "--out", out, *sets(*FEW, *settings))
 
 
 def check(condition, what):
@@ -53,8 +44,9 @@ def data_of(path):
 # Sorters: two seeds of metric attention, in folders with awkward names, and one of scaled dot product.
 def make_sorters(program, folder):
     for seed in (1, 2):
-        train(program, "sorter_metric_published.yaml", folder / f"metric <b>&{seed}", [f"train.seed={seed}", "train.diagnostics_interval=10"])
-    train(program, "sorter_scaled_dot_product.yaml", folder / "sdp 1", ["train.seed=1"])
+        train(program, "sorter_metric_published.yaml", folder / f"metric <b>&{seed}", f"train.seed={seed}",
+              "train.diagnostics_interval=10")
+    train(program, "sorter_scaled_dot_product.yaml", folder / "sdp 1", "train.seed=1")
     page = folder.parent / "sorters.html"
     run(program, "report", folder, "-o", page, "--title", MARKUP, "--figures", folder.parent / "figures")
     prompt = data_of(page)["texts"]["samples"][0]["prompt"]
@@ -161,7 +153,8 @@ def check_sorters(path, folder, pictures):
 # A language model whose prompt looks like the end of the page.
 def check_language_model(program, folder):
     (folder / "text.txt").write_text((MARKUP + " some text to learn\n") * 400)
-    train(program, "shakespeare_metric.yaml", folder / "language", [f"data.path={folder / 'text.txt'}", "model.context=16"])
+    train(program, "shakespeare_metric.yaml", folder / "language", f"data.path={folder / 'text.txt'}",
+          "model.context=16")
     path = folder / "language.html"
     run(program, "report", folder / "language", "-o", path, "--prompt", MARKUP, "--tokens", "30")
     with Page() as page:
@@ -204,12 +197,14 @@ def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     program, pictures = sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else None
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+
+    def check_all(folder):
         (folder / "sorters").mkdir()
         check_sorters(make_sorters(program, folder / "sorters"), folder, pictures)
         check_language_model(program, folder)
         check_many(program, folder)
+
+    in_folder(check_all)()
     print("the page works")
 
 

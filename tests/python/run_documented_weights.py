@@ -7,14 +7,13 @@ usage: run_documented_weights.py DUMP_MODEL METAFORMER
 import ast
 import json
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from safetensors.torch import load_file
 
 import compare_model
+from common import in_folder, run, run_cases, sets
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, TABLES = DOCS / "weights_in_python.md", DOCS / "run_directory.md"
@@ -31,32 +30,31 @@ train: {steps: 150, batch_size: 8, learning_rate: 0.01, eval_interval: 50, sched
 """
 
 
-def check_function(dump_model, definition, mixer):
+def check_function(folder, dump_model, definition, mixer):
     namespace = {}
     exec(definition, namespace)
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([dump_model, folder, f"model.mixer.kind={mixer}", f"model.heads={HEADS}"], check=True)
-        weights = load_file(Path(folder) / "model.safetensors")
-        expected = load_file(Path(folder) / "expected.safetensors")
+    run(dump_model, folder, f"model.mixer.kind={mixer}", f"model.heads={HEADS}")
+    weights, expected = load_file(folder / "model.safetensors"), load_file(folder / "expected.safetensors")
     difference = namespace["logits"](weights, expected["ids"], HEADS) - expected["logits"]
     error = (difference.norm() / expected["logits"].norm()).item()
-    print(f"{mixer}: logits differ by {error:.1e}")
-    assert error <= TOLERANCE
+    assert error <= TOLERANCE, error
+    return f"logits differ by {error:.1e}"
 
 
-def check_script(metaformer, script):
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "text.txt").write_text(TEXT * 100)
-        (Path(folder) / "small.yaml").write_text(CONFIG)
-        train = [metaformer, "train", "--config", "small.yaml", "--out", "run", "--quiet"]
-        subprocess.run(train, check=True, cwd=folder)
-        sample = json.loads(subprocess.check_output(
-            [metaformer, "sample", "--run", "run", "--prompt", PROMPT, "--temperature", "0", "--tokens", "1", "--json"],
-            cwd=folder))
-        assert RUN in script and f'"{PROMPT}"' in script
-        printed = subprocess.check_output([sys.executable, "-c", script.replace(RUN, '"run"')], cwd=folder, text=True)
-    print(f"after {PROMPT!r} comes {printed.strip()}")
+def write_config(folder):
+    (folder / "text.txt").write_text(TEXT * 100)
+    (folder / "small.yaml").write_text(CONFIG)
+
+
+def check_script(folder, metaformer, script):
+    write_config(folder)
+    run(metaformer, "train", "--config", "small.yaml", "--out", "run", "--quiet", cwd=folder)
+    sample = json.loads(run(metaformer, "sample", "--run", "run", "--prompt", PROMPT, "--temperature", "0", "--tokens", "1",
+                            "--json", cwd=folder))
+    assert RUN in script and f'"{PROMPT}"' in script
+    printed = run(sys.executable, "-c", script.replace(RUN, '"run"'), cwd=folder)
     assert ast.literal_eval(printed) == sample["text"] == "N", (printed, sample["text"])
+    return f"after {PROMPT!r} comes {printed.strip()}"
 
 
 # Models that have every parameter between them.
@@ -112,48 +110,37 @@ def documented_names():
     return names
 
 
-def written_names(dump_model):
-    names = set()
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = [word for i, overrides in enumerate(NAMED) for word in ("--", f"{folder}/{i}", *overrides)]
-        dumped = subprocess.run([dump_model, *arguments[1:]], capture_output=True, text=True)
-        assert dumped.returncode == 0, dumped.stderr[-500:]
-        for i in range(len(NAMED)):
-            names.update(load_file(Path(folder) / f"{i}/model.safetensors"))
-    return names
-
-
-def check_names(dump_model, trained):
-    documented, written = documented_names(), written_names(dump_model) | trained
+def check_names(folder, dump_model, metaformer):
+    arguments = [word for i, overrides in enumerate(NAMED) for word in ("--", folder / str(i), *overrides)]
+    run(dump_model, *arguments[1:])
+    documented, written = documented_names(), trained_names(folder, metaformer)
+    for i in range(len(NAMED)):
+        written.update(load_file(folder / f"{i}/model.safetensors"))
     unknown = sorted(name for name in written if not any(pattern.fullmatch(name) for pattern in documented.values()))
     assert not unknown, f"docs/run_directory.md does not name {unknown}"
     linear = {"weight", "bias"}  # of model.kind linear, which is no network
     unused = sorted(name for (name, _), pattern in documented.items()
                     if name not in linear and not any(pattern.fullmatch(other) for other in written))
     assert not unused, f"docs/run_directory.md names {unused}, which no model has"
-    print(f"{len(written)} names of tensors are documented")
+    return f"{len(written)} names of tensors are documented, and the state of {len(STATES)} trainings"
 
 
-def check_state_names(metaformer):
-    """The names in state.safetensors, without those of the parameters in them. Returns the names of the parameters."""
+def trained_names(folder, metaformer):
+    """Asserts that the names in state.safetensors are documented, without those of the parameters in them. Returns the names
+    of the parameters."""
     page = TABLES.read_text().split("\n## checkpoints/\n")[1].split("\n## ")[0]
     documented, written = {name.split(".NAME")[0] for name in re.findall(r"`([a-z_.N]+[A-Za-z]*)`", page)}, set()
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "text.txt").write_text(TEXT * 100)
-        (Path(folder) / "small.yaml").write_text(CONFIG)
-        for i, overrides in enumerate(STATES):
-            changes = [word for change in ["train.steps=1", "train.schedule.warmup_steps=0", *overrides] for word in ("--set", change)]
-            subprocess.run([metaformer, "train", "--config", "small.yaml", "--out", str(i), "--quiet", *changes], check=True,
-                           cwd=folder)
-            checkpoint = Path(folder) / f"{i}/checkpoints/last"
-            parameters = load_file(checkpoint / "model.safetensors")
-            written.update(parameters)
-            for name in load_file(checkpoint / "state.safetensors"):
-                of = max((parameter for parameter in parameters if name.endswith("." + parameter)), key=len, default=None)
-                kind = name if of is None else name[:-len(of) - 1]
-                kind = re.sub(r"\.\d+$", ".N", kind)
-                assert kind in documented, f"docs/run_directory.md does not name {name} of {overrides}"
-    print(f"the state of {len(STATES)} trainings is documented")
+    write_config(folder)
+    for i, overrides in enumerate(STATES):
+        run(metaformer, "train", "--config", "small.yaml", "--out", f"run{i}", "--quiet",
+            *sets("train.steps=1", "train.schedule.warmup_steps=0", *overrides), cwd=folder)
+        checkpoint = folder / f"run{i}/checkpoints/last"
+        parameters = load_file(checkpoint / "model.safetensors")
+        written.update(parameters)
+        for name in load_file(checkpoint / "state.safetensors"):
+            of = max((parameter for parameter in parameters if name.endswith("." + parameter)), key=len, default=None)
+            kind = re.sub(r"\.\d+$", ".N", name if of is None else name[:-len(of) - 1])
+            assert kind in documented, f"docs/run_directory.md does not name {name} of {overrides}"
     return written
 
 
@@ -162,11 +149,12 @@ def main():
     script, other_mixer = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(script.splitlines()) <= MOST_LINES
     definition = script[:script.index("\nrun, prompt =")]
-    check_function(dump_model, definition, "scaled_dot_product")
     lines_of_mixer = re.compile(r"^ +qkv = .*?^ +t = .*?\n", re.MULTILINE | re.DOTALL)
-    check_function(dump_model, lines_of_mixer.sub(lambda _: other_mixer, definition), "metric")
-    check_script(metaformer, script)
-    check_names(dump_model, trained=check_state_names(metaformer))
+    with_metric = lines_of_mixer.sub(lambda _: other_mixer, definition)
+    run_cases({"the function": in_folder(check_function, dump_model, definition, "scaled_dot_product"),
+               "the function with metric attention": in_folder(check_function, dump_model, with_metric, "metric"),
+               "the script": in_folder(check_script, metaformer, script),
+               "the names of tensors": in_folder(check_names, dump_model, metaformer)})
 
 
 if __name__ == "__main__":
