@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "report/comparison.h"
 #include "report/figure.h"
-#include "report/grouping.h"
 #include "report/inspection.h"
-#include "report/split_inspection.h"
 
 namespace metaformer {
 
-// The figures of an inspection.
 struct NamedFigure {
   std::string name;  // of its file, without the ending
   figures::Figure figure;
@@ -34,9 +32,7 @@ bool is_picture(const std::string& file);
 // gradients, and what there is of loss_by_position and loss_by_context.
 std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run);
 
-// The figures of a comparison.
-
-// For each metric the values of all groups (METRIC), and their differences to the reference (METRIC_differences).
+// For each measure the values of all groups (ID), and their differences to the reference (ID_differences).
 std::vector<NamedFigure> figures_of(const Comparison& comparison);
 
 }  // namespace metaformer

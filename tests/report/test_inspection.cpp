@@ -2,8 +2,9 @@
 
 #include "ops/named_tensors.h"
 #include "report/inspection.h"
+#include "report/json.h"
 #include "report/pictures.h"
-#include "report/split_inspection.h"
+#include "report/statistics.h"
 #include "support/failure.h"
 #include "support/mixer_options.h"
 #include "tasks/evaluation.h"
@@ -74,26 +75,22 @@ TEST_CASE("mixers without scores have norms and nothing else", "[inspect]") {
   CHECK_FALSE(inspection.layers[0].has_scores());
   CHECK(inspection.norms.embedding > 0);
   CHECK(to_tensors(inspection).empty());
-  const auto json = to_json_with_arrays(inspection);
-  CHECK(json["layers"][0]["heads"].empty());
+  CHECK(to_json(inspection, Matrices::packed)["layers"][0]["heads"].empty());
   CHECK(figures_of(inspection, "run").size() == 1);
 }
 
-TEST_CASE("the JSON with arrays has a row for each query and blanks what a causal mask hides", "[inspect]") {
+TEST_CASE("the JSON of a page has the matrices of every head, without the half that a causal mask hides", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, {"model.mixer=quadratic", "train.steps=2"});
   const auto inspection = inspect(run, "the");
-  const auto json = to_json_with_arrays(inspection, 3);
+  const auto json = to_json(inspection, Matrices::packed);
   const auto& head = json["layers"][1]["heads"][0];
-  REQUIRE(head["attention"].size() == 3);
-  CHECK(head["attention"][0][0] == 1.0);
-  CHECK(head["attention"][0][1].is_null());
-  CHECK(head["scores"][1][2].is_null());
-  CHECK(head["form"].size() == 8);
-  CHECK(head["input_form"].size() == 16);
-  CHECK(head["distances"].size() == inspection.vocabulary.size());
-  const double exact = inspection.layers[1].score_nce[0][2][1].item<double>();
-  CHECK(head["scores"][2][1].get<double>() == Approx(exact).epsilon(0.005));
+  CHECK(head["attention"] == pack(inspection.layers[1].attention_nce[0], true));
+  CHECK(head["scores"] == pack(inspection.layers[1].score_nce[0], true));
+  CHECK((head["scores"]["layout"] == "lower" && head["scores"]["rows"] == 3));
+  CHECK(head["form"]["rows"] == 8);
+  CHECK(head["input_form"]["rows"] == 16);
+  CHECK(head["distances"]["rows"] == inspection.vocabulary.size());
   CHECK(to_json(inspection)["layers"][1]["heads"][0].contains("verdict"));
   CHECK_FALSE(to_json(inspection)["layers"][1]["heads"][0].contains("attention"));
 }
@@ -148,8 +145,8 @@ TEST_CASE("an encoder and decoder is inspected in three parts", "[inspect]") {
     CHECK_FALSE(layer.distance_nvv.defined());
   }
   CHECK(to_tensors(parts[2]).front().first == "cross.layer.0.attention");
-  const auto json = to_json_with_arrays(parts[2], 3);
-  CHECK(json["layers"][0]["heads"][0]["attention"][0].size() == 4);
+  const auto json = to_json(parts[2], Matrices::packed);
+  CHECK(json["layers"][0]["heads"][0]["attention"]["columns"] == 4);
   for (const auto& [name, figure] : figures_of(parts[2], "run"))
     CHECK((name.starts_with("cross_") && is_picture(name + ".svg")));
 }

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/rows.h"
+#include "report/find_runs.h"
 #include "report/results_file.h"
-#include "report/run_records.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
@@ -18,7 +18,7 @@ namespace {
 RunRecord run_of(const std::string& key, std::int64_t seed, double loss) {
   RunRecord run{.key = key, .config = "a, \"quoted\".yaml", .overrides = "x=1", .seed = seed};
   run.settings = {{"model.mixer.kind", "quadratic"}, {"train.optimizer.betas", "[0.9, 0.95]"}};
-  run.metrics = {{"val_loss", loss}, {"my_own", 3}};
+  run.measures = {{"val_loss", loss}, {"my_own", 3}};
   run.commit = "c";
   return run;
 }
@@ -39,7 +39,7 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
   REQUIRE(runs.size() == 1);
   CHECK(runs[0].name() == "a, \"quoted\".yaml x=1");
   CHECK(runs[0].settings == run_of("", 0, 0).settings);
-  CHECK(runs[0].metrics == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
+  CHECK(runs[0].measures == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
   CHECK(runs[0].source == file.string() + ":2");
   CHECK(runs[0].commit == "c");
   const auto marked = folder.write("marked.csv", "\xEF\xBB\xBF" + read_text(file));  // as spreadsheets write it
@@ -131,7 +131,7 @@ TEST_CASE("whatever names and cells a results file has, an export keeps them", "
     runs.push_back(run_of("key " + nasty[i], static_cast<std::int64_t>(i), 0.5));
     runs.back().config = nasty[i] + ".yaml";
     runs.back().overrides = "x=" + nasty[i];
-    runs.back().metrics["metric " + nasty[i]] = 0.1 * static_cast<double>(i);
+    runs.back().measures["measure " + nasty[i]] = 0.1 * static_cast<double>(i);
   }
   export_results(file, runs, {});
   export_results(file, runs, {});
@@ -142,7 +142,7 @@ TEST_CASE("whatever names and cells a results file has, an export keeps them", "
   const auto read = records_of(after, file).runs;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     CHECK(read[i + 1].name() == runs[i].name());
-    CHECK(read[i + 1].metrics == runs[i].metrics);
+    CHECK(read[i + 1].measures == runs[i].measures);
     CHECK(read[i + 1].settings == runs[i].settings);
   }
   // Rows of a results file go into another one as they stand.

@@ -1,4 +1,4 @@
-#include "report/make_report.h"
+#include "report/report.h"
 
 #include <fmt/format.h>
 
@@ -6,64 +6,230 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "config/loader.h"
 #include "config/writer.h"
 #include "infer/answers.h"
 #include "report/curves.h"
 #include "report/figure.h"
+#include "report/find_runs.h"
 #include "report/inspection.h"
+#include "report/json.h"
 #include "report/page.h"
 #include "report/pictures.h"
-#include "report/reported_runs.h"
+#include "run/run_directory.h"
+#include "run/run_summary.h"
 
 namespace metaformer {
 
-// What the report page shows of the inside of a run.
-
-// to_json(inspection), where every head also has "attention", "scores", "form", "input_form" and "distances" as packed
-// matrices (report/page.h), as far as the mixer has them. Forms with more than 256 rows are left out.
-nlohmann::ordered_json describe_heads(const TextInspection& inspection);
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::int64_t widest_form = 256;
+struct ReportedRun {
+  fs::path folder;
+  std::string name;  // of the folder
+  std::int64_t seed = 0;
+  std::size_t group = 0;
+  bool compared = false;   // the comparison counts it
+  std::string state = {};  // "finished", or why it has no result
+  std::optional<RunSummary> summary = std::nullopt;
+  Json environment = {};  // as the page has it
+};
 
-void add_matrix(nlohmann::ordered_json& head, const char* name, const torch::Tensor& matrix_nij, std::int64_t n,
-                bool causal = false) {
-  if (!matrix_nij.defined() || matrix_nij.size(-1) > widest_form) return;
-  if (auto packed = pack(matrix_nij[n], causal); !packed.is_null()) head[name] = std::move(packed);
+struct ReportedGroup {
+  std::string name;
+  std::optional<Settings> changed = std::nullopt;  // changed_settings; nothing before the first run
+  std::string task = {};                           // kind
+  Settings settings = {};                          // all that apply
+  std::string config = {};                         // of the first run, as YAML
+  std::vector<std::size_t> runs = {};
+};
+
+// The groups of the comparison come first, then those that it leaves out.
+struct ReportedRuns {
+  std::vector<ReportedRun> runs;
+  std::vector<ReportedGroup> groups;
+  std::optional<Comparison> comparison;  // nothing when no run is finished
+  std::vector<std::string> problems;     // a line each: runs that could not be read, or are not compared
+};
+
+std::string text_of(const Json& json, const char* key) {
+  const auto value = json.value(key, Json());
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
-}  // namespace
+Json describe_environment(const Json& given) {
+  const auto environment = given.is_object() ? given : Json::object();
+  Json result = Json::object();
+  for (const char* key : {"commit", "threads", "torch", "compiler", "host"}) result[key] = text_of(environment, key);
+  result["commit"] = result["commit"].get<std::string>().substr(0, 12) +
+                     (environment.value("dirty", Json()) == true ? " (changed)" : "");
+  result["device"] = fmt::format("{} {}", text_of(environment, "device"), text_of(environment, "device_name"));
+  const auto sessions = environment.value("sessions", Json());
+  const bool has_start = sessions.is_array() && !sessions.empty() && sessions.front().is_object();
+  result["started"] = has_start ? text_of(sessions.front(), "started") : "";
+  std::string command;
+  for (const auto& word : environment.value("command", Json()))
+    if (word.is_string()) command += (command.empty() ? "" : " ") + word.get<std::string>();
+  result["command"] = command;
+  return result;
+}
 
-nlohmann::ordered_json describe_heads(const TextInspection& inspection) {
-  auto json = to_json(inspection);
-  for (std::size_t i = 0; i < inspection.layers.size(); ++i) {
-    const auto& layer = inspection.layers[i];
-    auto& heads = json["layers"][i]["heads"];
-    for (std::size_t n = 0; n < heads.size(); ++n) {
-      auto& head = heads[n];
-      const auto number = static_cast<std::int64_t>(n);
-      if (head.contains("eigenvalues")) head["eigenvalues"] = rounded(head["eigenvalues"].get<std::vector<double>>());
-      add_matrix(head, "attention", layer.attention_nce, number, inspection.causal);
-      add_matrix(head, "scores", layer.score_nce, number, inspection.causal);
-      add_matrix(head, "form", layer.forms.form_nij, number);
-      add_matrix(head, "input_form", layer.forms.input_form_ndd, number);
-      add_matrix(head, "distances", layer.distance_nvv, number);
+// Whether the comparison has another run of the config and seed.
+bool is_duplicate(const ReportedRuns& reported, const Settings& changed, std::int64_t seed) {
+  if (!reported.comparison) return false;
+  const auto& groups = reported.comparison->groups;
+  return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+    return std::any_of(group.runs.begin(), group.runs.end(),
+                       [&](const auto& run) { return run.seed == seed && run.settings == changed; });
+  });
+}
+
+// Why a run has no result: what find_runs has said of it.
+std::string state_of_unfinished(const ReportedRuns& reported, const fs::path& folder) {
+  const auto start = folder.string() + ": left out: ";
+  for (const auto& problem : reported.problems)
+    if (problem.starts_with(start)) return problem.substr(start.size());
+  return "unfinished";
+}
+
+// `compared`: groups of the comparison by folder.
+void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared) {
+  const auto run = RunDirectory::open(folder, "");
+  const auto config = load_run_experiment(run.config_file()).config;
+  const auto changed = changed_settings(config);
+  const auto known = compared.find(folder);
+  auto& groups = reported.groups;
+  ReportedRun added{.folder = folder,
+                    .name = fs::weakly_canonical(folder).filename().string(),
+                    .seed = config.train.seed,
+                    .compared = known != compared.end()};
+  if (!added.compared && is_duplicate(reported, changed, added.seed)) return;
+  if (added.compared) {
+    added.group = known->second;
+  } else {
+    const auto equal =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.changed == changed; });
+    added.group = static_cast<std::size_t>(equal - groups.begin());
+    if (equal == groups.end()) groups.push_back({.name = added.name});
+  }
+  auto& group = groups[added.group];
+  group.changed = changed;
+  if (group.runs.empty()) {
+    group.task = kind_of(config.task);
+    group.settings = all_settings(changed);
+    group.config = config_to_yaml(config);
+  }
+  group.runs.push_back(reported.runs.size());
+  added.summary = read_summary(run);
+  added.state = added.summary ? "finished" : state_of_unfinished(reported, folder);
+  added.environment = describe_environment(read_environment(run));
+  reported.runs.push_back(std::move(added));
+}
+
+// A group of the comparison whose runs are rows of a results file has nothing to show.
+void drop_empty_groups(ReportedRuns& reported) {
+  std::vector<ReportedGroup> kept;
+  for (auto& group : reported.groups) {
+    if (group.runs.empty()) continue;
+    for (const auto run : group.runs) reported.runs[run].group = kept.size();
+    kept.push_back(std::move(group));
+  }
+  reported.groups = std::move(kept);
+}
+
+ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const ComparisonOptions& options) {
+  ReportedRuns reported;
+  auto found = find_runs(arguments);
+  reported.problems = std::move(found.problems);
+  std::map<fs::path, std::size_t> compared;
+  if (!found.runs.empty()) {
+    reported.comparison = compare_runs(std::move(found.runs), options);
+    const auto& groups = reported.comparison->groups;
+    for (const auto& name : short_names(groups)) reported.groups.push_back({.name = name});
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      for (const auto& run : groups[i].runs) compared[run.folder] = i;
+  }
+  for (const auto& folder : find_run_folders(arguments)) {
+    try {
+      add_run(reported, folder, compared);
+    } catch (const Error& error) {
+      const auto line = fmt::format("{}: left out: {}", folder.string(), error.what());
+      if (std::find(reported.problems.begin(), reported.problems.end(), line) == reported.problems.end())
+        reported.problems.push_back(line);
     }
+  }
+  drop_empty_groups(reported);
+  if (reported.comparison)
+    reported.problems.insert(reported.problems.end(), reported.comparison->notes.begin(),
+                             reported.comparison->notes.end());
+  return reported;
+}
+
+std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, std::size_t> counts;
+  for (const auto& group : groups)
+    for (const auto& [key, value] : group.settings) {
+      values[key].insert(value);
+      ++counts[key];
+    }
+  std::vector<std::string> keys;
+  for (const auto& [key, all] : values)
+    if (all.size() > 1 || counts[key] < groups.size()) keys.push_back(key);
+  return keys;
+}
+
+Json describe(const Comparison& comparison, const ReportedRuns& reported) {
+  auto json = to_json(comparison);
+  json["costs"] = Json::array();
+  for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    const auto& folder = comparison.groups[i].runs.front().folder;
+    const auto run = std::find_if(reported.runs.begin(), reported.runs.end(),
+                                  [&](const auto& candidate) { return candidate.folder == folder; });
+    json["groups"][i]["color"] = run == reported.runs.end() ? Json() : Json(run->group);
   }
   return json;
 }
 
-using Json = nlohmann::ordered_json;
-
-namespace {
+// {"runs": [...], "groups": [...], "differing_keys", "comparison": to_json(Comparison) with "costs" and "color" (the
+// number of the page's group, or null); null without one}
+Json describe(const ReportedRuns& reported) {
+  const auto keys = differing_keys(reported.groups);
+  Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
+  for (const auto& run : reported.runs) {
+    const auto collapse = run.summary ? run.summary->attention_collapse : std::nullopt;
+    json["runs"].push_back({{"name", run.name},
+                            {"seed", run.seed},
+                            {"group", run.group},
+                            {"state", run.state},
+                            {"attention_collapse", collapse ? to_json(*collapse) : Json()},
+                            {"time", run.summary ? rounded(run.summary->train_seconds) : Json()},
+                            {"environment", run.environment}});
+  }
+  for (const auto& group : reported.groups) {
+    Json settings = Json::object();
+    for (const auto& key : keys)
+      if (const auto found = group.settings.find(key); found != group.settings.end()) settings[key] = found->second;
+    json["groups"].push_back({{"name", group.name},
+                              {"task", group.task},
+                              {"settings", settings},
+                              {"config", group.config},
+                              {"runs", group.runs}});
+  }
+  json["comparison"] = reported.comparison ? describe(*reported.comparison, reported) : Json();
+  json["problems"] = reported.problems;
+  return json;
+}
 
 // A page stays below 10 MB: so many bytes of matrices, and points of curves (about 20 bytes each).
 constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 120'000;
@@ -83,7 +249,7 @@ class ReportMaker {
 
   Report make() {
     read_all_curves();
-    data_ = to_json(reported_);
+    data_ = describe(reported_);
     data_["origin"] = fmt::format("Made by metaformer {}, commit {}{}.", build_info().version, build_info().commit,
                                   build_info().dirty ? " (changed)" : "");
     data_["curves"] = to_json(curves_);
@@ -100,39 +266,37 @@ class ReportMaker {
     report.problems.insert(report.problems.end(), problems_.begin(), problems_.end());
     data_["problems"] = report.problems;
     report.figures = figures_ ? figures_->written() : 0;
-    report.html = make_page(options_.title, data_);
+    report.html = make_page(options_.title, json_text(data_));
     return report;
   }
 
  private:
   void read_all_curves() {
-    std::vector<std::map<std::string, RunCurve>> by_run;
+    std::vector<LoggedCurves> by_run;
     std::size_t count = 0;
-    blocks_.resize(reported_.runs.size());
     for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
       show_progress("reading", i, i + 1);
-      by_run.push_back(read_curves_of(i));
-      count += 2 * by_run.back().size();
+      count += 2 * by_run.emplace_back(read_curves_of(i)).curves.size();
     }
     const auto most =
         std::clamp(most_points / std::max<std::size_t>(1, count), fewest_points_of_curve, most_points_of_curve);
-    for (std::size_t i = 0; i < by_run.size(); ++i)
-      for (const auto& [name, curve] : by_run[i]) {
+    for (std::size_t i = 0; i < by_run.size(); ++i) {
+      blocks_.push_back(std::move(by_run[i].blocks));
+      for (const auto& [name, curve] : by_run[i].curves) {
         auto& series = curves_[name];
         series.runs.resize(by_run.size());
         averaged_ = std::max(averaged_, (curve.step.size() + most - 1) / most);
         series.runs[i] = thinned(curve, most, name == "train loss" || name == "gradient norm");
       }
+    }
     for (auto& [name, series] : curves_)
       for (const auto& group : reported_.groups) series.groups.push_back(mean_curve(curves_of(group, series)));
   }
 
-  std::map<std::string, RunCurve> read_curves_of(std::size_t run) {
+  LoggedCurves read_curves_of(std::size_t run) {
     const auto& folder = reported_.runs[run].folder;
     try {
-      const auto file = RunDirectory::open(folder, "").metrics_file();
-      blocks_[run] = read_block_curves(file);
-      return read_curves(file);
+      return read_curves(RunDirectory::open(folder, "").metrics_file());
     } catch (const Error& error) {
       problems_.push_back(fmt::format("{}: no curves: {}", folder.string(), error.what()));
       return {};
@@ -140,21 +304,21 @@ class ReportMaker {
   }
 
   // The runs that the comparison counts; of a group without such runs, all.
-  std::vector<const RunCurve*> curves_of(const ReportedGroup& group, const CurveSeries& series) const {
+  std::vector<const StepCurve*> curves_of(const ReportedGroup& group, const CurveSeries& series) const {
     const bool compared =
         std::any_of(group.runs.begin(), group.runs.end(), [&](auto run) { return reported_.runs[run].compared; });
-    std::vector<const RunCurve*> curves;
+    std::vector<const StepCurve*> curves;
     for (const auto run : group.runs)
       if ((reported_.runs[run].compared || !compared) && !series.runs[run].step.empty())
         curves.push_back(&series.runs[run]);
     return curves;
   }
 
-  // What train.diagnostics_interval has measured of the blocks, of the runs that have it.
+  // The measurements of train.diagnostics_interval, of the runs that have them.
   Json describe_blocks() const {
     std::size_t count = 0;
-    for (const auto& curves : blocks_)
-      for (const auto& [title, blocks] : curves) count += 3 * blocks.size();
+    for (const auto& panels : blocks_)
+      for (const auto& panel : panels) count += 3 * panel.lines.size();
     const auto most =
         std::clamp(most_block_points / std::max<std::size_t>(1, count), fewest_points_of_block, most_points_of_block);
     auto runs = Json::array();
@@ -237,7 +401,7 @@ class ReportMaker {
       try {
         const auto run = load_run(reported_.runs[i].folder, "best", options_.device);
         if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
-        if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) try_to_inspect(run, i);
+        if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) inspect(run, i);
       } catch (const Error& error) {
         problems_.push_back(
             fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
@@ -251,19 +415,12 @@ class ReportMaker {
   Json text_of(const LoadedRun& run, std::size_t i) {
     Json sample = {{"run", i}};
     try {
-      sample.update(answer(run, prompt_of(run)));
+      const auto prompt = prompt_of(run);
+      sample.update({{"prompt", prompt_for(run, prompt)}, {"text", answer(run, prompt)}});
     } catch (const Error& error) {
       sample["error"] = fmt::format("no answer: {}", error.what());
     }
     return sample;
-  }
-
-  void try_to_inspect(const LoadedRun& run, std::size_t i) {
-    try {
-      inspect(run, i);
-    } catch (const Error& error) {
-      problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
-    }
   }
 
   // With the prompt of this report, or a text of the run's data; runs of the same data get the same text.
@@ -296,8 +453,7 @@ class ReportMaker {
     if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
     if (written_.empty()) {
       prompt.tokens = inspection_limits.tokens;
-      const auto written = answer(run, prompt);
-      written_ = written["prompt"].get<std::string>() + written["text"].get<std::string>();
+      written_ = prompt_for(run, prompt) + answer(run, prompt);
     }
     return written_;
   }
@@ -311,7 +467,7 @@ class ReportMaker {
     }
   }
 
-  void inspect(const LoadedRun& run, std::size_t i) {
+  void inspect(const LoadedRun& run, std::size_t i) try {
     if (matrix_bytes_ > most_matrix_bytes) {
       ++not_inspected_;
       return;
@@ -320,7 +476,7 @@ class ReportMaker {
     const auto inspections = inspections_of(run);
     auto parts = Json::array();
     for (const auto& inspection : inspections) {
-      auto& json = parts.emplace_back(describe_heads(inspection));
+      auto& json = parts.emplace_back(to_json(inspection, Matrices::packed));
       json["run"] = i;
       json["name"] = fmt::format("{}{}, seed {}", name_of(inspection.part), name, reported_.runs[i].seed);
     }
@@ -334,6 +490,8 @@ class ReportMaker {
     if (!figures_) return;
     for (const auto& inspection : inspections)
       for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
+  } catch (const Error& error) {
+    problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
   }
 
   // Of an encoder and decoder three, what it attends to in the source first.
@@ -347,18 +505,11 @@ class ReportMaker {
     return parts;
   }
 
-  static std::string name_of(InspectedPart part) {
-    switch (part) {
-      case InspectedPart::encoder:
-        return "source to source, ";
-      case InspectedPart::decoder:
-        return "target to target, ";
-      case InspectedPart::cross:
-        return "target to source, ";
-      case InspectedPart::whole:
-        break;
-    }
-    return "";
+  static const char* name_of(InspectedPart part) {
+    return part == InspectedPart::encoder   ? "source to source, "
+           : part == InspectedPart::decoder ? "target to target, "
+           : part == InspectedPart::cross   ? "target to source, "
+                                            : "";
   }
 
   void show_progress(const char* what, std::size_t i, std::size_t place) const {
@@ -370,8 +521,8 @@ class ReportMaker {
   ReportedRuns reported_;
   std::optional<figures::FigureFolder> figures_;
   CurveTable curves_;
-  std::vector<BlockCurves> blocks_;  // by run
-  std::size_t averaged_ = 1;         // lines of a log in one point, at most
+  std::vector<std::vector<BlockPanel>> blocks_;  // by run
+  std::size_t averaged_ = 1;                     // lines of a log in one point, at most
   Json data_;
   std::string written_;
   std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data

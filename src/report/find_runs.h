@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/measure.h"
+#include "report/run_record.h"
 
 namespace metaformer {
 

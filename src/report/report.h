@@ -1,18 +1,18 @@
 #pragma once
-// Gathers everything that a report shows of runs, and writes its figures.
+// The report of runs: one HTML page with their comparison, curves, texts and heads, and figures beside it.
 
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "report/grouping.h"
+#include "report/comparison.h"
 #include "report/texts.h"
 
 namespace metaformer {
 
 struct ReportOptions {
-  std::vector<std::string> runs;  // folders, patterns, results files (report/run_records.h)
+  std::vector<std::string> runs;  // folders, patterns, results files: as of find_runs
   std::string title;
   ComparisonOptions comparison;
   PromptOptions prompt;
@@ -26,11 +26,11 @@ struct Report {
   std::string html;
   std::size_t runs = 0, groups = 0;
   int figures = 0;
-  std::vector<std::string> problems;  // a line for each run that something is missing of
+  std::vector<std::string> problems;  // a line for each run with something missing
 };
 
-// A run whose checkpoint cannot be used only lacks its text and its inside. Errors: exit code 2 for no run, or as
-// read_reported_runs.
+// A run whose checkpoint cannot be used only lacks its text and its heads. Errors: exit code 2 for no run, or for an
+// argument that names none; those of compare_runs.
 Report make_report(const ReportOptions& options);
 
 }  // namespace metaformer
