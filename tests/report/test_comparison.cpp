@@ -48,61 +48,58 @@ TEST_CASE("runs that differ only in their seed are a group, compared with the fi
   CHECK(short_names(comparison.groups) == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("runs without a partner are named and left out of differences", "[compare]") {
+TEST_CASE("runs that do not count somewhere are named and left out", "[compare]") {
   auto runs = two_groups();
-  runs.pop_back();  // x_b has no seed 3
-  runs.push_back(run_of("x_b.yaml", 4, 100, "quadratic"));
-  const auto comparison = compare_runs(runs, {});
-  CHECK(comparison.groups[1].measures.at("val_loss").difference->mean == 1.5);
-  CHECK(has_note(comparison, "x_a.yaml-3: left out of the differences of x_b.yaml, which has no run with seed 3"));
-  CHECK(has_note(comparison, "x_b.yaml-4: left out of differences: x_a.yaml has no run with seed 4"));
-}
-
-TEST_CASE("runs of other data and second runs of a seed are named and left out", "[compare]") {
-  auto runs = two_groups();
-  runs.push_back(run_of("x_c.yaml", 1, 1, "identity", "other"));
-  runs.push_back(run_of("x_a.yaml", 1, 50, ""));
-  const auto comparison = compare_runs(runs, {});
-  CHECK(comparison.groups.size() == 2);
-  CHECK(comparison.groups[0].measures.at("val_loss").summary.mean == 3);
-  CHECK(has_note(comparison, "x_c.yaml-1: left out: it has other data than x_a.yaml-1"));
-  CHECK(has_note(comparison, "x_a.yaml-1: left out: x_a.yaml-1 is the same config with the same seed, 1"));
+  SECTION("of differences: without a partner") {
+    runs.pop_back();  // x_b has no seed 3
+    runs.push_back(run_of("x_b.yaml", 4, 100, "quadratic"));
+    const auto comparison = compare_runs(runs, {});
+    CHECK(comparison.groups[1].measures.at("val_loss").difference->mean == 1.5);
+    CHECK(has_note(comparison, "x_a.yaml-3: left out of the differences of x_b.yaml, which has no run with seed 3"));
+    CHECK(has_note(comparison, "x_b.yaml-4: left out of differences: x_a.yaml has no run with seed 4"));
+  }
+  SECTION("of other data, and second runs of a seed") {
+    runs.push_back(run_of("x_c.yaml", 1, 1, "identity", "other"));
+    runs.push_back(run_of("x_a.yaml", 1, 50, ""));
+    const auto comparison = compare_runs(runs, {});
+    CHECK(comparison.groups.size() == 2);
+    CHECK(comparison.groups[0].measures.at("val_loss").summary.mean == 3);
+    CHECK(has_note(comparison, "x_c.yaml-1: left out: it has other data than x_a.yaml-1"));
+    CHECK(has_note(comparison, "x_a.yaml-1: left out: x_a.yaml-1 is the same config with the same seed, 1"));
+  }
 }
 
 TEST_CASE("the reference is the group that is named, or the first at equal values of a key", "[compare]") {
-  const auto runs = two_groups();
+  auto runs = two_groups();
   for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2", "2"}) {
     INFO(name);
     const auto comparison = compare_runs(runs, {.reference = name});
     CHECK(comparison.groups[0].measures.at("val_loss").difference->mean == -2);
   }
-  const auto by_mixer = compare_runs(runs, {.by = "model.mixer.kind"});
-  CHECK(by_mixer.groups[1].reference == 1);
-  CHECK(failure([&] { compare_runs(runs, {.reference = "x_d"}); }).second ==
-        "--reference 'x_d': no such group; there are 1 'a', 2 'b'");
-  CHECK(failure([&] { compare_runs(runs, {.by = "model.no"}); }).first == ExitCode::usage);
-  CHECK(failure([&] { compare_runs(runs, {.measures = {"val_los"}}); }).second ==
-        "no run has a measure 'val_los'; did you mean 'val_loss'?; there are parameters, val_loss");
-  CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
-}
-
-TEST_CASE("a reference that several groups have is an error that lists them", "[compare]") {
-  auto runs = two_groups();
+  CHECK(compare_runs(runs, {.by = "model.mixer.kind"}).groups[1].reference == 1);
   for (auto& run : runs) {
     run.overrides = run.config == "x_a.yaml" ? "model.layers=1" : "model.layers=2";
     run.config = "x.yaml";
   }
-  CHECK(failure([&] { compare_runs(runs, {.reference = "x.yaml"}); }).second ==
-        "--reference 'x.yaml' names 2 groups; give the number or the name of one: 1 'layers=1', 2 'layers=2'");
   CHECK(compare_runs(runs, {.reference = "layers=2"}).groups[0].reference == 1);
+  const auto [code, what] = failure([&] { compare_runs(runs, {.reference = "x.yaml"}); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(what, ContainsSubstring("'x.yaml' names 2 groups") && ContainsSubstring("1 'layers=1', 2 'layers=2'"));
 }
 
-TEST_CASE("a key that cannot divide the groups is an error that says why", "[compare]") {
-  const auto said = [](const std::string& key) {
-    return failure([&] { compare_runs(two_groups(), {.by = key}); }).second;
-  };
-  CHECK_THAT(said("train.seed"), Catch::Contains("the runs of a group differ in it"));
-  CHECK_THAT(said("model.mixer"), Catch::Contains("did you mean 'model.mixer.kind'?"));
+TEST_CASE("what is not there to compare is an error that names what is", "[compare]") {
+  const std::vector<std::pair<ComparisonOptions, std::string>> cases = {
+      {{.reference = "x_d"}, "--reference 'x_d': no such group; there are 1 'a', 2 'b'"},
+      {{.by = "model.no"}, "--by 'model.no': no run has such a key"},
+      {{.by = "train.seed"}, "the runs of a group differ in it"},
+      {{.by = "model.mixer"}, "did you mean 'model.mixer.kind'?"},
+      {{.measures = {"val_los"}}, "'val_los'; did you mean 'val_loss'?; there are parameters, val_loss"}};
+  for (const auto& [options, expected] : cases) {
+    const auto [code, what] = failure([&, &asked = options] { compare_runs(two_groups(), asked); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(what, ContainsSubstring(expected));
+  }
+  CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
 }
 
 TEST_CASE("data are compared by their configs where no digest tells them apart", "[compare]") {
