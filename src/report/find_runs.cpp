@@ -94,33 +94,18 @@ void add(RunRecord& record, const std::string& id, double value) {
   if (std::isfinite(value)) record.measures[id] = value;
 }
 
-void add(RunRecord& record, const std::string& id, const Json& report, const std::string& key) {
-  if (report.is_object() && report.contains(key) && report[key].is_number()) add(record, id, report[key]);
-}
-
 void add_summary(RunRecord& record, const RunSummary& summary) {
-  add(record, "steps", static_cast<double>(summary.steps));
-  add(record, "train_loss", summary.train_loss);
-  add(record, "val_loss", summary.val_loss);
-  add(record, "best_val_loss", summary.best_val_loss);
-  add(record, "best_step", static_cast<double>(summary.best_step));
-  add(record, "parameters", static_cast<double>(summary.parameters));
-  add(record, "mixer_parameters", static_cast<double>(summary.mixer_parameters));
-  add(record, "peak_memory_bytes", static_cast<double>(summary.peak_memory_bytes));
-  add(record, "train_seconds", summary.train_seconds);
-  if (summary.stepwise) {
-    add(record, "ms_per_step", summary.stepwise->ms_per_step);
-    add(record, "tokens_per_second", summary.stepwise->tokens_per_second);
-    add(record, "wall_seconds", summary.stepwise->wall_seconds);
-  }
   const std::map<Measure::Origin, Json> reports = {
+      {Measure::Origin::summary, to_json(summary)},
       {Measure::Origin::validation, summary.validation},
       {Measure::Origin::test, summary.test},
       {Measure::Origin::written, summary.test.is_object() ? summary.test.value("written", Json()) : Json()}};
-  for (const auto& measure : all_measures())
-    if (const auto report = reports.find(measure.origin);
-        report != reports.end() && measure.column != Measure::Column::none)
-      add(record, measure.id, report->second, measure.key());
+  for (const auto& measure : all_measures()) {
+    const auto report = reports.find(measure.origin);
+    if (report == reports.end() || measure.column == Measure::Column::none || !report->second.is_object()) continue;
+    const auto value = report->second.value(measure.key(), Json());
+    if (value.is_number()) add(record, measure.id, value);
+  }
   if (!summary.attention_collapse) return;
   add(record, "collapse_step", static_cast<double>(summary.attention_collapse->step));
   record.collapse = summary.attention_collapse->kind;
@@ -149,8 +134,9 @@ void add_longer_contexts(RunRecord& record, const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder / "evaluations", none)) {
     const auto name = entry.path().stem().string();
     if (!name.starts_with(prefix) || entry.path().extension() != ".json") continue;
-    add(record, "val_loss_" + name.substr(prefix.size()),
-        parse_json<Json>(read_file(entry.path(), largest_file, ExitCode::data)), "loss");
+    const auto report = parse_json<Json>(read_file(entry.path(), largest_file, ExitCode::data));
+    const auto loss = report.is_object() ? report.value("loss", Json()) : Json();
+    if (loss.is_number()) add(record, "val_loss_" + name.substr(prefix.size()), loss);
   }
 }
 
@@ -274,6 +260,7 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
       std::move(problems.begin(), problems.end(), std::back_inserter(found.problems));
       continue;
     }
+    found.folders.push_back(path);
     auto reading = read_run(path);
     if (reading.record)
       found.runs.push_back(std::move(*reading.record));
@@ -281,12 +268,6 @@ FoundRuns find_runs(const std::vector<std::string>& arguments) {
       found.problems.push_back(fmt::format("{}: left out: {}", path.string(), reading.problem));
   }
   return found;
-}
-
-std::vector<fs::path> find_run_folders(const std::vector<std::string>& arguments) {
-  auto paths = all_paths(arguments);
-  std::erase_if(paths, [](const auto& path) { return !is_folder(path); });
-  return paths;
 }
 
 }  // namespace metaformer

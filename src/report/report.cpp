@@ -158,7 +158,7 @@ ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const
     for (std::size_t i = 0; i < groups.size(); ++i)
       for (const auto& run : groups[i].runs) compared[run.folder] = i;
   }
-  for (const auto& folder : find_run_folders(arguments)) {
+  for (const auto& folder : found.folders) {
     try {
       add_run(reported, folder, compared);
     } catch (const Error& error) {
@@ -369,20 +369,17 @@ class ReportMaker {
   // The page may have no room for the heads of all groups: first the groups that others are compared with, then one of
   // each mixer, then the others.
   std::vector<std::size_t> visiting_order() const {
-    std::set<std::size_t> references;
+    std::set<fs::path> references;
     if (reported_.comparison)
-      for (const auto& group : reported_.comparison->groups) {
-        const auto& reference = reported_.comparison->groups[group.reference].runs.front().folder;
-        for (std::size_t i = 0; i < reported_.runs.size(); ++i)
-          if (reported_.runs[i].folder == reference) references.insert(i);
-      }
+      for (const auto& group : reported_.comparison->groups)
+        references.insert(reported_.comparison->groups[group.reference].runs.front().folder);
     std::set<std::string> mixers;
     std::vector<std::pair<int, std::size_t>> order;
     for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
       const auto& settings = reported_.groups[reported_.runs[i].group].settings;
       const auto mixer = settings.find("model.mixer.kind");
       const bool is_new = mixer != settings.end() && mixers.insert(mixer->second).second;
-      order.emplace_back(references.contains(i) ? 0 : is_new ? 1 : 2, i);
+      order.emplace_back(references.contains(reported_.runs[i].folder) ? 0 : is_new ? 1 : 2, i);
     }
     std::sort(order.begin(), order.end());
     std::vector<std::size_t> runs;

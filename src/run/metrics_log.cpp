@@ -123,12 +123,12 @@ void MetricsLog::sync() const {
   if (samples_file_) samples_file_->sync();
 }
 
-void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
+void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& measures) {
   if (!tensorboard_) return;
   nlohmann::ordered_json line = {{"step", step}, {"split", split}};
-  line.update(metrics);
+  line.update(measures);
   file_->write(line.dump() + "\n");
-  add_scalars(split, metrics, step);
+  add_scalars(split, measures, step);
   tensorboard_->flush();
 }
 
@@ -149,8 +149,8 @@ void MetricsLog::add_sample(const nlohmann::ordered_json& sample, std::int64_t s
     tensorboard_->add_text("sample", as_code(text.get<std::string>()), step);
 }
 
-void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step) {
-  for (const auto& [name, value] : metrics.items()) {
+void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& measures, std::int64_t step) {
+  for (const auto& [name, value] : measures.items()) {
     if (value.is_number()) tensorboard_->add_scalar(prefix + "/" + name, value.get<double>(), step);
     if (value.is_object()) add_scalars(prefix + "/" + name, value, step);
   }

@@ -49,7 +49,7 @@ const std::vector<Measure>& all_measures() {
       {"best_exact_match", "exact match of the best step %", percent, 2, higher, other, early},
       {"perfect_since", "perfect since step", 1, 0, lower, other, early, true},
       {"collapse_step", "attention collapsed at step", 1, 0, neither, other, early, true},
-      {"best_val_error", "best validation error", 1, 4, lower, summary, late},
+      {"best_val_error", "best validation error", 1, 4, lower, other, late},
       {"test_accuracy", "test accuracy %", percent, 2, higher, test, late},
       {"test_f1", "test F1 %", percent, 2, higher, test, late},
       {"test_auc", "test AUC", 1, 4, higher, test, late},

@@ -202,8 +202,8 @@ TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
   folder.write("runs/a/config.yaml", "");
   folder.write("runs/a/summary.json", "{\"steps\": 3,");
   folder.write("runs/empty/note.txt", "");
-  CHECK(find_run_folders({(folder / "runs/*").string()}).size() == 1);
   const auto found = find_runs({(folder / "runs/*").string()});
+  CHECK(found.folders.size() == 1);
   REQUIRE(found.problems.size() == 1);
   CHECK_THAT(found.problems[0], ContainsSubstring("a: left out: damaged: its summary.json is not a JSON object"));
   CHECK_THAT(failure([&] { find_runs({(folder / "runs/em*").string()}); }).second,
@@ -228,6 +228,6 @@ TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs
   CHECK_THAT(found.problems[2], ContainsSubstring("not_finite: left out: diverged"));
   CHECK_THAT(found.problems[3], ContainsSubstring("unfinished: it has no summary.json; the last line of its log is "
                                                   "\"info: step 5\""));
-  CHECK(find_run_folders({(folder / "runs/*d").string()}).size() == 3);
+  CHECK(find_runs({(folder / "runs/*d").string()}).folders.size() == 3);
   CHECK(failure([&] { find_runs({(folder / "no*").string()}); }).first == ExitCode::usage);
 }
