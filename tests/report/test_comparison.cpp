@@ -168,6 +168,19 @@ TEST_CASE("what is shown without being asked for is what the task is judged by",
   CHECK(default_measures({"val_loss", "exact_match"}) == Names{"exact_match", "val_loss"});
 }
 
+TEST_CASE("a measure has one row, which says how it is written", "[compare]") {
+  std::set<std::string> ids;
+  for (const auto& measure : all_measures()) CHECK(ids.insert(measure.id).second);
+  CHECK(shown(measure_of("parameters"), 804096) == "804,096");
+  CHECK(shown(measure_of("peak_memory_bytes"), 3 << 20) == "3");
+  CHECK(shown_difference(measure_of("test_accuracy"), 0.005) == "+0.50");
+  CHECK(described("exact_match", 0.995) == "exact match 99.50%");
+  CHECK(measure_of("val_loss_128").title == "validation loss with 128 tokens");
+  CHECK(is_own_measure("val_loss_128"));
+  CHECK_FALSE(is_own_measure("my_own"));
+  CHECK(shown(measure_of("my_own"), 0.5) == "0.5000");
+}
+
 TEST_CASE("the gap between losses is not taken where one is smoothed", "[compare]") {
   auto run = run_of("a.yaml", 1, 2, "");
   run.measures["train_loss"] = 1.5;

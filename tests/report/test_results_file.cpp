@@ -1,5 +1,6 @@
 // CSV files of results, and runs on the disk.
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
+#include "tasks/measures.h"
 
 using namespace metaformer;
 
@@ -44,6 +46,23 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
   CHECK(runs[0].commit == "c");
   const auto marked = folder.write("marked.csv", "\xEF\xBB\xBF" + read_text(file));  // as spreadsheets write it
   CHECK(keys_of(marked) == std::vector<std::string>{"k1"});
+}
+
+TEST_CASE("the columns of a results file have their order", "[results_file]") {
+  const TemporaryFolder folder;
+  auto run = run_of("k1", 1, 1);
+  run.cpu = run.threads = run.data = "x";
+  for (const auto& measure : all_measures()) run.measures[measure.id] = 0.5;
+  export_results(folder / "a.csv", {run}, {});
+  const auto header = read_results(folder / "a.csv").columns;
+  CHECK_THAT(fmt::format("{}", fmt::join(header, ",")),
+             Catch::StartsWith("key,config,overrides,seed,steps,train_loss,val_loss,best_val_loss,best_step,parameters,"
+                               "mixer_parameters,ms_per_step,tokens_per_second,peak_memory_bytes,accuracy,exact_match,"
+                               "best_exact_match,perfect_since,collapse_step,commit,cpu,threads,best_val_error,"
+                               "test_accuracy,test_f1,test_auc,test_calibration_error,train_seconds,wall_seconds,"
+                               "bits_per_character,data,settings,"));
+  for (const char* derived : {"loss_gap", "validation_score"})
+    CHECK(std::find(header.begin(), header.end(), derived) == header.end());
 }
 
 TEST_CASE("an export replaces rows of the same key, keeps others and sorts by the order given", "[results_file]") {
