@@ -18,7 +18,7 @@ namespace metaformer {
 
 namespace {
 
-// The length of what all words start with, up to the last underscore in it.
+// The length of the common start of all words, up to its last underscore.
 std::size_t common_start(const std::vector<std::string>& words) {
   auto common = words.front();
   for (const auto& word : words) {
@@ -105,7 +105,7 @@ std::vector<Settings> resolve(const std::vector<ComparedGroup>& groups) {
   return resolved;
 }
 
-// The keys that say what is learned from which texts, however they are tokenized.
+// The keys of the task and of its texts, but not of their tokenizer.
 Settings data_settings(const RunRecord& run) {
   auto settings = run.settings;
   std::erase_if(settings, [](const auto& entry) {
@@ -182,7 +182,7 @@ std::string numbered_names(const std::vector<ComparedGroup>& groups, const std::
   return fmt::format("{}", fmt::join(listed, ", "));
 }
 
-// The group of one set that --reference names; nothing when none of the set has that name.
+// The group of one set that --reference names, if there is one.
 std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& set,
                                           const std::vector<std::size_t>& named, const std::string& name) {
   if (name.empty()) return set.front();
@@ -281,7 +281,7 @@ std::optional<TestPredictions> predictions_of(const RunRecord& run, std::string&
   return predictions;
 }
 
-// Of two classifiers with the same seed, by what their runs predicted for the same test texts. Nothing, with `problem`
+// Of two classifiers with the same seed, by their predictions for the same test texts. Nothing, with `problem`
 // saying why, where that cannot be compared.
 std::optional<McNemarTest> compare_predictions(const RunRecord& reference, const RunRecord& run, std::string& problem) {
   const auto theirs = predictions_of(reference, problem);

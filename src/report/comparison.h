@@ -41,7 +41,7 @@ struct Comparison {
   std::vector<std::string> differing_keys;  // config keys that are not equal in all groups, sorted
   std::string by;                           // as in the options
   std::optional<double> margin;
-  std::vector<std::string> notes;  // which runs were left out of what, and why; a line each, for stderr
+  std::vector<std::string> notes;  // runs that are left out somewhere, with the reason; a line each, for stderr
 };
 
 // Leaves out runs of other data than the first one's (with a key `by`: than the first with its value of that key) and
@@ -49,8 +49,8 @@ struct Comparison {
 // Errors (exit code 2): no run; no such reference, key or measure, or several such references.
 Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options);
 
-// Names of the groups for tables and legends: without ".yaml", without what all configs start with up to an underscore,
-// without the overrides that all groups have, keys by their last part: "quadratic score_std=0.3" for
+// Names of the groups for tables and legends: without ".yaml", without the common start of all configs up to an
+// underscore, without the overrides that all groups have, keys by their last part: "quadratic score_std=0.3" for
 // "shakespeare_quadratic.yaml model.mixer.score_std=0.3". Only the overrides where all are of one config, only the
 // config where each has its own. Unique: where two would be the same, all are whole.
 std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups);

@@ -38,7 +38,7 @@ struct LoggedCurves {
 // Errors: exit code 3 for a file that cannot be read; lines that are no JSON are passed over.
 LoggedCurves read_curves(const std::filesystem::path& metrics_file);
 
-// A curve of at most so many points. `averages`: every point is the mean of consecutive ones, at the last one's step
+// A curve of at most `most_points`. `averages`: every point is the mean of consecutive ones, at the last one's step
 // (for training losses, which are means since the line before); else every n-th point and the last one.
 StepCurve thinned(const StepCurve& curve, std::size_t most_points, bool averages);
 

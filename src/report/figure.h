@@ -56,7 +56,7 @@ struct HeatMap {
   std::string row_title = "", column_title = "";
   std::vector<std::string> row_labels = {}, column_labels = {};  // empty: numbers are written
   Palette palette = Palette::sequential;
-  std::optional<double> top = std::nullopt;  // the colours reach at least so far; default: as far as the values
+  std::optional<double> top = std::nullopt;  // a value that the colours reach at least
 };
 
 struct Panel {

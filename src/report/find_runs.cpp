@@ -140,7 +140,7 @@ void add_longer_contexts(RunRecord& record, const fs::path& folder) {
   }
 }
 
-// What was given to `train`, of which the run's config.yaml is the result.
+// The config and the overrides that `train` was given.
 void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
   record.config = fs::absolute(folder).lexically_normal().filename().string();
   const auto command = environment.value("command", Json::array());
@@ -160,8 +160,8 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
   }
 }
 
-// What identifies data, of all that environment.json says of them: not where they lie, how they are tokenized, or what
-// only one version of the program counts.
+// The parts of environment.json's description of data that identify them: not their place, their tokenizer, or counts of
+// one version of the program.
 Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};

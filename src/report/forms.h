@@ -13,8 +13,8 @@
 
 namespace metaformer {
 
-// Letters: n heads; i and j what the form maps (the k features of a projection, or d of the input); r eigenvalues. All
-// float64 on the CPU.
+// Letters: n heads; i and j the vectors that the form maps (the k features of a projection, or d of the input); r
+// eigenvalues. All float64 on the CPU.
 struct HeadForms {
   // As scores use it, without 1/sqrt(k): M of metric, W or U of quadratic attention, unpacked from the checkpoint, with
   // its fixed norm and its temperature. Undefined for scaled dot product, which has none.

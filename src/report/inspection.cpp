@@ -111,7 +111,7 @@ LayerInspection inspect_layer(const StreamProbe::Scores& seen, const Mixer& mixe
   return layer;
 }
 
-// The layers of a transformer by what its mixers have shown of a text.
+// The layers of a transformer, from the scores that its mixers have shown of a text.
 void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<StreamProbe::Scores>& seen,
                 const std::vector<std::int32_t>& compared, const LoadedRun& run) {
   const auto has_scores = [](const StreamProbe::Scores& layer) { return layer.has_scores(); };

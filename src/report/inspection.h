@@ -21,7 +21,7 @@ namespace metaformer {
 // the CPU; letters: n heads, c (queries) and e (keys) tokens of the text, v tokens of TextInspection::vocabulary. Where
 // keys are of a source, distance_nvv, axioms and mean_attention_distance are empty.
 struct LayerInspection {
-  torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), with what positions add; not masked
+  torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), positions included; not masked
   torch::Tensor attention_nce;  // after the softmax: rows sum to 1
   torch::Tensor distance_nvv;   // signed_distances between the embeddings of tokens
   HeadForms forms;
@@ -47,7 +47,7 @@ struct TextInspection {
   std::string mixer;                    // kind
   bool causal = false;                  // no token attends to a later one: cells behind the diagonal are to be blank
   std::vector<std::string> tokens;      // of the text as the model reads it, decoded; "[class]": a class token
-  std::vector<std::string> keys;        // of what they attend to; empty: the same
+  std::vector<std::string> keys;        // the tokens that they attend to; empty: the same
   std::vector<std::string> vocabulary;  // the tokens of distance_nvv
   std::vector<LayerInspection> layers;
   DepthNorms norms;  // of a token's vectors, mean over the tokens; of cross those of the decoder
@@ -57,13 +57,13 @@ struct TextInspection {
 
 struct InspectionLimits {
   std::int64_t tokens = 64;      // of the text, from its start
-  std::int64_t vocabulary = 96;  // of a larger vocabulary: the distinct tokens of the text in their order, so many
+  std::int64_t vocabulary = 96;  // of a larger vocabulary: the first distinct tokens of the text
 };
 
-// More than so many tokens are refused: scores are kept for every pair of them.
+// More tokens are refused: scores are kept for every pair of them.
 constexpr std::int64_t most_inspected_tokens = 1024;
 
-// Throws Error (exit code 2) for a run whose model is no transformer, which has nothing to inspect.
+// Throws Error (exit code 2) for a run whose model is no transformer.
 void require_transformer(const LoadedRun& run);
 
 // The token ids of a text as the run's model reads them: cut to the limit and to the model's context, a

@@ -15,7 +15,7 @@ struct NamedFigure {
   figures::Figure figure;
 };
 
-// Heat maps show the first so many tokens.
+// Heat maps show the first tokens.
 constexpr std::int64_t most_drawn_tokens = 48;
 // Heat maps of forms that have more cells than this in one layer are left out.
 constexpr std::int64_t most_drawn_cells = 100'000;
@@ -29,7 +29,7 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
 // Whether a file has the name of one of these figures as SVG.
 bool is_picture(const std::string& file);
 
-// gradients, and what there is of loss_by_position and loss_by_context.
+// gradients, loss_by_position and loss_by_context, as far as they were measured.
 std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run);
 
 // For each measure the values of all groups (ID), and their differences to the reference (ID_differences).

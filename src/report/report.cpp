@@ -93,7 +93,7 @@ bool is_duplicate(const ReportedRuns& reported, const Settings& changed, std::in
   });
 }
 
-// Why a run has no result: what find_runs has said of it.
+// Why a run has no result, from the problems of find_runs.
 std::string state_of_unfinished(const ReportedRuns& reported, const fs::path& folder) {
   const auto start = folder.string() + ": left out: ";
   for (const auto& problem : reported.problems)
@@ -231,7 +231,7 @@ Json describe(const ReportedRuns& reported) {
   return json;
 }
 
-// A page stays below 10 MB: so many bytes of matrices, and points of curves (about 20 bytes each).
+// A page stays below 10 MB: limits of the bytes of matrices, and of points of curves (about 20 bytes each).
 constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 120'000;
 constexpr std::size_t most_block_points = 60'000, most_points_of_block = 200, fewest_points_of_block = 10;
 constexpr std::size_t most_points_of_curve = 1000, fewest_points_of_curve = 60;
@@ -441,8 +441,8 @@ class ReportMaker {
     return found->second;
   }
 
-  // All runs read one text: the given one, else what the first language model writes from the prompt, and of other runs
-  // the prompt. A prompt that a run cannot read costs its answer, not its heads.
+  // All runs read one text: the given one, else the continuation of the prompt by the first language model; runs of
+  // other tasks read the prompt. A prompt that a run cannot read costs its answer, not its heads.
   std::string inspected_text(const LoadedRun& run) {
     if (options_.text) return *options_.text;
     auto prompt = prompt_of(run);
@@ -491,7 +491,7 @@ class ReportMaker {
     problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
   }
 
-  // Of an encoder and decoder three, what it attends to in the source first.
+  // Of an encoder and decoder three, the attention to the source first.
   std::vector<TextInspection> inspections_of(const LoadedRun& run) {
     const auto text = inspected_text(run);
     if (!is<SequenceToSequenceConfig>(run.experiment.config.task))

@@ -16,7 +16,7 @@ struct ReportOptions {
   std::string title;
   ComparisonOptions comparison;
   PromptOptions prompt;
-  std::optional<std::string> text;  // whose attention is shown; default: what the first language model answers
+  std::optional<std::string> text;  // whose attention is shown; default: the answer of the first language model
   std::string device = "auto";
   bool with_texts = true, with_insides = true;
   std::filesystem::path figures;  // the folder of SVG and PDF files; empty: none

@@ -198,7 +198,7 @@ void put(ResultsFile& file, ResultsRow row) {
   *same = std::move(row);
 }
 
-// The known columns in their order, then others as they were; known ones of which no row has a cell are left out.
+// The known columns in their order, then others as they were; known ones without a cell are left out.
 std::vector<std::string> columns_of(const ResultsFile& file) {
   auto columns = column_order();
   const auto add = [&](const std::string& name) {

@@ -32,7 +32,7 @@ struct RunRecord {
   std::string data;  // digest of the data and of how they are split; "": unknown
   std::string commit, cpu, threads;
 
-  std::map<std::string, std::string> cells;  // of a row of a results file: what stands there, by column
+  std::map<std::string, std::string> cells;  // of a row of a results file, by column
 
   std::string source;            // for messages: the folder, or "FILE.csv:LINE"
   std::filesystem::path folder;  // empty for a row of a results file

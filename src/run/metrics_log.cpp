@@ -96,7 +96,7 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
   file_.emplace(path_);
   if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
   last_sampled_step_ = last_step_of(samples.text);
-  // TensorBoard can only forget all of a step and of later ones; what is kept of them is written again.
+  // TensorBoard can only forget all of a step and of later ones; lines of them that are kept are written again.
   const auto forgotten = std::min({position.step, metrics.first_dropped, samples.first_dropped});
   tensorboard_->start_session(forgotten);
   for_lines_from(forgotten, metrics.text, [&](nlohmann::ordered_json line, std::int64_t step) {

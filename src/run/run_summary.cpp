@@ -56,7 +56,7 @@ void visit(Summary& summary, Field field) {
   field("baselines", summary.baselines);
 }
 
-// Leaves out what a run does not have: a collapse, baselines.
+// Leaves out a collapse and baselines that a run does not have.
 struct Writer {
   Json& json;
 

@@ -87,7 +87,7 @@ TEST_CASE("the reference is the group that is named, or the first at equal value
   CHECK_THAT(what, ContainsSubstring("'x.yaml' names 2 groups") && ContainsSubstring("1 'layers=1', 2 'layers=2'"));
 }
 
-TEST_CASE("what is not there to compare is an error that names what is", "[compare]") {
+TEST_CASE("an unknown group, key or measure is an error that lists the known ones", "[compare]") {
   const std::vector<std::pair<ComparisonOptions, std::string>> cases = {
       {{.reference = "x_d"}, "--reference 'x_d': no such group; there are 1 'a', 2 'b'"},
       {{.by = "model.no"}, "--by 'model.no': no run has such a key"},
@@ -160,7 +160,7 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
         Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
 }
 
-TEST_CASE("what is shown without being asked for is what the task is judged by", "[compare]") {
+TEST_CASE("the measures shown by default are those that the task is judged by", "[compare]") {
   using Names = std::vector<std::string>;
   CHECK(default_measures({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
         Names{"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"});

@@ -224,7 +224,7 @@ TEST_CASE("the effective context is the smallest from which on the loss stays wi
   CHECK(effective_context_of({{1, 1.0}, {2, 0.99}, {4, 1.0}}) == 1);
 }
 
-TEST_CASE("what cannot be inspected is refused", "[inspect]") {
+TEST_CASE("empty and too long texts are refused or cut", "[inspect]") {
   const Workplace place;
   const auto run = trained(place, {});
   CHECK(failure([&] { ids_of_text(run, "", 64); }).second.find("empty") != std::string::npos);

@@ -143,7 +143,7 @@ std::map<std::string, std::string> cells_of(const std::filesystem::path& file, c
 
 }  // namespace
 
-TEST_CASE("whatever names and cells a results file has, an export keeps them", "[results_file]") {
+TEST_CASE("an export keeps any names and cells of a results file", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder / "a.csv";
   std::string header = "key,config,seed,overrides,settings", row = "old,o.yaml,7,,{}";

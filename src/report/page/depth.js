@@ -36,7 +36,7 @@ function showNorms() {
 }
 
 // Lines {color, name, points: [[x, y], ...], band: [[x, low, high], ...] or nothing}, from y = 0 on; few points have
-// dots. With `log` y is logarithmic, and what is not above 0 is left out.
+// dots. With `log` y is logarithmic, and values up to 0 are left out.
 function drawLineChart(box, title, axis, allLines, log = false) {
   const lines = log ? allLines.map((line) => ({
                                      ...line,

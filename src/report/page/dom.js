@@ -33,7 +33,7 @@ function choice(label, options, value, onchange) {
   return make('label', {}, `${label} `, select);
 }
 
-// Replaces what is in an element, and gives the keyboard's focus to the new element with the same data-place.
+// Replaces the content of an element, and gives the keyboard's focus to the new element with the same data-place.
 function replaceInside(element, ...children) {
   const active = document.activeElement, place = element.contains(active) ? active.dataset.place : undefined;
   element.replaceChildren(...children);

@@ -1,5 +1,5 @@
 // The sections on attention, forms and distances, made of panels: one run's heads as thumbnails by layer and head, the
-// chosen one large, and what belongs to it below.
+// chosen one large, and its facts below.
 
 // `kinds`: the matrices that can be shown, {key, title, palette, map(run, matrix)}; a run is offered when it has one of
 // them. `below(head, run, choice)`: nodes that are shown under the map.
