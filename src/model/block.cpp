@@ -3,7 +3,6 @@
 #include "attention/mixers.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
-#include "ops/feed_forward_branch.h"
 #include "ops/linear.h"
 #include "ops/norms.h"
 #include "ops/recompute.h"
@@ -60,24 +59,9 @@ static MixerShape mixer_shape(const TransformerConfig& config) {
   return shape;
 }
 
-std::string_view branch_obstacle(const TransformerConfig& config) {
-  if (position_of(config.norm) != NormPosition::pre) return "model.norm.position is not pre";
-  return config.residual ? "" : "model.residual is false";
-}
-
-std::string_view feed_forward_obstacle(const TransformerConfig& config) {
-  if (const auto of_branches = branch_obstacle(config); !of_branches.empty()) return of_branches;
-  if (config.blocks == BlockKind::reversible) return "model.blocks is reversible";
-  if (chunks_of(config.feed_forward) > 1) return "model.feed_forward.chunks is above 1";
-  const auto* mlp = std::get_if<MlpConfig>(&config.feed_forward);
-  return mlp != nullptr && mlp->output_activation ? "model.feed_forward.output_activation is true" : "";
-}
-
 BlockImpl::BlockImpl(const TransformerConfig& config)
     : norm_position_(position_of(config.norm)),
       has_residual_(config.residual),
-      has_plain_branches_(branch_obstacle(config).empty()),
-      has_whole_feed_forward_(feed_forward_obstacle(config).empty()),
       dropout_(config.dropout),
       mixer_norms_(register_norms("mixer", config)),
       mixer_(register_module("mixer", make_mixer(config.mixer, mixer_shape(config)))),
@@ -128,21 +112,10 @@ BlockImpl::MixerInput BlockImpl::mixer_input(const torch::Tensor& x_bcd, const t
 
 torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd,
                                    const Surroundings& surroundings, Pass& pass) {
-  const auto& visibility = surroundings.visibility;
-  const auto& memory_bmd = surroundings.memory_bmd;
-  auto* state = surroundings.state;
-  auto* output = mixer_->output();
-  if (output != nullptr && has_plain_branches_ && pass.probe == nullptr) {
-    const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
-    const auto t_bci = mixer_->mix(y_bcd, context_bed, visibility, state, pass);
-    const auto &weight_di = (*output)->weight(), &bias_d = (*output)->bias();
-    if (can_add_linear(to_bcd, t_bci, weight_di)) return add_linear(to_bcd, t_bci, weight_di, bias_d, dropout_, pass);
-    return to_bcd + dropout((*output)(t_bci), dropout_, pass);
-  }
   constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
   return apply(to_bcd, mixer_norms_, pass, points, [&] {
-    const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
-    return mixer_->forward(y_bcd, context_bed, visibility, state, pass);
+    const auto [y_bcd, context_bed] = mixer_input(x_bcd, surroundings.memory_bmd);
+    return mixer_->forward(y_bcd, context_bed, surroundings.visibility, surroundings.state, pass);
   });
 }
 
@@ -156,18 +129,6 @@ torch::Tensor BlockImpl::add_source(const torch::Tensor& x_bcd, const Surroundin
 }
 
 torch::Tensor BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass) {
-  const auto& norm = feed_forward_norms_.norm;
-  const FeedForwardBranch branch{.norm = norm->config(),
-                                 .gain_d = norm->weight(),
-                                 .norm_bias_d = norm->bias(),
-                                 .feed_forward = feed_forward_->config(),
-                                 .up_hd = feed_forward_->up()->weight(),
-                                 .up_bias_h = feed_forward_->up()->bias(),
-                                 .down_dh = feed_forward_->down()->weight(),
-                                 .down_bias_d = feed_forward_->down()->bias(),
-                                 .dropout = dropout_};
-  const bool is_whole = has_whole_feed_forward_ && pass.probe == nullptr && to_bcd.is_same(x_bcd);
-  if (is_whole && can_add_feed_forward(x_bcd, branch)) return metaformer::add_feed_forward(x_bcd, branch, pass);
   constexpr ObservedBranch points{.branch = StreamPoint::feed_forward_branch, .after = StreamPoint::after_feed_forward};
   return apply(to_bcd, feed_forward_norms_, pass, points,
                [&] { return feed_forward_(read(x_bcd, feed_forward_norms_)); });

@@ -2,7 +2,6 @@
 // A block: norms, a mixer, the feed-forward branch.
 
 #include <memory>
-#include <string_view>
 
 #include "attention/mixer.h"
 #include "config/model_config.h"
@@ -67,14 +66,6 @@ struct ObservedBranch {
   StreamPoint branch, after;
 };
 
-// Why branches are not x + dropout(branch(norm(x))), which the larger nodes of the graph compute (ops/linear.h,
-// ops/feed_forward_branch.h); empty: they are.
-std::string_view branch_obstacle(const TransformerConfig& config);
-
-// Why training on the CPU computes the feed-forward branch part by part, not as one node of the graph
-// (ops/feed_forward_branch.h); empty: it does the latter.
-std::string_view feed_forward_obstacle(const TransformerConfig& config);
-
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);
@@ -125,7 +116,7 @@ class BlockImpl : public torch::nn::Module {
   MixerInput mixer_input(const torch::Tensor& x_bcd, const torch::Tensor& memory_bmd);
 
   NormPosition norm_position_;
-  bool has_residual_, has_plain_branches_, has_whole_feed_forward_;
+  bool has_residual_;
   double dropout_;
   BranchNorms mixer_norms_;
   std::shared_ptr<Mixer> mixer_;

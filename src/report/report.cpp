@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "base/signals.h"
 #include "config/loader.h"
 #include "config/writer.h"

@@ -97,7 +97,7 @@ TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
   const auto* metric = options.get_if<MetricOptions>();
   const bool uses_order = (pooling && !pooling->window.all() && pooling->window.tokens < 40) ||
                           (metric && metric->score == MetricScore::as_published);
-  if (uses_order) return;
+  if (uses_order) return does_not_apply("it uses the order");
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
   const auto x = torch::randn({2, 8, 12}, torch::kDouble);
@@ -138,9 +138,9 @@ TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
   auto options = any_mixer();
   auto* quadratic = options.get_if<QuadraticOptions>();
   auto* metric = options.get_if<MetricOptions>();
-  if (!(quadratic && quadratic->fixed_norm) && !(metric && metric->fixed_norm)) return;
-  // The softplus of a number is no multiple of it.
-  if (metric && metric->constraint == MetricConstraint::diagonal && metric->score == MetricScore::distance) return;
+  if (!(quadratic && quadratic->fixed_norm) && !(metric && metric->fixed_norm)) return does_not_apply("no fixed norm");
+  if (metric && metric->constraint == MetricConstraint::diagonal && metric->score == MetricScore::distance)
+    return does_not_apply("the softplus of a number is no multiple of it");
   INFO(describe(options));
   const auto x = torch::randn({2, 7, 12}, torch::kDouble);
   const auto visibility = self_visibility(true, {});
@@ -163,7 +163,7 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal);
-  if (options.get_if<NoneOptions>() != nullptr) return;
+  if (options.get_if<NoneOptions>() != nullptr) return does_not_apply("none has no gradient");
   const MixerShape small{.width = 6, .heads = 2, .dropout = 0, .bias = true};
   const auto mixer = random_mixer(options, small);
   const auto x = torch::randn({1, 9, 6}, torch::kDouble).requires_grad_();
@@ -278,7 +278,7 @@ TEST_CASE("under autocast weights are float32, and so is what their softmax is t
   const AutocastScope autocast(Precision::bf16, torch::kCPU);
   Pass pass{.probe = &probe};
   mixer->forward(x, x, self_visibility(true, {}), nullptr, pass);
-  if (!probe.weight.defined()) return;  // no scores
+  if (!probe.weight.defined()) return does_not_apply("no scores");
   CHECK(probe.weight.scalar_type() == torch::kFloat);
   const auto* node = dynamic_cast<torch::autograd::generated::SafeSoftmaxBackward0*>(probe.weight.grad_fn().get());
   if (node != nullptr) CHECK(node->self_scalar_type == torch::kFloat);  // average pooling has none
@@ -289,7 +289,7 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
   const auto* metric = options.get_if<MetricOptions>();
-  if (metric && metric->score == MetricScore::as_published) return;
+  if (metric && metric->score == MetricScore::as_published) return does_not_apply("it has no cross attention");
   if (options.get_if<AveragePoolingOptions>() != nullptr || options.get_if<LshOptions>() != nullptr) {
     const auto x = torch::randn({2, 6, 12}, torch::kDouble);
     CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so

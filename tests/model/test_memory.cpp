@@ -96,7 +96,7 @@ TEST_CASE("segments with enough memory are one long segment, with every mixer", 
 TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
   const torch::NoGradGuard no_grad;
   const auto positions = any_positions();
-  if (!are_relative(positions)) return;
+  if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),

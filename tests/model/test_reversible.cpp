@@ -106,7 +106,8 @@ TEST_CASE("reversible blocks have the gradients of plain autograd, dropout on, w
 TEST_CASE("reversible blocks in double differ from plain autograd by rounding, whatever the block", "[reversible]") {
   auto config = config_of(GENERATE(MixerConfig(MetricOptions{}), MixerConfig(LshOptions{.rounds = 2, .chunk = 4})));
   config.norm = any_norm();
-  if (position_of(config.norm) == NormPosition::post) return;
+  if (position_of(config.norm) == NormPosition::post)
+    return does_not_apply("a block with its norm behind cannot be inverted");
   config.feed_forward = any_feed_forward();
   config.bias = GENERATE(false, true);
   const Stack stack(config, torch::kDouble);

@@ -14,7 +14,7 @@
 #include "config/writer.h"
 #include "run/huggingface/architecture.h"
 #include "run/safetensors.h"
-#include "text/pretrained_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 
