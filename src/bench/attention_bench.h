@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "attention/visibility.h"
+#include "attention/mixer.h"
 #include "bench/timing.h"
 #include "config/mixer_config.h"
 

@@ -12,7 +12,7 @@
 #include "config/loader.h"
 #include "config/search_space.h"
 #include "config/writer.h"
-#include "data/tokenizer_report.h"
+#include "data/statistics.h"
 #include "model/memory_estimate.h"
 #include "run/huggingface/pretrained_model.h"
 

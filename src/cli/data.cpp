@@ -12,9 +12,8 @@
 #include "config/loader.h"
 #include "config/paths.h"
 #include "data/corpus.h"
-#include "data/labelled_source.h"
+#include "data/labelled.h"
 #include "data/statistics.h"
-#include "data/tokenizer_report.h"
 
 namespace metaformer {
 
@@ -30,30 +29,24 @@ std::string percentage(std::int64_t part, std::int64_t all) {
   return all == 0 ? "-" : fmt::format("{:.2f}%", 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-std::string unknown_share(bool has_unknown, std::int64_t unknown, std::int64_t all) {
+std::string unknown_fraction(bool has_unknown, std::int64_t unknown, std::int64_t all) {
   return has_unknown ? percentage(unknown, all) : "-";
 }
 
-// Those in which `count` finds something.
-template <class Count>
-std::vector<Split> splits_with(Count count) {
-  std::vector<Split> splits;
-  for (const auto split : every_split)
-    if (count(split) > 0) splits.push_back(split);
-  return splits;
-}
-
-// A table with a column for each of some splits.
-class Table {
+// A table with a column for each split of the statistics that has texts.
+class SplitTable {
  public:
-  explicit Table(std::vector<Split> splits) : splits_(std::move(splits)) {
-    add("", [](Split split) { return std::string(to_string(split)); });
+  template <class HasTexts>
+  explicit SplitTable(HasTexts has_texts) {
+    for (const auto split : every_split)
+      if (has_texts(split)) splits_.push_back(split);
+    add("", [](Split split) { return to_string(split); });
   }
 
   template <class Value>
   void add(const std::string& what, Value value) {
     text_ += fmt::format("{:<24}", what);
-    for (const auto split : splits_) text_ += fmt::format(" {:>18}", value(split));
+    for (const auto split : splits_) text_ += fmt::format(" {:>18}", fmt::format("{}", value(split)));
     text_ += "\n";
   }
   const std::string& text() const { return text_; }
@@ -62,6 +55,19 @@ class Table {
   std::vector<Split> splits_;
   std::string text_;
 };
+
+std::string describe(const SharedTexts& shared, const char* what) {
+  return fmt::format("{} in two splits: {} of validation in train, {} of test in train, {} of test in validation\n",
+                     what, shared.validation_in_train, shared.test_in_train, shared.test_in_validation);
+}
+
+std::string describe(const std::optional<PackStats>& packs) {
+  if (!packs) return "";
+  return fmt::format(
+      "packing: {} texts or pieces in {} rows, {:.2f} in each; {:.2f}% of the rows are tokens; speed-up at most {:.2f} "
+      "over a row for each, of {:.2f} without any padding\n",
+      packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
+}
 
 std::string describe_sources(const nlohmann::ordered_json& sources) {
   std::string text;
@@ -75,30 +81,9 @@ std::string describe_sources(const nlohmann::ordered_json& sources) {
   return text;
 }
 
-// Figures that concern several splits.
-std::string describe_whole(const LabelledStats& stats, const ExperimentConfig& config) {
-  return fmt::format(
-      "texts in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
-      "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
-      "vocabulary: {}\n",
-      stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding_unsorted,
-      100 * stats.padding_bucketed, classification(config).bucketing, stats.vocabulary);
-}
-
-std::string describe(const std::optional<PackStats>& packs) {
-  if (!packs) return "";
-  return fmt::format(
-      "packing: {} texts or pieces in {} rows, {:.2f} in each; {:.2f}% of the rows are tokens; speed-up at most {:.2f} "
-      "over a row for each, of {:.2f} without any padding\n",
-      packs->sequences, packs->packs, packs->factor, 100 * packs->efficiency, packs->factor, packs->speed_up_limit);
-}
-
 std::string describe(const LabelledStats& stats, const ExperimentConfig& config) {
-  Table table(splits_with([&](Split split) { return stats[split].texts; }));
-  const auto number = [&](const std::string& what, auto value) {
-    table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
-  };
-  number("texts", [](const SplitStats& s) { return s.texts; });
+  SplitTable table([&](Split split) { return stats[split].texts > 0; });
+  table.add("texts", [&](Split split) { return stats[split].texts; });
   constexpr std::size_t most_classes = 20;
   for (std::size_t i = 0; i < std::min(stats.labels.size(), most_classes); ++i)
     table.add("  " + printable(stats.labels[i]), [&](Split split) {
@@ -107,32 +92,38 @@ std::string describe(const LabelledStats& stats, const ExperimentConfig& config)
     });
   if (const auto all = stats.labels.size(); all > most_classes)
     table.add(fmt::format("  ... ({} classes in all)", all), [](Split) { return ""; });
-  number("tokens", [](const SplitStats& s) { return s.all_tokens; });
+  table.add("tokens", [&](Split split) { return stats[split].all_tokens; });
   table.add("tokens a text, mean", [&](Split split) { return fmt::format("{:.1f}", stats[split].tokens.mean); });
-  number("  median", [](const SplitStats& s) { return s.tokens.median; });
-  number("  90th percentile", [](const SplitStats& s) { return s.tokens.percentile_90; });
-  number("  95th percentile", [](const SplitStats& s) { return s.tokens.percentile_95; });
-  number("  99th percentile", [](const SplitStats& s) { return s.tokens.percentile_99; });
-  number("  longest", [](const SplitStats& s) { return s.tokens.longest; });
+  for (const auto& [name, length] :
+       {std::pair("  median", &LengthStats::median), std::pair("  90th percentile", &LengthStats::percentile_90),
+        std::pair("  95th percentile", &LengthStats::percentile_95),
+        std::pair("  99th percentile", &LengthStats::percentile_99), std::pair("  longest", &LengthStats::longest)})
+    table.add(name, [&](Split split) { return stats[split].tokens.*length; });
   table.add(fmt::format("cut at {} tokens", context_of(config.model)),
             [&](Split split) { return percentage(stats[split].cut, stats[split].texts); });
   table.add("unknown tokens", [&](Split split) {
-    return unknown_share(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
+    return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].all_tokens);
   });
-  number("copies in the split", [](const SplitStats& s) { return s.copies; });
-  return table.text() + describe_whole(stats, config) + describe(stats.packs) + describe_sources(stats.sources);
+  table.add("copies in the split", [&](Split split) { return stats[split].copies; });
+  return table.text() + describe(stats.shared, "texts") +
+         fmt::format(
+             "padding in training batches: {:.1f}% without sorting by length, {:.1f}% with task.bucketing {}\n"
+             "vocabulary: {}\n",
+             100 * stats.padding_unsorted, 100 * stats.padding_bucketed, classification(config).bucketing,
+             stats.vocabulary) +
+         describe(stats.packs) + describe_sources(stats.sources);
 }
 
 std::string describe(const TextStats& stats) {
-  Table table({Split::train, Split::validation});
-  table.add("characters", [&](Split split) { return fmt::format("{}", stats[split].characters); });
-  table.add("tokens", [&](Split split) { return fmt::format("{}", stats[split].tokens); });
+  SplitTable table([](Split split) { return split != Split::test; });
+  table.add("characters", [&](Split split) { return stats[split].characters; });
+  table.add("tokens", [&](Split split) { return stats[split].tokens; });
   table.add("unknown tokens", [&](Split split) {
-    return unknown_share(stats.has_unknown, stats[split].unknown_tokens, stats[split].tokens);
+    return unknown_fraction(stats.has_unknown, stats[split].unknown_tokens, stats[split].tokens);
   });
   table.add("unknown characters", [&](Split split) {
     const auto& unknown = stats[split].unknown_characters;
-    return stats.has_unknown && unknown ? percentage(*unknown, stats[split].characters) : "-";
+    return unknown_fraction(stats.has_unknown && unknown, unknown.value_or(0), stats[split].characters);
   });
   table.add("unigram entropy, nats", [&](Split split) { return fmt::format("{:.4f}", stats[split].unigram_entropy); });
   return table.text() + describe(stats.packs) + fmt::format("vocabulary: {}\ntext: {}\n", stats.vocabulary, stats.path);
@@ -152,32 +143,25 @@ std::string describe_files(const nlohmann::ordered_json& sources) {
 }
 
 std::string describe(const PairStats& stats, const ExperimentConfig& config) {
-  Table table(splits_with([&](Split split) { return stats[split].pairs; }));
-  const auto number = [&](const std::string& what, auto value) {
-    table.add(what, [&](Split split) { return fmt::format("{}", value(stats[split])); });
-  };
-  number("pairs", [](const PairSplitStats& s) { return s.pairs; });
-  for (const auto& [name, side] :
+  SplitTable table([&](Split split) { return stats[split].pairs > 0; });
+  table.add("pairs", [&](Split split) { return stats[split].pairs; });
+  for (const auto& [name, of_side] :
        {std::pair("source", &PairSplitStats::source), std::pair("target", &PairSplitStats::target)}) {
-    number(fmt::format("tokens, {}", name), [&](const PairSplitStats& s) { return (s.*side).all_tokens; });
-    table.add("  of a text, mean",
-              [&](Split split) { return fmt::format("{:.1f}", (stats[split].*side).tokens.mean); });
-    number("  95th percentile", [&](const PairSplitStats& s) { return (s.*side).tokens.percentile_95; });
-    number("  longest", [&](const PairSplitStats& s) { return (s.*side).tokens.longest; });
+    const auto side = [&](Split split) -> const TokenStats& { return stats[split].*of_side; };
+    table.add(fmt::format("tokens, {}", name), [&](Split split) { return side(split).all_tokens; });
+    table.add("  of a text, mean", [&](Split split) { return fmt::format("{:.1f}", side(split).tokens.mean); });
+    table.add("  95th percentile", [&](Split split) { return side(split).tokens.percentile_95; });
+    table.add("  longest", [&](Split split) { return side(split).tokens.longest; });
     table.add(fmt::format("  cut at {} with a mark", context_of(config.model)),
-              [&](Split split) { return percentage((stats[split].*side).cut, stats[split].pairs); });
+              [&](Split split) { return percentage(side(split).cut, stats[split].pairs); });
     table.add("  unknown tokens", [&](Split split) {
-      const auto& of_side = stats[split].*side;
-      return unknown_share(stats.has_unknown, of_side.unknown_tokens, of_side.all_tokens);
+      return unknown_fraction(stats.has_unknown, side(split).unknown_tokens, side(split).all_tokens);
     });
   }
-  number("copies in the split", [](const PairSplitStats& s) { return s.copies; });
-  return table.text() +
-         fmt::format(
-             "sources in two splits: {} of validation in train, {} of test in train, {} of test in validation\n"
-             "padding in training batches: {:.1f}%, with task.bucketing {}\nvocabulary: {}\n",
-             stats.validation_in_train, stats.test_in_train, stats.test_in_validation, 100 * stats.padding,
-             std::get<SequenceToSequenceConfig>(config.task).bucketing, stats.vocabulary) +
+  table.add("copies in the split", [&](Split split) { return stats[split].copies; });
+  return table.text() + describe(stats.shared, "sources") +
+         fmt::format("padding in training batches: {:.1f}%, with task.bucketing {}\nvocabulary: {}\n",
+                     100 * stats.padding, std::get<SequenceToSequenceConfig>(config.task).bucketing, stats.vocabulary) +
          describe_files(stats.sources);
 }
 

@@ -17,8 +17,8 @@
 #include "cli/command_line.h"
 #include "cli/input_file.h"
 #include "cli/process_choice.h"
-#include "data/labelled_source.h"
-#include "data/pair_source.h"
+#include "data/labelled.h"
+#include "data/pairs.h"
 #include "data/tables.h"
 #include "infer/answers.h"
 #include "run/run_directory.h"
@@ -188,17 +188,16 @@ void predict_lines(int file, const std::string& name, TextPredictor& predictor) 
 void predict_lines(const InputFile& input, TextPredictor& predictor) {
   log::info("{}: plain lines, a text on every line", input.name());
   std::string start(2, '\0');
-  const bool is_packed = ::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start);
-  if (!is_packed) return predict_lines(input.descriptor(), input.name(), predictor);  // a pipe too
-  constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 30;
-  const InputFile unpacked(input.name(), unpack_gzip(input.read_to_end(), most_bytes, input.name()));
-  predict_lines(unpacked.descriptor(), unpacked.name(), predictor);
+  const bool is_gzipped = ::pread(input.descriptor(), start.data(), start.size(), 0) == 2 && is_gzip(start);
+  if (!is_gzipped) return predict_lines(input.descriptor(), input.name(), predictor);  // a pipe too
+  const InputFile decompressed(input.name(), unpack_gzip(input.read_to_end(), largest_text_file, input.name()));
+  predict_lines(decompressed.descriptor(), decompressed.name(), predictor);
 }
 
 void predict_table(const InputFile& input, TableFormat format, const TableColumns& columns, TextPredictor& predictor) {
   const bool is_json = format == TableFormat::jsonl;
-  const auto table = read_text_table(input.read_to_end(), input.name(), format, columns);
-  const auto field = in_quotes(columns.first.field);
+  const auto table = read_table(input.read_to_end(), input.name(), format, columns);
+  const auto field = in_quotes(columns.columns[0].field);
   log::info("{}: {}", input.name(),
             is_json                     ? fmt::format("JSON lines; the texts are member {}", field)
             : table.has_guessed_columns ? fmt::format("{} without a header; the texts are column 1", to_string(format))
@@ -211,7 +210,7 @@ void predict_table(const InputFile& input, TableFormat format, const TableColumn
   };
   for (const auto& row : table.rows) {
     refuse_before(row.line);
-    predictor.add(row.text, row.line);
+    predictor.add(row.fields[0], row.line);
   }
   refuse_before(std::numeric_limits<std::int64_t>::max());
 }
@@ -245,11 +244,12 @@ TableHeader expected_header(const LoadedRun& run, const TableColumns& columns, b
 // The column that --column names, if it is given.
 void choose_column(const PredictArguments& arguments, const LoadedRun& run, TableColumns& columns) {
   const auto header = parse_header(arguments.header);
-  auto& column = columns.first;
-  bool is_numbered = is_number(column.field) && is_number(columns.second.field), is_named = false;
+  auto& column = columns.columns[0];
+  bool is_numbered = is_number(column.field) && is_number(columns.columns[1].field), is_named = false;
   if (arguments.column) {
     column.field = *arguments.column;
     column.key = "--column";
+    column.must_exist = true;
     columns.are_usual = false;
     is_numbered = is_number(column.field);
     is_named = !is_numbered;
@@ -267,6 +267,7 @@ void choose_column(const PredictArguments& arguments, const LoadedRun& run, Tabl
 TableColumns columns_of(const PredictArguments& arguments, const LoadedRun& run, TableFormat format,
                         const std::string& file) {
   auto columns = columns_of(run.experiment.config);
+  columns.only_first = true;
   columns.absence_advice = "; --column names another one, and --header absent reads a table without a header";
   choose_column(arguments, run, columns);
   if (format != TableFormat::jsonl) return columns;

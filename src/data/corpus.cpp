@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <numeric>
 #include <utility>
-#include <vector>
 
-#include "base/archive.h"
 #include "base/digest.h"
 #include "base/download.h"
 #include "base/error.h"
@@ -29,7 +26,40 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uintmax_t most_bytes = std::uintmax_t{16} << 30;
+constexpr auto text_endings = ".txt, .text, .jsonl, .json or .ndjson, gzipped or not";
+
+TableFormat format_of(const fs::path& file, const TextDataConfig& config) {
+  if (config.format != TableFormat::automatic) return config.format;
+  return format_by_name(file).value_or(TableFormat::automatic);
+}
+
+// The files below a folder whose format is one of texts, in the order of their paths.
+std::vector<fs::path> list_folder(const fs::path& folder, const TextDataConfig& config) {
+  std::vector<fs::path> files, passed_over;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const bool is_hidden = entry->path().filename().string().starts_with('.');
+    if (is_hidden) entry.disable_recursion_pending();
+    std::error_code ignored;
+    if (!is_hidden && fs::is_directory(entry->symlink_status(ignored))) continue;
+    const auto format = format_of(entry->path(), config);
+    const bool is_text =
+        config.format != TableFormat::automatic || format == TableFormat::text || format == TableFormat::jsonl;
+    (!is_hidden && is_text && entry->is_regular_file() ? files : passed_over).push_back(entry->path());
+  }
+  if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  if (files.empty())
+    throw Error(ExitCode::data,
+                fmt::format("{}: holds no texts: names are expected to end with {}; data.format text or "
+                            "jsonl takes files of any name",
+                            folder.string(), text_endings));
+  if (!passed_over.empty())
+    log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
+                 folder.string(), passed_over.size(), passed_over.size() + files.size(), text_endings,
+                 passed_over.front().string());
+  std::ranges::sort(files, {}, &fs::path::native);
+  return files;
+}
 
 class TextReader {
  public:
@@ -37,30 +67,73 @@ class TextReader {
 
   TextFiles read() {
     const bool is_whole_folder = is_folder(path_);
-    if (is_whole_folder) {
-      for (const auto& file : list_folder()) add_file(file);
-    } else {
-      add_file(path_);
-    }
+    for (const auto& file : is_whole_folder ? list_folder(path_, config_) : std::vector{path_}) add_file(file);
     report_malformed();
     if (files_.text.empty()) throw Error(ExitCode::data, path_.string() + ": the corpus is empty");
     files_.is_one_text = !is_whole_folder && !files_.has_json_lines;
-    files_.description = describe(is_whole_folder);
+    describe(is_whole_folder);
     return std::move(files_);
   }
 
  private:
-  bool is_jsonl(const fs::path& file) const {
-    return (config_.format == TableFormat::automatic ? format_by_name(file) : config_.format) == TableFormat::jsonl;
+  void add_file(const fs::path& file) {
+    throw_if_stopped();
+    auto [text, digest] = read_text_file(file, largest_text_file - bytes_);
+    digests_.emplace_back(file.lexically_relative(path_).generic_string(), std::move(digest));
+    bytes_ += std::min<std::uintmax_t>(text.size(), largest_text_file - bytes_);
+    if (format_of(file, config_) == TableFormat::jsonl) return add_json_lines(text, file);
+    if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(text, file.string());
+    add_document(std::move(text));
   }
 
-  std::vector<fs::path> list_folder() const;
-  bool is_wanted(const fs::directory_entry& entry) const;
-  void add_file(const fs::path& file);
-  void add_json_lines(std::string_view content, const fs::path& file);
-  void add_document(std::string&& text);
-  void report_malformed() const;
-  nlohmann::ordered_json describe(bool is_whole_folder) const;
+  void add_json_lines(std::string_view content, const fs::path& file) {
+    files_.has_json_lines = true;
+    const auto refuse = [&](std::int64_t line, const std::string& why) {
+      if (malformed_++ == 0) first_defect_ = fmt::format("{}:{}: {}", file.string(), line, why);
+    };
+    const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+      auto& text = *members.front();
+      if (const auto why = defect_of_text_member(text, config_.text_field); !why.empty()) return refuse(line, why);
+      add_document(std::move(text.get_ref<std::string&>()));
+    };
+    for_each_json_object(content, {config_.text_field}, file.string(), use, refuse);
+  }
+
+  void add_document(std::string&& text) {
+    if (text.empty()) {
+      ++empty_;
+      return;
+    }
+    if (documents_++ > 0) files_.text += '\n';
+    files_.document_starts.push_back(files_.text.size());
+    documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
+  }
+
+  void report_malformed() const {
+    if (empty_ > 0 && documents_ > 0)
+      log::info("{}: {} of {} documents are empty and left out", path_.string(), empty_, empty_ + documents_);
+    if (malformed_ == 0) return;
+    const auto all = malformed_ + empty_ + documents_;
+    if (static_cast<double>(malformed_) / static_cast<double>(all) > config_.malformed_limit)
+      throw Error(ExitCode::data, fmt::format("{} ({} of {} documents are malformed; data.malformed_limit allows {})",
+                                              first_defect_, malformed_, all, config_.malformed_limit));
+    log::warning("{}: {} of {} documents are malformed and left out; the first is {}", path_.string(), malformed_, all,
+                 first_defect_);
+  }
+
+  void describe(bool is_whole_folder) {
+    auto digest = digests_.front().second;
+    if (is_whole_folder) {
+      std::string all;
+      for (const auto& [name, sum] : digests_) all += sha256(name) + sum;
+      digest = sha256(all);
+    }
+    auto& description = files_.description;
+    description = {{"path", path_.string()}, {"sha256", digest}};
+    if (is_whole_folder) description["files"] = digests_.size();
+    if (!files_.is_one_text) description["documents"] = documents_;
+    if (files_.has_json_lines) description["malformed"] = malformed_;
+  }
 
   const fs::path& path_;
   const TextDataConfig& config_;
@@ -71,115 +144,13 @@ class TextReader {
   std::string first_defect_;
 };
 
-bool TextReader::is_wanted(const fs::directory_entry& entry) const {
-  if (!entry.is_regular_file()) return false;
-  if (config_.format != TableFormat::automatic) return true;
-  const auto format = format_by_name(entry.path());
-  return format == TableFormat::text || format == TableFormat::jsonl;
-}
-
-std::vector<fs::path> TextReader::list_folder() const {
-  std::vector<fs::path> files;
-  std::size_t passed_over = 0;
-  std::string first;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error)) {
-    const bool is_hidden = entry->path().filename().string().starts_with('.');
-    if (is_hidden) entry.disable_recursion_pending();
-    std::error_code ignored;
-    if (!is_hidden && fs::is_directory(entry->symlink_status(ignored))) continue;
-    if (!is_hidden && is_wanted(*entry)) {
-      files.push_back(entry->path());
-    } else if (passed_over++ == 0) {
-      first = entry->path().string();
-    }
-  }
-  if (error) throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path_.string(), error.message()));
-  constexpr auto endings = ".txt, .text, .jsonl, .json or .ndjson, gzipped or not";
-  if (files.empty())
-    throw Error(ExitCode::data,
-                fmt::format("{}: holds no texts: names are expected to end with {}; data.format text or "
-                            "jsonl takes files of any name",
-                            path_.string(), endings));
-  if (passed_over > 0)
-    log::warning("{}: passes over {} of {} files, which are hidden or do not end with {}; the first found is {}",
-                 path_.string(), passed_over, passed_over + files.size(), endings, first);
-  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
-  return files;
-}
-
-void TextReader::add_file(const fs::path& file) {
-  throw_if_stopped();
-  auto content = read_file(file, most_bytes - bytes_, ExitCode::data);
-  digests_.emplace_back(file.lexically_relative(path_).generic_string(), sha256(content));
-  if (is_gzip(content)) content = unpack_gzip(content, most_bytes - bytes_, file.string());
-  drop_byte_order_mark(content);
-  bytes_ += std::min<std::uintmax_t>(content.size(), most_bytes - bytes_);
-  if (is_jsonl(file)) return add_json_lines(content, file);
-  if (!std::holds_alternative<ByteTokenizerOptions>(config_.tokenizer)) require_utf8(content, file.string());
-  add_document(std::move(content));
-}
-
-void TextReader::add_json_lines(std::string_view content, const fs::path& file) {
-  files_.has_json_lines = true;
-  const auto refuse = [&](std::int64_t line, const std::string& why) {
-    if (malformed_++ == 0) first_defect_ = fmt::format("{}:{}: {}", file.string(), line, why);
-  };
-  const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
-    auto& text = *members.front();
-    if (const auto why = defect_of_text_member(text, config_.text_field); !why.empty()) return refuse(line, why);
-    add_document(std::move(text.get_ref<std::string&>()));
-  };
-  for_each_json_object(content, {config_.text_field}, file.string(), use, refuse);
-}
-
-void TextReader::add_document(std::string&& text) {
-  if (text.empty()) {
-    ++empty_;
-    return;
-  }
-  if (documents_++ > 0) files_.text += '\n';
-  files_.document_starts.push_back(files_.text.size());
-  documents_ == 1 ? void(files_.text = std::move(text)) : void(files_.text += text);
-}
-
-void TextReader::report_malformed() const {
-  if (empty_ > 0 && documents_ > 0)
-    log::info("{}: {} of {} documents are empty and left out", path_.string(), empty_, empty_ + documents_);
-  if (malformed_ == 0) return;
-  const auto all = malformed_ + empty_ + documents_;
-  if (static_cast<double>(malformed_) / static_cast<double>(all) > config_.malformed_limit)
-    throw Error(ExitCode::data, fmt::format("{} ({} of {} documents are malformed; data.malformed_limit allows {})",
-                                            first_defect_, malformed_, all, config_.malformed_limit));
-  log::warning("{}: {} of {} documents are malformed and left out; the first is {}", path_.string(), malformed_, all,
-               first_defect_);
-}
-
-nlohmann::ordered_json TextReader::describe(bool is_whole_folder) const {
-  auto digest = digests_.front().second;
-  if (is_whole_folder) {
-    std::string all;
-    for (const auto& [name, sum] : digests_) all += sha256(name) + sum;
-    digest = sha256(all);
-  }
-  nlohmann::ordered_json description = {{"path", path_.string()}, {"sha256", digest}};
-  if (is_whole_folder) description["files"] = digests_.size();
-  if (!files_.is_one_text) description["documents"] = documents_;
-  if (files_.has_json_lines) description["malformed"] = malformed_;
-  return description;
-}
-
 }  // namespace
 
 TextFiles read_text_files(const fs::path& path, const TextDataConfig& config) {
   return TextReader(path, config).read();
 }
 
-namespace fs = std::filesystem;
-
 namespace {
-
-constexpr std::uintmax_t largest_corpus_file = std::uintmax_t{16} << 30;
 
 void check_digest(const PublicCorpus& corpus, const CorpusFile& file, const std::string& where,
                   std::string_view content) {
@@ -266,8 +237,9 @@ std::vector<CorpusFile> multi30k_files() {
 }  // namespace
 
 std::uint64_t PublicCorpus::bytes() const {
-  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const CorpusFile& file) { return sum + file.bytes; });
+  std::uint64_t sum = 0;
+  for (const auto& file : files) sum += file.bytes;
+  return sum;
 }
 
 const std::vector<PublicCorpus>& public_corpora() {
@@ -351,7 +323,7 @@ fs::path fetch_corpus(const PublicCorpus& corpus, const fs::path& folder) {
 void check_corpus_files(const PublicCorpus& corpus, const fs::path& folder) {
   for (const auto& file : corpus.files) {
     const auto path = folder / file.name;
-    check_digest(corpus, file, path.string(), read_file(path, largest_corpus_file, ExitCode::data));
+    check_digest(corpus, file, path.string(), read_file(path, largest_text_file, ExitCode::data));
   }
 }
 

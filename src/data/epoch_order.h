@@ -8,11 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/packing.h"
-
 namespace metaformer {
-
-// In which order training goes through its items.
 
 // The endless series of epochs: each is a permutation of the items, a function of (seed, epoch). With bucketing the
 // rows of that many steps are sorted by length, and these steps are then shuffled.
@@ -42,17 +38,15 @@ class EpochOrder {
   mutable std::optional<std::tuple<std::uint64_t, std::int64_t, std::int64_t>> group_key_;
 };
 
-// Training batches of about equally many tokens, whatever the lengths of their pairs.
-
 // Tokens of a pair's sides.
 struct PairLength {
   std::int64_t longer = 0, shorter = 0;
   auto operator<=>(const PairLength&) const = default;
 };
 
-// The endless series of batches. Every epoch is a permutation of the pairs, a function of (seed, epoch), cut into
-// batches that hold as many pairs as fit. With bucketing, pairs of that many batches are sorted by length before; then
-// the batches of the epoch are shuffled.
+// The endless series of training batches of about equally many tokens, whatever the lengths of their pairs. Every epoch
+// is a permutation of the pairs, a function of (seed, epoch), cut into batches that hold as many pairs as fit. With
+// bucketing, pairs of that many batches are sorted by length before; then the batches of the epoch are shuffled.
 class TokenBatches {
  public:
   // `most`: the largest size of a batch in tokens, which is the number of its pairs times the longest side among them.
@@ -81,36 +75,5 @@ class TokenBatches {
   mutable std::int64_t epoch_number_ = -1;
   mutable Epoch epoch_;
 };
-
-// Which sequences lie in which pack, epoch by epoch.
-class PackedOrder {
- public:
-  // `lengths` of the sequences, 1 ... context each.
-  PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
-
-  std::int64_t packs() const { return packs_; }  // of every epoch
-
-  // The sequences of a pack, by their index, at a place in the endless series of epochs: a function of (seed, place).
-  // In every epoch each sequence is in one pack.
-  const std::vector<std::size_t>& at(std::uint64_t seed, std::int64_t place) const;
-
- private:
-  using Packs = std::vector<std::vector<std::size_t>>;
-  Packs deal(std::uint64_t seed, std::int64_t epoch) const;
-
-  std::vector<std::vector<std::size_t>> sequences_;  // by length
-  PackPlan plan_;
-  std::int64_t packs_ = 0;
-
-  // The epoch of the last request.
-  mutable Packs epoch_;
-  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> epoch_key_;
-};
-
-// How many sequences have each length.
-LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::int64_t context);
-
-// What packing sequences of these lengths, 1 ... context each, gains.
-PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
 
 }  // namespace metaformer

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <tuple>
@@ -28,6 +30,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::size_t largest_imdb_file = 16 << 20;
+constexpr std::int64_t block_of_ids = 125;
+
+// The information in the name of a review's file.
+struct ReviewName {
+  bool is_test = false, is_positive = false;
+  std::int64_t id = 0, rating = 0;
+};
+
 bool take_number(std::string_view& text, std::int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) return false;
@@ -35,24 +46,7 @@ bool take_number(std::string_view& text, std::int64_t& number) {
   return number >= 0;
 }
 
-[[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
-  throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path.string(), error.message()));
-}
-
-void use_files_in(const fs::path& folder, const UseImdbFile& use) {
-  std::error_code error;
-  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
-    if (!is_imdb_file(file->path().string())) continue;
-    std::error_code gone;
-    const bool is_file = fs::is_regular_file(file->symlink_status(gone));
-    use(file->path(), is_file ? read_file(file->path(), largest_imdb_file, ExitCode::data) : "",
-        is_file ? "" : "not a regular file (links are not followed)");
-  }
-  if (error) fail_to_read(folder, error);
-}
-
-}  // namespace
-
+// For paths that end with train/pos/ID_RATING.txt and the like; nothing for other files of the corpus.
 std::optional<ReviewName> parse_review_name(std::string_view path) {
   ReviewName name;
   const auto slash = path.rfind('/');
@@ -71,33 +65,14 @@ std::optional<ReviewName> parse_review_name(std::string_view path) {
   return name;
 }
 
-bool is_imdb_file(std::string_view path) { return parse_review_name(path).has_value() || FilmLists::is_list(path); }
-
-bool is_folder(const fs::path& path) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (error && status.type() != fs::file_type::not_found) fail_to_read(path, error);
-  return fs::is_directory(status);
-}
-
-void for_each_imdb_file(const fs::path& folder, const UseImdbFile& use) {
-  const auto root = is_folder(folder / "aclImdb") ? folder / "aclImdb" : folder;
-  for (const auto* half : {"train", "test"})
-    for (const auto& part : {root / half, root / half / "neg", root / half / "pos"})
-      if (is_folder(part)) use_files_in(part, use);
-}
-
-std::string digest_imdb_folder(const fs::path& folder) {
-  std::vector<std::string> files;
-  for_each_imdb_file(folder, [&](const fs::path& file, std::string&& text, const std::string& defect) {
-    throw_if_stopped();
-    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text) + defect);
-  });
-  std::sort(files.begin(), files.end());
-  return sha256(fmt::format("{}", fmt::join(files, "\n")));
-}
-
-namespace {
+// The films of the reviews of a half and class. The archive has them as lists of addresses: line i of
+// train/urls_pos.txt, counted from 0, is http://www.imdb.com/title/tt0453418/usercomments where review i of train/pos
+// is about film tt0453418.
+struct FilmList {
+  std::string path;
+  std::vector<std::string> films;
+};
+using FilmLists = std::map<std::string, FilmList>;  // by name, such as train/urls_pos.txt
 
 std::string name_of_list(const std::string& half, bool is_positive) {
   return fmt::format("{}/urls_{}.txt", half, is_positive ? "pos" : "neg");
@@ -127,34 +102,86 @@ std::string film_in(std::string_view line) {
   return "";
 }
 
-}  // namespace
-
-bool FilmLists::is_list(std::string_view path) { return !list_at_end_of(path).empty(); }
-
-void FilmLists::add(const std::string& path, std::string_view text) {
-  List list{.path = path, .films = {}};
+FilmList parse_film_list(std::string_view path, std::string_view text) {
+  FilmList list{.path = std::string(path), .films = {}};
   while (!text.empty()) {
     const auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     list.films.push_back(film_in(line));
   }
-  lists_[list_at_end_of(path)] = std::move(list);
+  return list;
 }
 
-bool FilmLists::has(const std::string& half) const {
-  return lists_.contains(name_of_list(half, false)) && lists_.contains(name_of_list(half, true));
+// Whether both lists of a half ("train" or "test") are there.
+bool has_films(const FilmLists& lists, const std::string& half) {
+  return lists.contains(name_of_list(half, false)) && lists.contains(name_of_list(half, true));
 }
 
-const std::string& FilmLists::film(const std::string& half, bool is_positive, std::int64_t id) const {
-  const auto& list = lists_.at(name_of_list(half, is_positive));
-  const auto line = static_cast<std::size_t>(id);
+// A film, such as "tt0453418". The half has its lists. Errors (exit code 3) name the list and line: no such line, or
+// that line names no film.
+const std::string& film_of(const FilmLists& lists, const ReviewName& name) {
+  const std::string half = name.is_test ? "test" : "train";
+  const auto& list = lists.at(name_of_list(half, name.is_positive));
+  const auto line = static_cast<std::size_t>(name.id);
   if (line >= list.films.size() || list.films[line].empty())
     throw Error(ExitCode::data, fmt::format("{}:{}: no film for review {} of {}/{}; an address with tt and a number is "
                                             "expected, such as http://www.imdb.com/title/tt0453418/usercomments",
-                                            list.path, line + 1, id, half, is_positive ? "pos" : "neg"));
+                                            list.path, line + 1, name.id, half, name.is_positive ? "pos" : "neg"));
   return list.films[line];
 }
 
+bool is_imdb_file(std::string_view path) { return parse_review_name(path) || !list_at_end_of(path).empty(); }
+
+[[noreturn]] void fail_to_read(const fs::path& path, const std::error_code& error) {
+  throw Error(ExitCode::data, fmt::format("{}: cannot be read: {}", path.string(), error.message()));
+}
+
+// `content` is empty if there is a `defect`: the name is not that of a regular file.
+using UseImdbFile = std::function<void(const fs::path& path, std::string&& content, const std::string& defect)>;
+
+void use_files_in(const fs::path& folder, const UseImdbFile& use) {
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
+    if (!is_imdb_file(file->path().string())) continue;
+    std::error_code gone;
+    const bool is_file = fs::is_regular_file(file->symlink_status(gone));
+    use(file->path(), is_file ? read_file(file->path(), largest_imdb_file, ExitCode::data) : "",
+        is_file ? "" : "not a regular file (links are not followed)");
+  }
+  if (error) fail_to_read(folder, error);
+}
+
+// The reviews and lists of films in an unpacked folder, or in one that contains it, in no order.
+void for_each_imdb_file(const fs::path& folder, const UseImdbFile& use) {
+  const auto root = is_folder(folder / "aclImdb") ? folder / "aclImdb" : folder;
+  for (const auto* half : {"train", "test"})
+    for (const auto& part : {root / half, root / half / "neg", root / half / "pos"})
+      if (is_folder(part)) use_files_in(part, use);
+}
+
+}  // namespace
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found) fail_to_read(path, error);
+  return fs::is_directory(status);
+}
+
+std::string digest_imdb_folder(const fs::path& folder) {
+  std::vector<std::string> files;
+  for_each_imdb_file(folder, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+    throw_if_stopped();
+    files.push_back(file.lexically_relative(folder).string() + '\0' + sha256(text) + defect);
+  });
+  std::sort(files.begin(), files.end());
+  return sha256(fmt::format("{}", fmt::join(files, "\n")));
+}
+
+namespace {
+
+// Which items are held out, given the name of each item's group. The groups are ordered by a stable hash of their names
+// and held out one after the other until they have `fraction` of the items.
 std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double fraction) {
   std::map<std::string_view, std::int64_t> sizes;
   for (const auto& group : groups) ++sizes[group];
@@ -174,12 +201,6 @@ std::vector<bool> hold_out_groups(const std::vector<std::string>& groups, double
   for (const auto& group : groups) held_out.push_back(chosen.contains(group));
   return held_out;
 }
-
-namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::int64_t block_of_ids = 125;
 
 struct Review {
   ReviewName name;
@@ -210,144 +231,123 @@ void make_line_breaks(std::string& text) {
   text.resize(kept);
 }
 
-class Reader {
- public:
-  Reader(const fs::path& path, double malformed_limit) : path_(path), malformed_limit_(malformed_limit) {}
-
-  std::vector<Review> read() {
-    is_folder(path_) ? read_folder() : read_archive();
-    report_malformed();
-    if (reviews_.empty())
-      throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
-                                              "aclImdb_v1.tar.gz",
-                                              path_.string()));
-    std::sort(reviews_.begin(), reviews_.end(), [](const Review& a, const Review& b) {
-      return std::tuple(a.name.is_test, a.name.is_positive, a.name.id, a.text.place) <
-             std::tuple(b.name.is_test, b.name.is_positive, b.name.id, b.text.place);
-    });
-    return std::move(reviews_);
-  }
-  std::size_t malformed() const { return malformed_; }
-  const FilmLists& films() const { return films_; }
-
-  // The counts of reviews, including malformed ones, if they are not those of the whole corpus; else "".
-  std::string counts_of_part() const {
-    constexpr std::size_t whole = 12'500;
-    if (counts_ == Counts{{{whole, whole}, {whole, whole}}}) return "";
-    return fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
-                       counts_[0][0], counts_[0][1], counts_[1][0], counts_[1][1], whole);
-  }
-
- private:
-  using Counts = std::array<std::array<std::size_t, 2>, 2>;  // by half and class
-
-  void read_archive() {
-    for_each_archive_entry(path_, largest_imdb_file, is_imdb_file,
-                           [&](std::string_view name, std::string&& text) { add(name, std::move(text), ""); });
-  }
-
-  void read_folder() {
-    for_each_imdb_file(path_, [&](const fs::path& file, std::string&& text, const std::string& defect) {
-      add(file.string(), std::move(text), defect);
-    });
-  }
-
-  void add(std::string_view path, std::string&& text, std::string defect) {
-    throw_if_stopped();
-    drop_byte_order_mark(text);
-    if (FilmLists::is_list(path)) {
-      if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
-      return films_.add(std::string(path), text);
-    }
-    const auto name = *parse_review_name(path);
-    ++counts_[name.is_test][name.is_positive];
-    make_line_breaks(text);
-    if (defect.empty()) defect = defect_of(name, text);
-    if (!defect.empty()) {
-      if (malformed_++ == 0) first_defect_ = fmt::format("{}: {}", path, defect);
-      return;
-    }
-    reviews_.push_back({name, {std::move(text), name.is_positive ? "pos" : "neg", std::string(path)}});
-  }
-
-  void report_malformed() const {
-    if (malformed_ == 0) return;
-    const auto all = malformed_ + reviews_.size();
-    const auto what = fmt::format("{} of {} reviews cannot be used; the first is {}", malformed_, all, first_defect_);
-    if (static_cast<double>(malformed_) > malformed_limit_ * static_cast<double>(all))
-      throw Error(ExitCode::data, fmt::format("{}: {}; data.malformed_limit tolerates a fraction of {}", path_.string(),
-                                              what, malformed_limit_));
-    log::warning("{}: {}", path_.string(), what);
-  }
-
-  fs::path path_;
-  double malformed_limit_;
-  std::vector<Review> reviews_;
-  FilmLists films_;
-  Counts counts_{};
-  std::size_t malformed_ = 0;
-  std::string first_defect_;
+struct Imdb {
+  std::vector<Review> reviews;  // the training half first
+  FilmLists films;
+  std::array<std::array<std::size_t, 2>, 2> counts{};  // by half and class, malformed reviews included
+  std::size_t malformed = 0;
+  std::string first_defect;
 };
 
-// Groups that the validation split keeps together: the reviews of a film, else those of a block of neighbouring ids.
-std::vector<std::string> groups_of(const std::vector<Review>& reviews, const FilmLists& films) {
-  std::vector<std::string> groups;
-  for (const auto& [name, text] : reviews) {
-    if (name.is_test) continue;
-    groups.push_back(films.has("train") ? films.film("train", name.is_positive, name.id)
-                                        : fmt::format("imdb block {}", name.id / block_of_ids));
+void add_file(Imdb& imdb, std::string_view path, std::string&& text, std::string defect) {
+  throw_if_stopped();
+  drop_byte_order_mark(text);
+  if (const auto list = list_at_end_of(path); !list.empty()) {
+    if (!defect.empty()) throw Error(ExitCode::data, fmt::format("{}: {}", path, defect));
+    imdb.films[list] = parse_film_list(path, text);
+    return;
   }
+  const auto name = *parse_review_name(path);
+  ++imdb.counts[name.is_test][name.is_positive];
+  make_line_breaks(text);
+  if (defect.empty()) defect = defect_of(name, text);
+  if (defect.empty())
+    imdb.reviews.push_back({name, {std::move(text), name.is_positive ? "pos" : "neg", std::string(path)}});
+  else if (imdb.malformed++ == 0)
+    imdb.first_defect = fmt::format("{}: {}", path, defect);
+}
+
+void report_malformed(const Imdb& imdb, const fs::path& path, double limit) {
+  if (imdb.malformed == 0) return;
+  const auto all = imdb.malformed + imdb.reviews.size();
+  const auto what =
+      fmt::format("{} of {} reviews cannot be used; the first is {}", imdb.malformed, all, imdb.first_defect);
+  if (static_cast<double>(imdb.malformed) > limit * static_cast<double>(all))
+    throw Error(ExitCode::data,
+                fmt::format("{}: {}; data.malformed_limit tolerates a fraction of {}", path.string(), what, limit));
+  log::warning("{}: {}", path.string(), what);
+}
+
+Imdb read_imdb(const fs::path& path, double malformed_limit) {
+  Imdb imdb;
+  if (is_folder(path))
+    for_each_imdb_file(path, [&](const fs::path& file, std::string&& text, const std::string& defect) {
+      add_file(imdb, file.string(), std::move(text), defect);
+    });
+  else
+    for_each_archive_entry(path, largest_imdb_file, is_imdb_file, [&](std::string_view name, std::string&& text) {
+      add_file(imdb, name, std::move(text), "");
+    });
+  report_malformed(imdb, path, malformed_limit);
+  if (imdb.reviews.empty())
+    throw Error(ExitCode::data, fmt::format("{}: holds no reviews; files train/pos/ID_RATING.txt are expected, as in "
+                                            "aclImdb_v1.tar.gz",
+                                            path.string()));
+  std::ranges::sort(imdb.reviews, {}, [](const Review& review) {
+    return std::tuple(review.name.is_test, review.name.is_positive, review.name.id,
+                      std::string_view(review.text.place));
+  });
+  return imdb;
+}
+
+// Groups that the validation split keeps together: the reviews of a film, else those of a block of neighbouring ids.
+std::vector<std::string> groups_of(const Imdb& imdb) {
+  std::vector<std::string> groups;
+  for (const auto& [name, text] : imdb.reviews)
+    if (!name.is_test)
+      groups.push_back(has_films(imdb.films, "train") ? film_of(imdb.films, name)
+                                                      : fmt::format("imdb block {}", name.id / block_of_ids));
   return groups;
 }
 
 // Films that have reviews in both halves; nothing if a half has no lists.
-std::optional<std::int64_t> count_films_in_both(const std::vector<Review>& reviews, const FilmLists& films) {
-  if (!films.has("train") || !films.has("test")) return std::nullopt;
+std::optional<std::size_t> count_films_in_both(const Imdb& imdb) {
+  if (!has_films(imdb.films, "train") || !has_films(imdb.films, "test")) return std::nullopt;
   std::unordered_set<std::string_view> train, both;
-  for (const auto& [name, text] : reviews)
-    if (!name.is_test) train.insert(films.film("train", name.is_positive, name.id));
-  for (const auto& [name, text] : reviews)
-    if (name.is_test && train.contains(films.film("test", name.is_positive, name.id)))
-      both.insert(films.film("test", name.is_positive, name.id));
-  return static_cast<std::int64_t>(both.size());
+  for (const auto& [name, text] : imdb.reviews) {  // the training half comes first
+    const auto& film = film_of(imdb.films, name);
+    if (!name.is_test)
+      train.insert(film);
+    else if (train.contains(film))
+      both.insert(film);
+  }
+  return both.size();
 }
 
 // Texts that occur more than once, and texts of the test half that the training half has.
 nlohmann::ordered_json count_copies(const std::vector<Review>& reviews) {
-  std::unordered_set<std::string_view> train, test;
-  std::int64_t copies_in_train = 0, copies_in_test = 0, leaked = 0;
-  for (const auto& [name, text] : reviews)
-    if (!name.is_test && !train.insert(text.text).second) ++copies_in_train;
-  for (const auto& [name, text] : reviews) {
-    if (!name.is_test) continue;
-    if (!test.insert(text.text).second) ++copies_in_test;
-    if (train.contains(text.text)) ++leaked;
+  std::array<std::unordered_set<std::string_view>, 2> seen;  // by half
+  std::array<std::int64_t, 2> copies{};
+  std::int64_t test_texts_in_train = 0;
+  for (const auto& [name, text] : reviews) {  // the training half comes first
+    copies[name.is_test] += !seen[name.is_test].insert(text.text).second;
+    test_texts_in_train += name.is_test && seen[0].contains(text.text);
   }
-  return {{"copies_in_train", copies_in_train}, {"copies_in_test", copies_in_test}, {"test_texts_in_train", leaked}};
+  return {{"copies_in_train", copies[0]}, {"copies_in_test", copies[1]}, {"test_texts_in_train", test_texts_in_train}};
 }
 
 // A corpus by name is the whole one; data.path may name a part of it.
-void require_whole(const Reader& reader, const fs::path& path, bool is_by_name) {
-  const auto counts = reader.counts_of_part();
-  if (counts.empty()) return;
+void require_whole(const Imdb& imdb, const fs::path& path, bool is_by_name) {
+  constexpr std::size_t whole = 12'500;
+  const auto& [train, test] = imdb.counts;
+  if (train[0] == whole && train[1] == whole && test == train) return;
+  const auto counts =
+      fmt::format("train/neg has {} reviews, train/pos {}, test/neg {}, test/pos {}; the whole corpus has {} each",
+                  train[0], train[1], test[0], test[1], whole);
   if (!is_by_name) return log::warning("{}: a part of the corpus: {}", path.string(), counts);
   throw Error(ExitCode::data, fmt::format("{}: {}; replace it by the whole archive (metaformer data list names its "
                                           "source), or name a part of it by data.path",
                                           path.string(), counts));
 }
 
-std::string digest_of(const fs::path& path) {
-  return is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path);
-}
-
-nlohmann::ordered_json describe(const fs::path& path, const std::vector<Review>& reviews, const Reader& reader) {
+nlohmann::ordered_json describe(const fs::path& path, const Imdb& imdb) {
   nlohmann::ordered_json description = {{"path", path.string()},
-                                        {"sha256", digest_of(path)},
-                                        {"rows", reviews.size()},
-                                        {"malformed", reader.malformed()}};
-  description.update(count_copies(reviews));
-  description["validation_split"] = reader.films().has("train") ? "films" : "blocks of ids";
-  if (const auto both = count_films_in_both(reviews, reader.films())) description["test_films_in_train"] = *both;
+                                        {"sha256", is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path)},
+                                        {"rows", imdb.reviews.size()},
+                                        {"malformed", imdb.malformed}};
+  description.update(count_copies(imdb.reviews));
+  description["validation_split"] = has_films(imdb.films, "train") ? "films" : "blocks of ids";
+  if (const auto both = count_films_in_both(imdb)) description["test_films_in_train"] = *both;
   return description;
 }
 
@@ -374,15 +374,14 @@ void report(const LabelledSplits& splits, const std::vector<std::string>& groups
 }  // namespace
 
 LabelledSplits load_imdb(const fs::path& path, const LabelledDataConfig& config) {
-  Reader reader(path, config.malformed_limit);
-  auto reviews = reader.read();
-  require_whole(reader, path, !config.path);
+  auto imdb = read_imdb(path, config.malformed_limit);
+  require_whole(imdb, path, !config.path);
   LabelledSplits splits;
-  splits.description["train"] = describe(path, reviews, reader);
-  const auto groups = groups_of(reviews, reader.films());
+  splits.description["train"] = describe(path, imdb);
+  const auto groups = groups_of(imdb);
   const auto held_out = hold_out_groups(groups, config.validation_fraction);
-  for (std::size_t i = 0; i < reviews.size(); ++i) {  // the training half comes first
-    auto& [name, text] = reviews[i];
+  for (std::size_t i = 0; i < imdb.reviews.size(); ++i) {  // the training half comes first
+    auto& [name, text] = imdb.reviews[i];
     splits[name.is_test ? Split::test : held_out[i] ? Split::validation : Split::train].push_back(std::move(text));
   }
   if (splits[Split::train].empty() || splits[Split::validation].empty())

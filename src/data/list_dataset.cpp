@@ -115,12 +115,10 @@ TokenRows ListDataset::random_rows(std::uint64_t seed, std::int64_t step, std::i
   return batch;
 }
 
-std::int64_t ListDataset::list_count(Split split) const { return static_cast<std::int64_t>(lists(split).size()); }
-
 TokenRows ListDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
   TokenRows batch;
-  const auto last = std::min(first + rows, list_count(split));
-  for (auto row = first; row < last; ++row) append(batch, lists(split)[static_cast<std::size_t>(row)]);
+  for (auto row = first; row < std::min(first + rows, list_count(split)); ++row)
+    append(batch, lists(split)[static_cast<std::size_t>(row)]);
   return batch;
 }
 

@@ -26,7 +26,7 @@ class ListDataset {
   TokenRows random_rows(std::uint64_t seed, std::int64_t step, std::int64_t first, std::int64_t rows) const;
 
   // The lists to evaluate on, in a fixed order. Validation and test are the same lists: those held out.
-  std::int64_t list_count(Split split) const;
+  std::int64_t list_count(Split split) const { return std::ssize(lists(split)); }
   TokenRows rows(Split split, std::int64_t first, std::int64_t rows) const;
 
   // Lists of a split drawn at random: a function of (seed, index).

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
+
+#include "base/random.h"
 
 namespace metaformer {
 
@@ -32,11 +33,6 @@ PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan) 
   stats.factor = sequences / packs;
   stats.speed_up_limit = sequences * context / static_cast<double>(stats.tokens);
   return stats;
-}
-
-nlohmann::ordered_json to_json(const PackStats& stats) {
-  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
-          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
 }
 
 namespace {
@@ -269,43 +265,18 @@ PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t de
   return plan;
 }
 
-namespace {
-
-// Packs that can take another sequence, by the room that they have left.
-class OpenPacks {
- public:
-  OpenPacks(std::int64_t context, std::int64_t depth)
-      : by_room_(static_cast<std::size_t>(context) + 1),
-        depth_(depth == 0 ? std::numeric_limits<std::int64_t>::max() : depth) {}
-
-  void add(PackKind pack, std::int64_t room) {
-    const bool is_full = room == 0 || std::ssize(pack.lengths) == depth_;
-    (is_full ? plan_.kinds : by_room_[static_cast<std::size_t>(room)]).push_back(std::move(pack));
-  }
-
-  std::vector<PackKind>& with_room(std::int64_t room) { return by_room_[static_cast<std::size_t>(room)]; }
-
-  PackPlan finish() && {
-    for (auto& packs : by_room_)
-      for (auto& pack : packs) plan_.kinds.push_back(std::move(pack));
-    return std::move(plan_);
-  }
-
- private:
-  std::vector<std::vector<PackKind>> by_room_;
-  PackPlan plan_;
-  std::int64_t depth_;
-};
-
-}  // namespace
-
 PackPlan pack_shortest_first(const LengthHistogram& histogram, std::int64_t depth) {
   const auto context = std::ssize(histogram) - 1;
-  OpenPacks open(context, depth);
+  PackPlan plan;
+  std::vector<std::vector<PackKind>> open(histogram.size());  // packs that can take another sequence, by their room
+  const auto put = [&](PackKind pack, std::int64_t room) {
+    const bool is_full = room == 0 || (depth > 0 && std::ssize(pack.lengths) == depth);
+    (is_full ? plan.kinds : open[static_cast<std::size_t>(room)]).push_back(std::move(pack));
+  };
   for (auto length = context; length > 0; --length) {
     auto left = histogram[static_cast<std::size_t>(length)];
     for (auto room = context; left > 0 && room >= length;) {
-      auto& packs = open.with_room(room);
+      auto& packs = open[static_cast<std::size_t>(room)];
       if (packs.empty()) {
         --room;
         continue;
@@ -316,11 +287,61 @@ PackPlan pack_shortest_first(const LengthHistogram& histogram, std::int64_t dept
       longer.count = std::min(longer.count, left);
       longer.lengths.push_back(length);
       left -= longer.count;
-      open.add(std::move(longer), room - length);
+      put(std::move(longer), room - length);
     }
-    if (left > 0) open.add({{length}, left}, context - length);
+    if (left > 0) put({{length}, left}, context - length);
   }
-  return std::move(open).finish();
+  for (auto& packs : open)
+    for (auto& pack : packs) plan.kinds.push_back(std::move(pack));
+  return plan;
+}
+
+LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::int64_t context) {
+  LengthHistogram histogram(static_cast<std::size_t>(context) + 1);
+  for (const auto length : lengths) ++histogram.at(static_cast<std::size_t>(length));
+  return histogram;
+}
+
+PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config) {
+  const auto histogram = length_histogram(lengths, context);
+  return measure_packs(histogram, make_pack_plan(histogram, config));
+}
+
+PackedOrder::PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config)
+    : sequences_(static_cast<std::size_t>(context) + 1),
+      plan_(make_pack_plan(length_histogram(lengths, context), config)),
+      packs_(plan_.packs()) {
+  for (std::size_t i = 0; i < lengths.size(); ++i) sequences_.at(static_cast<std::size_t>(lengths[i])).push_back(i);
+}
+
+// Sequences of a length go to its places in another order in every epoch; places without a sequence stay empty.
+PackedOrder::Packs PackedOrder::deal(std::uint64_t seed, std::int64_t epoch) const {
+  const Rng rng(seed, RandomPurpose::batches, static_cast<std::uint64_t>(epoch));
+  auto left = sequences_;
+  for (std::size_t length = 0; length < left.size(); ++length) shuffle(left[length], Rng::with_key(rng.bits(length)));
+  Packs packs;
+  for (const auto& kind : plan_.kinds) {
+    for (std::int64_t i = 0; i < kind.count; ++i) {
+      std::vector<std::size_t> pack;
+      for (const auto length : kind.lengths) {
+        auto& sequences = left[static_cast<std::size_t>(length)];
+        if (sequences.empty()) continue;
+        pack.push_back(sequences.back());
+        sequences.pop_back();
+      }
+      packs.push_back(std::move(pack));
+    }
+  }
+  shuffle(packs, Rng::with_key(rng.bits(left.size())));
+  return packs;
+}
+
+const std::vector<std::size_t>& PackedOrder::at(std::uint64_t seed, std::int64_t place) const {
+  if (const auto key = std::pair(seed, place / packs_); epoch_key_ != key) {
+    epoch_ = deal(seed, key.second);
+    epoch_key_ = key;
+  }
+  return epoch_[static_cast<std::size_t>(place % packs_)];
 }
 
 }  // namespace metaformer

@@ -1,20 +1,21 @@
 #pragma once
-// Packs of sequences that share a row.
+// Packs of sequences that share a row (Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination"):
+// how sequences of different lengths are put together into packs of at most a context, from the histogram of their
+// lengths alone, so that the time it takes does not depend on their number.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "config/data_config.h"
 
 namespace metaformer {
 
-// How sequences of different lengths are put together into packs of at most a context (Krell et al. 2021, "Efficient
-// Sequence Packing without Cross-contamination"): from the histogram of their lengths alone, so that the time it takes
-// does not depend on their number.
-
 // h[l]: how many sequences have the length l; h[0] is 0, and the context is h.size() - 1.
 using LengthHistogram = std::vector<std::int64_t>;
+
+LengthHistogram length_histogram(const std::vector<std::int64_t>& lengths, std::int64_t context);
 
 // Packs of the same lengths.
 struct PackKind {
@@ -41,15 +42,41 @@ PackPlan pack_by_least_squares(const LengthHistogram& histogram, std::int64_t de
 
 PackPlan make_pack_plan(const LengthHistogram& histogram, const PackingConfig& config);
 
-// What a plan gains.
 struct PackStats {
   std::int64_t sequences = 0, packs = 0, tokens = 0;
-  double efficiency = 0;      // share of tokens that are not padding
+  double efficiency = 0;      // fraction of tokens that are not padding
   double factor = 0;          // sequences per pack
   double speed_up_limit = 0;  // of packs without padding, over a row per sequence
 };
-nlohmann::ordered_json to_json(const PackStats& stats);
 PackStats measure_packs(const LengthHistogram& histogram, const PackPlan& plan);
+
+// The same for sequences of these lengths, 1 ... context each, and the plan that the config asks for.
+PackStats measure_packing(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
+
+// Which sequences lie in which pack, epoch by epoch.
+class PackedOrder {
+ public:
+  // `lengths` of the sequences, 1 ... context each.
+  PackedOrder(const std::vector<std::int64_t>& lengths, std::int64_t context, const PackingConfig& config);
+
+  std::int64_t packs() const { return packs_; }  // of every epoch
+
+  // The sequences of a pack, by their index, at a place in the endless series of epochs: a function of (seed, place).
+  // In every epoch each sequence is in one pack.
+  const std::vector<std::size_t>& at(std::uint64_t seed, std::int64_t place) const;
+
+ private:
+  using Packs = std::vector<std::vector<std::size_t>>;
+  Packs deal(std::uint64_t seed, std::int64_t epoch) const;
+
+  std::vector<std::vector<std::size_t>> sequences_;  // by length
+  PackPlan plan_;
+  std::int64_t packs_ = 0;
+
+  // The epoch of the last request.
+  mutable Packs epoch_;
+  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> epoch_key_;
+};
 
 // Non-negative least squares with many sparse columns.
 struct SparseEntry {

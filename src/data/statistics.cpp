@@ -1,15 +1,19 @@
 #include "data/statistics.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <set>
-#include <unordered_set>
 
-#include "data/encoded.h"
-#include "data/epoch_order.h"
-#include "data/labelled_dataset.h"
+#include "base/error.h"
+#include "base/utf8.h"
+#include "config/paths.h"
+#include "data/labelled.h"
+#include "data/packing.h"
 #include "data/text_dataset.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 
@@ -29,49 +33,56 @@ LengthStats measure_lengths(std::vector<std::int64_t> lengths) {
           .longest = lengths.back()};
 }
 
-nlohmann::ordered_json to_json(const LengthStats& lengths) {
-  return {{"mean", lengths.mean},         {"median", lengths.median},     {"p90", lengths.percentile_90},
-          {"p95", lengths.percentile_95}, {"p99", lengths.percentile_99}, {"longest", lengths.longest}};
-}
-
 namespace {
 
-using TextSet = std::unordered_set<std::string_view>;
+using Json = nlohmann::ordered_json;
+using Ids = std::vector<std::int32_t>;
 
-void count_copies(const LabelledSplits& splits, LabelledStats& stats) {
-  std::array<TextSet, 3> sets;
-  for (const auto split : every_split) {
-    const auto at = static_cast<std::size_t>(split);
-    for (const auto& text : splits[split])
-      if (!sets[at].insert(text.text).second) ++stats.splits[at].copies;
-  }
-  const auto shared = [&](Split split, Split other) {
-    return std::count_if(splits[split].begin(), splits[split].end(), [&](const LabelledText& text) {
-      return sets[static_cast<std::size_t>(other)].contains(text.text);
-    });
-  };
-  stats.validation_in_train = shared(Split::validation, Split::train);
-  stats.test_in_train = shared(Split::test, Split::train);
-  stats.test_in_validation = shared(Split::test, Split::validation);
+std::int64_t count_unknown(const Tokenizer& tokenizer, const Ids& ids) {
+  const auto unknown = tokenizer.unknown_id();
+  return unknown ? std::count(ids.begin(), ids.end(), *unknown) : 0;
 }
 
-void count_tokens(const std::vector<EncodedText>& texts, const Codec& codec, std::int64_t context, SplitStats& stats) {
-  const auto unknown = codec.tokenizer->unknown_id();
+// `ids_of(i)`: the tokens of the text i < count. Longer texts than `longest` are cut.
+template <class IdsOf>
+TokenStats count_tokens(const Tokenizer& tokenizer, std::int64_t longest, std::int64_t count, IdsOf ids_of) {
+  TokenStats stats;
   std::vector<std::int64_t> lengths;
-  stats.texts = static_cast<std::int64_t>(texts.size());
-  stats.class_counts.resize(codec.labels.size());
-  for (const auto& text : texts) {
-    lengths.push_back(static_cast<std::int64_t>(text.ids.size()));
-    ++stats.class_counts[static_cast<std::size_t>(text.label)];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Ids& ids = ids_of(i);
+    lengths.push_back(std::ssize(ids));
     stats.all_tokens += lengths.back();
-    if (unknown) stats.unknown_tokens += std::count(text.ids.begin(), text.ids.end(), *unknown);
-    stats.cut += lengths.back() > context;
+    stats.unknown_tokens += count_unknown(tokenizer, ids);
+    stats.cut += lengths.back() > longest;
   }
   stats.tokens = measure_lengths(std::move(lengths));
+  return stats;
 }
 
-// Of the first epoch.
-double padding_share(const LabelledDataset& dataset, const TrainConfig& train) {
+template <class Key>
+std::int64_t count_copies(const std::vector<Key>& keys) {
+  return std::ssize(keys) - std::ssize(std::set<Key>(keys.begin(), keys.end()));
+}
+
+template <class Key>
+SharedTexts count_shared(const BySplit<std::vector<Key>>& keys) {
+  const auto shared = [&](Split split, Split other) {
+    const std::set<Key> others(keys[other].begin(), keys[other].end());
+    return std::ranges::count_if(keys[split], [&](const Key& key) { return others.contains(key); });
+  };
+  return {.validation_in_train = shared(Split::validation, Split::train),
+          .test_in_train = shared(Split::test, Split::train),
+          .test_in_validation = shared(Split::test, Split::validation)};
+}
+
+// Of the first epoch of training batches, each of texts as they come or with bucketing, without noise.
+double padding_fraction(const EncodedSplits& splits, const ExperimentConfig& config, std::int64_t bucketing) {
+  EncodedSplits training;  // no tokenizer: nothing is cut anew
+  training[Split::train] = splits[Split::train];
+  const LabelledDataset dataset(
+      std::move(training),
+      {.context = context_of(config.model), .truncation = classification(config).truncation, .bucketing = bucketing});
+  const auto& train = config.train;
   const auto rows_per_step = train.batch_size * train.accumulate;
   const auto steps = std::max<std::int64_t>(1, dataset.count(Split::train) / rows_per_step);
   std::int64_t places = 0, padding = 0;
@@ -86,111 +97,7 @@ double padding_share(const LabelledDataset& dataset, const TrainConfig& train) {
   return static_cast<double>(padding) / static_cast<double>(places);
 }
 
-// The same of only the training texts, without noise.
-double padding_share(const EncodedSplits& splits, const ExperimentConfig& config, std::int64_t bucketing) {
-  EncodedSplits training;  // no tokenizer: nothing is cut anew
-  training[Split::train] = splits[Split::train];
-  const LabelledDataset dataset(
-      std::move(training),
-      {.context = context_of(config.model), .truncation = classification(config).truncation, .bucketing = bucketing});
-  return padding_share(dataset, config.train);
-}
-
-nlohmann::ordered_json to_json(const SplitStats& split, const LabelledStats& stats) {
-  nlohmann::ordered_json classes;
-  for (std::size_t i = 0; i < stats.labels.size(); ++i) classes[stats.labels[i]] = split.class_counts[i];
-  nlohmann::ordered_json json = {{"texts", split.texts},
-                                 {"classes", classes},
-                                 {"tokens", split.all_tokens},
-                                 {"tokens_per_text", to_json(split.tokens)},
-                                 {"cut_at_context", split.cut}};
-  json["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(split.unknown_tokens) : nullptr;
-  json["copies"] = split.copies;
-  return json;
-}
-
-}  // namespace
-
-LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConfig& config) {
-  LabelledStats stats;
-  stats.sources = splits.description;
-  count_copies(splits, stats);
-  auto encoded = encode_splits(std::move(splits), classification(config).data, Codec{});
-  stats.labels = encoded.codec.labels;
-  stats.vocabulary = encoded.codec.tokenizer->vocabulary_size();
-  stats.has_unknown = encoded.codec.tokenizer->unknown_id().has_value();
-  for (const auto split : every_split)
-    count_tokens(encoded[split], encoded.codec, context_of(config.model),
-                 stats.splits[static_cast<std::size_t>(split)]);
-  stats.padding_unsorted = padding_share(encoded, config, 1);
-  stats.padding_bucketed = padding_share(encoded, config, classification(config).bucketing);
-  const auto& packing = classification(config).data.packing;
-  if (packing_options(packing) == nullptr) return stats;
-  const auto context = context_of(config.model);
-  std::vector<std::int64_t> lengths;
-  for (const auto& text : encoded[Split::train]) lengths.push_back(std::min(std::ssize(text.ids), context));
-  stats.packs = measure_packing(lengths, context, packing);
-  return stats;
-}
-
-nlohmann::ordered_json to_json(const LabelledStats& stats) {
-  nlohmann::ordered_json json = {{"task", "classification"}, {"vocabulary", stats.vocabulary}};
-  for (const auto split : every_split)
-    if (stats[split].texts > 0) json["splits"][std::string(to_string(split))] = to_json(stats[split], stats);
-  json["texts_in_two_splits"] = {{"validation_in_train", stats.validation_in_train},
-                                 {"test_in_train", stats.test_in_train},
-                                 {"test_in_validation", stats.test_in_validation}};
-  json["padding"] = {{"unsorted", stats.padding_unsorted}, {"bucketed", stats.padding_bucketed}};
-  if (stats.packs) json["packing"] = to_json(*stats.packs);
-  json["sources"] = stats.sources;
-  return json;
-}
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-using Ids = std::vector<std::int32_t>;
-
-SideStats measure_side(const PairDataset& pairs, Split split, Ids EncodedPair::*side, std::int64_t context) {
-  const auto unknown = pairs.codec().tokenizer->unknown_id();
-  SideStats stats;
-  std::vector<std::int64_t> lengths;
-  for (std::int64_t i = 0; i < pairs.count(split); ++i) {
-    const auto pair = pairs.pair(split, i);
-    const auto& ids = pair.*side;
-    lengths.push_back(std::ssize(ids));
-    stats.all_tokens += lengths.back();
-    stats.cut += is_cut(ids, context);
-    if (unknown) stats.unknown_tokens += std::count(ids.begin(), ids.end(), *unknown);
-  }
-  stats.tokens = measure_lengths(std::move(lengths));
-  return stats;
-}
-
-void count_copies(const PairDataset& pairs, PairStats& stats) {
-  std::array<std::set<Ids>, 3> sources;
-  const auto at = [](Split split) { return static_cast<std::size_t>(split); };
-  for (const auto split : every_split) {
-    std::set<std::pair<Ids, Ids>> seen;
-    for (std::int64_t i = 0; i < pairs.count(split); ++i) {
-      auto pair = pairs.pair(split, i);
-      sources[at(split)].insert(pair.source);
-      if (!seen.emplace(std::move(pair.source), std::move(pair.target)).second) ++stats.splits[at(split)].copies;
-    }
-  }
-  const auto shared = [&](Split split, Split other) {
-    std::int64_t count = 0;
-    for (std::int64_t i = 0; i < pairs.count(split); ++i)
-      count += sources[at(other)].contains(pairs.pair(split, i).source);
-    return count;
-  };
-  stats.validation_in_train = shared(Split::validation, Split::train);
-  stats.test_in_train = shared(Split::test, Split::train);
-  stats.test_in_validation = shared(Split::test, Split::validation);
-}
-
-// Of the first epoch.
-double padding_share(const PairDataset& pairs, const ExperimentConfig& config) {
+double padding_fraction(const PairDataset& pairs, const ExperimentConfig& config) {
   const auto context = context_of(config.model), accumulate = config.train.accumulate;
   const auto batches = std::max(1.0, std::round(static_cast<double>(pairs.count(Split::train)) / pairs.mean_pairs()));
   std::int64_t places = 0, tokens = 0;
@@ -208,30 +115,149 @@ double padding_share(const PairDataset& pairs, const ExperimentConfig& config) {
   return 1 - static_cast<double>(tokens) / static_cast<double>(places);
 }
 
-Json to_json(const SideStats& side, bool has_unknown) {
-  return {{"tokens", side.all_tokens},
-          {"tokens_per_text", to_json(side.tokens)},
-          {"cut_at_context", side.cut},
-          {"unknown_tokens", has_unknown ? Json(side.unknown_tokens) : Json(nullptr)}};
+}  // namespace
+
+LabelledStats measure_labelled_texts(LabelledSplits splits, const ExperimentConfig& config) {
+  const auto& task = classification(config);
+  const auto context = context_of(config.model);
+  LabelledStats stats;
+  stats.sources = splits.description;
+  BySplit<std::vector<std::string_view>> texts;
+  for (const auto split : every_split) {
+    for (const auto& text : splits[split]) texts[split].push_back(text.text);
+    stats.splits[split].copies = count_copies(texts[split]);
+  }
+  stats.shared = count_shared(texts);
+  const auto encoded = encode_splits(std::move(splits), task.data, Codec{});
+  const auto& tokenizer = *encoded.codec.tokenizer;
+  stats.labels = encoded.codec.labels;
+  stats.vocabulary = tokenizer.vocabulary_size();
+  stats.has_unknown = tokenizer.unknown_id().has_value();
+  for (const auto split : every_split) {
+    auto& of_split = stats.splits[split];
+    const auto ids_of = [&](std::int64_t i) -> const Ids& { return encoded[split][static_cast<std::size_t>(i)].ids; };
+    of_split.texts = std::ssize(encoded[split]);
+    static_cast<TokenStats&>(of_split) = count_tokens(tokenizer, context, of_split.texts, ids_of);
+    of_split.class_counts.resize(stats.labels.size());
+    for (const auto& text : encoded[split]) ++of_split.class_counts[static_cast<std::size_t>(text.label)];
+  }
+  stats.padding_unsorted = padding_fraction(encoded, config, 1);
+  stats.padding_bucketed = padding_fraction(encoded, config, task.bucketing);
+  if (packing_options(task.data.packing) == nullptr) return stats;
+  std::vector<std::int64_t> lengths;
+  for (const auto& text : encoded[Split::train]) lengths.push_back(std::min(std::ssize(text.ids), context));
+  stats.packs = measure_packing(lengths, context, task.data.packing);
+  return stats;
+}
+
+PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config) {
+  const auto& tokenizer = *pairs.codec().tokenizer;
+  const auto longest = context_of(config.model) - 1;  // a mark follows
+  PairStats stats;
+  stats.vocabulary = tokenizer.vocabulary_size();
+  stats.has_unknown = tokenizer.unknown_id().has_value();
+  stats.sources = pairs.description();
+  BySplit<std::vector<Ids>> sources, targets;
+  for (const auto split : every_split) {
+    std::vector<std::pair<Ids, Ids>> whole;
+    for (std::int64_t i = 0; i < pairs.count(split); ++i) {
+      const auto pair = pairs.pair(split, i);
+      sources[split].push_back(pair.source);
+      targets[split].push_back(pair.target);
+      whole.emplace_back(pair.source, pair.target);
+    }
+    const auto measure = [&](const std::vector<Ids>& side) {
+      return count_tokens(tokenizer, longest, std::ssize(side),
+                          [&](std::int64_t i) -> const Ids& { return side[static_cast<std::size_t>(i)]; });
+    };
+    stats.splits[split] = {.pairs = pairs.count(split),
+                           .source = measure(sources[split]),
+                           .target = measure(targets[split]),
+                           .copies = count_copies(whole)};
+  }
+  stats.shared = count_shared(sources);
+  stats.padding = padding_fraction(pairs, config);
+  return stats;
+}
+
+TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
+  constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
+  const auto& config = *text_data_of(experiment.task);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const TextDataset dataset(corpus, config, shortest_context, tokenizer);
+  TextStats stats;
+  stats.task = kind_of(experiment.task);
+  stats.path = corpus.path.string();
+  stats.sources = corpus.description;
+  stats.vocabulary = tokenizer->vocabulary_size();
+  stats.has_unknown = tokenizer->unknown_id().has_value();
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto& tokens = dataset.tokens(split);
+    stats.splits[split] = {.characters = dataset.characters(split),
+                           .tokens = std::ssize(tokens),
+                           .unknown_tokens = count_unknown(*tokenizer, tokens),
+                           .unknown_characters = dataset.unknown_characters(split),
+                           .unigram_entropy = dataset.unigram_entropy(split)};
+  }
+  if (packing_options(config.packing) == nullptr) return stats;
+  const auto context = context_of(experiment.model);
+  std::vector<std::int64_t> lengths;
+  for (const auto& piece : is<MaskedLanguageModelConfig>(experiment.task)
+                               ? dataset.pieces(Split::train, context)
+                               : dataset.pieces_with_targets(Split::train, context))
+    lengths.push_back(piece.length);
+  stats.packs = measure_packing(lengths, context, config.packing);
+  return stats;
+}
+
+namespace {
+
+Json known_or_null(bool is_known, std::int64_t count) { return is_known ? Json(count) : Json(nullptr); }
+
+Json to_json(const TokenStats& stats, bool has_unknown) {
+  const auto& lengths = stats.tokens;
+  return {{"tokens", stats.all_tokens},
+          {"tokens_per_text",
+           {{"mean", lengths.mean},
+            {"median", lengths.median},
+            {"p90", lengths.percentile_90},
+            {"p95", lengths.percentile_95},
+            {"p99", lengths.percentile_99},
+            {"longest", lengths.longest}}},
+          {"cut_at_context", stats.cut},
+          {"unknown_tokens", known_or_null(has_unknown, stats.unknown_tokens)}};
+}
+
+Json to_json(const PackStats& stats) {
+  return {{"sequences", stats.sequences},   {"packs", stats.packs},   {"tokens", stats.tokens},
+          {"efficiency", stats.efficiency}, {"factor", stats.factor}, {"speed_up_limit", stats.speed_up_limit}};
+}
+
+Json to_json(const SharedTexts& shared) {
+  return {{"validation_in_train", shared.validation_in_train},
+          {"test_in_train", shared.test_in_train},
+          {"test_in_validation", shared.test_in_validation}};
 }
 
 }  // namespace
 
-PairStats measure_pairs(const PairDataset& pairs, const ExperimentConfig& config) {
-  const auto& tokenizer = *pairs.codec().tokenizer;
-  PairStats stats{.vocabulary = tokenizer.vocabulary_size(),
-                  .has_unknown = tokenizer.unknown_id().has_value(),
-                  .sources = pairs.description()};
-  const auto context = context_of(config.model);
+Json to_json(const LabelledStats& stats) {
+  Json json = {{"task", "classification"}, {"vocabulary", stats.vocabulary}};
   for (const auto split : every_split) {
-    auto& of_split = stats.splits[static_cast<std::size_t>(split)];
-    of_split.pairs = pairs.count(split);
-    of_split.source = measure_side(pairs, split, &EncodedPair::source, context);
-    of_split.target = measure_side(pairs, split, &EncodedPair::target, context);
+    const auto& of_split = stats[split];
+    if (of_split.texts == 0) continue;
+    Json classes;
+    for (std::size_t i = 0; i < stats.labels.size(); ++i) classes[stats.labels[i]] = of_split.class_counts[i];
+    auto& entry = json["splits"][std::string(to_string(split))];
+    entry = {{"texts", of_split.texts}, {"classes", classes}};
+    entry.update(to_json(of_split, stats.has_unknown));
+    entry["copies"] = of_split.copies;
   }
-  count_copies(pairs, stats);
-  stats.padding = padding_share(pairs, config);
-  return stats;
+  json["texts_in_two_splits"] = to_json(stats.shared);
+  json["padding"] = {{"unsorted", stats.padding_unsorted}, {"bucketed", stats.padding_bucketed}};
+  if (stats.packs) json["packing"] = to_json(*stats.packs);
+  json["sources"] = stats.sources;
+  return json;
 }
 
 Json to_json(const PairStats& stats) {
@@ -242,63 +268,168 @@ Json to_json(const PairStats& stats) {
                                                        {"source", to_json(of_split.source, stats.has_unknown)},
                                                        {"target", to_json(of_split.target, stats.has_unknown)},
                                                        {"copies", of_split.copies}};
-  json["sources_in_two_splits"] = {{"validation_in_train", stats.validation_in_train},
-                                   {"test_in_train", stats.test_in_train},
-                                   {"test_in_validation", stats.test_in_validation}};
+  json["sources_in_two_splits"] = to_json(stats.shared);
   json["padding"] = stats.padding;
   json["vocabulary"] = stats.vocabulary;
   json["data"] = stats.sources;
   return json;
 }
 
-static PackStats measure_documents(const TextDataset& dataset, const ExperimentConfig& config) {
-  const auto context = context_of(config.model);
-  std::vector<std::int64_t> lengths;
-  for (const auto& piece : !is<MaskedLanguageModelConfig>(config.task)
-                               ? dataset.pieces_with_targets(Split::train, context)
-                               : dataset.pieces(Split::train, context))
-    lengths.push_back(piece.length);
-  return measure_packing(lengths, context, text_data_of(config.task)->packing);
-}
-
-TextStats measure_text(const Corpus& corpus, const ExperimentConfig& experiment) {
-  constexpr std::int64_t shortest_context = 1;  // a text too short for the model has its numbers too
-  const auto& config = *text_data_of(experiment.task);
-  std::shared_ptr<const Tokenizer> tokenizer;
-  const TextDataset dataset(corpus, config, shortest_context, tokenizer);
-  const auto unknown = tokenizer->unknown_id();
-  TextStats stats{.task = std::string(kind_of(experiment.task)),
-                  .path = corpus.path.string(),
-                  .source = corpus.description,
-                  .vocabulary = tokenizer->vocabulary_size(),
-                  .has_unknown = unknown.has_value(),
-                  .splits = {}};
+Json to_json(const TextStats& stats) {
+  Json json = {{"task", stats.task}, {"vocabulary", stats.vocabulary}};
   for (const auto split : {Split::train, Split::validation}) {
-    const auto& tokens = dataset.tokens(split);
-    stats.splits[static_cast<std::size_t>(split)] = {
-        .characters = dataset.characters(split),
-        .tokens = static_cast<std::int64_t>(tokens.size()),
-        .unknown_tokens = unknown ? std::count(tokens.begin(), tokens.end(), *unknown) : 0,
-        .unknown_characters = dataset.unknown_characters(split),
-        .unigram_entropy = dataset.unigram_entropy(split)};
-  }
-  if (packing_options(config.packing) != nullptr) stats.packs = measure_documents(dataset, experiment);
-  return stats;
-}
-
-nlohmann::ordered_json to_json(const TextStats& stats) {
-  nlohmann::ordered_json json = {{"task", stats.task}, {"vocabulary", stats.vocabulary}};
-  for (const auto split : {Split::train, Split::validation}) {
-    auto& entry = json["splits"][std::string(to_string(split))];
-    entry = {{"characters", stats[split].characters}, {"tokens", stats[split].tokens}};
-    entry["unknown_tokens"] = stats.has_unknown ? nlohmann::ordered_json(stats[split].unknown_tokens) : nullptr;
-    const auto& characters = stats[split].unknown_characters;
-    entry["unknown_characters"] = stats.has_unknown && characters ? nlohmann::ordered_json(*characters) : nullptr;
-    entry["unigram_entropy"] = stats[split].unigram_entropy;
+    const auto& of_split = stats[split];
+    const auto& characters = of_split.unknown_characters;
+    json["splits"][std::string(to_string(split))] = {
+        {"characters", of_split.characters},
+        {"tokens", of_split.tokens},
+        {"unknown_tokens", known_or_null(stats.has_unknown, of_split.unknown_tokens)},
+        {"unknown_characters", known_or_null(stats.has_unknown && characters, characters.value_or(0))},
+        {"unigram_entropy", of_split.unigram_entropy}};
   }
   if (stats.packs) json["packing"] = to_json(*stats.packs);
-  json["sources"] = {{"text", stats.source}};
+  json["sources"] = {{"text", stats.sources}};
   return json;
+}
+
+namespace {
+
+// The texts of a split, in memory that somebody else owns.
+using Texts = std::vector<std::string_view>;
+
+// Encodes all, and returns the seconds it took.
+double encode_all(const Tokenizer& tokenizer, const Texts& texts, TokenizedSplit& split) {
+  split = {};
+  double seconds = 0;
+  for (const auto text : texts) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer.encode(text);
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++split.texts;
+    split.characters += count_characters(text);
+    split.tokens += std::ssize(ids);
+    split.unknown_tokens += count_unknown(tokenizer, ids);
+  }
+  return seconds;
+}
+
+std::vector<std::string> longest_tokens(const Tokenizer& tokenizer) {
+  constexpr std::size_t most = 10;
+  std::vector<std::pair<std::int64_t, std::string>> tokens;  // the length negated: the longest come first
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    auto text = tokenizer.decode(std::vector{id});
+    tokens.emplace_back(-count_characters(text), std::move(text));
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.resize(std::min(tokens.size(), most));
+  std::vector<std::string> longest;
+  for (auto& [length, text] : tokens) longest.push_back(std::move(text));
+  return longest;
+}
+
+TokenizerReport measure(std::unique_ptr<Tokenizer> tokenizer, const DataConfig& config, const BySplit<Texts>& texts) {
+  TokenizerReport report;
+  report.kind = kind_of(config.tokenizer);
+  report.longest_tokens = longest_tokens(*tokenizer);
+  double bytes = 0;
+  for (const auto text : texts[Split::train]) bytes += static_cast<double>(text.size());
+  for (auto& speed : report.megabytes_per_second)
+    speed = bytes / 1e6 / std::max(encode_all(*tokenizer, texts[Split::train], report.splits[Split::train]), 1e-9);
+  encode_all(*tokenizer, texts[Split::validation], report.splits[Split::validation]);
+  report.tokenizer = std::move(tokenizer);
+  return report;
+}
+
+// Of labelled texts or pairs, which have their texts in these members.
+template <class Text>
+TokenizerReport measure(const Splits<Text>& splits, const DataConfig& data,
+                        const std::vector<std::string Text::*>& members) {
+  BySplit<Texts> texts;
+  for (const auto split : {Split::train, Split::validation})
+    for (const auto& text : splits[split])
+      for (const auto member : members) texts[split].push_back(text.*member);
+  return measure(obtain_tokenizer(data, joined_texts(splits[Split::train]), Unknown::map), data, texts);
+}
+
+}  // namespace
+
+TokenizerReport report_tokenizer(const ExperimentConfig& config, bool offline) {
+  if (list_task(config.task))
+    throw Error(ExitCode::usage,
+                fmt::format("task {} has no texts: its tokens are the numbers of its lists", kind_of(config.task)));
+  if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task)) {
+    if (synthetic_options(task->data.synthetic) != nullptr)
+      throw Error(ExitCode::usage, "data.synthetic has no texts: its tokens are the numbers of its symbols");
+    return measure<TextPair>(load_pair_splits(task->data, offline), task->data, {&TextPair::source, &TextPair::target});
+  }
+  if (const auto* data = text_data_of(config.task)) {
+    const auto corpus = load_corpus(*data, offline);
+    const auto [train, validation] = split_corpus(corpus, *data);
+    return measure(make_text_tokenizer(corpus, *data), *data, {{Texts{train}, Texts{validation}}});
+  }
+  const auto data = labelled_data(config);
+  return measure<LabelledText>(load_labelled_splits(data, offline), data, {&LabelledText::text});
+}
+
+Json to_json(const TokenizerReport& report) {
+  Json json = {{"kind", report.kind}, {"vocabulary", report.tokenizer->vocabulary_size()}};
+  for (const auto split : {Split::train, Split::validation}) {
+    const auto& counts = report.splits[split];
+    auto& entry = json["splits"][std::string(to_string(split))];
+    entry = {{"texts", counts.texts},
+             {"characters", counts.characters},
+             {"tokens", counts.tokens},
+             {"characters_per_token", static_cast<double>(counts.characters) / static_cast<double>(counts.tokens)}};
+    if (report.tokenizer->unknown_id())
+      entry["unknown_share"] = static_cast<double>(counts.unknown_tokens) / static_cast<double>(counts.tokens);
+  }
+  json["megabytes_per_second"] = {{"first_pass", report.megabytes_per_second[0]},
+                                  {"second_pass", report.megabytes_per_second[1]}};
+  json["longest_tokens"] = report.longest_tokens;
+  return json;
+}
+
+namespace {
+
+// Whether the tokenizer is soon made.
+bool is_made_soon(const DataConfig& data, std::string_view training_text) {
+  constexpr std::size_t most_to_learn_from = 1 << 20;
+  const auto cached = cached_tokenizer_path(data.tokenizer, training_text);  // of those that take long to learn
+  std::error_code ignored;
+  return cached.empty() || training_text.size() <= most_to_learn_from || std::filesystem::exists(cached, ignored);
+}
+
+}  // namespace
+
+DataCounts count_data(const ExperimentConfig& config) {
+  constexpr bool offline = true;
+  DataCounts counts;
+  const auto learn = [&](const DataConfig& data, const std::string& training_text) {
+    if (is_made_soon(data, training_text))
+      counts.vocabulary = obtain_tokenizer(data, training_text, Unknown::map)->vocabulary_size();
+  };
+  try {
+    const auto* data = data_of(config);
+    if (data != nullptr && is<PretrainedTokenizerOptions>(data->tokenizer))
+      counts.vocabulary = make_tokenizer(data->tokenizer, "")->vocabulary_size();
+    if (const auto* text = text_data_of(config.task)) {
+      const auto corpus = load_corpus(*text, offline);
+      if (is_made_soon(*text, split_corpus(corpus, *text)[0]))
+        counts.vocabulary = make_text_tokenizer(corpus, *text)->vocabulary_size();
+    } else if (is<ClassificationConfig>(config.task)) {
+      const auto labelled = labelled_data(config);
+      const auto splits = load_labelled_splits(labelled, offline);
+      std::set<std::string> labels;
+      for (const auto& one : splits[Split::train]) labels.insert(one.label);
+      counts.classes = std::ssize(labels);
+      learn(labelled, joined_texts(splits[Split::train]));
+    } else if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task);
+               task != nullptr && synthetic_options(task->data.synthetic) == nullptr) {
+      learn(task->data, joined_texts(load_pair_splits(task->data, offline)[Split::train]));
+    }
+  } catch (const Error&) {  // training reports it
+  }
+  return counts;
 }
 
 }  // namespace metaformer

@@ -6,14 +6,13 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/archive.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/text.h"
@@ -31,49 +30,28 @@ std::optional<TableFormat> format_by_name(const std::filesystem::path& path) {
                                                                                        {".text", TableFormat::text}}};
   auto name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  if (constexpr std::string_view packed = ".gz"; name.ends_with(packed)) name.resize(name.size() - packed.size());
+  if (constexpr std::string_view gzipped = ".gz"; name.ends_with(gzipped)) name.resize(name.size() - gzipped.size());
   for (const auto& [ending, format] : endings)
     if (name.ends_with(ending)) return format;
   return std::nullopt;
 }
 
-static constexpr std::uintmax_t largest_file = std::uintmax_t{16} << 30;
-
-TableFormat table_format(const std::filesystem::path& path, TableFormat format) {
-  if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
-  return format == TableFormat::text ? TableFormat::tsv : format;
+static TextFile decompress(std::string content, const std::filesystem::path& path, std::uintmax_t largest) {
+  TextFile file{.text = {}, .sha256 = sha256(content)};
+  file.text = is_gzip(content) ? unpack_gzip(content, largest, path.string()) : std::move(content);
+  drop_byte_order_mark(file.text);
+  return file;
 }
 
-std::string unpacked_text(std::string content, const std::filesystem::path& path) {
-  if (is_gzip(content)) content = unpack_gzip(content, largest_file, path.string());
-  drop_byte_order_mark(content);
-  return content;
+TextFile read_text_file(const std::filesystem::path& path, std::uintmax_t largest) {
+  return decompress(read_file(path, largest, ExitCode::data), path, largest);
 }
 
-std::string read_packed_text(const std::filesystem::path& path, std::string& digest) {
-  auto content = read_file(path, largest_file, ExitCode::data);
-  digest = sha256(content);
-  return unpacked_text(std::move(content), path);
-}
+std::string Table::place(const TableRow& row) const { return fmt::format("{}:{}", path.string(), row.line); }
 
-void describe_header(nlohmann::ordered_json& description, const TableFile& table, TableFormat format) {
-  if (format != TableFormat::jsonl) description["header"] = table.has_header;
-}
+namespace {
 
-TableHeader header_beside(const nlohmann::ordered_json& description, TableHeader header, TableFormat format) {
-  const bool has_header = description.is_object() && description.value("header", false);
-  return has_header && format != TableFormat::jsonl ? TableHeader::present : header;
-}
-
-void check_json_columns(const TableColumns& columns, const std::string& source) {
-  const auto &first = columns.first, &second = columns.second;
-  if (columns.needs_second && first.field == second.field)
-    throw Error(ExitCode::usage, fmt::format("{} and {} both mean the member {} of {}", first.key, second.key,
-                                             in_quotes(first.field), source));
-  if (columns.header != TableHeader::automatic)
-    throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", source));
-}
-
+// Why a text cannot be used, or "".
 std::string defect_of_field(std::string_view role, std::string_view text, std::size_t longest) {
   if (trim(text).empty()) return fmt::format("the {} is empty", role);
   if (text.size() > longest)
@@ -84,80 +62,15 @@ std::string defect_of_field(std::string_view role, std::string_view text, std::s
   return "";
 }
 
-void refuse_malformed_table(const TableFile& table, std::size_t all_rows, double limit) {
-  const auto malformed = table.malformed.size();
-  // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
-  if (malformed == 0 || static_cast<double>(malformed) / static_cast<double>(all_rows) <= limit) return;
-  const auto& first = table.malformed.front();
-  throw Error(ExitCode::data, fmt::format("{}:{}: {} ({} of {} rows are malformed; data.malformed_limit allows {})",
-                                          table.path.string(), first.line, first.why, malformed, all_rows, limit));
-}
-
-void report_malformed(const TableFile& table, std::size_t all_rows) {
-  if (table.malformed.empty()) return;
-  const auto& first = table.malformed.front();
-  log::warning("{}: {} of {} rows ({:.2g}%) are malformed and left out; the first is line {}: {}", table.path.string(),
-               table.malformed.size(), all_rows,
-               100 * static_cast<double>(table.malformed.size()) / static_cast<double>(all_rows), first.line,
-               first.why);
-}
-
-namespace {
-
-std::optional<double> as_rating(std::string_view label) {
-  double rating = 0;
-  const auto* end = label.data() + label.size();
-  const auto [at, error] = std::from_chars(label.data(), end, rating);
-  if (error != std::errc{} || at != end || !std::isfinite(rating)) return {};
-  return rating;
-}
-
-}  // namespace
-
-void TableBuilder::add(std::string&& text, std::string_view label, std::int64_t line) {
-  label = trim(label);
-  auto why = defect_of_field("text", text, longest_);
-  if (why.empty() && needs_labels()) why = defect_of_field("label", label, longest_);
-  if (!why.empty()) return refuse(line, std::move(why));
-  if (needs_labels() && config_.rating.positive_from) {
-    const auto rating = as_rating(label);
-    if (!rating)
-      return refuse(line, fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label)));
-    if (auto why = range_defect(*rating); !why.empty()) return refuse(line, std::move(why));
-    label = class_of(*rating);
-    if (label.empty()) {
-      ++table_.left_out;
-      return;
-    }
+void add_row(Table& table, const TableColumns& columns, std::int64_t line, std::vector<std::string> fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const auto& column = columns.columns[i];
+    if (column.is_label) fields[i] = std::string(trim(fields[i]));
+    if (auto why = defect_of_field(column.role, fields[i], columns.longest_text); !why.empty())
+      return table.malformed.push_back({line, std::move(why)});
   }
-  table_.rows.push_back({.text = std::move(text), .label = std::string(label), .line = line});
+  table.rows.push_back({line, std::move(fields)});
 }
-
-void TableBuilder::refuse(std::int64_t line, std::string why) {
-  table_.malformed.push_back({.line = line, .why = std::move(why)});
-}
-
-std::string TableBuilder::range_defect(double rating) const {
-  const auto &lowest = config_.rating.lowest, &highest = config_.rating.highest;
-  if (lowest && rating < *lowest) return fmt::format("the rating {} is below data.rating.lowest {}", rating, *lowest);
-  if (highest && rating > *highest)
-    return fmt::format("the rating {} is above data.rating.highest {}", rating, *highest);
-  return "";
-}
-
-std::string_view TableBuilder::class_of(double rating) const {
-  if (rating >= *config_.rating.positive_from) return "positive";
-  if (!config_.rating.negative_to || rating <= *config_.rating.negative_to) return "negative";
-  return "";
-}
-
-namespace {
-
-struct Places {
-  std::size_t first, second;
-  std::size_t width;  // of the first row
-  bool in_header;
-};
 
 // The index of a column number; nothing if the field is a name.
 std::optional<std::size_t> numbered_place(const TableColumn& column) {
@@ -174,14 +87,15 @@ constexpr std::array<std::pair<char, std::string_view>, 4> delimiters = {
 
 // Whether a row of one column is a header with that name, separated by another character.
 bool has_name(std::string_view row, const std::string& name) {
-  for (const auto& [delimiter, shown] : delimiters)
-    for (auto rest = row; rest.find(delimiter) != std::string_view::npos || rest.size() < row.size();) {
-      const auto end = std::min(rest.find(delimiter), rest.size());
+  return std::ranges::any_of(delimiters, [&](const auto& delimiter) {
+    if (row.find(delimiter.first) == std::string_view::npos) return false;
+    for (auto rest = row;;) {
+      const auto end = rest.find(delimiter.first);
       if (trim(rest.substr(0, end)) == name) return true;
-      if (end == rest.size()) break;
+      if (end == std::string_view::npos) return false;
       rest.remove_prefix(end + 1);
     }
-  return false;
+  });
 }
 
 // Advice for a row of one column that another character seems to separate; else "".
@@ -195,130 +109,218 @@ std::string delimiter_hint(std::string_view row) {
   return "";
 }
 
-class TableReader {
+// The first row of a CSV or TSV file, in which the columns are found.
+class FirstRow {
  public:
-  TableReader(const TableColumns& columns, TableFile& table, const UseColumns& use)
-      : columns_(columns), table_(table), use_(use) {}
-
-  void add(DelimitedRow&& row) {
-    if (row.fields.size() == 1 && trim(row.fields[0]).empty()) return;  // a blank line
-    if (!places_) {
-      set_places(row);
-      if (places_->in_header) return;
+  FirstRow(const DelimitedRow& row, const TableColumns& columns, const std::filesystem::path& path)
+      : columns_(columns), path_(path.string()), line_(row.line) {
+    if (!row.defect.empty()) fail(row.defect + "; the first row must name the columns");
+    for (const auto& field : row.fields) {
+      if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
+      names_.emplace_back(trim(field));
     }
-    if (auto why = defect(row); !why.empty()) return table_.malformed.push_back({row.line, std::move(why)});
-    auto second = columns_.needs_second ? std::move(row.fields[places_->second]) : "";
-    use_(std::move(row.fields[places_->first]), std::move(second), row.line);
+    if (names_.size() == 1) check_single_column(row.fields[0]);
   }
 
-  void finish() const {
-    if (!places_ && columns_.header == TableHeader::present)
-      throw Error(ExitCode::data, fmt::format("{}: has no row; the first one must name the columns, {} among them",
-                                              table_.path.string(), in_quotes(columns_.first.field)));
+  // Those needed, in their order; notes in the table whether this is a header.
+  std::vector<std::size_t> find_places(Table& table) const {
+    const auto needed = columns_.needed();
+    const bool must_be_header = columns_.header == TableHeader::present;
+    std::vector<std::size_t> places;
+    bool is_named = false, is_any_found = false;
+    const TableColumn* missing = nullptr;
+    for (std::size_t i = 0; i < columns_.columns.size(); ++i) {
+      const auto& column = columns_.columns[i];
+      const auto number = numbered_place(column), place = number ? number : place_of_name(column.field);
+      is_named = is_named || (place && !number);
+      if (i >= needed.size()) continue;
+      if (number && column.must_exist && *number >= names_.size()) refuse_absence(column);
+      is_any_found = is_any_found || place;
+      if (place) places.push_back(*place);
+      if (!place && missing == nullptr) missing = &column;
+    }
+    table.has_header = must_be_header || is_named;
+    table.has_guessed_columns = !table.has_header && columns_.are_usual;
+    if (missing == nullptr) return refuse_one_place(std::move(places));
+    if (is_any_found || table.has_header || !columns_.are_usual) refuse_absence(*missing);
+    for (std::size_t i = places.size(); i < needed.size(); ++i) places.push_back(i);
+    return places;
   }
 
  private:
-  void set_places(const DelimitedRow& first);
-  Places find_places(const DelimitedRow& first) const;
-  void check_first_row(const DelimitedRow& first) const;
-  std::optional<std::size_t> find_place(const TableColumn& column, const DelimitedRow& header) const;
-  [[noreturn]] void refuse_header(const std::string& missing, const DelimitedRow& first) const;
-  std::string defect(const DelimitedRow& row) const;
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error(ExitCode::data, fmt::format("{}:{}: {}", path_, line_, why));
+  }
+
+  void check_single_column(std::string_view row) const {
+    const auto needed = columns_.needed();
+    if (needed.size() > 1)
+      fail(fmt::format("one column only, where {} and {} need two{}{}", needed[0].role, needed[1].role, columns_.advice,
+                       delimiter_hint(row)));
+    if (has_name(row, needed[0].field)) fail("one column only" + delimiter_hint(row));
+  }
+
+  std::optional<std::size_t> place_of_name(const std::string& name) const {
+    if (columns_.header == TableHeader::absent) return {};
+    const auto found = std::ranges::find(names_, name);
+    if (found == names_.end()) return {};
+    if (const auto again = std::find(found + 1, names_.end(), name); again != names_.end())
+      fail(fmt::format("columns {} and {} are both called {}; name the one that is meant by its number",
+                       found - names_.begin() + 1, again - names_.begin() + 1, in_quotes(name)));
+    return static_cast<std::size_t>(found - names_.begin());
+  }
+
+  [[noreturn]] void refuse_absence(const TableColumn& column) const {
+    fail(fmt::format("no column {} in the first row, which has {}{}{}", in_quotes(column.field), quoted_list(names_),
+                     columns_.absence_advice, did_you_mean(column.field, names_)));
+  }
+
+  std::vector<std::size_t> refuse_one_place(std::vector<std::size_t> places) const {
+    if (places.size() > 1 && places[0] == places[1])
+      throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.columns[0].key,
+                                               columns_.columns[1].key, places[0] + 1, path_));
+    return places;
+  }
 
   const TableColumns& columns_;
-  TableFile& table_;
-  const UseColumns& use_;
-  std::optional<Places> places_;
+  std::string path_;
+  std::int64_t line_;
+  std::vector<std::string> names_;
 };
 
-void TableReader::set_places(const DelimitedRow& first) {
-  places_ = find_places(first);
-  if (columns_.needs_second && places_->first == places_->second)
-    throw Error(ExitCode::usage, fmt::format("{} and {} both mean column {} of {}", columns_.first.key,
-                                             columns_.second.key, places_->first + 1, table_.path.string()));
-  table_.has_header = places_->in_header;
-  table_.has_guessed_columns = !places_->in_header && columns_.are_usual;
-}
-
-void TableReader::check_first_row(const DelimitedRow& first) const {
-  const auto fail = [&](const std::string& why) {
-    throw Error(ExitCode::data, fmt::format("{}:{}: {}", table_.path.string(), first.line, why));
-  };
-  if (!first.defect.empty()) fail(first.defect + "; the first row must tell the columns");
-  for (const auto& field : first.fields)
-    if (field.find('\0') != std::string::npos) fail("NUL bytes; a table is UTF-8 text");
-  if (first.fields.size() > 1) return;
-  const auto& row = first.fields[0];
-  if (columns_.needs_second)
-    fail(fmt::format("one column only, where {} and {} need two{}{}", columns_.first.role, columns_.second.role,
-                     columns_.advice, delimiter_hint(row)));
-  if (has_name(row, columns_.first.field)) fail("one column only" + delimiter_hint(row));
-}
-
-// The index of a column's name or number; nothing if the header has no such name.
-std::optional<std::size_t> TableReader::find_place(const TableColumn& column, const DelimitedRow& header) const {
-  if (const auto index = numbered_place(column)) return index;
-  std::optional<std::size_t> found;
-  for (std::size_t place = 0; place < header.fields.size(); ++place) {
-    if (trim(header.fields[place]) != column.field) continue;
-    if (found)
-      throw Error(ExitCode::data,
-                  fmt::format("{}:{}: columns {} and {} are both called {}; name the one that is meant by "
-                              "its number",
-                              table_.path.string(), header.line, *found + 1, place + 1, in_quotes(column.field)));
-    found = place;
-  }
-  return found;
-}
-
-Places TableReader::find_places(const DelimitedRow& row) const {
-  check_first_row(row);
-  const auto width = row.fields.size();
-  const auto& first_column = columns_.first;
-  const auto& second_column = columns_.needs_second ? columns_.second : first_column;
-  const auto first_number = numbered_place(first_column), second_number = numbered_place(second_column);
-  const bool may_have = columns_.header != TableHeader::absent, must_have = columns_.header == TableHeader::present;
-  // Even if the second column is not needed, its name shows that the first row is a header.
-  const bool is_header = !columns_.needs_second && may_have && !numbered_place(columns_.second) &&
-                         find_place(columns_.second, row).has_value();
-  const bool is_chosen = first_column.key == std::string_view("--column");  // for this table, not for others like it
-  if (is_chosen && first_number && *first_number >= width) refuse_header(first_column.field, row);
-  if (first_number && second_number) return {*first_number, *second_number, width, must_have || is_header};
-  const auto find = [&](const TableColumn& column) {
-    return may_have ? find_place(column, row) : numbered_place(column);
-  };
-  const auto first = find(first_column), second = find(second_column);
-  if (first && second) return {*first, *second, width, true};
-  if (!first && !second && !must_have && !is_header && columns_.are_usual)
-    return {0, columns_.needs_second ? std::size_t{1} : 0, width, false};
-  refuse_header(first ? second_column.field : first_column.field, row);
-}
-
-void TableReader::refuse_header(const std::string& missing, const DelimitedRow& first) const {
-  std::vector<std::string> header;
-  for (const auto& field : first.fields) header.emplace_back(trim(field));
-  throw Error(ExitCode::data, fmt::format("{}: no column {} in the first row, which has {}{}{}", table_.path.string(),
-                                          in_quotes(missing), quoted_list(header), columns_.absence_advice,
-                                          did_you_mean(missing, header)));
-}
-
-// Why its columns cannot be found, or "".
-std::string TableReader::defect(const DelimitedRow& row) const {
+// Why the columns of a row cannot be used, or "". `width`: columns of the first row.
+std::string defect_of_row(const DelimitedRow& row, const std::vector<std::size_t>& places, std::size_t width) {
   if (!row.defect.empty()) return row.defect;
-  const auto width = row.fields.size(), needed = 1 + std::max(places_->first, places_->second);
-  if (width < needed) return fmt::format("the row ends before column {}", needed);
-  if (width > places_->width) return fmt::format("{} columns, but the first row has {}", width, places_->width);
+  const auto needed = 1 + *std::ranges::max_element(places);
+  if (row.fields.size() < needed) return fmt::format("the row ends before column {}", needed);
+  if (row.fields.size() > width) return fmt::format("{} columns, but the first row has {}", row.fields.size(), width);
   return "";
+}
+
+void read_delimited(std::string_view content, const TableColumns& columns, Table& table) {
+  std::vector<std::size_t> places;
+  std::size_t width = 0;  // of the first row
+  const auto use = [&](DelimitedRow&& row) {
+    if (row.fields.size() == 1 && trim(row.fields[0]).empty()) return;  // a blank line
+    if (width == 0) {
+      places = FirstRow(row, columns, table.path).find_places(table);
+      width = row.fields.size();
+      if (table.has_header) return;
+    }
+    if (auto why = defect_of_row(row, places, width); !why.empty())
+      return table.malformed.push_back({row.line, std::move(why)});
+    std::vector<std::string> fields;
+    for (const auto place : places) fields.push_back(std::move(row.fields[place]));
+    add_row(table, columns, row.line, std::move(fields));
+  };
+  table.format == TableFormat::csv ? for_each_csv_row(content, use) : for_each_tsv_row(content, use);
+  if (width == 0 && columns.header == TableHeader::present)
+    throw Error(ExitCode::data, fmt::format("{}: has no row; the first one must name the columns, {} among them",
+                                            table.path.string(), in_quotes(columns.columns[0].field)));
+}
+
+// Whole numbers without a fraction, others as short as they can be read back from.
+std::string label_of(double value) {
+  constexpr double exact = 0x1p53;
+  if (value == std::trunc(value) && std::abs(value) < exact) return std::to_string(static_cast<std::int64_t>(value));
+  return fmt::format("{}", value);
+}
+
+std::optional<std::string> label_of(const nlohmann::json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>();
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number_float()) return label_of(value.get<double>());
+  if (value.is_number()) return value.dump();
+  return {};
+}
+
+// Moves the field out of the member of an object. Why it cannot, or "".
+std::string take_field(nlohmann::json& member, const TableColumn& column, std::string& field) {
+  if (!column.is_label) {
+    auto why = defect_of_text_member(member, column.field);
+    if (why.empty()) field = std::move(member.get_ref<std::string&>());
+    return why;
+  }
+  auto label = label_of(member);
+  if (!label)
+    return fmt::format("{} is {}; a label is a string, a number, true or false", in_quotes(column.field),
+                       member.type_name());
+  field = std::move(*label);
+  return "";
+}
+
+void read_json_lines(std::string_view content, const TableColumns& columns, Table& table) {
+  const auto needed = columns.needed();
+  const auto path = table.path.string();
+  if (needed.size() > 1 && needed[0].field == needed[1].field)
+    throw Error(ExitCode::usage, fmt::format("{} and {} both mean the member {} of {}", needed[0].key, needed[1].key,
+                                             in_quotes(needed[0].field), path));
+  if (columns.header != TableHeader::automatic)
+    throw Error(ExitCode::usage, fmt::format("data.header: {} holds JSON lines, which have no header", path));
+  std::vector<std::string> names;
+  for (const auto& column : needed) names.push_back(column.field);
+  const auto refuse = [&](std::int64_t line, std::string why) { table.malformed.push_back({line, std::move(why)}); };
+  const auto use = [&](const std::vector<nlohmann::json*>& members, std::int64_t line) {
+    std::vector<std::string> fields(members.size());
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (auto why = take_field(*members[i], needed[i], fields[i]); !why.empty()) return refuse(line, std::move(why));
+    add_row(table, columns, line, std::move(fields));
+  };
+  for_each_json_object(content, names, path, use, refuse);
 }
 
 }  // namespace
 
-void for_each_table_row(std::string_view content, TableFormat format, const TableColumns& columns, TableFile& table,
-                        const UseColumns& use) {
-  TableReader reader(columns, table, use);
-  const auto for_each_row = format == TableFormat::csv ? for_each_csv_row : for_each_tsv_row;
-  for_each_row(content, [&](DelimitedRow&& row) { reader.add(std::move(row)); });
-  reader.finish();
+Table read_table(std::string content, const std::filesystem::path& path, TableFormat format,
+                 const TableColumns& columns) {
+  if (format == TableFormat::automatic) format = format_by_name(path).value_or(TableFormat::tsv);
+  const auto file = decompress(std::move(content), path, largest_text_file);
+  Table table{.path = path, .sha256 = file.sha256, .format = format == TableFormat::text ? TableFormat::tsv : format};
+  if (table.format == TableFormat::jsonl) {
+    read_json_lines(file.text, columns, table);
+  } else {
+    auto of_rows = columns;
+    if (columns.follows_header) of_rows.header = TableHeader::present;
+    read_delimited(file.text, of_rows, table);
+  }
+  return table;
+}
+
+Table read_table(const std::filesystem::path& path, TableFormat format, const TableColumns& columns) {
+  return read_table(read_file(path, largest_text_file, ExitCode::data), path, format, columns);
+}
+
+void require_rows(const Table& table, double limit, const std::string& why_empty) {
+  const auto malformed = table.malformed.size();
+  // A quotient of whole numbers rounds as the decimal in the config does, so a fraction equal to the limit is allowed.
+  if (malformed > 0 && static_cast<double>(malformed) / static_cast<double>(table.all_rows()) > limit) {
+    const auto& first = table.malformed.front();
+    throw Error(ExitCode::data,
+                fmt::format("{}:{}: {} ({} of {} rows are malformed; data.malformed_limit allows {})",
+                            table.path.string(), first.line, first.why, malformed, table.all_rows(), limit));
+  }
+  if (table.rows.empty()) throw Error(ExitCode::data, table.path.string() + ": " + why_empty);
+}
+
+void report(const Table& table, const TableColumns& columns) {
+  const auto &first = columns.columns[0], &second = columns.columns[1];
+  if (table.has_guessed_columns)
+    log::warning("{}: no header with '{}' and '{}'; taking column 1 as the {} and column 2 as the {}",
+                 table.path.string(), first.field, second.field, first.role, second.role);
+  if (table.malformed.empty()) return;
+  const auto malformed = table.malformed.size();
+  log::warning("{}: {} of {} rows ({:.2g}%) are malformed and left out; the first is line {}: {}", table.path.string(),
+               malformed, table.all_rows(),
+               100 * static_cast<double>(malformed) / static_cast<double>(table.all_rows()),
+               table.malformed.front().line, table.malformed.front().why);
+}
+
+void describe_header(nlohmann::ordered_json& description, const Table& table) {
+  if (table.format != TableFormat::jsonl) description["header"] = table.has_header;
+}
+
+bool has_training_header(const nlohmann::ordered_json& descriptions) {
+  return descriptions.contains("train") && descriptions["train"].value("header", false);
 }
 
 }  // namespace metaformer

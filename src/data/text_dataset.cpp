@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -44,17 +46,28 @@ void require_text(const Corpus& corpus, const TextDataConfig& config) {
   if (corpus.held_out) require_utf8(*corpus.held_out, *config.validation_path);
 }
 
-}  // namespace
-
-std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction) {
-  const auto train = static_cast<std::int64_t>(static_cast<double>(count_characters(text)) * (1 - validation_fraction));
-  const auto cut = byte_offset(text, train);
-  return {text.substr(0, cut), text.substr(cut)};
+// Document by document, each with the line break behind it, so that no token is of two documents. Tokens, and the
+// number of every token's document.
+std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> encode_documents(
+    std::string_view text, const std::vector<std::size_t>& document_starts, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> tokens, documents;
+  for (std::size_t i = 0; i < document_starts.size(); ++i) {
+    const auto end = i + 1 < document_starts.size() ? document_starts[i + 1] : text.size();
+    const auto ids = tokenizer.encode(text.substr(document_starts[i], end - document_starts[i]));
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    documents.insert(documents.end(), ids.size(), static_cast<std::int32_t>(i));
+  }
+  return {std::move(tokens), std::move(documents)};
 }
+
+}  // namespace
 
 std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config) {
   if (corpus.held_out) return {corpus.text, *corpus.held_out};
-  return split_text(corpus.text, config.validation_fraction);
+  const std::string_view text = corpus.text;
+  const auto characters = static_cast<double>(count_characters(text));
+  const auto cut = byte_offset(text, static_cast<std::int64_t>(characters * (1 - config.validation_fraction)));
+  return {text.substr(0, cut), text.substr(cut)};
 }
 
 std::unique_ptr<Tokenizer> make_text_tokenizer(const Corpus& corpus, const TextDataConfig& config) {
@@ -69,60 +82,35 @@ TextDataset::TextDataset(const Corpus& corpus, const TextDataConfig& config, std
     : context_(context) {
   require_text(corpus, config);
   if (!tokenizer) tokenizer = make_text_tokenizer(corpus, config);
-  const auto [train, validation] = split_corpus(corpus, config);
-  characters_ = {count_characters(train), count_characters(validation)};
-  try {
-    if (config.separate_documents || packing_options(config.packing) != nullptr) {
-      const auto starts = split_document_starts(corpus, train.size());
-      encode(Split::train, train, starts[0], *tokenizer);
-      encode(Split::validation, validation, starts[1], *tokenizer);
-    } else {
-      tokens_ = {tokenizer->encode(train), tokenizer->encode(validation)};
-    }
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
-                                          corpus.path.string(), error.what()));
-  }
-  for (std::size_t split = 0; split < tokens_.size() && !drops_whitespace(config.tokenizer); ++split)
-    unknown_characters_[split] = count_unknown_characters(*tokenizer, tokens_[split], characters_[split]);
+  const auto texts = split_corpus(corpus, config);
+  const bool by_document = config.separate_documents || packing_options(config.packing) != nullptr;
+  const auto starts = split_document_starts(corpus, texts[0].size());
   for (const auto split : {Split::train, Split::validation}) {
-    const auto count = static_cast<std::int64_t>(tokens(split).size());
-    if (count < context + 1)
-      throw Error(ExitCode::data, fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
-                                              corpus.path.string(), to_string(split), count, context, context + 1));
+    const auto at = static_cast<std::size_t>(split);
+    auto& part = parts_[at];
+    try {
+      if (by_document)
+        std::tie(part.tokens, part.documents) = encode_documents(texts[at], starts[at], *tokenizer);
+      else
+        part.tokens = tokenizer->encode(texts[at]);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}; it is not the text this tokenizer was made from",
+                                            corpus.path.string(), error.what()));
+    }
+    part.characters = count_characters(texts[at]);
+    if (!drops_whitespace(config.tokenizer))
+      part.unknown_characters = count_unknown_characters(*tokenizer, part.tokens, part.characters);
+    if (std::ssize(part.tokens) < context + 1)
+      throw Error(ExitCode::data,
+                  fmt::format("{}: its {} split has {} tokens; model.context {} needs at least {}",
+                              corpus.path.string(), to_string(split), part.tokens.size(), context, context + 1));
   }
 }
 
-// Document by document, each with the line break behind it, so that no token is of two documents.
-void TextDataset::encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
-                         const Tokenizer& tokenizer) {
-  auto &tokens = tokens_[static_cast<std::size_t>(split)], &documents = documents_[static_cast<std::size_t>(split)];
-  for (std::size_t i = 0; i < document_starts.size(); ++i) {
-    const auto end = i + 1 < document_starts.size() ? document_starts[i + 1] : text.size();
-    const auto ids = tokenizer.encode(text.substr(document_starts[i], end - document_starts[i]));
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    documents.insert(documents.end(), ids.size(), static_cast<std::int32_t>(i));
-  }
-}
-
-const std::vector<std::int32_t>& TextDataset::documents(Split split) const {
-  tokens(split);  // refuses the test split
-  return documents_[static_cast<std::size_t>(split)];
-}
-
-const std::vector<std::int32_t>& TextDataset::tokens(Split split) const {
+const TextDataset::Part& TextDataset::part(Split split) const {
   if (split == Split::test)
     throw Error(ExitCode::usage, "a text corpus has a train and a validation split, no test split");
-  return tokens_[static_cast<std::size_t>(split)];
-}
-
-std::int64_t TextDataset::characters(Split split) const {
-  return split == Split::test ? 0 : characters_[static_cast<std::size_t>(split)];
-}
-
-std::optional<std::int64_t> TextDataset::unknown_characters(Split split) const {
-  tokens(split);  // refuses the test split
-  return unknown_characters_[static_cast<std::size_t>(split)];
+  return parts_[static_cast<std::size_t>(split)];
 }
 
 double TextDataset::unigram_entropy(Split split) const {
@@ -135,7 +123,7 @@ double TextDataset::unigram_entropy(Split split) const {
   const auto all = static_cast<double>(tokens(split).size());
   double entropy = 0;
   for (const auto count : counts)
-    if (const auto share = static_cast<double>(count) / all; count > 0) entropy -= share * std::log(share);
+    if (const auto fraction = static_cast<double>(count) / all; count > 0) entropy -= fraction * std::log(fraction);
   return entropy;
 }
 
@@ -180,14 +168,6 @@ std::vector<TextPiece> TextDataset::cut_documents(Split split, std::int64_t cont
     start = end;
   }
   return pieces;
-}
-
-std::vector<TextPiece> TextDataset::pieces(Split split, std::int64_t context) const {
-  return cut_documents(split, context, 0);
-}
-
-std::vector<TextPiece> TextDataset::pieces_with_targets(Split split, std::int64_t context) const {
-  return cut_documents(split, context, 1);
 }
 
 TokenRows TextDataset::rows_of(Split split, const std::vector<TextPack>& packs, bool separate) const {

@@ -1,5 +1,5 @@
 #pragma once
-// A text as tokens, and the documents in it.
+// A text as training and validation tokens, the documents in it, and the rows of a language model.
 
 #include <array>
 #include <cstdint>
@@ -10,19 +10,15 @@
 
 #include "base/random.h"
 #include "data/corpus.h"
-#include "data/epoch_order.h"
+#include "data/packing.h"
 #include "data/token_rows.h"
 #include "text/tokenizer.h"
 
 namespace metaformer {
 
-// A text as training and validation tokens, and the batches of a language model.
-
-// Training and validation part of a text, cut by characters, so that every tokenizer has the same split: the last
-// `validation_fraction` is held out (the first int(n (1 - fraction)) characters are training, as in nanoGPT).
-std::array<std::string_view, 2> split_text(std::string_view text, double validation_fraction);
-
-// The same for a corpus: its text and the held-out text, if there is one.
+// Training and validation part of a corpus: its text and the held-out text, or the text cut by characters, so that
+// every tokenizer has the same split: the last data.validation_fraction is held out (the first int(n (1 - fraction))
+// characters are training, as in nanoGPT).
 std::array<std::string_view, 2> split_corpus(const Corpus& corpus, const TextDataConfig& config);
 
 // The tokenizer of a config for a text, made from its training part only. Exception: characters, because a model must
@@ -44,15 +40,15 @@ class TextDataset {
   TextDataset(const Corpus& corpus, const TextDataConfig& config, std::int64_t context,
               std::shared_ptr<const Tokenizer>& tokenizer);
 
-  const std::vector<std::int32_t>& tokens(Split split) const;
+  const std::vector<std::int32_t>& tokens(Split split) const { return part(split).tokens; }
 
   // The number of every token's document; empty unless data.separate_documents is true, or with data.packing.
-  const std::vector<std::int32_t>& documents(Split split) const;
-  std::int64_t characters(Split split) const;
+  const std::vector<std::int32_t>& documents(Split split) const { return part(split).documents; }
+  std::int64_t characters(Split split) const { return part(split).characters; }
 
   // The number of characters that unknown tokens stand for. Nothing where white space is dropped: no token stands for
   // it.
-  std::optional<std::int64_t> unknown_characters(Split split) const;
+  std::optional<std::int64_t> unknown_characters(Split split) const { return part(split).unknown_characters; }
 
   // Of the distribution of a split's tokens, in nats: the loss of predicting each of them by its frequency.
   double unigram_entropy(Split split) const;
@@ -71,10 +67,12 @@ class TextDataset {
   TokenRows consecutive_windows(Split split, std::int64_t first, std::int64_t rows) const;
 
   // The documents in parts of at most a context.
-  std::vector<TextPiece> pieces(Split split, std::int64_t context) const;
+  std::vector<TextPiece> pieces(Split split, std::int64_t context) const { return cut_documents(split, context, 0); }
 
   // The same without the last token of every document: what reads every token that has one behind it as its target.
-  std::vector<TextPiece> pieces_with_targets(Split split, std::int64_t context) const;
+  std::vector<TextPiece> pieces_with_targets(Split split, std::int64_t context) const {
+    return cut_documents(split, context, 1);
+  }
 
   // Packs of pieces, each a row, padded to the longest, without targets. `separate`: they see nothing of each other,
   // and positions start again in each.
@@ -88,14 +86,16 @@ class TextDataset {
   TokenRows windows(Split split, const std::vector<std::int64_t>& starts) const;
 
  private:
+  struct Part {
+    std::vector<std::int32_t> tokens, documents;
+    std::int64_t characters = 0;
+    std::optional<std::int64_t> unknown_characters;
+  };
+  const Part& part(Split split) const;  // errors (exit code 2): the test split, which a text does not have
   std::vector<TextPiece> cut_documents(Split split, std::int64_t context, std::int64_t left_out) const;
-  void encode(Split split, std::string_view text, const std::vector<std::size_t>& document_starts,
-              const Tokenizer& tokenizer);
 
   std::int64_t context_;
-  std::array<std::vector<std::int32_t>, 2> tokens_, documents_;  // by Split
-  std::array<std::int64_t, 2> characters_{};
-  std::array<std::optional<std::int64_t>, 2> unknown_characters_;
+  std::array<Part, 2> parts_;  // by Split
 };
 
 // The documents of a text in packs.

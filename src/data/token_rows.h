@@ -1,19 +1,20 @@
 #pragma once
-// Labelled texts that are split, and their rows of tokens.
+// Splits of a data set, and rows of token ids as plain arrays: what all datasets make.
 
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/data_config.h"
 
 namespace metaformer {
 
-// The output of all datasets: splits, and rows of token ids as plain arrays.
 enum class Split { train, validation, test };
 template <>
 struct EnumNames<Split> {
@@ -22,6 +23,54 @@ struct EnumNames<Split> {
 
 inline constexpr std::array every_split = {Split::train, Split::validation, Split::test};
 inline constexpr std::array held_out_splits = {Split::validation, Split::test};
+
+// A value for each split.
+template <class Value>
+struct BySplit : std::array<Value, 3> {
+  using std::array<Value, 3>::operator[];
+  Value& operator[](Split split) { return (*this)[static_cast<std::size_t>(split)]; }
+  const Value& operator[](Split split) const { return (*this)[static_cast<std::size_t>(split)]; }
+};
+
+// Texts that are already split: the result of every source. There are no test texts if the config names none.
+template <class Text>
+struct Splits {
+  BySplit<std::vector<Text>> texts;
+  nlohmann::ordered_json description;  // for environment.json: paths, digests, counts
+
+  std::vector<Text>& operator[](Split split) { return texts[split]; }
+  const std::vector<Text>& operator[](Split split) const { return texts[split]; }
+};
+
+struct LabelledText {
+  std::string text;
+  std::string label;
+  std::string place;  // for messages: "reviews.csv:17"
+};
+using LabelledSplits = Splits<LabelledText>;
+
+// Whether the text, or another item with that key, is held out: always the same answer, true for about `fraction`
+// of all keys.
+bool is_held_out(const std::string& key, double fraction);
+
+[[noreturn]] void refuse_one_sided_split(const DataConfig& config, std::size_t distinct, std::string_view keys,
+                                         const std::string& advice);
+
+// Moves the training texts whose `key` is held out to the validation split, so that equal keys are in one split. Errors
+// (exit code 3): one of both is empty; `keys` and `advice` are for that message.
+template <class Text>
+void hold_out(Splits<Text>& splits, std::string Text::*key, const DataConfig& config, std::string_view keys,
+              const std::string& advice = "") {
+  auto all = std::exchange(splits[Split::train], {});
+  for (auto& text : all)
+    splits[is_held_out(text.*key, config.validation_fraction) ? Split::validation : Split::train].push_back(
+        std::move(text));
+  if (!splits[Split::train].empty() && !splits[Split::validation].empty()) return;
+  std::set<std::string_view> distinct;
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) distinct.insert(text.*key);
+  refuse_one_sided_split(config, distinct.size(), keys, advice);
+}
 
 // Row-major [rows, length] token ids and what is predicted at each of them (by a causal model the token after it);
 // target -1: none.
@@ -63,20 +112,5 @@ LabelledRows pad_rows(const std::vector<std::span<const std::int32_t>>& texts);
 
 // Several texts in each row, without labels.
 LabelledRows pack_rows(const std::vector<std::vector<std::vector<std::int32_t>>>& packs);
-
-// Labelled texts that are already split: the result of every source.
-struct LabelledText {
-  std::string text;
-  std::string label;
-  std::string place;  // for messages: "reviews.csv:17"
-};
-
-struct LabelledSplits {
-  std::array<std::vector<LabelledText>, 3> texts;  // by Split; no test texts if the config names none
-  nlohmann::ordered_json description;              // paths and digests, for environment.json
-
-  std::vector<LabelledText>& operator[](Split split) { return texts[static_cast<std::size_t>(split)]; }
-  const std::vector<LabelledText>& operator[](Split split) const { return texts[static_cast<std::size_t>(split)]; }
-};
 
 }  // namespace metaformer

@@ -19,7 +19,7 @@
 #include "config/experiment_config.h"
 #include "config/model_config.h"
 #include "config/writer.h"
-#include "data/labelled_source.h"
+#include "data/labelled.h"
 #include "data/token_rows.h"
 #include "infer/linear_classifier.h"
 #include "run/run_directory.h"

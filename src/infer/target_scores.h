@@ -2,7 +2,7 @@
 // How the targets that a model writes agree with those of a split.
 
 #include "config/experiment_config.h"
-#include "data/pair_dataset.h"
+#include "data/pairs.h"
 #include "distributed/process_group.h"
 #include "infer/beam_search.h"
 #include "model/sequence_model.h"

@@ -1,6 +1,8 @@
 #include "model/block.h"
 
 #include "attention/mixers.h"
+#include "cpu/decoding.h"
+#include "cpu/rms_norm.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
 #include "ops/linear.h"
@@ -10,22 +12,50 @@
 namespace metaformer {
 
 NormImpl::NormImpl(const NormConfig& config, std::int64_t width, bool bias) : config_(config) {
-  weight_ = add_parameter("weight", torch::ones(width), {.init = Init::ones()});
-  if (bias && has_bias(config)) bias_ = add_parameter("bias", torch::zeros(width), {.init = Init::zeros()});
+  weight_ = add_parameter("weight", width, {.init = Init::ones()});
+  if (bias && has_bias(config)) bias_ = add_parameter("bias", width, {.init = Init::zeros()});
 }
 
-static torch::Tensor normalised(const LayerNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight,
-                                const torch::Tensor& bias) {
-  return torch::layer_norm(x_bcd, weight.sizes(), weight, bias, config.epsilon);
+namespace {
+
+torch::Tensor normalised(const LayerNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight_d,
+                         const torch::Tensor& bias_d) {
+  return torch::layer_norm(x_bcd, weight_d.sizes(), weight_d, bias_d, config.epsilon);
+}
+torch::Tensor normalised(const RmsNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight_d,
+                         const torch::Tensor&) {
+  return rms_norm(x_bcd, weight_d, config.epsilon);
 }
 
-static torch::Tensor normalised(const RmsNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight,
-                                const torch::Tensor&) {
-  return rms_norm(x_bcd, weight, config.epsilon);
+// The same of vectors on the CPU; no bias: nullptr.
+struct Rows {
+  const float *x_rd, *weight_d, *bias_d;
+  float* y_rd;
+  std::int64_t count, width;
+};
+void normalise(const LayerNormConfig& config, const Rows& rows) {
+  normalise_rows(rows.x_rd, rows.weight_d, rows.bias_d, rows.y_rd, rows.count, rows.width,
+                 static_cast<float>(config.epsilon));
 }
+void normalise(const RmsNormConfig& config, const Rows& rows) {
+  normalise_by_rms(rows.x_rd, rows.weight_d, rows.y_rd, /*factors=*/nullptr, rows.count, rows.width,
+                   static_cast<float>(config.epsilon));
+}
+
+}  // namespace
 
 torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
   return std::visit([&](const auto& options) { return normalised(options, x_bcd, weight_, bias_); }, config_);
+}
+
+void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
+  const Rows all{.x_rd = x_rd,
+                 .weight_d = weight_.const_data_ptr<float>(),
+                 .bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr,
+                 .y_rd = y_rd,
+                 .count = rows,
+                 .width = weight_.size(0)};
+  std::visit([&](const auto& options) { normalise(options, all); }, config_);
 }
 
 FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)

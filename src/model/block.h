@@ -18,6 +18,9 @@ class NormImpl : public Layer {
   NormImpl(const NormConfig& config, std::int64_t width, bool bias);
   torch::Tensor forward(const torch::Tensor& x_bcd);
 
+  // The same for `rows` vectors, in decoders. The norm's tensors are float32, contiguous and on the CPU.
+  void normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const;
+
   const NormConfig& config() const { return config_; }
   const torch::Tensor& weight() const { return weight_; }
   const torch::Tensor& bias() const { return bias_; }  // undefined: none
@@ -55,13 +58,13 @@ struct BranchNorms {
   Norm output_norm{nullptr};  // norm position both only; `norm` is then that of the input
 };
 
-// What a decoder sees of an encoder: its vectors, and who sees which of them.
+// An encoder's output as its decoder sees it: vectors, and who sees which of them.
 struct Source {
   torch::Tensor context_bsd;
   Visibility visibility;
 };
 
-// Where a probe observes a branch, and the stream behind it.
+// The two points where a probe observes a branch: its output, and the stream behind it.
 struct ObservedBranch {
   StreamPoint branch, after;
 };
@@ -73,7 +76,7 @@ class BlockImpl : public torch::nn::Module {
   // With a branch between the other two that shows the tokens a source.
   explicit BlockImpl(const EncoderDecoderConfig& config);
 
-  // What a mixer needs besides the newest tokens.
+  // The inputs of a mixer besides the newest tokens.
   struct Surroundings {
     const Visibility& visibility;
     MixerState* state = nullptr;
@@ -109,7 +112,7 @@ class BlockImpl : public torch::nn::Module {
                       Branch branch);
   torch::Tensor read(const torch::Tensor& x_bcd, BranchNorms& norms);
 
-  // What the mixer reads, memory first, and what of it are the newest tokens: the very end of it.
+  // The mixer's context, memory first, and the newest tokens: the very end of it.
   struct MixerInput {
     torch::Tensor newest_bcd, context_bed;
   };

@@ -27,9 +27,9 @@ class LinearImpl : public Layer {
   // vectors the outputs are; 0 for logits.
   LinearImpl(std::int64_t inputs, std::int64_t outputs, bool bias, Init init = Init::normal(),
              std::int64_t hidden_matrices = 1) {
-    weight_oi_ = add_parameter("weight", torch::zeros({outputs, inputs}),
+    weight_oi_ = add_parameter("weight", {outputs, inputs},
                                {.init = init, .decay = Decay::matrices, .hidden_matrices = hidden_matrices});
-    if (bias) bias_o_ = add_parameter("bias", torch::zeros(outputs), {.init = Init::zeros()});
+    if (bias) bias_o_ = add_parameter("bias", outputs, {.init = Init::zeros()});
   }
 
   torch::Tensor forward(const torch::Tensor& x) { return linear_product(x, weight_oi_, bias_o_); }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pair_dataset.h"
+#include "data/pairs.h"
 #include "infer/load_run.h"
 #include "model/stream_probe.h"
 #include "report/forms.h"

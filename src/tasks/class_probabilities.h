@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/data_config.h"
-#include "data/labelled_dataset.h"
+#include "data/labelled.h"
 #include "tasks/task.h"
 
 namespace metaformer {

@@ -21,7 +21,7 @@ TaskText::TaskText(const ExperimentConfig& given, bool offline, Codec given_code
   corpus.document_starts = corpus.held_out_document_starts = {};
 }
 
-std::optional<double> TaskText::unknown_share(Split split) const {
+std::optional<double> TaskText::unknown_token_fraction(Split split) const {
   const auto unknown = codec.tokenizer->unknown_id();
   if (!unknown) return std::nullopt;
   const auto& tokens = dataset.tokens(split);
@@ -43,11 +43,11 @@ nlohmann::ordered_json TextData::description() const {
 }
 
 std::string TextData::summary() const {
-  const auto share = text_->unknown_share(Split::validation);
+  const auto tokens = text_->unknown_token_fraction(Split::validation);
   const auto characters = text_->unknown_character_fraction(Split::validation);
   return fmt::format("{} ({} + {} tokens, vocabulary of {} tokens{}{})", text_->corpus.path.string(),
                      count(Split::train), count(Split::validation), codec().tokenizer->vocabulary_size(),
-                     share ? fmt::format("; unknown in validation: {:.2f}% of tokens", 100 * *share) : "",
+                     tokens ? fmt::format("; unknown in validation: {:.2f}% of tokens", 100 * *tokens) : "",
                      characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : "");
 }
 
@@ -72,8 +72,8 @@ class LanguageModelMetrics : public Metrics {
                                      {"accuracy", sums.item("correct") / weight},
                                      {"tokens", static_cast<std::int64_t>(weight)}};
     // Unknown tokens are cheap to predict, so bits per character count what they stand for hardly at all.
-    if (const auto share = text_->unknown_share(split)) {
-      report["unknown_share"] = *share;
+    if (const auto fraction = text_->unknown_token_fraction(split)) {
+      report["unknown_share"] = *fraction;
       report["unknown_character_fraction"] = *text_->unknown_character_fraction(split);
     }
     return report;

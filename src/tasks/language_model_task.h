@@ -18,7 +18,7 @@ struct TaskText {
 
   // Nothing where the tokenizer has no unknown token. The unknown token is easy to predict: the metrics say how
   // frequent it is.
-  std::optional<double> unknown_share(Split split) const;
+  std::optional<double> unknown_token_fraction(Split split) const;
   // Nor where white space is dropped.
   std::optional<double> unknown_character_fraction(Split split) const;
 

@@ -160,7 +160,7 @@ class MaskedLanguageModelMetrics : public Metrics {
                                      {"accuracy", sums.item("correct") / targets},
                                      {"targets", static_cast<std::int64_t>(targets)},
                                      {"unigram_entropy", unigram_entropy_.at(static_cast<std::size_t>(split))}};
-    if (const auto share = text_->unknown_share(split)) report["unknown_share"] = *share;
+    if (const auto fraction = text_->unknown_token_fraction(split)) report["unknown_share"] = *fraction;
     return report;
   }
 

@@ -2,7 +2,7 @@
 // The task of making one sequence from another.
 
 #include "config/experiment_config.h"
-#include "data/pair_dataset.h"
+#include "data/pairs.h"
 #include "tasks/task.h"
 
 namespace metaformer {

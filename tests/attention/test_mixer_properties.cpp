@@ -69,15 +69,9 @@ TEST_CASE("incremental mixing equals mixing all at once", "[mixer]") {
   const auto x = torch::randn({2, 11, 12}, torch::kDouble);
   const auto visibility = self_visibility(true, {});
   const auto full = mix(*mixer, x, visibility);
-  MixerState state(11);
-  std::vector<torch::Tensor> parts;
-  std::int64_t done = 0;
-  for (const std::int64_t count : {4, 1, 3, 1, 1, 1}) {
-    const auto fresh = x.narrow(1, done, count).contiguous();
-    parts.push_back(mix(*mixer, fresh, visibility, &state));
-    done += count;
-  }
-  CHECK(relative_error(torch::cat(parts, 1), full) < 1e-12);
+  const auto in_parts =
+      mix_in_parts(*mixer, x, {4, 1, 3, 1, 1, 1}, [&](std::int64_t, std::int64_t) { return visibility; });
+  CHECK(relative_error(in_parts, full) < 1e-12);
 }
 
 TEST_CASE("a batch is a set of independent sequences", "[mixer]") {
@@ -110,28 +104,12 @@ TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
 TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
-  const std::int64_t d = 12, n = 3, k = 4;
-  std::int64_t expected = 0;
-  const auto shared = [&](const auto& o) {
-    return (o.values == MixerValues::own ? 2 : 1) * d * n * k +
-           (o.learned_temperature ? n
-            : o.qk_norm           ? k
-                                  : 0) +
-           n * k * d;
-  };
-  if (const auto* sdp = options.get_if<ScaledDotProductOptions>())
-    expected = 3 * d * n * k + n * k * d + (sdp->learned_temperature ? n : sdp->qk_norm ? 2 * k : 0);
-  if (options.get_if<LshOptions>() != nullptr) expected = 2 * d * n * k + n * k * d;
-  if (const auto* quadratic = options.get_if<QuadraticOptions>())
-    expected = shared(*quadratic) + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
-  if (const auto* metric = options.get_if<MetricOptions>())
-    expected = shared(*metric) + (metric->constraint == MetricConstraint::identity   ? 0
-                                  : metric->constraint == MetricConstraint::diagonal ? n * k
-                                                                                     : n * k * (k + 1) / 2);
+  auto with_bias = shape;
+  with_bias.bias = GENERATE(false, true);
   std::int64_t actual = 0;
-  for (const auto& parameter : make_mixer(options, shape)->parameters()) actual += parameter.numel();
-  CHECK(actual == expected);
-  CHECK(options->cost(shape, {}).parameters == expected);
+  for (const auto& parameter : make_mixer(options, with_bias)->parameters()) actual += parameter.numel();
+  CHECK(actual == parameters_by_formula(options, with_bias));
+  CHECK(options->cost(with_bias, {}).parameters == actual);
 }
 
 TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
@@ -172,23 +150,7 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const auto loss = [&] { return (mix(*mixer, x, visibility) * direction).sum(); };
   auto inputs = mixer->parameters();
   inputs.push_back(x);
-  const auto gradients = torch::autograd::grad({loss()}, inputs);
-  const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    auto flat = inputs[i].view(-1);
-    auto numeric = torch::empty_like(flat);
-    constexpr double step = 1e-5;
-    for (std::int64_t j = 0; j < flat.numel(); ++j) {
-      const double value = flat[j].item<double>();
-      flat[j] = value + step;
-      const double above = loss().item<double>();
-      flat[j] = value - step;
-      const double below = loss().item<double>();
-      flat[j] = value;
-      numeric[j] = (above - below) / (2 * step);
-    }
-    CHECK(relative_error(gradients[i].reshape(-1), numeric) < 1e-7);
-  }
+  check_gradients(inputs, loss, 1e-7);
 }
 
 TEST_CASE("backends agree, values and gradients", "[mixer]") {

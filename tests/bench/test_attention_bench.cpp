@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "attention/metric.h"
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "bench/attention_bench.h"
@@ -275,7 +274,11 @@ TEST_CASE("the meter counts the bytes of tensors", "[bench]") {
 
 TEST_CASE("the pair table gives p M p", "[bench]") {
   const auto p_bnck = torch::randn({2, 3, 7, 5}, torch::kDouble), triangle = torch::randn({3, 15}, torch::kDouble);
-  const auto metric_nkk = unpack_symmetric(triangle, symmetric_index(5), 5);
+  auto metric_nkk = torch::zeros({3, 5, 5}, torch::kDouble);
+  for (std::int64_t i = 0, l = 0; i < 5; ++i)
+    for (std::int64_t j = 0; j <= i; ++j, ++l)
+      for (const auto& [row, column] : {std::pair{i, j}, std::pair{j, i}})
+        metric_nkk.select(1, row).select(1, column).copy_(triangle.select(1, l));
   const auto expected = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnck});
   CHECK(torch::allclose(pair_table_scores(p_bnck, triangle), expected, 1e-12, 1e-12));
   CHECK(pair_table_bytes(32, 8, 256, 48, 4) == 32.0 * 8 * 4 * (256 * 257 / 2) * (48 * 49 / 2));

@@ -331,7 +331,7 @@ TEST_CASE("predict reads what train reads, and says how", "[cli]") {
   const auto no_column = predict("wrong.csv", "id,body,label\n1,w1 marker,yes\n");
   CHECK(no_column.code == 3);
   CHECK_THAT(no_column.err,
-             ContainsSubstring("wrong.csv: no column 'text' in the first row, which has 'id', 'body', 'label'"));
+             ContainsSubstring("wrong.csv:1: no column 'text' in the first row, which has 'id', 'body', 'label'"));
   CHECK(predict("new.txt", "x\n", {"--format", "xml"}).code == 2);
 }
 
@@ -360,7 +360,7 @@ TEST_CASE("predict labels no other column than that of the training", "[cli]") {
     CHECK(refused.code == 3);
     CHECK(refused.out.empty());
     CHECK_THAT(refused.err,
-               ContainsSubstring(std::string(name) + ": no column 'text' in the first row, which has " + columns) &&
+               ContainsSubstring(std::string(name) + ":1: no column 'text' in the first row, which has " + columns) &&
                    ContainsSubstring("--column names another one, and --header absent reads a table"));
   }
   const auto member = predict("other.jsonl", jsonl);

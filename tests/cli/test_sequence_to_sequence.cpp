@@ -90,7 +90,7 @@ TEST_CASE("a translator is trained, evaluated and asked", "[cli][pairs]") {
     const auto refused = program.run({"predict", "--run", "run", other});
     CHECK(refused.code == 3);
     CHECK(refused.out.empty());
-    CHECK_THAT(refused.err, ContainsSubstring(other + ": no column 'source' in the first row, which has "));
+    CHECK_THAT(refused.err, ContainsSubstring(other + ":1: no column 'source' in the first row, which has "));
   }
 
   // A wide beam takes few texts at a time.

@@ -1,11 +1,10 @@
 // A model that predicts hidden tokens from both sides.
 
-#include "base/error.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -14,31 +13,17 @@ namespace {
 constexpr std::int64_t vocabulary = 13, context = 12;
 
 TransformerConfig config_of(const MixerConfig& mixer, const PositionsConfig& positions) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = context;
-  config.mixer = mixer;
+  auto config = small_transformer(mixer, 8, context);
   config.positions = positions;
   return config;
 }
 
 MaskedLanguageModel random(const TransformerConfig& config) {
-  MaskedLanguageModel model(config, vocabulary);
-  model.to(torch::kDouble);
-  torch::manual_seed(4);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.4);
-  return model;
+  return randomised(MaskedLanguageModel(config, vocabulary), 0.4);
 }
 
 // With mask tokens.
 torch::Tensor random_ids(std::int64_t rows) { return torch::randint(vocabulary + 1, {rows, context}, torch::kLong); }
-
-torch::Tensor row(std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); }
-
-bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-11, 1e-11); }
 
 }  // namespace
 

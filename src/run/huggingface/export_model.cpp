@@ -60,7 +60,7 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
   throw Error(
       ExitCode::usage,
       fmt::format("--format huggingface: the library has no such model{}: {}; --format safetensors takes any model",
-                  nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type()),
+                  nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type),
                   fmt::join(differences, "; ")));
 }
 

@@ -1,0 +1,304 @@
+#include "data/encoded_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "base/digest.h"
+#include "base/download.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/writer.h"
+#include "data/imdb.h"
+#include "text/make_tokenizer.h"
+
+namespace metaformer {
+
+static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
+
+namespace {
+
+constexpr std::string_view signature = "metaformer tokens\n";
+constexpr std::size_t digest_size = 64;
+constexpr std::size_t numbers_of_text = 3 * sizeof(std::uint64_t);  // label, count of ids, count of the text's bytes
+
+struct Writer {
+  std::string bytes;
+
+  void add_number(std::uint64_t number) { bytes.append(reinterpret_cast<const char*>(&number), sizeof number); }
+  void add_string(std::string_view text) {
+    add_number(text.size());
+    bytes += text;
+  }
+  void add_ids(const std::vector<std::int32_t>& ids) {
+    add_number(ids.size());
+    bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
+  }
+};
+
+// Compares every count with the remaining bytes before it allocates memory for it.
+class Reader {
+ public:
+  Reader(std::string_view bytes, const std::string& source) : bytes_(bytes), source_(source) {}
+
+  [[noreturn]] void fail(const std::string& why) const { throw Error(ExitCode::data, source_ + ": " + why); }
+
+  std::string_view take(std::uint64_t size) {
+    if (size > bytes_.size()) fail("cut off");
+    const auto taken = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return taken;
+  }
+  std::uint64_t number() {
+    std::uint64_t number = 0;
+    std::memcpy(&number, take(sizeof number).data(), sizeof number);
+    return number;
+  }
+  // A count of items that take at least `least` bytes each.
+  std::uint64_t count(std::size_t least) {
+    const auto count = number();
+    if (count > bytes_.size() / least) fail("cut off");
+    return count;
+  }
+  std::string string() { return std::string(take(number())); }
+  std::vector<std::int32_t> ids() {
+    std::vector<std::int32_t> ids(count(sizeof(std::int32_t)));
+    const auto raw = take(ids.size() * sizeof ids[0]);
+    if (!raw.empty()) std::memcpy(ids.data(), raw.data(), raw.size());
+    return ids;
+  }
+  bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+  const std::string& source_;
+};
+
+// The bytes between the signature and the digest, after both were checked.
+Reader open(std::string_view bytes, std::string_view key, const std::string& source) {
+  const Reader whole(bytes, source);
+  if (!bytes.starts_with(signature) || bytes.size() < signature.size() + key.size() + digest_size)
+    whole.fail("cut off or no file of tokens");
+  const auto content = bytes.substr(0, bytes.size() - digest_size);
+  if (sha256(content) != bytes.substr(content.size())) whole.fail("damaged");
+  if (content.substr(signature.size(), key.size()) != key) whole.fail("holds tokens of other texts");
+  return {content.substr(signature.size() + key.size()), source};
+}
+
+EncodedText read_text(Reader& reader, std::size_t labels, std::int64_t vocabulary) {
+  const auto label = reader.number();
+  EncodedText text{.ids = reader.ids(), .label = static_cast<std::int64_t>(label), .text = reader.string()};
+  const bool known = std::all_of(text.ids.begin(), text.ids.end(), [&](auto id) { return id >= 0 && id < vocabulary; });
+  if (label >= labels || text.ids.empty() || !known) reader.fail("holds ids that its tokenizer does not have");
+  return text;
+}
+
+// An estimate of the bytes of a file, for the limit and the memory.
+std::uint64_t size_of(const EncodedSplits& splits, const std::string& description, const std::string& tokenizer) {
+  constexpr std::uint64_t all_else = 1024;
+  auto size = all_else + description.size() + tokenizer.size();
+  for (const auto& label : splits.codec.labels) size += sizeof(std::uint64_t) + label.size();
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) size += numbers_of_text + text.ids.size() * sizeof(std::int32_t) + text.text.size();
+  return size;
+}
+
+}  // namespace
+
+std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest) {
+  const auto description = json_text(splits.description);  // paths may be invalid UTF-8
+  const auto tokenizer = splits.codec.tokenizer->to_json().dump();
+  const auto size = size_of(splits, description, tokenizer);
+  if (size > largest)
+    throw Error(ExitCode::failure,
+                fmt::format("they have {}, and at most {} are kept", human_bytes(size), human_bytes(largest)));
+  Writer writer;
+  writer.bytes.reserve(size);
+  writer.bytes += signature;
+  writer.bytes += key;
+  writer.add_string(description);
+  writer.add_string(tokenizer);
+  writer.add_number(splits.codec.labels.size());
+  for (const auto& label : splits.codec.labels) writer.add_string(label);
+  for (const auto& digest : splits.text_digests) writer.add_string(digest);
+  for (const auto& texts : splits.texts) {
+    writer.add_number(texts.size());
+    for (const auto& text : texts) {
+      writer.add_number(static_cast<std::uint64_t>(text.label));
+      writer.add_ids(text.ids);
+      writer.add_string(text.text);
+    }
+  }
+  writer.bytes += sha256(writer.bytes);
+  return std::move(writer.bytes);
+}
+
+EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source) {
+  auto reader = open(bytes, key, source);
+  EncodedSplits splits;
+  splits.description = parse_json<nlohmann::ordered_json>(reader.string());
+  if (!splits.description.is_object()) reader.fail("its description is no JSON");
+  splits.codec.tokenizer = load_tokenizer(reader.string(), source);
+  for (auto left = reader.count(sizeof(std::uint64_t)); left > 0; --left)
+    splits.codec.labels.push_back(reader.string());
+  for (auto& digest : splits.text_digests) digest = reader.string();
+  for (auto& texts : splits.texts) {
+    const auto count = reader.count(numbers_of_text);
+    texts.reserve(count);
+    while (texts.size() < count)
+      texts.push_back(read_text(reader, splits.codec.labels.size(), splits.codec.tokenizer->vocabulary_size()));
+  }
+  if (!reader.at_end()) reader.fail("has more than its texts");
+  return splits;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int format_version = 4;  // raise it when the same texts and config give other tokens or another file
+constexpr std::uintmax_t most_bytes = std::uintmax_t{2} << 30;  // of the folder, and so of a file
+
+fs::path path_of(const fs::path& cache, const std::string& key) { return cache / "tokens" / (key + ".bin"); }
+
+// The folder of a source does not matter; its name may determine the format.
+Json digests_of(const LabelledSources& sources) {
+  Json digests;
+  for (const auto& [name, path] : sources)
+    digests[name] = {{"name", sha256(path.filename().string())},
+                     {"content", is_folder(path) ? digest_imdb_folder(path) : sha256_of_file(path)}};
+  return digests;
+}
+
+std::string digest_of(const Tokenizer& tokenizer) { return sha256(tokenizer.to_json().dump()); }
+
+// A pretrained tokenizer by its content, not by its path. With a codec it need no longer be where it was.
+LabelledDataConfig with_tokenizer_digest(LabelledDataConfig config, const Codec& codec) {
+  if (auto* pretrained = std::get_if<PretrainedTokenizerOptions>(&config.tokenizer))
+    pretrained->path = digest_of(codec.tokenizer ? *codec.tokenizer : *read_pretrained_tokenizer(pretrained->path));
+  return config;
+}
+
+std::string key_of(const LabelledDataConfig& config, const Json& digests) {
+  ClassificationConfig task;
+  task.data = config;
+  auto data = config_to_json({.task = task}).at("data");
+  for (const auto* unrelated : {"path", "validation_path", "test_path", "extra_path", "cache"}) data.erase(unrelated);
+  // Not as text: values from a command line may be invalid UTF-8.
+  const auto bytes = Json::to_cbor(Json({{"format", format_version}, {"sources", digests}, {"data", data}}));
+  return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+std::string key_with_codec(const std::string& key, const Codec& codec) {
+  std::string labels;
+  for (const auto& label : codec.labels) labels += sha256(label);
+  return sha256(key + digest_of(*codec.tokenizer) + labels);
+}
+
+// A given codec without labels takes those of the texts.
+bool is_given(const Codec& found, const Codec& given) {
+  return (given.labels.empty() || given.labels == found.labels) &&
+         given.tokenizer->to_json() == found.tokenizer->to_json();
+}
+
+// Returns nothing, after a warning, if the file exists but cannot be used.
+std::optional<EncodedSplits> read(const fs::path& path, const std::string& key) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  try {
+    auto splits = read_encoded(read_file(path, most_bytes, ExitCode::data), key, path.string());
+    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // used last
+    return splits;
+  } catch (const Error& error) {
+    log::warning("{}; tokenizing the texts again", error.what());
+    return std::nullopt;
+  }
+}
+
+// Files that other processes add or remove in the meantime are no errors.
+void remove_least_recently_used(const fs::path& kept) {
+  struct File {
+    fs::file_time_type used;
+    std::uintmax_t size;
+    fs::path path;
+  };
+  std::vector<File> files;
+  std::uintmax_t all = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(kept.parent_path(), error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    const auto size = fs::file_size(entry->path(), gone);
+    const auto used = gone ? fs::file_time_type() : fs::last_write_time(entry->path(), gone);
+    if (gone) continue;
+    all += size;
+    if (entry->path() != kept) files.push_back({used, size, entry->path()});
+  }
+  std::ranges::sort(files, {}, &File::used);
+  for (const auto& file : files) {
+    if (all <= most_bytes) return;
+    if (fs::remove(file.path, error)) all -= file.size;
+  }
+}
+
+void write(const EncodedSplits& splits, const fs::path& path, const std::string& key) {
+  std::error_code ignored;  // the failing write is reported
+  fs::create_directories(path.parent_path(), ignored);
+  try {
+    write_file_atomically(path, write_encoded(splits, key, most_bytes));
+    remove_least_recently_used(path);
+  } catch (const Error& error) {
+    log::warning("the tokens are not kept for the next run: {}", error.what());
+  }
+}
+
+// The log of a hit has the counts that reading the source would have logged.
+void report(const std::string& path, const Json& source) {
+  std::vector<std::string> counts;
+  for (const auto& [name, value] : source.items())
+    if (value.is_number() || name == "validation_split")
+      counts.push_back(fmt::format("{} {}", name, value.is_string() ? value.get<std::string>() : value.dump()));
+  const auto line = fmt::format("tokens from the cache: {}: {}", path, fmt::join(counts, ", "));
+  source.value("malformed", 0) > 0 ? log::write_warning(line) : log::write_info(line);
+}
+
+std::optional<EncodedSplits> find(const fs::path& cache, const LabelledSources& sources,
+                                  const std::vector<std::string>& keys, const Codec& codec) {
+  for (const auto& key : keys) {
+    auto splits = read(path_of(cache, key), key);
+    if (!splits || (codec.tokenizer && !is_given(splits->codec, codec))) continue;
+    for (const auto& [name, path] : sources) {
+      splits->description[name]["path"] = path.string();
+      report(path.string(), splits->description[name]);
+    }
+    return splits;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec) {
+  const auto cache = config.cache ? cache_folder() : std::nullopt;
+  if (!cache) return encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
+  const auto sources = labelled_sources(config, offline);
+  const auto digests = digests_of(sources);
+  const auto keyed = with_tokenizer_digest(config, codec);
+  // A given codec usually is the one that training made from the same texts.
+  std::vector<std::string> keys = {key_of(keyed, digests)};
+  if (codec.tokenizer) keys.push_back(key_with_codec(keys.front(), codec));
+  if (auto splits = find(*cache, sources, keys, codec)) return std::move(*splits);
+  auto splits = encode_splits(load_labelled_splits(config, offline), config, std::move(codec));
+  const bool unchanged = digests_of(sources) == digests;  // while they were read
+  if (unchanged) write(splits, path_of(*cache, keys.back()), keys.back());
+  return splits;
+}
+
+}  // namespace metaformer

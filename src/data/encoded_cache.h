@@ -1,0 +1,38 @@
+#pragma once
+// The cache of labelled texts as tokens: a second start need not read and tokenize the texts again.
+//
+// A file, cache_folder()/tokens/KEY.bin, is
+//
+//   "metaformer tokens\n", KEY              SHA-256 in 64 hexadecimal digits, of all they depend on
+//   description, tokenizer                  strings of JSON, as in environment.json and tokenizer.json
+//   labels                                  their count, then strings
+//   digests of the splits' texts            three strings
+//   training, validation, test texts        their count, then of each: label, count of ids, ids, text (a string)
+//   SHA-256 of all bytes before it          64 hexadecimal digits
+//
+// Counts and labels are unsigned integers of 64 bits, ids signed ones of 32, all little-endian. A string is its count
+// of bytes, then the bytes. KEY is the SHA-256 of: a format version; name and content of every source, wherever it
+// lies; the keys of the data section that say how it is read and tokenized; and the codec, if one is given. If all
+// files exceed 2 GiB, the least recently used ones are removed.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "data/labelled.h"
+
+namespace metaformer {
+
+// The result of encode_splits for load_labelled_splits, with its errors: from the cache if data.cache allows it,
+// otherwise added to it. Ignores a damaged file with a warning and rebuilds it; a file that cannot be written is
+// a warning too.
+EncodedSplits load_encoded_splits(const LabelledDataConfig& config, bool offline, Codec codec);
+
+// The bytes of a file. Errors (exit code 1), before anything is allocated: more than `largest` bytes.
+std::string write_encoded(const EncodedSplits& splits, std::string_view key, std::uint64_t largest);
+
+// Checks the digest at the end before it uses any of the bytes. Errors (exit code 3) begin with `source`:
+// cut off, damaged, of another key, ids that the tokenizer does not have.
+EncodedSplits read_encoded(std::string_view bytes, std::string_view key, const std::string& source);
+
+}  // namespace metaformer

@@ -1,0 +1,417 @@
+#include "data/labelled.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <unordered_set>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "data/corpus.h"
+#include "data/imdb.h"
+#include "text/make_tokenizer.h"
+
+namespace metaformer {
+
+TableColumns columns_of(const LabelledDataConfig& config) {
+  const LabelledDataConfig usual;
+  return {.columns = {{config.text_field, "data.text_field", "text"},
+                      {.field = config.label_field, .key = "data.label_field", .role = "label", .is_label = true}},
+          .are_usual = config.text_field == usual.text_field && config.label_field == usual.label_field,
+          .header = config.header};
+}
+
+namespace {
+
+template <class Number>
+std::optional<Number> as_number(std::string_view text) {
+  Number value = 0;
+  const auto* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc{} && at == end ? std::optional(value) : std::nullopt;
+}
+
+// Why the label is no rating, or "".
+std::string defect_of_rating(const std::string& label, const RatingConfig& config) {
+  const auto rating = as_number<double>(label);
+  if (!rating || !std::isfinite(*rating))
+    return fmt::format("the label {} is not a number, as data.rating asks", in_quotes(label));
+  if (config.lowest && *rating < *config.lowest)
+    return fmt::format("the rating {} is below data.rating.lowest {}", *rating, *config.lowest);
+  if (config.highest && *rating > *config.highest)
+    return fmt::format("the rating {} is above data.rating.highest {}", *rating, *config.highest);
+  return "";
+}
+
+// A header that is read as a row would add a class. Not checked if data.header or data.rating is set.
+void refuse_header_as_row(const Table& table, const LabelledDataConfig& config) {
+  constexpr std::size_t fewest = 5;
+  if (table.format == TableFormat::jsonl || table.has_header || table.rows.size() < fewest) return;
+  if (config.header != TableHeader::automatic || config.rating.positive_from) return;
+  std::map<std::string_view, int> counts;
+  for (const auto& row : table.rows) ++counts[row.fields[1]];
+  // Its label occurs only once, while every other label is repeated.
+  const auto& first = table.rows.front();
+  const auto singles = std::count_if(counts.begin(), counts.end(), [](const auto& entry) { return entry.second == 1; });
+  if (singles != 1 || counts[first.fields[1]] != 1) return;
+  throw Error(ExitCode::data,
+              fmt::format("{}: looks like a header: no other row has the label {}. Name its columns by "
+                          "data.text_field and data.label_field, or set data.header to present or absent",
+                          table.place(first), in_quotes(first.fields[1])));
+}
+
+}  // namespace
+
+void classify_ratings(Table& table, const RatingConfig& rating) {
+  if (!rating.positive_from) return;
+  for (auto& row : std::exchange(table.rows, {})) {
+    auto& label = row.fields[1];
+    if (auto why = defect_of_rating(label, rating); !why.empty()) {
+      table.malformed.push_back({row.line, std::move(why)});
+      continue;
+    }
+    const auto value = *as_number<double>(label);
+    const bool is_positive = value >= *rating.positive_from;
+    if (!is_positive && rating.negative_to && value > *rating.negative_to) {
+      ++table.left_out;
+      continue;
+    }
+    label = is_positive ? "positive" : "negative";
+    table.rows.push_back(std::move(row));
+  }
+  std::ranges::sort(table.malformed, {}, &MalformedRow::line);
+}
+
+Table read_labelled_table(const std::filesystem::path& path, const LabelledDataConfig& config, bool follows_header) {
+  auto columns = columns_of(config);
+  columns.follows_header = follows_header;
+  auto table = read_table(path, config.format, columns);
+  classify_ratings(table, config.rating);
+  require_rows(table, config.malformed_limit,
+               table.left_out == 0
+                   ? "the table has no rows"
+                   : fmt::format("all {} ratings lie between data.rating.negative_to and data.rating.positive_from",
+                                 table.left_out));
+  refuse_header_as_row(table, config);
+  report(table, columns);
+  if (table.left_out > 0)
+    log::info("{}: {} of {} ratings lie between data.rating.negative_to and data.rating.positive_from and are left out",
+              path.string(), table.left_out, table.all_rows());
+  return table;
+}
+
+namespace {
+
+std::vector<LabelledText> read_texts(const std::string& path, const LabelledDataConfig& config, const std::string& name,
+                                     nlohmann::ordered_json& descriptions) {
+  auto table = read_labelled_table(path, config, has_training_header(descriptions));
+  auto& description = descriptions[name];
+  description = {{"path", path},
+                 {"sha256", table.sha256},
+                 {"rows", table.rows.size()},
+                 {"malformed", table.malformed.size()},
+                 {"left_out", table.left_out}};
+  describe_header(description, table);
+  std::vector<LabelledText> texts;
+  for (auto& row : table.rows) texts.push_back({std::move(row.fields[0]), std::move(row.fields[1]), table.place(row)});
+  return texts;
+}
+
+bool names_public_corpus(const LabelledDataConfig& config) { return config.corpus != LabelledDataConfig().corpus; }
+
+std::filesystem::path locate_public_corpus(const LabelledDataConfig& config, bool offline) {
+  const auto& corpus = find_public_corpus(config.corpus);
+  const auto fail = [&](std::string_view key, const std::string& why) {
+    throw Error(ExitCode::usage, fmt::format("data.{}: {} {}", key, corpus.name, why));
+  };
+  if (corpus.task != ClassificationConfig::kind)
+    fail("corpus", "has no labels; task classification takes imdb, or a table that data.path names");
+  if (config.validation_path) fail("validation_path", "brings its own splits");
+  if (config.test_path) fail("test_path", "brings its own splits");
+  if (config.rating.positive_from) fail("rating.positive_from", "brings its own classes");
+  return config.path ? std::filesystem::path(*config.path) : obtain_corpus(corpus, offline);
+}
+
+// Texts of the held-out splits are left out: a model must not learn what it is measured by.
+void add_extra_texts(const LabelledDataConfig& config, LabelledSplits& splits) {
+  std::unordered_set<std::string_view> held_out;
+  for (const auto split : held_out_splits)
+    for (const auto& text : splits[split]) held_out.insert(text.text);
+  std::set<std::string> labels;
+  for (const auto& text : splits[Split::train]) labels.insert(text.label);
+  std::int64_t copies = 0;
+  for (auto& text : read_texts(*config.extra_path, config, "extra", splits.description)) {
+    if (!labels.contains(text.label))
+      throw Error(ExitCode::data, fmt::format("{}: data.extra_path: the label {} is none of the training texts': {}",
+                                              text.place, in_quotes(text.label), fmt::join(labels, ", ")));
+    if (held_out.contains(text.text))
+      ++copies;
+    else
+      splits[Split::train].push_back(std::move(text));
+  }
+  splits.description["extra"]["copies_of_held_out"] = copies;
+  if (copies > 0)
+    log::warning("{}: {} texts also stand in the validation or test split and are left out", *config.extra_path,
+                 copies);
+}
+
+}  // namespace
+
+LabelledSources labelled_sources(const LabelledDataConfig& config, bool offline) {
+  LabelledSources sources;
+  const auto add = [&](const char* name, const std::optional<PathText>& path) {
+    if (path) sources.emplace_back(name, *path);
+  };
+  if (names_public_corpus(config)) {
+    sources.emplace_back("train", locate_public_corpus(config, offline));
+  } else if (!config.path) {
+    throw Error(
+        ExitCode::usage,
+        "data.path is not set; task classification needs a CSV, TSV or JSON-lines table with texts and labels, such as "
+        "--set data.path=reviews.csv, or a corpus: --set data.corpus=imdb");
+  } else {
+    add("train", config.path);
+    add("validation", config.validation_path);
+    add("test", config.test_path);
+  }
+  add("extra", config.extra_path);
+  return sources;
+}
+
+LabelledSplits load_labelled_splits(const LabelledDataConfig& config, bool offline) {
+  LabelledSplits splits;
+  for (const auto& [name, path] : labelled_sources(config, offline)) {
+    if (name == "extra") {
+      add_extra_texts(config, splits);
+    } else if (names_public_corpus(config)) {
+      splits = load_imdb(path, config);
+    } else {
+      const auto split = std::ranges::find(EnumNames<Split>::values, name) - EnumNames<Split>::values.begin();
+      splits.texts[static_cast<std::size_t>(split)] = read_texts(path.string(), config, name, splits.description);
+      if (name == "train" && !config.validation_path)
+        hold_out(splits, &LabelledText::text, config, "texts",
+                 fmt::format(", or look whether column {} holds the texts", in_quotes(config.text_field)));
+    }
+  }
+  return splits;
+}
+
+std::string joined_texts(const std::vector<LabelledText>& texts) {
+  std::string all;
+  for (const auto& text : texts) {
+    all += text.text;
+    all += '\n';
+  }
+  return all;
+}
+
+namespace {
+
+// Labels in order: by value if all are integers, else by bytes.
+std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
+  std::set<std::string> distinct;
+  for (const auto& text : texts) distinct.insert(text.label);
+  std::vector<std::string> labels(distinct.begin(), distinct.end());
+  const auto value = [](const std::string& label) { return as_number<std::int64_t>(label); };
+  if (std::ranges::all_of(labels, [&](const auto& label) { return value(label).has_value(); }))
+    std::ranges::stable_sort(labels, {}, value);
+  return labels;
+}
+
+EncodedText encode(LabelledText&& text, const Codec& codec, bool keep_text) {
+  const auto label = std::ranges::find(codec.labels, text.label);
+  if (label == codec.labels.end())
+    throw Error(ExitCode::data,
+                fmt::format("{}: the label {} is not among the {} of the training texts{}", text.place,
+                            in_quotes(text.label), codec.labels.size(), did_you_mean(text.label, codec.labels)));
+  EncodedText encoded{.ids = codec.tokenizer->encode(text.text), .label = label - codec.labels.begin(), .text = {}};
+  if (encoded.ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the text has no token", text.place));
+  encoded.ids.shrink_to_fit();
+  if (keep_text) encoded.text = std::move(text.text);
+  return encoded;
+}
+
+// data.tokenizer.sampling: the power of probabilities in the segmentations of training texts; 0: no resampling.
+double sampling_of(const TokenizerOptions& options) {
+  const auto* unigram = std::get_if<UnigramTokenizerOptions>(&options);
+  return unigram == nullptr ? 0 : unigram->sampling;
+}
+
+}  // namespace
+
+EncodedSplits encode_splits(LabelledSplits splits, const LabelledDataConfig& config, Codec codec) {
+  EncodedSplits encoded;
+  encoded.description = std::move(splits.description);
+  const auto& training = splits[Split::train];
+  if (!codec.tokenizer) codec.tokenizer = obtain_tokenizer(config, joined_texts(training), Unknown::map);
+  if (codec.labels.empty()) codec.labels = sorted_labels(training);
+  if (codec.labels.size() < 2)
+    throw Error(ExitCode::data, fmt::format("{}: every row has the label {}; classification needs two or more",
+                                            training.front().place, in_quotes(training.front().label)));
+  for (const auto split : every_split) {
+    const bool keep_texts = split == Split::train && sampling_of(config.tokenizer) > 0;
+    auto& digest = encoded.text_digests[split];
+    for (auto& text : splits[split]) {
+      throw_if_stopped();
+      digest = sha256(digest + sha256(text.text));
+      encoded[split].push_back(encode(std::move(text), codec, keep_texts));
+    }
+  }
+  encoded.codec = std::move(codec);
+  return encoded;
+}
+
+BatchOptions BatchOptions::of(const ExperimentConfig& config) {
+  const auto& task = classification(config);
+  return {.context = context_of(config.model),
+          .truncation = task.truncation,
+          .sampling = sampling_of(task.data.tokenizer),
+          .token_removal = task.token_removal,
+          .token_unknown = task.token_unknown,
+          .bucketing = task.bucketing,
+          .packing = task.data.packing};
+}
+
+LabelledDataset::LabelledDataset(EncodedSplits splits, const BatchOptions& options)
+    : splits_(std::move(splits)), options_(options) {
+  if (options.token_unknown > 0 && !codec().tokenizer->unknown_id())
+    throw Error(ExitCode::usage, "task.token_unknown: this tokenizer has no unknown token; set it to 0");
+  for (const auto split : every_split) {
+    cut_count_ +=
+        std::ranges::count_if(texts(split), [&](const auto& text) { return std::ssize(text.ids) > options.context; });
+    source_order_[split].resize(texts(split).size());
+    std::iota(source_order_[split].begin(), source_order_[split].end(), std::size_t{0});
+    if (split != Split::train) sort_by_falling_length(split);
+  }
+  std::vector<double> expected;
+  std::vector<std::int64_t> longest;  // noise makes a text shorter at most
+  for (const auto& text : texts(Split::train)) {
+    expected.push_back(expected_length(text));
+    longest.push_back(std::min(std::ssize(text.ids), options.context));
+  }
+  order_.emplace(std::move(expected), options.bucketing);
+  if (packing_options(options.packing) != nullptr) packs_.emplace(longest, options.context, options.packing);
+}
+
+void LabelledDataset::sort_by_falling_length(Split split) {
+  auto& texts = splits_[split];
+  auto& order = source_order_[split];
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t place) { return texts[place].ids.size(); });
+  std::vector<EncodedText> sorted;
+  for (const auto place : order) sorted.push_back(std::move(texts[place]));
+  texts = std::move(sorted);
+}
+
+double LabelledDataset::expected_length(const EncodedText& text) const {
+  return std::min(static_cast<double>(text.ids.size()) * (1 - options_.token_removal),
+                  static_cast<double>(options_.context));
+}
+
+double LabelledDataset::mean_length() const {
+  const auto& training = texts(Split::train);
+  const auto tokens = std::accumulate(training.begin(), training.end(), 0.0,
+                                      [&](double sum, const auto& text) { return sum + expected_length(text); });
+  return tokens / static_cast<double>(training.size());
+}
+
+// Cut to the context.
+std::vector<std::int32_t> LabelledDataset::noisy_ids(const EncodedText& text, std::uint64_t seed,
+                                                     std::int64_t place) const {
+  constexpr auto beyond_places = std::uint64_t{1} << 63;  // random streams separate from those of places
+  const auto stream = static_cast<std::uint64_t>(place);
+  auto ids = options_.sampling == 0
+                 ? text.ids
+                 : codec().tokenizer->encode_sampled(text.text, options_.sampling,
+                                                     Rng(seed, RandomPurpose::noise, beyond_places + stream));
+  const double removal = options_.token_removal, either = removal + options_.token_unknown;
+  if (either > 0) {
+    const Rng rng(seed, RandomPurpose::noise, stream);
+    const auto unknown = codec().tokenizer->unknown_id().value_or(0);
+    const auto first = ids.front();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const double draw = rng.uniform(i);
+      if (draw < removal) continue;
+      ids[kept++] = draw < either ? unknown : ids[i];
+    }
+    ids.resize(kept);
+    if (ids.empty()) ids.push_back(first);
+  }
+  truncate(ids, options_.context, options_.truncation);
+  return ids;
+}
+
+LabelledRows LabelledDataset::training_rows(std::uint64_t seed, std::int64_t step, std::int64_t rows_per_step,
+                                            std::int64_t first, std::int64_t rows) const {
+  std::vector<std::vector<std::int32_t>> ids;
+  std::vector<std::int64_t> labels;
+  for (auto row = first; row < first + rows; ++row) {
+    const auto place = order_->place(seed, step, rows_per_step, row);
+    const auto& text = texts(Split::train)[order_->item_at(seed, place)];
+    ids.push_back(noisy_ids(text, seed, place));
+    labels.push_back(text.label);
+  }
+  auto batch = pad_rows({ids.begin(), ids.end()});
+  batch.labels = std::move(labels);
+  return batch;
+}
+
+LabelledRows LabelledDataset::training_packs(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
+  std::vector<std::vector<std::vector<std::int32_t>>> packs;
+  std::vector<std::int64_t> labels;
+  for (auto place = first; place < first + rows; ++place) {
+    auto& pack = packs.emplace_back();
+    for (const auto index : packs_->at(seed, place)) {
+      const auto& text = texts(Split::train)[index];
+      const auto of_epochs = place / packs_->packs() * count(Split::train) + static_cast<std::int64_t>(index);
+      pack.push_back(noisy_ids(text, seed, of_epochs));
+      labels.push_back(text.label);
+    }
+  }
+  auto batch = pack_rows(packs);
+  batch.labels = std::move(labels);
+  return batch;
+}
+
+template <class IndexOf>
+LabelledRows LabelledDataset::batch_of(Split split, std::int64_t first, std::int64_t last, IndexOf index_of) const {
+  std::vector<std::vector<std::int32_t>> ids;
+  std::vector<std::int64_t> labels;
+  for (auto row = first; row < last; ++row) {
+    const auto& text = texts(split)[static_cast<std::size_t>(index_of(row))];
+    ids.push_back(text.ids);
+    truncate(ids.back(), options_.context, options_.truncation);
+    labels.push_back(text.label);
+  }
+  auto batch = pad_rows({ids.begin(), ids.end()});
+  batch.labels = std::move(labels);
+  return batch;
+}
+
+LabelledRows LabelledDataset::rows(Split split, std::int64_t first, std::int64_t rows) const {
+  return batch_of(split, first, std::min(first + rows, count(split)), [](std::int64_t row) { return row; });
+}
+
+// The order of the first epoch.
+LabelledRows LabelledDataset::distinct_training_rows(std::uint64_t seed, std::int64_t first, std::int64_t rows) const {
+  return batch_of(Split::train, first, std::min(first + rows, count(Split::train)),
+                  [&](std::int64_t place) { return order_->item_at(seed, place); });
+}
+
+LabelledRows LabelledDataset::random_rows(Split split, std::uint64_t seed, std::int64_t index,
+                                          std::int64_t rows) const {
+  const Rng rng(seed, RandomPurpose::evaluation, static_cast<std::uint64_t>(index));
+  return batch_of(split, 0, rows,
+                  [&](std::int64_t row) { return rng.below(static_cast<std::uint64_t>(row), texts(split).size()); });
+}
+
+}  // namespace metaformer

@@ -1,0 +1,526 @@
+#include "data/pairs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "data/corpus.h"
+#include "data/epoch_order.h"
+#include "data/list_dataset.h"
+#include "text/make_tokenizer.h"
+#include "text/symbol_tokenizers.h"
+
+namespace metaformer {
+
+TableColumns columns_of(const ParallelDataConfig& config) {
+  const ParallelDataConfig usual;
+  return {.columns = {{config.source_field, "data.source_field", "source"},
+                      {config.target_field, "data.target_field", "target"}},
+          .are_usual = config.source_field == usual.source_field && config.target_field == usual.target_field,
+          .header = config.header,
+          .longest_text = longest_pair_text};
+}
+
+Table read_pair_table(const std::filesystem::path& path, const ParallelDataConfig& config, std::string_view target_key,
+                      bool follows_header) {
+  auto columns = columns_of(config);
+  columns.follows_header = follows_header;
+  columns.advice = fmt::format("; if the targets are the lines of another file, set {}", target_key);
+  auto table = read_table(path, config.format, columns);
+  require_rows(table, config.malformed_limit);
+  report(table, columns);
+  return table;
+}
+
+namespace {
+
+struct Lines {
+  std::string path, sha256;
+  std::vector<std::string> lines;
+
+  std::string place(std::size_t index) const { return fmt::format("{}:{}", path, index + 1); }
+};
+
+// Why a line is no text, or "".
+std::string defect_of(std::string_view line) {
+  if (line.size() > longest_pair_text)
+    return fmt::format("the line has {} bytes; at most {} make sense", line.size(), longest_pair_text);
+  if (line.find('\0') != std::string_view::npos) return "the line has NUL bytes; a text is UTF-8";
+  if (auto why = utf8_defect(line); !why.empty()) return "the line is " + why + "; convert the file to UTF-8";
+  return "";
+}
+
+Lines read_lines(const std::filesystem::path& path) {
+  const auto file = read_text_file(path);
+  Lines read{.path = path.string(), .sha256 = file.sha256, .lines = {}};
+  for (std::string_view rest = file.text; !rest.empty();) {
+    throw_if_stopped();
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (const auto why = defect_of(line); !why.empty())
+      throw Error(ExitCode::data, fmt::format("{}: {}", read.place(read.lines.size()), why));
+    read.lines.emplace_back(line);
+  }
+  return read;
+}
+
+void check_counts(const Lines& source, const Lines& target) {
+  const auto sources = source.lines.size(), targets = target.lines.size();
+  if (sources != targets)
+    throw Error(ExitCode::data, fmt::format("{} has {} lines and {} has {}, but each line needs its partner in the "
+                                            "other file: line {} of {} has none",
+                                            source.path, sources, target.path, targets, 1 + std::min(sources, targets),
+                                            sources > targets ? source.path : target.path));
+  if (sources == 0) throw Error(ExitCode::data, fmt::format("{} and {} have no lines", source.path, target.path));
+}
+
+void refuse_blank(const Lines& read, std::size_t index, const Lines& partner) {
+  if (is_blank(read.lines[index]))
+    throw Error(ExitCode::data, fmt::format("{}: the line is empty; its partner {} needs a text here, or must go too",
+                                            read.place(index), partner.place(index)));
+}
+
+}  // namespace
+
+LinePairs read_line_pairs(const std::filesystem::path& source_path, const std::filesystem::path& target_path) {
+  auto source = read_lines(source_path), target = read_lines(target_path);
+  check_counts(source, target);
+  LinePairs read{.pairs = {}, .source_sha256 = source.sha256, .target_sha256 = target.sha256};
+  for (std::size_t index = 0; index < source.lines.size(); ++index) {
+    refuse_blank(source, index, target);
+    refuse_blank(target, index, source);
+    read.pairs.push_back(
+        {std::move(source.lines[index]), std::move(target.lines[index]), source.place(index), target.place(index)});
+  }
+  return read;
+}
+
+namespace {
+
+struct SplitPaths {
+  Split split;
+  std::string_view key, target_key;
+  const std::optional<PathText>& path;
+  const std::optional<PathText>& target_path;
+
+  bool is_table() const { return path && !target_path; }
+};
+
+std::array<SplitPaths, 3> paths_of(const ParallelDataConfig& config) {
+  return {{{Split::train, "data.path", "data.target_path", config.path, config.target_path},
+           {Split::validation, "data.validation_path", "data.validation_target_path", config.validation_path,
+            config.validation_target_path},
+           {Split::test, "data.test_path", "data.test_target_path", config.test_path, config.test_target_path}}};
+}
+
+const PublicCorpus& find_pair_corpus(const ParallelDataConfig& config) {
+  if (config.corpus == ParallelDataConfig().corpus)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("data.path is not set; task {} needs pairs of texts: the lines of two files, such as --set "
+                    "data.path=train.de --set data.target_path=train.en, a table of sources and targets (without "
+                    "data.target_path), or a corpus: --set data.corpus=multi30k",
+                    SequenceToSequenceConfig::kind));
+  const auto& corpus = find_public_corpus(config.corpus);
+  if (corpus.task != SequenceToSequenceConfig::kind)
+    throw Error(ExitCode::usage, fmt::format("data.corpus: {} has no pairs of texts; task {} takes multi30k, or texts "
+                                             "that data.path names",
+                                             corpus.name, SequenceToSequenceConfig::kind));
+  return corpus;
+}
+
+void refuse_lone_targets(const ParallelDataConfig& config) {
+  for (const auto& paths : paths_of(config))
+    if (paths.target_path && !paths.path)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} has the targets of no sources; set {} to the file of the sources",
+                              paths.target_key, in_quotes(*paths.target_path), paths.key));
+}
+
+void refuse_other_splits(const ParallelDataConfig& config) {
+  for (const auto& paths : paths_of(config))
+    if (paths.path)
+      throw Error(
+          ExitCode::usage,
+          fmt::format("{}: {} means nothing beside data.corpus {}, which brings its own splits; leave it out, or "
+                      "set data.path in the place of data.corpus",
+                      paths.key, in_quotes(*paths.path), config.corpus));
+}
+
+// Keys of tables, if no split is one.
+void refuse_table_keys(const ParallelDataConfig& config) {
+  const auto all = paths_of(config);
+  if (std::any_of(all.begin(), all.end(), [](const auto& paths) { return paths.is_table(); })) return;
+  const auto data = config.path ? std::string("lines of two files") : config.corpus;
+  const auto refuse_if = [&](bool is_set, std::string_view key, const std::string& value) {
+    if (is_set)
+      throw Error(ExitCode::usage,
+                  fmt::format("{}: {} means nothing for {}: it is for tables, which have no target path", key,
+                              in_quotes(value), data));
+  };
+  const ParallelDataConfig usual;
+  refuse_if(config.format != usual.format, "data.format", std::string(to_string(config.format)));
+  refuse_if(config.header != usual.header, "data.header", std::string(to_string(config.header)));
+  refuse_if(config.source_field != usual.source_field, "data.source_field", config.source_field);
+  refuse_if(config.target_field != usual.target_field, "data.target_field", config.target_field);
+  refuse_if(config.malformed_limit != usual.malformed_limit, "data.malformed_limit",
+            fmt::format("{}", config.malformed_limit));
+}
+
+void add_lines(const std::string& source, const std::string& target, Split split, PairSplits& splits) {
+  auto read = read_line_pairs(source, target);
+  splits.description[to_string(split)] = {{"path", source},
+                                          {"sha256", read.source_sha256},
+                                          {"target_path", target},
+                                          {"target_sha256", read.target_sha256},
+                                          {"pairs", read.pairs.size()}};
+  splits[split] = std::move(read.pairs);
+}
+
+void add_table(const SplitPaths& paths, const ParallelDataConfig& config, PairSplits& splits) {
+  auto table = read_pair_table(*paths.path, config, paths.target_key, has_training_header(splits.description));
+  auto& description = splits.description[to_string(paths.split)];
+  description = {{"path", *paths.path},
+                 {"sha256", table.sha256},
+                 {"pairs", table.rows.size()},
+                 {"malformed", table.malformed.size()}};
+  describe_header(description, table);
+  for (auto& row : table.rows)
+    splits[paths.split].push_back(
+        {std::move(row.fields[0]), std::move(row.fields[1]), table.place(row), table.place(row)});
+}
+
+// Moves a part of the training pairs to the validation split.
+void hold_out_pairs(const ParallelDataConfig& config, PairSplits& splits) {
+  hold_out(splits, &TextPair::source, config, "sources");
+  auto& train = splits.description["train"];
+  train["pairs"] = splits[Split::train].size();
+  auto validation = train;
+  validation["pairs"] = splits[Split::validation].size();
+  validation.erase("malformed");
+  splits.description["validation"] = std::move(validation);
+}
+
+PairSplits load_files(const ParallelDataConfig& config) {
+  refuse_table_keys(config);
+  PairSplits splits;
+  for (const auto& paths : paths_of(config)) {
+    if (paths.is_table()) add_table(paths, config, splits);
+    if (paths.target_path) add_lines(*paths.path, *paths.target_path, paths.split, splits);
+    if (paths.split == Split::train && !config.validation_path) hold_out_pairs(config, splits);
+  }
+  return splits;
+}
+
+void check_languages(const ParallelDataConfig& config) {
+  const auto &source = config.source_language, &target = config.target_language;
+  const auto is_known = [](const std::string& language) { return language == "de" || language == "en"; };
+  const auto fail = [&](std::string_view key, const std::string& value) {
+    throw Error(ExitCode::usage, fmt::format("{}: {}, but the languages of {} are 'de' and 'en', one for "
+                                             "data.source_language and the other for data.target_language",
+                                             key, in_quotes(value), config.corpus));
+  };
+  if (!is_known(source)) fail("data.source_language", source);
+  if (!is_known(target) || source == target) fail("data.target_language", target);
+}
+
+PairSplits load_multi30k(const ParallelDataConfig& config, bool offline) {
+  const auto& corpus = find_pair_corpus(config);
+  refuse_other_splits(config);
+  refuse_table_keys(config);
+  check_languages(config);
+  const auto folder = obtain_corpus(corpus, offline);
+  check_corpus_files(corpus, folder);
+  PairSplits splits;
+  splits.description = {{"corpus", corpus.name},
+                        {"source_language", config.source_language},
+                        {"target_language", config.target_language}};
+  const auto file = [&](const char* name, const std::string& language) {
+    return (folder / fmt::format("{}.{}.gz", name, language)).string();
+  };
+  for (const auto& [split, name] : {std::pair(Split::train, "train"), std::pair(Split::validation, "val"),
+                                    std::pair(Split::test, "test_2016_flickr")})
+    add_lines(file(name, config.source_language), file(name, config.target_language), split, splits);
+  return splits;
+}
+
+}  // namespace
+
+PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline) {
+  refuse_lone_targets(config);
+  return config.path ? load_files(config) : load_multi30k(config, offline);
+}
+
+std::string joined_texts(const std::vector<TextPair>& pairs) {
+  std::string all;
+  for (const auto& pair : pairs) all += pair.source + '\n' + pair.target + '\n';
+  return all;
+}
+
+PairDataset::Texts PairDataset::texts(Split split, std::int64_t index) const {
+  const auto ids = pair(split, index);
+  return {codec_.tokenizer->decode(ids.source), codec_.tokenizer->decode(ids.target)};
+}
+
+namespace {
+
+// Lists of random symbols, copied or reversed.
+class SyntheticPairDataset : public PairDataset {
+ public:
+  SyntheticPairDataset(const SyntheticPairOptions& options, bool reverses, const ExperimentConfig& config)
+      : PairDataset({.tokenizer = std::make_unique<NumberTokenizer>(options.symbols), .labels = {}}),
+        lists_({.length = options.length, .digits = options.symbols}, "data.synthetic.length, data.synthetic.symbols"),
+        options_(options),
+        reverses_(reverses),
+        seed_(static_cast<std::uint64_t>(config.train.seed)),
+        rows_(batches_by_tokens(config.task) ? std::max<std::int64_t>(1, config.train.batch_size / (options.length + 1))
+                                             : config.train.batch_size) {}
+
+  nlohmann::ordered_json description() const override {
+    return {{"generator", reverses_ ? ReversedPairs::kind : CopiedPairs::kind},
+            {"symbols", options_.symbols},
+            {"length", options_.length},
+            {"validation_pairs", count(Split::validation)}};
+  }
+
+  std::string summary() const override {
+    return fmt::format("{} random symbols out of {} to {} ({} held out)", options_.length, options_.symbols,
+                       reverses_ ? "reverse" : "copy", count(Split::validation));
+  }
+
+  double mean_tokens() const override { return 2 * static_cast<double>(options_.length + 1); }
+  std::optional<std::int64_t> pairs_of_epoch() const override { return std::nullopt; }
+
+  double mean_pairs() const override { return static_cast<double>(rows_); }
+
+  std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
+    std::vector<EncodedPair> pairs;
+    for (auto row = micro * rows_; row < (micro + 1) * rows_; ++row)
+      pairs.push_back(pair_of(lists_.random_list(seed_, step, row)));
+    return pairs;
+  }
+
+  std::int64_t count(Split split) const override { return lists_.list_count(split); }
+  EncodedPair pair(Split split, std::int64_t index) const override {
+    return pair_of(lists_.lists(split)[static_cast<std::size_t>(index)]);
+  }
+
+ private:
+  EncodedPair pair_of(const std::vector<std::int32_t>& list) const {
+    EncodedPair pair{.source = list, .target = list};
+    if (reverses_) std::reverse(pair.target.begin(), pair.target.end());
+    return pair;
+  }
+
+  ListDataset lists_;
+  SyntheticPairOptions options_;
+  bool reverses_;
+  std::uint64_t seed_;
+  std::int64_t rows_;
+};
+
+struct ReadPair {
+  EncodedPair ids;
+  PairDataset::Texts texts;  // of pairs to evaluate on
+};
+
+// As rows have them, with their marks.
+PairLength length_of(const EncodedPair& pair, std::int64_t context) {
+  const auto [shorter, longer] = std::minmax({row_length(pair.source, context), row_length(pair.target, context)});
+  return {.longer = longer, .shorter = shorter};
+}
+
+// By which pairs are sorted: equally long targets by their sources.
+double sorting_length(const ReadPair& pair) {
+  constexpr double longest = 1 << 24;
+  return static_cast<double>(pair.ids.target.size()) + static_cast<double>(pair.ids.source.size()) / longest;
+}
+
+EncodedPair encode(const TextPair& pair, const Tokenizer& tokenizer) {
+  throw_if_stopped();
+  const auto encode_side = [&](const std::string& text, const std::string& place, std::string_view side) {
+    auto ids = tokenizer.encode(text);
+    if (ids.empty()) throw Error(ExitCode::data, fmt::format("{}: the {} has no token", place, side));
+    return ids;
+  };
+  return {.source = encode_side(pair.source, pair.source_place, "source"),
+          .target = encode_side(pair.target, pair.target_place, "target")};
+}
+
+class TextPairDataset : public PairDataset {
+ public:
+  TextPairDataset(PairSplits texts, const ExperimentConfig& config, Codec codec)
+      : PairDataset(std::move(codec)),
+        train_(config.train),
+        context_(context_of(config.model)),
+        description_(std::move(texts.description)) {
+    const auto& task = std::get<SequenceToSequenceConfig>(config.task);
+    if (!codec_.tokenizer)
+      codec_.tokenizer = obtain_tokenizer(task.data, joined_texts(texts[Split::train]), Unknown::map);
+    for (const auto split : every_split) {
+      auto& own = pairs_[split];
+      for (auto& text : texts[split]) {
+        auto& pair = own.emplace_back();
+        pair.ids = encode(text, *codec_.tokenizer);
+        if (split != Split::train) pair.texts = {std::move(text.source), std::move(text.target)};
+      }
+      if (split == Split::train) leave_out_long(own, context_, texts[split].front().target_place);
+      report_cut(own, split, context_);
+      if (split != Split::train) std::ranges::stable_sort(own, std::greater(), sorting_length);
+    }
+    plan_batches(task);
+  }
+
+  nlohmann::ordered_json description() const override { return description_; }
+
+  std::string summary() const override {
+    return fmt::format(
+        "{} pairs to train on, {} for validation, {} for test; {} tokens; {:.1f} of a source, {:.1f} of a "
+        "target",
+        count(Split::train), count(Split::validation), count(Split::test), codec_.tokenizer->vocabulary_size(),
+        mean(&EncodedPair::source), mean(&EncodedPair::target));
+  }
+
+  double mean_tokens() const override { return mean(&EncodedPair::source) + mean(&EncodedPair::target) + 2; }
+  std::optional<std::int64_t> pairs_of_epoch() const override { return count(Split::train); }
+
+  double mean_pairs() const override {
+    if (!batches_) return static_cast<double>(train_.batch_size);
+    return static_cast<double>(count(Split::train)) / static_cast<double>(batches_->batches_per_epoch());
+  }
+
+  std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const override {
+    std::vector<EncodedPair> found;
+    for (const auto item : items_of(step, micro)) found.push_back(pairs_[Split::train][item].ids);
+    return found;
+  }
+
+  std::int64_t count(Split split) const override { return std::ssize(pairs_[split]); }
+  EncodedPair pair(Split split, std::int64_t index) const override {
+    return pairs_[split][static_cast<std::size_t>(index)].ids;
+  }
+  Texts texts(Split split, std::int64_t index) const override {
+    if (split == Split::train) return PairDataset::texts(split, index);
+    return pairs_[split][static_cast<std::size_t>(index)].texts;
+  }
+
+ private:
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(train_.seed); }
+
+  void plan_batches(const SequenceToSequenceConfig& task) {
+    const auto& own = pairs_[Split::train];
+    if (task.batch_unit == BatchUnit::token) {
+      std::vector<PairLength> lengths;
+      for (const auto& pair : own) lengths.push_back(length_of(pair.ids, context_));
+      batches_.emplace(std::move(lengths), train_.batch_size, task.bucketing, seed());
+    } else {
+      std::vector<double> lengths;
+      for (const auto& pair : own) lengths.push_back(sorting_length(pair));
+      order_.emplace(std::move(lengths), task.bucketing);
+    }
+  }
+
+  std::vector<std::size_t> items_of(std::int64_t step, std::int64_t micro) const {
+    if (batches_) return batches_->batch(step * train_.accumulate + micro);
+    std::vector<std::size_t> items;
+    const auto of_step = train_.batch_size * train_.accumulate, first = micro * train_.batch_size;
+    for (auto row = first; row < first + train_.batch_size; ++row)
+      items.push_back(order_->item_at(seed(), order_->place(seed(), step, of_step, row)));
+    return items;
+  }
+
+  // A target that is cut off would teach where to cut.
+  static void leave_out_long(std::vector<ReadPair>& pairs, std::int64_t context, const std::string& first_place) {
+    const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.target, context); };
+    const auto length = [](const auto& pair) { return pair.ids.target.size(); };
+    const auto shortest = length(*std::ranges::min_element(pairs, {}, length));
+    const auto count = std::erase_if(pairs, is_long);
+    if (count > 0)
+      log::info("{} training pairs are left out: their targets do not fit model.context {}", count, context);
+    if (pairs.empty())
+      throw Error(ExitCode::data,
+                  fmt::format("{}: neither this target nor any other fits model.context {}: raise it to at least {}, "
+                              "for the shortest with its mark",
+                              first_place, context, shortest + 1));
+  }
+
+  static void report_cut(const std::vector<ReadPair>& pairs, Split split, std::int64_t context) {
+    for (const auto& [name, side] :
+         {std::pair("sources", &EncodedPair::source), std::pair("targets", &EncodedPair::target)}) {
+      const auto is_long = [&](const auto& pair) { return is_cut(pair.ids.*side, context); };
+      if (const auto count = std::count_if(pairs.begin(), pairs.end(), is_long); count > 0)
+        log::info("{}: {} of {} {} do not fit model.context {} with their mark, and are cut off", to_string(split),
+                  count, pairs.size(), name, context);
+    }
+  }
+
+  double mean(std::vector<std::int32_t> EncodedPair::*side) const {
+    double tokens = 0;
+    for (const auto& pair : pairs_[Split::train]) tokens += static_cast<double>((pair.ids.*side).size());
+    return tokens / static_cast<double>(count(Split::train));
+  }
+
+  TrainConfig train_;
+  std::int64_t context_;
+  nlohmann::ordered_json description_;
+  BySplit<std::vector<ReadPair>> pairs_;
+
+  // One of both: of training pairs, or of batches of tokens.
+  std::optional<EpochOrder> order_;
+  std::optional<TokenBatches> batches_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PairDataset> load_pairs(const ExperimentConfig& config, bool offline, Codec codec) {
+  const auto& task = std::get<SequenceToSequenceConfig>(config.task);
+  if (const auto* options = synthetic_options(task.data.synthetic))
+    return std::make_shared<SyntheticPairDataset>(*options, is<ReversedPairs>(task.data.synthetic), config);
+  return std::make_shared<TextPairDataset>(load_pair_splits(task.data, offline), config, std::move(codec));
+}
+
+std::int64_t row_length(const std::vector<std::int32_t>& ids, std::int64_t context) {
+  return std::min(std::ssize(ids) + 1, context);
+}
+
+bool is_cut(const std::vector<std::int32_t>& ids, std::int64_t context) { return std::ssize(ids) >= context; }
+
+// Of all rows, each cut to `context` tokens.
+static void append_target(TokenRows& rows, const std::vector<std::int32_t>& target, std::int32_t mark,
+                          std::int64_t context) {
+  const auto length = row_length(target, context);
+  for (std::int64_t place = 0; place < rows.length; ++place) {
+    const auto at = [&](std::int64_t i) { return target[static_cast<std::size_t>(i)]; };
+    const bool is_used = place < length;
+    rows.ids.push_back(!is_used || place == 0 ? mark : at(place - 1));
+    rows.targets.push_back(!is_used ? -1 : place < std::ssize(target) ? at(place) : mark);
+    rows.segments.push_back(is_used ? 0 : -1);
+  }
+  rows.target_count += length;
+}
+
+PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::int64_t context) {
+  std::vector<std::vector<std::int32_t>> sources;
+  PairRows rows;
+  for (const auto& pair : pairs) {
+    auto& source = sources.emplace_back(pair.source);
+    truncate(source, context - 1, Truncation::head);
+    source.push_back(mark);
+    rows.target.length = std::max(rows.target.length, row_length(pair.target, context));
+  }
+  rows.source = pad_rows({sources.begin(), sources.end()});
+  rows.target.rows = std::ssize(pairs);
+  for (const auto& pair : pairs) append_target(rows.target, pair.target, mark, context);
+  if (rows.target.target_count == rows.target.rows * rows.target.length) rows.target.segments.clear();
+  return rows;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,121 @@
+#pragma once
+// Translation pairs: texts of which the second is to be written from the first. Read from tables or from the lines of
+// two files, split, as tokens, in batches.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/experiment_config.h"
+#include "data/tables.h"
+#include "data/token_rows.h"
+#include "text/tokenizer.h"
+
+namespace metaformer {
+
+struct TextPair {
+  std::string source;
+  std::string target;
+  std::string source_place, target_place;  // for messages: "train.de:17", "train.en:17"
+};
+using PairSplits = Splits<TextPair>;
+
+// The columns that a config names: source, target.
+TableColumns columns_of(const ParallelDataConfig& config);
+
+// A table of pairs. Errors: those of read_table; exit code 3 too for no rows and a fraction of malformed rows above
+// data.malformed_limit. `target_key` would name a file with the targets, for the message on a table of one column.
+Table read_pair_table(const std::filesystem::path& path, const ParallelDataConfig& config, std::string_view target_key,
+                      bool follows_header = false);
+
+// Pairs of texts from two files: line n of one belongs to line n of the other.
+struct LinePairs {
+  std::vector<TextPair> pairs;
+  std::string source_sha256, target_sha256;  // of the whole files, before decompression
+};
+
+// Each file is UTF-8, gzipped or not. Lines end with LF or CRLF; the last line may lack its end. Leaves out a byte
+// order mark, and no other white space.
+//
+// Errors (exit code 3) name the file, and the line if there is one: those of read_text_file, a line that is not UTF-8,
+// has NUL bytes or more than 1 MiB, no lines, a line without partner in the other file, a line with white space only.
+LinePairs read_line_pairs(const std::filesystem::path& source, const std::filesystem::path& target);
+
+// Reads data.path, and data.validation_path and data.test_path if they are set: each is a table, or with its target
+// path the lines of two files. Without data.validation_path a stable hash of the source holds data.validation_fraction
+// of the pairs out, so equal sources are in the same split. Without data.path reads the public corpus multi30k, which
+// data.corpus must name, with its splits, after downloading it if it is missing (unless `offline`). Not for a config
+// with data.synthetic.
+//
+// The description has the paths of each split that is there, their SHA-256 and the number of pairs; the number of
+// malformed rows of each table, under `train` if a part of it is held out; the name of a public corpus and the
+// languages.
+//
+// Errors: no data; paths, languages or keys of tables that mean nothing for these data; an unknown corpus or one
+// without pairs (exit code 2); those of tables and lines, a missing corpus, one with another digest, too few distinct
+// sources for a validation split (exit code 3).
+PairSplits load_pair_splits(const ParallelDataConfig& config, bool offline);
+
+// The texts for a tokenizer to learn from: those of both sides, each followed by a line break.
+std::string joined_texts(const std::vector<TextPair>& pairs);
+
+struct EncodedPair {
+  std::vector<std::int32_t> source, target;  // without marks
+};
+
+// Tokens of a text in its row: with its mark, and at most `context`.
+std::int64_t row_length(const std::vector<std::int32_t>& ids, std::int64_t context);
+
+// Whether a text with its mark is longer than `context`.
+bool is_cut(const std::vector<std::int32_t>& ids, std::int64_t context);
+
+class PairDataset {
+ public:
+  virtual ~PairDataset() = default;
+
+  const Codec& codec() const { return codec_; }
+  virtual nlohmann::ordered_json description() const = 0;
+  virtual std::string summary() const = 0;
+
+  // Of both sequences of a training pair with their marks, on average.
+  virtual double mean_tokens() const = 0;
+
+  // Pairs of an epoch; nothing where every pair is a new one.
+  virtual std::optional<std::int64_t> pairs_of_epoch() const = 0;
+
+  // Of a training batch, on average.
+  virtual double mean_pairs() const = 0;
+
+  // The batch `micro` (0 ... train.accumulate - 1) of a step: a function of (train.seed, step, micro).
+  virtual std::vector<EncodedPair> training_pairs(std::int64_t step, std::int64_t micro) const = 0;
+
+  // Pairs to evaluate on, those of validation and test by falling length.
+  virtual std::int64_t count(Split split) const = 0;
+  virtual EncodedPair pair(Split split, std::int64_t index) const = 0;
+
+  // The texts of the same pair, as they were read; of a training pair, its tokens decoded.
+  struct Texts {
+    std::string source, target;
+  };
+  virtual Texts texts(Split split, std::int64_t index) const;
+
+ protected:
+  explicit PairDataset(Codec codec) : codec_(std::move(codec)) {}
+
+  Codec codec_;
+};
+
+// Texts as the config names them, or pairs that are made up. Makes what the codec lacks, a tokenizer, from both sides
+// of the training texts. Errors: exit codes 2 and 3.
+std::shared_ptr<const PairDataset> load_pairs(const ExperimentConfig& config, bool offline, Codec codec);
+
+// Rows of a batch. `mark` stands behind a source, before a target, and is what follows its last token. What is longer
+// than `context` tokens is cut off, the mark of a target too.
+PairRows to_rows(const std::vector<EncodedPair>& pairs, std::int32_t mark, std::int64_t context);
+
+}  // namespace metaformer

@@ -1,0 +1,94 @@
+#pragma once
+// Tables read from a text, gzipped files, the environment.
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/labelled.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+using Texts = std::vector<std::string>;
+
+// As gzip itself writes it, by zlib's file functions.
+inline std::string gzip(const std::string& content) {
+  const TemporaryFolder folder;
+  const auto path = folder / "compressed.gz";
+  auto* file = gzopen(path.c_str(), "wb");
+  REQUIRE(gzwrite(file, content.data(), static_cast<unsigned>(content.size())) == static_cast<int>(content.size()));
+  REQUIRE(gzclose(file) == Z_OK);
+  return read_text(path);
+}
+
+// A variable of the environment for as long as it lives; nullptr: not set.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+inline LabelledDataConfig columns(const std::string& text, const std::string& label, double malformed_limit = 0) {
+  LabelledDataConfig config;
+  config.text_field = text;
+  config.label_field = label;
+  config.malformed_limit = malformed_limit;
+  return config;
+}
+
+inline LabelledDataConfig tolerant() { return columns("text", "label", 1); }
+
+inline LabelledDataConfig of_format(TableFormat format) {
+  LabelledDataConfig config;
+  config.format = format;
+  return config;
+}
+
+inline Table read_text(const std::string& name, const std::string& content, const LabelledDataConfig& config = {}) {
+  const TemporaryFolder folder;
+  return read_labelled_table(folder.write(name, content), config);
+}
+
+// "LINE LABEL TEXT" of every row, "LINE  TEXT" where only texts were read.
+inline Texts rows_of(const Table& table) {
+  Texts rows;
+  for (const auto& [line, fields] : table.rows)
+    rows.push_back(fmt::format("{} {} {}", line, fields.size() > 1 ? fields[1] : "", fields[0]));
+  return rows;
+}
+
+// "LINE WHY" of every malformed row.
+inline Texts malformed_of(const Table& table) {
+  Texts malformed;
+  for (const auto& row : table.malformed) malformed.push_back(fmt::format("{} {}", row.line, row.why));
+  return malformed;
+}
+
+// The message of a data error, after the path of the file.
+inline std::string refusal(const std::string& name, const std::string& content, const LabelledDataConfig& config = {}) {
+  const TemporaryFolder folder;
+  const auto path = folder.write(name, content);
+  const auto [code, message] = failure([&] { read_labelled_table(path, config); });
+  CHECK(code == ExitCode::data);
+  REQUIRE(message.starts_with(path.string()));
+  CHECK(message.find('\n') == std::string::npos);
+  return message.substr(path.string().size());
+}
+
+}  // namespace metaformer

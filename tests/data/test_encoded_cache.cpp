@@ -1,0 +1,355 @@
+// The cache of tokens: a hit gives what a miss gives, and nothing else is ever a hit.
+
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "base/digest.h"
+#include "data/encoded_cache.h"
+#include "support/byte_level_bpe.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/own_cache.h"
+#include "text/make_tokenizer.h"
+
+namespace metaformer {
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// All of it, but for what splits have in memory alone.
+std::string all_of(const EncodedSplits& splits) {
+  std::string all = splits.description.dump() + splits.codec.tokenizer->to_json().dump();
+  for (const auto& label : splits.codec.labels) all += fmt::format("\nlabel {}", label);
+  for (const auto& texts : splits.texts) {
+    all += "\nsplit";
+    for (const auto& text : texts) all += fmt::format("\n{} {} '{}'", text.label, fmt::join(text.ids, " "), text.text);
+  }
+  return all;
+}
+
+std::string table_of(int rows, const std::string& ending = "") {
+  std::string table = "text,label,stars\n";
+  for (int i = 0; i < rows; ++i) table += fmt::format("word{} and word{}{},{},{}\n", i, i % 7, ending, i % 3, i % 5);
+  return table;
+}
+
+// A table with every split, and a cache; the config tolerates its malformed row.
+struct Place {
+  OwnCache cache;
+  TemporaryFolder folder;
+  LabelledDataConfig config;
+
+  Place() {
+    config.path = folder.write("train.csv", table_of(60) + ",1,1\n").string();
+    config.test_path = folder.write("test.csv", table_of(9)).string();
+    config.malformed_limit = 0.1;
+    config.tokenizer = WordTokenizerOptions{.min_count = 1};
+  }
+  EncodedSplits fresh() const { return encode_splits(load_labelled_splits(config, true), config, Codec{}); }
+  EncodedSplits load() const { return load_encoded_splits(config, true, Codec{}); }
+  fs::path only_file() const {
+    const auto files = cache.files();
+    REQUIRE(files.size() == 1);
+    return files.front();
+  }
+};
+
+// Whether `load` reads the file and leaves it: one that is written anew is another file, with usual permissions.
+bool is_hit(const fs::path& file, const std::function<void()>& load) {
+  const auto mark = fs::perms::owner_read | fs::perms::owner_write | fs::perms::owner_exec;
+  fs::permissions(file, mark);
+  const auto old = fs::file_time_type::clock::now() - 24h;
+  fs::last_write_time(file, old);
+  load();
+  return fs::status(file).permissions() == mark && fs::last_write_time(file) > old + 1h;
+}
+
+bool is_within_its_codec(const EncodedSplits& splits) {
+  const auto labels = static_cast<std::int64_t>(splits.codec.labels.size());
+  const auto vocabulary = splits.codec.tokenizer->vocabulary_size();
+  for (const auto& texts : splits.texts)
+    for (const auto& [ids, label, text] : texts)
+      for (const auto id : ids)
+        if (id < 0 || id >= vocabulary || label < 0 || label >= labels) return false;
+  return true;
+}
+
+// A file of tokens with the digest that it should have.
+std::string with_digest(const std::string& content) { return content + sha256(content); }
+
+}  // namespace
+
+TEST_CASE("tokens from the cache are those of the texts", "[encoded_cache]") {
+  Place place;
+  const auto tokenizer = GENERATE(as<TokenizerOptions>(), WordTokenizerOptions{.min_count = 1},
+                                  CharacterTokenizerOptions{}, ByteTokenizerOptions{});
+  place.config.tokenizer = tokenizer;
+  const auto expected = all_of(place.fresh());
+  CHECK(all_of(place.load()) == expected);
+  const auto file = place.only_file();
+  std::string second;
+  CHECK(is_hit(file, [&] { second = all_of(place.load()); }));
+  CHECK(second == expected);
+  // Words that the tokenizer has not seen: it comes back whole.
+  CHECK(place.load().codec.tokenizer->encode("word1 unseen") == place.fresh().codec.tokenizer->encode("word1 unseen"));
+}
+
+TEST_CASE("where a source lies is no part of its tokens; the description says where it lies now", "[encoded_cache]") {
+  Place place;
+  place.load();
+  const auto file = place.only_file();
+  fs::create_directory(place.folder / "moved");
+  const auto moved = place.folder / "moved" / "train.csv";
+  fs::rename(*place.config.path, moved);
+  place.config.path = moved.string();
+  nlohmann::ordered_json description;
+  CHECK(is_hit(file, [&] { description = place.load().description; }));
+  CHECK(description.dump() == place.fresh().description.dump());
+  CHECK(description.at("train").at("path") == moved.string());
+  CHECK(description.at("train").at("malformed") == 1);
+}
+
+TEST_CASE("whatever changes the tokens is a miss", "[encoded_cache]") {
+  Place place;
+  place.load();
+  const auto file = place.only_file();
+  using Change = std::function<void(Place&)>;
+  const auto [name, change] = GENERATE(table<std::string, Change>({
+      {"content", [](Place& p) { p.folder.write("train.csv", table_of(60, "!") + ",1,1\n"); }},
+      {"content of the test table", [](Place& p) { p.folder.write("test.csv", table_of(8)); }},
+      {"no test table", [](Place& p) { p.config.test_path.reset(); }},
+      {"validation table", [](Place& p) { p.config.validation_path = p.config.test_path; }},
+      {"name, which says the format",
+       [](Place& p) { p.config.path = p.folder.write("train.tsv", table_of(60) + ",1,1\n").string(); }},
+      {"further texts", [](Place& p) { p.config.extra_path = p.folder.write("more.csv", table_of(3, "?")).string(); }},
+      {"validation_fraction", [](Place& p) { p.config.validation_fraction = 0.3; }},
+      {"malformed_limit", [](Place& p) { p.config.malformed_limit = 0.2; }},
+      {"label_field", [](Place& p) { p.config.label_field = "stars"; }},
+      {"rating", [](Place& p) { p.config.rating = {.positive_from = 2, .negative_to = 0}; }},
+      {"min_count", [](Place& p) { p.config.tokenizer = WordTokenizerOptions{.min_count = 2}; }},
+      {"kind", [](Place& p) { p.config.tokenizer = ByteTokenizerOptions{}; }},
+  }));
+  CAPTURE(name);
+  change(place);
+  const auto outcome = [](const auto& splits) -> std::string {
+    try {
+      return all_of(splits());
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CHECK_FALSE(is_hit(file, [&] { outcome([&] { return place.load(); }); }));
+  CHECK(outcome([&] { return place.load(); }) == outcome([&] { return place.fresh(); }));
+}
+
+TEST_CASE("a limit that the data break is an error, cached tokens or not", "[encoded_cache]") {
+  Place place;
+  place.load();
+  place.config.malformed_limit = 0;
+  const auto [code, message] = failure([&] { place.load(); });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("1 of 61 rows are malformed"));
+  place.config.text_field = "te\xff";
+  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no column 'te\\xff'"));
+  fs::remove(*place.config.path);
+  CHECK_THAT(failure([&] { place.load(); }).second, ContainsSubstring("no such file"));
+}
+
+TEST_CASE("a codec is given its own numbers, and shares the tokens of the training that made it", "[encoded_cache]") {
+  Place place;
+  const auto made = place.load();
+  const auto file = place.only_file();
+  CHECK(is_hit(file, [&] { CHECK(all_of(load_encoded_splits(place.config, true, made.codec)) == all_of(made)); }));
+  auto reversed = made.codec;
+  std::reverse(reversed.labels.begin(), reversed.labels.end());
+  Codec bytes{.tokenizer = make_tokenizer(ByteTokenizerOptions{}, ""), .labels = made.codec.labels};
+  for (const auto* other : {&reversed, &bytes}) {
+    const auto load = [&] { return all_of(load_encoded_splits(place.config, true, *other)); };
+    const auto expected = all_of(encode_splits(load_labelled_splits(place.config, true), place.config, *other));
+    const auto before = place.cache.files().size();
+    CHECK(load() == expected);
+    CHECK(place.cache.files().size() == before + 1);
+    CHECK(load() == expected);
+    CHECK(place.cache.files().size() == before + 1);
+  }
+  CHECK(all_of(place.load()) == all_of(made));
+}
+
+TEST_CASE("of a pretrained tokenizer the content counts, not where it lies", "[encoded_cache]") {
+  Place place;
+  const auto use = [&](const std::string& name) {
+    place.config.tokenizer = PretrainedTokenizerOptions{.path = (place.folder / name).string()};
+  };
+  place.folder.write("one/tokenizer.json", RandomMerges(1, 30, "word12").file().dump());
+  place.folder.write("same/tokenizer.json", RandomMerges(1, 30, "word12").file().dump());
+  place.folder.write("other/tokenizer.json", RandomMerges(2, 30, "word12").file().dump());
+  use("one");
+  const auto splits = place.load();
+  CHECK(all_of(splits) == all_of(place.fresh()));
+  const auto file = place.only_file();
+  use("same");
+  CHECK(is_hit(file, [&] { CHECK(all_of(place.load()) == all_of(place.fresh())); }));
+  use("other");
+  CHECK(all_of(place.load()) == all_of(place.fresh()));
+  CHECK(place.cache.files().size() == 2);
+  use("gone");  // a codec is all that an evaluation needs
+  CHECK(is_hit(file, [&] { CHECK(all_of(load_encoded_splits(place.config, true, splits.codec)) == all_of(splits)); }));
+  CHECK(failure([&] { place.load(); }).first == ExitCode::data);
+}
+
+TEST_CASE("training texts that are cut anew every epoch are kept, and no others", "[encoded_cache]") {
+  Place place;
+  place.config.tokenizer = UnigramTokenizerOptions{.vocabulary = 50, .sampling = 0.2};
+  const auto expected = all_of(place.load());
+  const auto again = place.load();
+  CHECK(all_of(again) == expected);
+  CHECK(expected == all_of(place.fresh()));
+  CHECK_FALSE(again[Split::train].front().text.empty());
+  CHECK(again[Split::test].front().text.empty());
+  place.config.tokenizer = UnigramTokenizerOptions{.vocabulary = 50};
+  for (int i = 0; i < 2; ++i) CHECK(place.load()[Split::train].front().text.empty());
+}
+
+TEST_CASE("a file of tokens that is damaged anywhere is made anew", "[encoded_cache]") {
+  Place place;
+  const auto expected = all_of(place.load());
+  const auto file = place.only_file();
+  const auto good = read_text(file);
+  std::vector<std::string> bad = {"", "metaformer tokens\n", good + "x", std::string(good.size(), '\0')};
+  for (std::size_t at = 0; at < good.size(); at += 1 + good.size() / 40) {
+    bad.push_back(good.substr(0, at));
+    bad.push_back(good);
+    bad.back()[at] = static_cast<char>(bad.back()[at] ^ 0x20);
+  }
+  for (const auto& content : bad) {
+    place.cache.folder().write(fs::relative(file, place.cache.folder().path()), content);
+    CHECK(all_of(place.load()) == expected);
+    CHECK(read_text(file) == good);
+  }
+}
+
+TEST_CASE("a file of other tokens under this name is made anew", "[encoded_cache]") {
+  Place place;
+  place.load();
+  const auto first = place.only_file();
+  place.config.tokenizer = ByteTokenizerOptions{};
+  const auto expected = all_of(place.load());
+  const auto files = place.cache.files();
+  REQUIRE(files.size() == 2);
+  const auto second = files[0] == first ? files[1] : files[0];
+  fs::copy_file(first, second, fs::copy_options::overwrite_existing);
+  CHECK(all_of(place.load()) == expected);
+  CHECK(read_text(second) != read_text(first));
+}
+
+TEST_CASE("no count in a file of tokens is believed, even where its digest is right", "[encoded_cache]") {
+  Place place;
+  const std::string key(64, 'k');
+  const auto file = write_encoded(place.fresh(), key, 1 << 20);
+  const auto content = file.substr(0, file.size() - 64);
+  REQUIRE(all_of(read_encoded(with_digest(content), key, "f.bin")) == all_of(place.fresh()));
+  const auto begin = content.find(key) + key.size();
+  int refused = 0;
+  for (auto at = begin; at + 8 <= content.size(); ++at) {
+    auto forged = content;
+    forged.replace(at, 8, 8, '\xff');
+    try {
+      const auto splits = read_encoded(with_digest(forged), key, "f.bin");
+      CHECK(is_within_its_codec(splits));
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::data);
+      ++refused;
+    }
+  }
+  CHECK(refused > static_cast<int>(content.size() - begin) / 2);
+  for (auto size = begin; size < content.size(); size += 7)
+    CHECK(failure([&] { read_encoded(with_digest(content.substr(0, size)), key, "f.bin"); }).first == ExitCode::data);
+  CHECK(failure([&] { read_encoded(with_digest(content + '\0'), key, "f.bin"); }).second ==
+        "f.bin: has more than its texts");
+  CHECK(failure([&] { read_encoded(file, std::string(64, 'l'), "f.bin"); }).second ==
+        "f.bin: holds tokens of other texts");
+}
+
+TEST_CASE("tokens that need more than the bound are not written", "[encoded_cache]") {
+  Place place;
+  const auto splits = place.fresh();
+  const auto size = write_encoded(splits, std::string(64, 'k'), 1 << 20).size();
+  CHECK_THAT(failure([&] { write_encoded(splits, std::string(64, 'k'), size - 1); }).second,
+             ContainsSubstring("at most"));
+}
+
+TEST_CASE("data.cache false neither reads nor writes tokens", "[encoded_cache]") {
+  Place place;
+  place.config.cache = false;
+  const auto expected = all_of(place.load());
+  CHECK(place.cache.files().empty());
+  place.config.cache = true;
+  place.load();
+  const auto file = place.only_file();
+  place.config.cache = false;
+  CHECK_FALSE(is_hit(file, [&] { CHECK(all_of(place.load()) == expected); }));
+}
+
+TEST_CASE("a cache of tokens that cannot be written is no error", "[encoded_cache]") {
+  Place place;
+  place.cache.folder().write("metaformer/tokens", "a file where the folder should be");
+  CHECK(all_of(place.load()) == all_of(place.fresh()));
+  CHECK(all_of(place.load()) == all_of(place.fresh()));
+}
+
+TEST_CASE("the tokens used longest ago go when all have more than 2 GiB", "[encoded_cache]") {
+  Place place;
+  const auto now = fs::file_time_type::clock::now();
+  const auto sparse = [&](const std::string& name, std::chrono::hours age) {
+    const auto path = place.cache.folder().write("metaformer/tokens/" + name, "");
+    fs::resize_file(path, std::uintmax_t{3} << 28);  // 0.75 GiB that take no room
+    fs::last_write_time(path, now - age);
+    return path;
+  };
+  const auto oldest = sparse("a.bin", 3h), middle = sparse("b.bin", 9h), newest = sparse("c.bin", 1h);
+  fs::last_write_time(middle, now - 2h);  // used since
+  place.load();
+  CHECK_FALSE(fs::exists(oldest));
+  CHECK(fs::exists(middle));
+  CHECK(fs::exists(newest));
+  CHECK(place.cache.files().size() == 3);
+  // A hit removes nothing, and counts as a use.
+  place.load();
+  CHECK(place.cache.files().size() == 3);
+}
+
+TEST_CASE("IMDb's tokens come from the cache, and follow its texts, names and ratings", "[encoded_cache]") {
+  Place place;
+  const auto write = [&](const std::string& half, int id, int rating, const std::string& text) {
+    return place.folder.write(fmt::format("aclImdb/{}/{}/{}_{}.txt", half, rating > 5 ? "pos" : "neg", id, rating),
+                              text);
+  };
+  for (int id = 0; id < 2000; id += 25)
+    for (const auto* half : {"train", "test"})
+      for (const int rating : {2, 9}) write(half, id, rating, fmt::format("film {} of {}", id, rating));
+  LabelledDataConfig config;
+  config.corpus = "imdb";
+  config.path = place.folder.path().string();
+  config.validation_fraction = 0.3;
+  config.tokenizer = WordTokenizerOptions{.min_count = 1};
+  const auto fresh = [&] { return all_of(encode_splits(load_labelled_splits(config, true), config, Codec{})); };
+  const auto load = [&] { return all_of(load_encoded_splits(config, true, Codec{})); };
+  const auto first = load();
+  CHECK(first == fresh());
+  CHECK(is_hit(place.only_file(), [&] { CHECK(load() == first); }));
+  const auto changed = write("train", 0, 9, "another film");
+  CHECK(load() == fresh());
+  fs::rename(changed, changed.parent_path() / "1999_9.txt");
+  CHECK(load() == fresh());
+  write("test", 7777, 2, "one more");
+  CHECK(load() == fresh());
+  CHECK(place.cache.files().size() == 4);
+  place.folder.write("aclImdb/train/unsup/0_0.txt", "never read");
+  CHECK(load() == fresh());
+  CHECK(place.cache.files().size() == 4);
+}
+
+}  // namespace metaformer

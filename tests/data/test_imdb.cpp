@@ -1,0 +1,372 @@
+// The film reviews, from folders and archives made here in the official layout.
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "base/archive.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "data/imdb.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+using Files = std::map<std::string, std::string>;
+
+// `count` reviews of each label and half, with the files that stand around them.
+Files official_layout(int count) {
+  Files files = {
+      {"aclImdb/README", "about"}, {"aclImdb/train/urls_pos.txt", "http://"}, {"aclImdb/train/unsup/0_0.txt", "?"}};
+  for (int id = 0; id < count; ++id) {
+    for (const std::string half : {"train", "test"}) {
+      files["aclImdb/" + half + "/pos/" + std::to_string(id) + "_9.txt"] = half + " good film " + std::to_string(id);
+      files["aclImdb/" + half + "/neg/" + std::to_string(id) + "_2.txt"] = half + " bad film " + std::to_string(id);
+    }
+  }
+  return files;
+}
+
+std::string write_archive(const TemporaryFolder& folder, const Files& files) {
+  const auto path = (folder / "reviews.tar.gz").string();
+  auto* writer = archive_write_new();
+  archive_write_add_filter_gzip(writer);
+  archive_write_set_format_ustar(writer);
+  REQUIRE(archive_write_open_filename(writer, path.c_str()) == ARCHIVE_OK);
+  for (const auto& [name, content] : files) {
+    auto* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name.c_str());
+    archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    REQUIRE(archive_write_header(writer, entry) == ARCHIVE_OK);
+    archive_write_data(writer, content.data(), content.size());
+    archive_entry_free(entry);
+  }
+  archive_write_close(writer);
+  archive_write_free(writer);
+  return path;
+}
+
+std::string write_folder(const TemporaryFolder& folder, const Files& files) {
+  for (const auto& [name, content] : files) {
+    const auto path = folder / name;
+    std::filesystem::create_directories(path.parent_path());
+    write_file_synced(path, content);
+  }
+  return folder.path().string();
+}
+
+std::multiset<std::string> texts_of(const LabelledSplits& splits, Split split) {
+  std::multiset<std::string> texts;
+  for (const auto& text : splits[split]) texts.insert(text.label + ": " + text.text);
+  return texts;
+}
+
+LabelledDataConfig config_with(double malformed_limit) {
+  LabelledDataConfig config;
+  config.path = "a part of the corpus";
+  config.validation_fraction = 0.3;
+  config.malformed_limit = malformed_limit;
+  return config;
+}
+
+LabelledSplits load(const Files& files, const LabelledDataConfig& config = config_with(0)) {
+  const TemporaryFolder folder;
+  return load_imdb(write_archive(folder, files), config);
+}
+
+// The message of a data error.
+std::string refusal(const std::filesystem::path& path, const LabelledDataConfig& config = config_with(0)) {
+  const auto [code, message] = failure([&] { load_imdb(path, config); });
+  CHECK(code == ExitCode::data);
+  return message;
+}
+
+// Films of 1 to 30 neighbouring reviews within a class, whose ids are not aligned between the classes.
+Files with_films(Files files, int count) {
+  for (const std::string half : {"train", "test"}) {
+    for (const std::string label : {"pos", "neg"}) {
+      std::string lines;
+      int film = half == "test" ? 100'000 : 0, left = 0;
+      for (int id = 0; id < count; ++id) {
+        if (left == 0) left = 1 + (++film * 7 + (label == "neg" ? 3 : 0)) % 30;
+        --left;
+        lines += fmt::format("http://www.imdb.com/title/tt{:07}/usercomments\n", film);
+      }
+      files[fmt::format("aclImdb/{}/urls_{}.txt", half, label)] = lines;
+    }
+  }
+  return files;
+}
+
+// Of each text its film, or its block of neighbouring ids where `files` has no lists.
+std::set<std::string> groups_of(const LabelledSplits& splits, Split split, const Files& files) {
+  std::set<std::string> groups;
+  for (const auto& text : splits[split]) {
+    const auto id = std::stoi(text.place.substr(text.place.rfind('/') + 1));
+    const auto list = files.find(fmt::format("aclImdb/train/urls_{}.txt", text.label));
+    if (list == files.end())
+      groups.insert(std::to_string(id / 125));
+    else
+      groups.insert(list->second.substr(static_cast<std::size_t>(id) * 49, 49));
+  }
+  return groups;
+}
+
+bool have_common(const std::set<std::string>& a, const std::set<std::string>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const auto& name) { return b.contains(name); });
+}
+
+}  // namespace
+
+TEST_CASE("a byte order mark at the start of a review is no part of it", "[imdb]") {
+  const TemporaryFolder marked_folder;
+  auto files = official_layout(300);
+  const auto expected = load(files);
+  for (auto& [name, content] : files) content.insert(0, "\xEF\xBB\xBF");
+  for (const auto& source : {write_archive(marked_folder, files), write_folder(marked_folder, files)}) {
+    const auto splits = load_imdb(source, config_with(0));
+    for (const auto split : {Split::train, Split::validation, Split::test})
+      CHECK(texts_of(splits, split) == texts_of(expected, split));
+  }
+}
+
+TEST_CASE("an archive, an unpacked folder and its inner folder give the same reviews", "[imdb]") {
+  const auto files = official_layout(1000);
+  const auto config = config_with(0);
+  const auto archived = load(files, config);
+  const TemporaryFolder unpacked;
+  const auto outer = load_imdb(write_folder(unpacked, files), config);
+  const auto inner = load_imdb(unpacked / "aclImdb", config);
+  for (const auto split : {Split::train, Split::validation, Split::test}) {
+    CHECK(texts_of(archived, split) == texts_of(outer, split));
+    CHECK(texts_of(archived, split) == texts_of(inner, split));
+  }
+  CHECK(archived[Split::train].size() + archived[Split::validation].size() == 2000);
+  CHECK(archived[Split::test].size() == 2000);
+  CHECK(archived[Split::test].front().label == "neg");
+  CHECK(archived[Split::test].front().text == "test bad film 0");
+}
+
+TEST_CASE("the validation split has whole films of both classes, and as many reviews as it should", "[imdb]") {
+  constexpr int count = 2500;
+  const TemporaryFolder folder, unpacked;
+  const auto files = with_films(official_layout(count), count);
+  const auto archive = write_archive(folder, files), tree = write_folder(unpacked, files);
+  std::multiset<std::string> smaller;
+  for (const auto fraction : {0.05, 0.1, 0.2, 0.3, 0.5, 0.9}) {
+    CAPTURE(fraction);
+    auto config = config_with(0);
+    config.validation_fraction = fraction;
+    const auto splits = load_imdb(archive, config);
+    CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
+    const auto held_out = static_cast<double>(splits[Split::validation].size());
+    CHECK(held_out >= fraction * 2 * count);
+    CHECK(held_out < fraction * 2 * count + 60);
+    CHECK(splits.description.at("train").at("validation_split") == "films");
+    CHECK(splits.description.at("train").at("test_films_in_train") == 0);
+    const auto texts = texts_of(splits, Split::validation);
+    CHECK(texts == texts_of(load_imdb(tree, config), Split::validation));
+    CHECK(std::includes(texts.begin(), texts.end(), smaller.begin(), smaller.end()));
+    smaller = texts;
+  }
+}
+
+TEST_CASE("without lists of films the validation split has whole blocks of neighbouring ids", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = official_layout(12'500);
+  files.erase("aclImdb/train/urls_pos.txt");
+  std::erase_if(files, [](const auto& file) { return file.first.starts_with("aclImdb/test/neg/"); });
+  const auto archive = write_archive(folder, files);
+  for (const auto fraction : {0.05, 0.1, 0.3, 0.5}) {
+    CAPTURE(fraction);
+    auto config = config_with(0);
+    config.validation_fraction = fraction;
+    const auto splits = load_imdb(archive, config);
+    CHECK_FALSE(have_common(groups_of(splits, Split::train, files), groups_of(splits, Split::validation, files)));
+    CHECK(static_cast<double>(splits[Split::validation].size()) == fraction * 25'000);
+    CHECK(splits.description.at("train").at("validation_split") == "blocks of ids");
+    CHECK_FALSE(splits.description.at("train").contains("test_films_in_train"));
+  }
+}
+
+TEST_CASE("a list of films without the film of a review is one clear error", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = with_films(official_layout(1000), 1000);
+  auto& list = files["aclImdb/train/urls_neg.txt"];
+  const bool is_cut_off = GENERATE(true, false);
+  is_cut_off ? list.resize(49 * 700) : (void)list.replace(49 * 700, 48, 48, '?');
+  const auto message = refusal(write_archive(folder, files));
+  CHECK_THAT(message, ContainsSubstring("aclImdb/train/urls_neg.txt:701: no film for review 700 of train/neg"));
+}
+
+TEST_CASE("a change of the lists of films changes the digest of a folder", "[imdb]") {
+  const TemporaryFolder folder;
+  auto files = with_films(official_layout(10), 10);
+  const auto before = digest_imdb_folder(write_folder(folder, files));
+  folder.write("aclImdb/train/urls_neg.txt", files["aclImdb/train/urls_pos.txt"]);
+  CHECK(digest_imdb_folder(folder.path()) != before);
+}
+
+TEST_CASE("a validation film of the corpus has no review in the training split", "[imdb]") {
+  const char* corpora = std::getenv("METAFORMER_DATA");
+  const auto archive = std::filesystem::path(corpora != nullptr ? corpora : "") / "aclImdb_v1.full.tar.gz";
+  if (corpora == nullptr || !std::filesystem::exists(archive))
+    return skip("METAFORMER_DATA names no folder with aclImdb_v1.full.tar.gz");
+  Files lists;
+  for_each_archive_entry(
+      archive, 16 << 20, [](std::string_view name) { return name.find("/urls_") != std::string_view::npos; },
+      [&](std::string_view name, std::string&& text) { lists[std::string(name)] = std::move(text); });
+  LabelledDataConfig config;
+  config.validation_fraction = 0.1;
+  const auto splits = load_imdb(archive, config);
+  const auto train = groups_of(splits, Split::train, lists), validation = groups_of(splits, Split::validation, lists);
+  CHECK_FALSE(have_common(train, validation));
+  CHECK(train.size() + validation.size() == 3456);
+  CHECK(splits[Split::validation].size() >= 2500);
+  CHECK(splits[Split::validation].size() < 2530);
+  CHECK(splits.description.at("train").at("test_films_in_train") == 1);
+}
+
+TEST_CASE("copies and test reviews that stand in the training half are counted", "[imdb]") {
+  auto files = official_layout(1000);
+  files["aclImdb/train/pos/7_9.txt"] = files["aclImdb/train/pos/6_9.txt"];
+  files["aclImdb/test/neg/7_2.txt"] = files["aclImdb/test/neg/8_2.txt"] = files["aclImdb/train/neg/3_2.txt"];
+  const auto description = load(files).description.at("train");
+  CHECK(description.at("copies_in_train") == 1);
+  CHECK(description.at("copies_in_test") == 1);
+  CHECK(description.at("test_texts_in_train") == 2);
+  CHECK(description.at("rows") == 4000);
+  CHECK(description.at("sha256").get<std::string>().size() == 64);
+}
+
+TEST_CASE("reviews that cannot be used are named, and counted up to the limit", "[imdb]") {
+  const auto [content, name, why] = GENERATE(table<std::string, std::string, std::string>({
+      {"  \n", "train/pos/5_9.txt", "the review is empty"},
+      {"", "test/pos/5_9.txt", "the review is empty"},
+      {"\u00a0\u3000", "train/neg/5_2.txt", "the review is empty"},
+      {std::string(1000, '\0'), "train/neg/5_2.txt", "NUL bytes"},
+      {std::string("a\0b", 3), "train/pos/5_9.txt", "NUL bytes"},
+      {"caf\xe9", "train/pos/5_9.txt", "not valid UTF-8: byte 0xe9 at offset 3"},
+      {"fine", "train/pos/5_3.txt", "a rating of 3 is not positive (7 to 10)"},
+      {"fine", "test/neg/5_11.txt", "a rating of 11 is not negative (1 to 4)"},
+  }));
+  const TemporaryFolder folder;
+  auto files = official_layout(1000);
+  files["aclImdb/" + name] = content;
+  const auto path = write_archive(folder, files);
+  const auto message = refusal(path);
+  CHECK_THAT(message, ContainsSubstring(why));
+  CHECK_THAT(message, ContainsSubstring(name));
+  const auto splits = load_imdb(path, config_with(0.01));
+  CHECK(splits.description.at("train").at("malformed") == 1);
+}
+
+TEST_CASE("a review of a million bytes is a review", "[imdb]") {
+  auto files = official_layout(1000);
+  const std::string text(1 << 20, 'x');
+  files["aclImdb/train/pos/3_9.txt"] = text;
+  const auto splits = load(files);
+  std::vector<std::string> labels;
+  for (const auto& texts : splits.texts)
+    for (const auto& review : texts)
+      if (review.text == text) labels.push_back(review.label);
+  CHECK(labels == std::vector<std::string>{"pos"});
+}
+
+TEST_CASE("an archive that is cut off, none at all, or without reviews is one clear error", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto path = write_archive(folder, official_layout(1000));
+  const auto whole = read_file(path, 1 << 30, ExitCode::failure);
+  for (const auto share : {0.5, 0.9}) {
+    const auto cut = folder.write("cut.tar.gz",
+                                  whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share)));
+    const auto message = refusal(cut);
+    CHECK_THAT(message, ContainsSubstring("cut.tar.gz: cannot be unpacked as gzip"));
+  }
+  refusal(folder.write("text.tar.gz", "no archive"));
+  refusal(folder / "missing.tar.gz");
+  const TemporaryFolder other;
+  CHECK_THAT(refusal(write_archive(other, {{"aclImdb/README", "about"}})), ContainsSubstring("holds no reviews"));
+}
+
+TEST_CASE("a damaged archive is an error, whichever bit of its content has changed", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto whole = read_file(write_archive(folder, official_layout(300)), 1 << 30, ExitCode::failure);
+  constexpr std::size_t header = 10;  // of gzip: a time and a system that nothing depends on
+  for (std::size_t at = header; at < whole.size(); at += 1 + whole.size() / 100) {
+    CAPTURE(at);
+    auto damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+    const auto path = folder.write("damaged.tar.gz", damaged);
+    const auto message = refusal(path, config_with(1));
+    CHECK_THAT(message, ContainsSubstring("damaged.tar.gz"));
+  }
+}
+
+TEST_CASE("a corpus by name must be whole; what data.path names need not be", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto path = write_archive(folder, official_layout(1000));
+  auto config = config_with(0);
+  CHECK(load_imdb(path, config)[Split::test].size() == 2000);
+  config.path.reset();
+  const auto message = refusal(path, config);
+  CHECK_THAT(message, ContainsSubstring("train/neg has 1000 reviews, train/pos 1000, test/neg 1000, test/pos 1000; the "
+                                        "whole corpus has 12500 each"));
+}
+
+TEST_CASE("what is named as a review and is a link is not read", "[imdb]") {
+  const TemporaryFolder folder;
+  write_folder(folder, official_layout(200));
+  const auto secret = folder.write("secret", "not a review");
+  const auto link = folder / "aclImdb/train/pos/9999_9.txt";
+  std::filesystem::create_symlink(secret, link);
+  const auto message = refusal(folder.path());
+  CHECK_THAT(message, ContainsSubstring(link.string() + ": not a regular file"));
+  const auto splits = load_imdb(folder.path(), config_with(0.1));
+  CHECK(splits.description.at("train").at("malformed") == 1);
+  for (const auto& texts : splits.texts)
+    for (const auto& text : texts) CHECK(text.text != "not a review");
+}
+
+TEST_CASE("an unpacked folder that cannot be read is an error of the data", "[imdb]") {
+  const TemporaryFolder folder;
+  write_folder(folder, official_layout(200));
+  const auto blocked = folder / "aclImdb/train/pos";
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(blocked, std::filesystem::perms::none);
+  const auto user = ::geteuid();
+  if (user == 0) REQUIRE(::seteuid(65534) == 0);  // the root user may read everything
+  const auto loaded = failure([&] { load_imdb(folder.path(), config_with(0)); });
+  const auto digested = failure([&] { digest_imdb_folder(folder.path()); });
+  if (user == 0) REQUIRE(::seteuid(0) == 0);
+  std::filesystem::permissions(blocked, std::filesystem::perms::all);
+  for (const auto& [code, message] : {loaded, digested}) {
+    CHECK(code == ExitCode::data);
+    CHECK_THAT(message, ContainsSubstring(blocked.string() + ": cannot be read: Permission denied"));
+  }
+}
+
+TEST_CASE("an entry larger than makes sense is refused before it is read", "[imdb]") {
+  const TemporaryFolder folder;
+  const auto path = write_archive(folder, {{"large", std::string(2000, 'x')}});
+  const auto [code, message] = failure([&] {
+    for_each_archive_entry(
+        path, 1000, [](std::string_view) { return true; }, [](std::string_view, std::string&&) {});
+  });
+  CHECK(code == ExitCode::data);
+  CHECK_THAT(message, ContainsSubstring("large has 2.0 KiB"));
+}
+
+}  // namespace metaformer

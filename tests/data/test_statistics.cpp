@@ -1,0 +1,261 @@
+// What `data stats` counts, against counts by hand.
+
+#include <cmath>
+
+#include "data/statistics.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+namespace {
+
+LabelledSplits splits_of(const std::array<std::vector<std::pair<std::string, std::string>>, 3>& texts) {
+  LabelledSplits splits;
+  for (std::size_t split = 0; split < 3; ++split)
+    for (const auto& [text, label] : texts[split]) splits.texts[split].push_back({text, label, "here"});
+  splits.description["train"] = {{"path", "here"}, {"malformed", 7}};
+  return splits;
+}
+
+ExperimentConfig word_config(std::int64_t context) {
+  ExperimentConfig config;
+  config.task = ClassificationConfig{};
+  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = 2};
+  transformer(config).context = context;
+  return config;
+}
+
+// A text of so many words.
+std::string words(int count) {
+  std::string text = "a";
+  for (int i = 1; i < count; ++i) text += " a";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("percentiles are the smallest lengths that so many percent do not exceed", "[stats]") {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t length = 200; length > 0; --length) lengths.push_back(length);
+  const auto stats = measure_lengths(lengths);
+  CHECK(stats.mean == 100.5);
+  CHECK(stats.median == 100);
+  CHECK(stats.percentile_90 == 180);
+  CHECK(stats.percentile_95 == 190);
+  CHECK(stats.percentile_99 == 198);
+  CHECK(stats.longest == 200);
+  const auto few = measure_lengths({3, 1, 2});
+  CHECK(few.median == 2);
+  CHECK(few.percentile_90 == 3);
+  const auto one = measure_lengths({5});
+  CHECK((one.median == 5 && one.percentile_99 == 5 && one.longest == 5 && one.mean == 5));
+  CHECK(measure_lengths({}).longest == 0);
+}
+
+TEST_CASE("texts, classes, tokens, cut and unknown ones are counted by split", "[stats]") {
+  // Words of training that stand there twice or more: a, b.
+  const auto stats = measure_labelled_texts(
+      splits_of({{{{"a b a", "yes"}, {"b", "no"}, {"c", "no"}}, {{"a d d a a", "yes"}}, {}}}), word_config(3));
+  CHECK(stats.labels == std::vector<std::string>{"no", "yes"});
+  CHECK(stats.vocabulary == 3);
+  CHECK(stats.has_unknown);
+  const auto& train = stats[Split::train];
+  CHECK(train.texts == 3);
+  CHECK(train.class_counts == std::vector<std::int64_t>{2, 1});
+  CHECK(train.all_tokens == 5);
+  CHECK(train.unknown_tokens == 1);
+  CHECK(train.cut == 0);
+  CHECK(train.tokens.longest == 3);
+  const auto& validation = stats[Split::validation];
+  CHECK(validation.class_counts == std::vector<std::int64_t>{0, 1});
+  CHECK(validation.all_tokens == 5);
+  CHECK(validation.unknown_tokens == 2);
+  CHECK(validation.cut == 1);
+  CHECK(stats[Split::test].texts == 0);
+  const auto json = to_json(stats);
+  CHECK(json.at("splits").at("train").at("classes").at("no") == 2);
+  CHECK_FALSE(json.at("splits").contains("test"));
+  CHECK(json.at("sources").at("train").at("malformed") == 7);
+}
+
+TEST_CASE("a tokenizer without an unknown token has no count of it", "[stats]") {
+  auto config = word_config(64);
+  data_of(config)->tokenizer = ByteTokenizerOptions{};
+  const auto stats = measure_labelled_texts(splits_of({{{{"ab", "x"}, {"cd", "y"}}, {{"\u00e9", "x"}}, {}}}), config);
+  CHECK(stats[Split::validation].all_tokens == 2);
+  CHECK(to_json(stats).at("splits").at("train").at("unknown_tokens").is_null());
+}
+
+TEST_CASE("copies within a split and texts of two splits are counted, byte for byte", "[stats]") {
+  const auto stats = measure_labelled_texts(splits_of({{{{"a", "x"}, {"a", "y"}, {"a", "x"}, {"b", "x"}, {"A", "y"}},
+                                                        {{"b", "x"}, {"c", "y"}, {"b ", "x"}},
+                                                        {{"a", "x"}, {"a", "x"}, {"b", "y"}, {"c", "y"}, {"d", "x"}}}}),
+                                            word_config(8));
+  CHECK(stats[Split::train].copies == 2);
+  CHECK(stats[Split::validation].copies == 0);
+  CHECK(stats[Split::test].copies == 1);
+  CHECK(stats.shared.validation_in_train == 1);
+  CHECK(stats.shared.test_in_train == 3);
+  CHECK(stats.shared.test_in_validation == 2);
+}
+
+TEST_CASE("padding is what fills batches up to their longest text", "[stats]") {
+  std::array<std::vector<std::pair<std::string, std::string>>, 3> texts;
+  const auto add = [&](int count) { texts[0].emplace_back(words(count), texts[0].size() % 2 == 0 ? "x" : "y"); };
+  auto config = word_config(64);
+  data_of(config)->tokenizer = WordTokenizerOptions{.min_count = 1};
+  SECTION("one batch of all") {
+    for (const int count : {1, 2, 3, 10}) add(count);
+    config.train.batch_size = 4;
+    classification(config).bucketing = 1;
+    texts[1] = texts[0];
+    CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 24.0 / 40);
+    transformer(config).context = 2;  // 1 + 2 + 2 + 2
+    CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 1.0 / 8);
+  }
+  SECTION("two lengths, an epoch sorted as a whole") {
+    for (int i = 0; i < 32; ++i) add(i < 16 ? 1 : 9);
+    texts[1] = texts[0];
+    config.train.batch_size = 4;
+    classification(config).bucketing = 8;
+    const auto stats = measure_labelled_texts(splits_of(texts), config);
+    CHECK(stats.padding_bucketed == 0);
+    CHECK(stats.padding_unsorted > 0.1);
+    CHECK(stats.padding_unsorted <= 0.5);
+  }
+  SECTION("batches of a step are padded each for itself") {
+    for (const int count : {5, 5, 5, 5}) add(count);
+    texts[1] = texts[0];
+    config.train.batch_size = 1;
+    config.train.accumulate = 4;
+    CHECK(measure_labelled_texts(splits_of(texts), config).padding_unsorted == 0);
+  }
+}
+
+TEST_CASE("noise that training adds does not reach the counts", "[stats]") {
+  auto config = word_config(64);
+  classification(config).token_removal = classification(config).token_unknown = 0.4;
+  const auto texts = splits_of({{{{words(50), "x"}, {words(50), "y"}}, {{"a", "x"}}, {}}});
+  const auto stats = measure_labelled_texts(texts, config);
+  CHECK(stats[Split::train].all_tokens == 100);
+  CHECK(stats[Split::train].unknown_tokens == 0);
+  CHECK(stats.padding_unsorted == 0);
+}
+
+TEST_CASE("with packing its rows are counted, of texts cut at the context and of documents in pieces", "[stats]") {
+  std::array<std::vector<std::pair<std::string, std::string>>, 3> texts;
+  for (const int count : {6, 20, 4, 3, 3}) texts[0].emplace_back(words(count), texts[0].size() % 2 == 0 ? "x" : "y");
+  texts[1] = texts[0];
+  auto config = word_config(10);
+  CHECK_FALSE(measure_labelled_texts(splits_of(texts), config).packs.has_value());
+  data_of(config)->packing = ShortestFirstPackingConfig{{.depth = 2}};
+  const auto packs = measure_labelled_texts(splits_of(texts), config).packs.value();
+  CHECK(packs.sequences == 5);
+  CHECK(packs.tokens == 26);  // 10, 6, 4, 3, 3
+  CHECK(packs.packs == 4);    // 10; 6 + 4; 3; 3
+  CHECK(packs.efficiency == Approx(26 / 40.0));
+  CHECK(packs.factor == Approx(5 / 4.0));
+  CHECK(packs.speed_up_limit == Approx(50 / 26.0));
+
+  ExperimentConfig of_text;
+  of_text.task = LanguageModelConfig{};
+  transformer(of_text).context = 4;
+  auto& data = *data_of(of_text);
+  data.tokenizer = ByteTokenizerOptions{};
+  data.packing = LeastSquaresPackingConfig{};
+  Corpus corpus{.path = "t.jsonl", .text = "abcdefghijk", .sha256 = "0"};
+  corpus.document_starts = {0, 8};  // 7 targets in pieces of 4 and 3; 2 targets
+  corpus.held_out = "ab";
+  corpus.held_out_document_starts = {0};
+  const auto json = to_json(measure_text(corpus, of_text)).at("packing");
+  CHECK(json.at("sequences") == 3);
+  CHECK(json.at("tokens") == 9);
+  CHECK(json.at("packs") == 3);
+
+  // Masked, every token is read: pieces of 4, 4 and 3.
+  MaskedLanguageModelConfig masked;
+  masked.data = *text_data_of(of_text.task);
+  of_text.task = masked;
+  const auto of_masked = to_json(measure_text(corpus, of_text));
+  CHECK(of_masked.at("task") == "masked_language_model");
+  CHECK(of_masked.at("packing").at("sequences") == 3);
+  CHECK(of_masked.at("packing").at("tokens") == 11);
+}
+
+TEST_CASE("a text for a language model is counted by split", "[stats]") {
+  ExperimentConfig experiment;
+  experiment.task = LanguageModelConfig{};
+  auto& config = *data_of(experiment);
+  config.validation_fraction = 0.3;
+  const auto stats = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
+  CHECK(stats[Split::train].characters == 7);
+  CHECK(stats[Split::validation].characters == 3);
+  CHECK(stats[Split::train].tokens == 7);
+  CHECK(stats.vocabulary == 4);
+  const auto of_fraction = [](double fraction) { return -fraction * std::log(fraction); };
+  // abcabéa and bca
+  CHECK(stats[Split::train].unigram_entropy ==
+        Approx(of_fraction(3. / 7) + of_fraction(2. / 7) + 2 * of_fraction(1. / 7)));
+  CHECK(stats[Split::validation].unigram_entropy == Approx(std::log(3)));
+  CHECK(stats[Split::train].unknown_characters == 0);
+  config.tokenizer = WordTokenizerOptions{.min_count = 1};  // drops the spaces, which no token stands for
+  CHECK_FALSE(measure_text({.path = "t.txt", .text = "ab ab cd ab", .sha256 = "0"}, experiment)[Split::train]
+                  .unknown_characters.has_value());
+  config.tokenizer = ByteTokenizerOptions{};
+  const auto bytes = measure_text({.path = "t.txt", .text = "abcab\u00e9abca", .sha256 = "0"}, experiment);
+  CHECK(bytes[Split::train].tokens == 8);
+  CHECK(bytes.vocabulary == 256);
+  CHECK(to_json(bytes).at("splits").at("validation").at("unknown_tokens").is_null());
+}
+
+TEST_CASE("of pairs lengths, cuts, unknown tokens, copies, padding and sources of two splits are counted", "[stats]") {
+  const TemporaryFolder folder;
+  SequenceToSequenceConfig task;
+  task.data.path = folder
+                       .write("train.tsv",
+                              "source\ttarget\n"
+                              "a\tA\n"
+                              "a\tA\n"
+                              "a b\tA B\n"
+                              "a b c d e f\tA\n"  // its source is cut
+                              "a\tA B C D E F\n"  // its target: left out
+                              "b b b\tB B B\n")
+                       .string();
+  task.data.validation_path = folder.write("validation.tsv", "source\ttarget\na\tZ\nq\tA B C D E\na\tZ\n").string();
+  task.data.test_path = folder.write("test.tsv", "source\ttarget\nq\tA\nb b b\tB\nb\tB\n").string();
+  task.data.tokenizer = WordTokenizerOptions{.min_count = 1};
+  EncoderDecoderConfig model;
+  model.context = 5;
+  ExperimentConfig config;
+  config.task = task;
+  config.model = model;
+  config.train.batch_size = 5;  // an epoch
+
+  const auto stats = measure_pairs(*load_pairs(config, true, {}), config);
+  const auto& train = stats[Split::train];
+  CHECK(train.pairs == 5);
+  CHECK(train.copies == 1);
+  CHECK(train.source.all_tokens == 1 + 1 + 2 + 6 + 3);
+  CHECK(train.source.tokens.longest == 6);
+  CHECK(train.source.cut == 1);
+  CHECK(train.target.all_tokens == 1 + 1 + 2 + 1 + 3);
+  CHECK(train.target.cut == 0);
+  CHECK(train.source.unknown_tokens == 0);
+  const auto& validation = stats[Split::validation];
+  CHECK(validation.copies == 1);
+  CHECK(validation.source.unknown_tokens == 1);
+  CHECK(validation.target.unknown_tokens == 2);
+  CHECK(validation.target.cut == 1);
+  CHECK(stats.shared.validation_in_train == 2);
+  CHECK(stats.shared.test_in_train == 1);
+  CHECK(stats.shared.test_in_validation == 1);
+  // With marks: sources 2, 2, 3, 5 (cut), 4 in rows of 5; targets 2, 2, 3, 2, 4 in rows of 4.
+  CHECK(std::abs(stats.padding - (1 - (16.0 + 13) / (25 + 20))) < 1e-12);
+  const auto json = to_json(stats);
+  CHECK(json.at("splits").at("test").at("pairs") == 3);
+  CHECK(json.at("sources_in_two_splits").at("validation_in_train") == 2);
+}
+
+}  // namespace metaformer
