@@ -1,14 +1,12 @@
-
-
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command_line.h"
-#include "report/compare_runs.h"
+#include "report/comparison.h"
 #include "report/comparison_text.h"
-#include "report/figure.h"
+#include "report/find_runs.h"
+#include "report/json.h"
 #include "report/pictures.h"
 #include "report/results_file.h"
-#include "report/run_records.h"
 
 namespace metaformer {
 
@@ -17,7 +15,7 @@ namespace {
 struct CompareArguments {
   std::vector<std::string> runs;
   ComparisonOptions options;
-  std::string metrics, columns;  // separated by commas
+  std::string measures, columns;  // separated by commas
   std::string format = "text";
   std::string export_file, order_file, figures;
   bool json = false;
@@ -51,18 +49,13 @@ std::vector<std::string> read_order(const std::string& path) {
   return keys;
 }
 
-void write_figures(const Comparison& comparison, const std::string& folder) {
-  figures::FigureFolder files(folder);
-  for (const auto& [name, figure] : figures_of(comparison)) files.write(name, figure);
-}
-
 void run_compare(CompareArguments& arguments) {
   const auto format = parse_format(arguments);
-  arguments.options.metrics = split_at_commas(arguments.metrics);
+  arguments.options.measures = split_at_commas(arguments.measures);
   const auto columns = split_at_commas(arguments.columns);
   if (!columns.empty() && format != Format::markdown)
-    throw Error(ExitCode::usage, "--columns is for --format markdown; choose metrics with --metrics");
-  if (!columns.empty() && arguments.options.metrics.empty()) arguments.options.metrics = metrics_of_columns(columns);
+    throw Error(ExitCode::usage, "--columns is for --format markdown; choose measures with --metrics");
+  if (!columns.empty() && arguments.options.measures.empty()) arguments.options.measures = measures_of_columns(columns);
   auto found = find_runs(arguments.runs);
   for (const auto& problem : found.problems) log::warning("{}", problem);
   const auto export_runs = [&] { export_results(arguments.export_file, found.runs, read_order(arguments.order_file)); };
@@ -70,7 +63,10 @@ void run_compare(CompareArguments& arguments) {
   const auto comparison = compare_runs(found.runs, arguments.options);  // its errors come before a file is changed
   if (!arguments.export_file.empty()) export_runs();
   for (const auto& note : comparison.notes) log::warning("{}", note);
-  if (!arguments.figures.empty()) write_figures(comparison, arguments.figures);
+  if (!arguments.figures.empty()) {
+    figures::FigureFolder files(arguments.figures);
+    for (const auto& [name, figure] : figures_of(comparison)) files.write(name, figure);
+  }
   switch (format) {
     case Format::text:
       return print_lines(to_text(comparison));
@@ -90,12 +86,12 @@ void add_output_options(CLI::App& command, CompareArguments& arguments) {
   command.add_flag("--json", arguments.json, "the same as --format json");
   command
       .add_option("--columns", arguments.columns,
-                  "columns of the Markdown table, separated by commas: METRIC, METRIC:difference, METRIC:equivalent, "
-                  "METRIC:worst, METRIC:values, mcnemar, settings")
+                  "columns of the Markdown table, separated by commas: MEASURE, MEASURE:difference, "
+                  "MEASURE:equivalent, MEASURE:worst, MEASURE:values, mcnemar, settings")
       ->type_name("LIST");
   command
       .add_option("--figures", arguments.figures,
-                  "folder for the values and the differences of every metric as pictures (SVG and PDF)")
+                  "folder for the values and the differences of every measure as pictures (SVG and PDF)")
       ->type_name("DIR");
   auto* file = command
                    .add_option("--export", arguments.export_file,
@@ -129,8 +125,8 @@ void add_compare_command(CLI::App& app) {
                   "compare only groups with equal values of this config key, each set with its own reference")
       ->type_name("KEY");
   command
-      .add_option("--metrics", arguments->metrics,
-                  "metrics to compare, separated by commas; default: those of the task")
+      .add_option("--metrics", arguments->measures,
+                  "measures to compare, separated by commas; default: those of the task")
       ->type_name("LIST");
   command
       .add_option("--margin", arguments->options.margin,

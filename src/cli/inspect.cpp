@@ -15,16 +15,12 @@
 #include "cli/input_file.h"
 #include "infer/answers.h"
 #include "report/inspection.h"
+#include "report/json.h"
 #include "report/pictures.h"
-#include "report/split_inspection.h"
 #include "run/safetensors.h"
 #include "tasks/sequence_to_sequence_task.h"
 
 namespace metaformer {
-
-// Prints what an inspection found.
-void print_text(const TextInspection& inspection, const std::filesystem::path& checkpoint);
-void print_split(const SplitInspection& inspection);
 
 namespace {
 
@@ -94,8 +90,6 @@ void print_norms(const DepthNorms& norms, const char* title) {
                             norms.after_mixer[i], norms.feed_forward_branch[i], norms.after_feed_forward[i]));
 }
 
-}  // namespace
-
 void print_text(const TextInspection& inspection, const std::filesystem::path& checkpoint) {
   const auto title = inspection.part == InspectedPart::cross
                          ? fmt::format("cross: {} tokens that see {}", inspection.tokens.size(), inspection.keys.size())
@@ -117,8 +111,6 @@ void print_split(const SplitInspection& inspection) {
     print_lines(fmt::format("effective context: {} of {} tokens (loss within 1%)\n", *inspection.effective_context,
                             inspection.loss_by_context.back().tokens));
 }
-
-namespace {
 
 struct InspectArguments {
   RunChoice choice;

@@ -1,3 +1,5 @@
+#include "report/report.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command_line.h"
-#include "report/make_report.h"
 
 namespace metaformer {
 

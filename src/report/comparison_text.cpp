@@ -7,13 +7,30 @@
 #include "base/error.h"
 #include "base/rows.h"
 #include "base/text.h"
-#include "report/grouping.h"
 
 namespace metaformer {
 
 namespace {
 
 constexpr int name_width = 30;
+
+// "1.8478 ± 0.0125", "804,096"; "–" without values.
+std::string mean_cell(const Measure& measure, const GroupMeasure& group) {
+  if (group.values.empty()) return "–";
+  const auto mean = shown(measure, group.summary.mean);
+  if (!group.summary.deviation || measure.digits == 0) return mean;
+  return fmt::format("{} ± {}", mean, shown(measure, *group.summary.deviation));
+}
+
+// "+0.0337 (+0.0202 to +0.0472)"; "" for a reference; without an interval only the mean.
+std::string difference_cell(const Measure& measure, const GroupMeasure& group) {
+  if (!group.difference) return "";
+  const auto& difference = *group.difference;
+  const auto mean = shown_difference(measure, difference.mean);
+  if (!difference.low) return mean;
+  return fmt::format("{} ({} to {})", mean, shown_difference(measure, *difference.low),
+                     shown_difference(measure, *difference.high));
+}
 
 // Columns of a terminal: "±" and "…" are two and three bytes.
 std::size_t columns_of(const std::string& text) {
@@ -58,14 +75,14 @@ std::string verdict(const PairedDifference& difference) {
   return text;
 }
 
-std::string metric_block(const Comparison& comparison, const std::vector<std::string>& names, const Metric& metric) {
-  auto text = fmt::format("\n{} {}{}\n", padded(metric.title, name_width - 1), padded("mean ± sd (runs)", 24),
+std::string measure_block(const Comparison& comparison, const std::vector<std::string>& names, const Measure& measure) {
+  auto text = fmt::format("\n{} {}{}\n", padded(measure.title, name_width - 1), padded("mean ± sd (runs)", 24),
                           "difference to * (95% interval; pairs)");
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
-    const auto& values = comparison.groups[i].metrics.at(metric.name);
+    const auto& values = comparison.groups[i].measures.at(measure.id);
     const auto mean = values.values.empty() ? std::string("–")
-                                            : fmt::format("{} ({})", mean_cell(metric, values), values.summary.count);
-    auto line = label(comparison, names, i) + padded(mean, 24) + difference_cell(metric, values);
+                                            : fmt::format("{} ({})", mean_cell(measure, values), values.summary.count);
+    auto line = label(comparison, names, i) + padded(mean, 24) + difference_cell(measure, values);
     if (values.difference) line += fmt::format("; {}", values.difference->pairs) + verdict(*values.difference);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
@@ -85,17 +102,17 @@ std::string mcnemar_block(const Comparison& comparison, const std::vector<std::s
 }
 
 std::string cost_block(const Comparison& comparison, const std::vector<std::string>& names) {
-  const auto column = [](const Metric& metric, const std::string& text) {
-    return fmt::format("{:>{}}", text, metric.title.size() + 2);
-  };
   auto text = fmt::format("\n{}", std::string(name_width, ' '));
-  for (const auto& name : cost_metrics()) text += column(metric_of(name), metric_of(name).title);
+  std::vector<Measure> costs;
+  for (const auto& id : cost_measures()) costs.push_back(measure_of(id));
+  const auto width = [](const Measure& measure) { return measure.title.size() + 2; };
+  for (const auto& cost : costs) text += fmt::format("{:>{}}", cost.title, width(cost));
   text += "\n";
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     text += label(comparison, names, i);
-    for (const auto& name : cost_metrics()) {
-      const auto& values = comparison.groups[i].metrics.at(name);
-      text += column(metric_of(name), values.values.empty() ? "-" : shown(metric_of(name), values.summary.mean));
+    for (const auto& cost : costs) {
+      const auto& values = comparison.groups[i].measures.at(cost.id);
+      text += fmt::format("{:>{}}", values.values.empty() ? "-" : shown(cost, values.summary.mean), width(cost));
     }
     text += "\n";
   }
@@ -113,14 +130,14 @@ std::string to_text(const Comparison& comparison) {
                           runs == 1 ? "" : "s", count, count == 1 ? "" : "s");
   if (comparison.margin) text += fmt::format("margin: ±{}\n", *comparison.margin);
   text += list_groups(comparison);
-  for (const auto& metric : comparison.metrics) text += metric_block(comparison, names, metric);
+  for (const auto& measure : comparison.measures) text += measure_block(comparison, names, measure);
   return text + mcnemar_block(comparison, names) + cost_block(comparison, names);
 }
 
 namespace {
 
 struct Column {
-  std::string metric, part;  // "val_loss:difference"
+  std::string measure, part;  // "val_loss:difference"
 };
 
 const std::vector<std::string>& parts() {
@@ -141,10 +158,10 @@ Column parse_column(const std::string& text) {
 
 std::vector<Column> default_columns(const Comparison& comparison) {
   std::vector<Column> columns;
-  for (const auto& metric : comparison.metrics) {
-    columns.push_back({metric.name, ""});
-    columns.push_back({metric.name, "difference"});
-    if (comparison.margin) columns.push_back({metric.name, "equivalent"});
+  for (const auto& measure : comparison.measures) {
+    columns.push_back({measure.id, ""});
+    columns.push_back({measure.id, "difference"});
+    if (comparison.margin) columns.push_back({measure.id, "equivalent"});
   }
   const auto has_tests = [](const auto& group) { return !group.mcnemar.empty(); };
   if (std::any_of(comparison.groups.begin(), comparison.groups.end(), has_tests)) columns.push_back({"mcnemar", ""});
@@ -160,36 +177,36 @@ std::string describe_reference(const Comparison& comparison) {
 }
 
 std::string title_of(const Column& column, const Comparison& comparison) {
-  if (column.metric == "mcnemar") return "McNemar's p by seed";
-  if (column.metric == "settings") return "what differs";
-  const auto metric = metric_of(column.metric);
+  if (column.measure == "mcnemar") return "McNemar's p by seed";
+  if (column.measure == "settings") return "what differs";
+  const auto measure = measure_of(column.measure);
   if (column.part == "difference") return fmt::format("difference {} (95% interval)", describe_reference(comparison));
   if (column.part == "equivalent") return fmt::format("inside ±{}", comparison.margin.value_or(0));
   if (column.part == "worst") return "worst";
-  if (column.part == "values" || metric.digits == 0) return metric.title;
-  return metric.title + ", mean ± sd";
+  if (column.part == "values" || measure.digits == 0) return measure.title;
+  return measure.title + ", mean ± sd";
 }
 
-std::string worst_cell(const Metric& metric, const GroupMetric& group) {
+std::string worst_cell(const Measure& measure, const GroupMeasure& group) {
   if (group.values.empty()) return "–";
   const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [low, high] = std::minmax_element(group.values.begin(), group.values.end(), by_value);
-  return shown(metric, metric.better == Better::lower ? high->second : low->second);
+  return shown(measure, measure.better == Measure::Better::lower ? high->second : low->second);
 }
 
 // In the order of the runs; "never" for what may be absent.
-std::string values_cell(const Metric& metric, const ComparedGroup& group) {
+std::string values_cell(const Measure& measure, const ComparedGroup& group) {
   std::vector<std::string> values;
   for (const auto& run : group.runs) {
-    const auto found = run.metrics.find(metric.name);
-    values.push_back(found != run.metrics.end()   ? fmt::format("{:.{}f}", found->second * metric.scale, metric.digits)
-                     : may_be_absent(metric.name) ? "never"
-                                                  : "–");
+    const auto found = run.measures.find(measure.id);
+    values.push_back(found != run.measures.end() ? fmt::format("{:.{}f}", found->second * measure.scale, measure.digits)
+                     : measure.may_be_absent     ? "never"
+                                                 : "–");
   }
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
-std::string equivalent_cell(const GroupMetric& group) {
+std::string equivalent_cell(const GroupMeasure& group) {
   if (!group.difference || !group.difference->equivalent) return "";
   return *group.difference->equivalent ? "yes" : "no";
 }
@@ -207,16 +224,16 @@ std::string settings_cell(const ComparedGroup& group) {
 }
 
 std::string cell_of(const Column& column, const ComparedGroup& group) {
-  if (column.metric == "mcnemar") return mcnemar_cell(group);
-  if (column.metric == "settings") return settings_cell(group);
-  const auto metric = metric_of(column.metric);
-  const auto found = group.metrics.find(column.metric);
-  const auto values = found == group.metrics.end() ? GroupMetric{} : found->second;
-  if (column.part == "difference") return difference_cell(metric, values);
+  if (column.measure == "mcnemar") return mcnemar_cell(group);
+  if (column.measure == "settings") return settings_cell(group);
+  const auto measure = measure_of(column.measure);
+  const auto found = group.measures.find(column.measure);
+  const auto values = found == group.measures.end() ? GroupMeasure{} : found->second;
+  if (column.part == "difference") return difference_cell(measure, values);
   if (column.part == "equivalent") return equivalent_cell(values);
-  if (column.part == "worst") return worst_cell(metric, values);
-  if (column.part == "values") return values_cell(metric, group);
-  return mean_cell(metric, values);
+  if (column.part == "worst") return worst_cell(measure, values);
+  if (column.part == "values") return values_cell(measure, group);
+  return mean_cell(measure, values);
 }
 
 std::string markdown_row(const std::vector<std::string>& cells) {
@@ -231,30 +248,13 @@ std::string markdown_row(const std::vector<std::string>& cells) {
 
 }  // namespace
 
-std::string mean_cell(const Metric& metric, const GroupMetric& group) {
-  if (group.values.empty()) return "–";
-  const auto mean = shown(metric, group.summary.mean);
-  if (!group.summary.deviation || metric.digits == 0) return mean;
-  return fmt::format("{} ± {}", mean, shown(metric, *group.summary.deviation));
-}
-
-std::string difference_cell(const Metric& metric, const GroupMetric& group) {
-  if (!group.difference) return "";
-  const auto& difference = *group.difference;
-  const auto mean = shown_difference(metric, difference.mean);
-  if (!difference.low) return mean;
-  return fmt::format("{} ({} to {})", mean, shown_difference(metric, *difference.low),
-                     shown_difference(metric, *difference.high));
-}
-
-std::vector<std::string> metrics_of_columns(const std::vector<std::string>& columns) {
-  std::vector<std::string> metrics;
+std::vector<std::string> measures_of_columns(const std::vector<std::string>& columns) {
+  std::vector<std::string> ids;
   for (const auto& text : columns) {
-    const auto name = parse_column(text).metric;
-    if (!is_of_groups(name) && std::find(metrics.begin(), metrics.end(), name) == metrics.end())
-      metrics.push_back(name);
+    const auto name = parse_column(text).measure;
+    if (!is_of_groups(name) && std::find(ids.begin(), ids.end(), name) == ids.end()) ids.push_back(name);
   }
-  return metrics;
+  return ids;
 }
 
 std::string to_markdown(const Comparison& comparison, const std::vector<std::string>& names) {
@@ -263,7 +263,7 @@ std::string to_markdown(const Comparison& comparison, const std::vector<std::str
   if (names.empty()) columns = default_columns(comparison);
   const auto asks = [](const Column& column) { return column.part == "equivalent"; };
   if (!comparison.margin && std::any_of(columns.begin(), columns.end(), asks))
-    throw Error(ExitCode::usage, "a column METRIC:equivalent needs --margin");
+    throw Error(ExitCode::usage, "a column MEASURE:equivalent needs --margin");
   std::vector<std::string> titles = {"config", "seeds"};
   for (const auto& column : columns) titles.push_back(title_of(column, comparison));
   auto text = markdown_row(titles) + "|";
@@ -281,80 +281,18 @@ std::string to_csv(const Comparison& comparison) {
   std::string text = "group,metric,n,mean,sd,pairs,difference,low,high,p,equivalent\n";
   const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
   for (const auto& group : comparison.groups)
-    for (const auto& metric : comparison.metrics) {
-      const auto& values = group.metrics.at(metric.name);
+    for (const auto& measure : comparison.measures) {
+      const auto& values = group.measures.at(measure.id);
       if (values.values.empty()) continue;
       const auto difference = values.difference.value_or(PairedDifference{});
       const bool is_paired = values.difference.has_value();
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(group.name), csv_field(metric.name),
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(group.name), csv_field(measure.id),
                           values.summary.count, values.summary.mean, number(values.summary.deviation),
                           is_paired ? fmt::format("{}", difference.pairs) : "",
                           is_paired ? fmt::format("{}", difference.mean) : "", number(difference.low),
                           number(difference.high), number(difference.p), equivalent_cell(values));
     }
   return text;
-}
-
-using Json = nlohmann::ordered_json;
-
-namespace {
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json describe(const PairedDifference& difference) {
-  return {{"pairs", difference.pairs},      {"mean", difference.mean},
-          {"low", or_null(difference.low)}, {"high", or_null(difference.high)},
-          {"p", or_null(difference.p)},     {"equivalent", or_null(difference.equivalent)}};
-}
-
-Json describe(const GroupMetric& metric) {
-  Json json = {{"n", metric.summary.count},
-               {"mean", metric.summary.count > 0 ? Json(metric.summary.mean) : Json()},
-               {"sd", or_null(metric.summary.deviation)}};
-  json["values"] = Json::object();
-  for (const auto& [seed, value] : metric.values) json["values"][std::to_string(seed)] = value;
-  if (metric.difference) json["difference"] = describe(*metric.difference);
-  return json;
-}
-
-Json describe(const McNemarTest& test) {
-  return {{"seed", test.seed},       {"only_reference", test.only_reference}, {"only_this", test.only_this},
-          {"p_exact", test.p_exact}, {"chi_square", test.chi_square},         {"p_chi_square", test.p_chi_square}};
-}
-
-Json describe(const RunRecord& run) {
-  Json json = {{"seed", run.seed}, {"source", run.source}, {"key", run.key}};
-  if (run.attention_collapse) json["attention_collapse"] = to_json(*run.attention_collapse);
-  return json;
-}
-
-Json describe(const ComparedGroup& group, const std::string& short_name, const std::string& reference) {
-  Json json = {{"name", group.name}, {"short_name", short_name}, {"reference", reference}};
-  json["settings"] = group.settings;
-  for (const auto& run : group.runs) json["runs"].push_back(describe(run));
-  for (const auto& [name, metric] : group.metrics)
-    if (metric.summary.count > 0) json["metrics"][name] = describe(metric);
-  for (const auto& test : group.mcnemar) json["mcnemar"].push_back(describe(test));
-  return json;
-}
-
-}  // namespace
-
-Json to_json(const Comparison& comparison) {
-  Json json = {{"margin", or_null(comparison.margin)}, {"differing_keys", comparison.differing_keys}};
-  for (const auto& metric : comparison.metrics)
-    json["metrics"].push_back(
-        {{"name", metric.name}, {"title", metric.title}, {"scale", metric.scale}, {"digits", metric.digits}});
-  const auto names = short_names(comparison.groups);
-  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
-    const auto& group = comparison.groups[i];
-    json["groups"].push_back(describe(group, names[i], comparison.groups[group.reference].name));
-  }
-  json["notes"] = comparison.notes;
-  return json;
 }
 
 }  // namespace metaformer

@@ -1,18 +1,63 @@
 #pragma once
-// Figures of charts, and their files.
+// Figures as SVG: lines with bands, intervals or heat maps, one or many in a grid. The same input gives the same bytes.
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "report/svg.h"
-
-// Figures as SVG: one chart, or many in a grid. The same input gives the same bytes.
-
 namespace metaformer::figures {
+
+enum class Scale { linear, logarithmic };
+
+struct Axis {
+  std::string label;
+  Scale scale = Scale::linear;
+};
+
+// One line. A point whose y is not finite, or not positive on a logarithmic axis, is a gap.
+struct Curve {
+  std::string name = "";                    // in the legend; "": not there
+  std::vector<double> x = {}, y = {};       // of one length
+  std::vector<double> low = {}, high = {};  // a band around the line, of the same length; empty: none
+  int color = -1;                           // number in the palette of 8; -1: the position of the curve
+  bool dashed = false;
+};
+
+struct LineChart {
+  Axis x, y;
+  std::vector<Curve> curves;
+};
+
+// Rows with a name, a value and its interval, from top to bottom.
+struct Interval {
+  std::string name;
+  double value = 0;
+  double low = 0, high = 0;         // equal to the value: no interval is drawn
+  std::vector<double> points = {};  // small dots: the values that the row summarises
+};
+
+struct IntervalChart {
+  std::string label;  // of the axis
+  std::vector<Interval> rows;
+  std::optional<double> reference = std::nullopt;  // a vertical line
+};
+
+// sequential: from 0 up, for probabilities and distances. diverging: symmetric about 0, for scores and weights.
+enum class Palette { sequential, diverging };
+
+struct HeatMap {
+  std::int64_t rows = 0, columns = 0;
+  std::vector<double> values;  // [rows, columns]; NaN is left blank, such as a cell that a causal mask hides
+  std::string row_title = "", column_title = "";
+  std::vector<std::string> row_labels = {}, column_labels = {};  // empty: numbers are written
+  Palette palette = Palette::sequential;
+  std::optional<double> top = std::nullopt;  // a value that the colours reach at least
+};
 
 struct Panel {
   std::string title;
@@ -24,23 +69,15 @@ struct Figure {
   std::string description;    // for readers who cannot see it, and the line below the title
   std::vector<Panel> panels;  // row by row
   std::int64_t columns = 1;   // panels in a row
-  double panel_width = 0;     // in pixels, axes not counted; 0: chosen by the chart and the number of columns
-  double panel_height = 0;    // the same; a heat map has square cells and takes the smaller of both
-  bool same_colors = false;   // heat maps share one colour scale, drawn once
+  bool same_colors = false;   // heat maps, of one palette, share a colour scale, drawn once
 };
 
 // A complete SVG file. It follows the reader's choice of light or dark colours. Throws Error (exit code 2) when lengths
 // of one curve or map differ.
 std::string to_svg(const Figure& figure);
 
-}  // namespace metaformer::figures
-
-// Figures as files for papers.
-
-namespace metaformer::figures {
-
-// Writes figures into a folder, which is created: NAME.svg and, with rsvg-convert of librsvg, NAME.pdf. Without that
-// program there is one warning, and no PDF. Errors: exit code 1 when a file cannot be written.
+// Figures as files for papers, in a folder, which is created: NAME.svg and, with rsvg-convert of librsvg, NAME.pdf.
+// Without that program there is one warning, and no PDF. Errors: exit code 1 when a file cannot be written.
 class FigureFolder {
  public:
   explicit FigureFolder(std::filesystem::path folder);
@@ -55,6 +92,56 @@ class FigureFolder {
   std::set<std::string> names_;
   bool with_pdf_ = true;
   int written_ = 0;
+};
+
+// The smallest and largest of the values that a scale can show.
+struct Extent {
+  explicit Extent(Scale scale = Scale::linear, const std::vector<double>& values = {}) : scale(scale) { add(values); }
+  void add(const std::vector<double>& values);
+  void widen(double fraction);  // on both sides, by a fraction of the distance between them
+  bool empty() const { return low > high; }
+
+  Scale scale;
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+};
+
+struct Tick {
+  double value = 0;
+  std::string text;  // "": a mark only
+};
+
+// From values to pixels, and where an axis has its ticks.
+class AxisScale {
+ public:
+  // From the low to the high end of the data. One value stands in the middle. Without data: 0 to 1, or 1 to 10.
+  AxisScale(const Extent& data, double first_pixel, double last_pixel);
+
+  // Whether the value has a place: finite, and positive on a logarithmic axis.
+  bool shows(double value) const;
+  double operator()(double value) const;
+
+  // About so many, at round values: 1, 2, 2.5, 5 times powers of ten.
+  std::vector<Tick> ticks(int wanted) const;
+
+ private:
+  Scale scale_;
+  double low_, high_, first_pixel_, last_pixel_;
+};
+
+// From values to the levels of a palette, for all the maps together, which have one palette.
+class ColorScale {
+ public:
+  explicit ColorScale(const std::vector<const HeatMap*>& maps);
+
+  int levels() const;
+  int level(double value) const;
+  std::string css_class(int level) const;
+  double low() const { return low_; }
+  double high() const { return high_; }
+
+ private:
+  Palette palette_;
+  double low_ = 0, high_ = 1;
 };
 
 }  // namespace metaformer::figures

@@ -7,62 +7,16 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "data/list_dataset.h"
 #include "model/classifier.h"
 #include "model/token_model.h"
+#include "ops/autocast.h"
+#include "report/statistics.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
-
-namespace {
-
-torch::Tensor wide(const torch::Tensor& tensor) { return tensor.detach().to(torch::kCPU, torch::kDouble); }
-
-double asymmetry_of(const torch::Tensor& form_ij) {
-  const double norm = form_ij.norm().item<double>();
-  return norm > 0 ? (form_ij - form_ij.t()).norm().item<double>() / (2 * norm) : 0;
-}
-
-torch::Tensor eigenvalues(const torch::Tensor& form_nij) {
-  return torch::linalg_eigvalsh((form_nij + form_nij.mT()) / 2);
-}
-
-// Of the symmetric part of left^T right. With C = [left; right] it is C^T J C / 2, where J exchanges both halves, and
-// with C^T = Q T it has the eigenvalues of T J T^T / 2, and zeros.
-torch::Tensor eigenvalues(const torch::Tensor& left_nrd, const torch::Tensor& right_nrd) {
-  const auto both_ndr = torch::cat({left_nrd, right_nrd}, 1).mT();
-  const auto exchanged_ndr = torch::cat({right_nrd, left_nrd}, 1).mT();
-  if (both_ndr.size(2) >= both_ndr.size(1)) return eigenvalues(torch::matmul(left_nrd.mT(), right_nrd));
-  const auto [basis_ndr, triangle_nrr] = torch::linalg_qr(both_ndr, "reduced");
-  const auto image_nrr = torch::matmul(basis_ndr.mT(), exchanged_ndr);  // T J
-  return eigenvalues(torch::matmul(image_nrr, triangle_nrr.mT()) / 2);
-}
-
-}  // namespace
-
-HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
-  const torch::NoGradGuard no_grad;
-  HeadForms forms;
-  if (form_nij.defined()) {
-    forms.form_nij = wide(form_nij);
-    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
-    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
-  }
-  const auto factors = mixer.score_form();
-  if (!factors) return forms;
-  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
-             right_nrd = wide(factors->right_nrd);
-  const bool has_form = forms.form_nij.defined();
-  if (!has_form) {
-    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
-    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
-      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
-  }
-  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
-    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
-  return forms;
-}
 
 namespace {
 
@@ -141,50 +95,23 @@ std::vector<double> correlations(const torch::Tensor& distance_nvv, const std::v
   return found;
 }
 
-void count_negative(LayerInspection& layer, bool causal) {
-  auto visible_ce = torch::ones_like(layer.score_nce[0], torch::kBool);
-  if (causal) visible_ce = visible_ce.tril();
-  const auto cells = visible_ce.sum().item<double>();
-  layer.negative_scores =
-      to_vector((layer.score_nce < 0).logical_and(visible_ce).sum({1, 2}).to(torch::kDouble) / cells);
-}
-
-void measure_distance(LayerInspection& layer) {
-  const auto c = layer.attention_nce.size(1);
-  const auto apart_ce = offset_ce(c, c, torch::kCPU).abs();
-  layer.mean_attention_distance = to_vector((layer.attention_nce * apart_ce).sum(2).mean(1));
-}
-
-void require_inspectable(const LoadedRun& run, std::size_t tokens) {
-  require_transformer(run);
-  if (static_cast<std::int64_t>(tokens) > most_inspected_tokens)
-    throw Error(ExitCode::usage,
-                fmt::format("a text of {} tokens is too long to inspect: at most {}", tokens, most_inspected_tokens));
-}
-
-// The prompt and its answer, but for the number that the model never reads.
-std::vector<std::int32_t> ids_of_list(const ListTask& task, const std::vector<std::int32_t>& list) {
-  auto ids = list_prompt(task, list);
-  const auto answer = list_answer(task, list);
-  ids.insert(ids.end(), answer.begin(), answer.end() - 1);
-  return ids;
-}
-
-// Of a batch of one.
-torch::Tensor only_sequence(const torch::Tensor& values) {
-  return values[0].to(torch::kCPU, torch::kDouble).contiguous();
-}
-
 // Of a mixer that scores tokens of one sequence, or of two.
 LayerInspection inspect_layer(const StreamProbe::Scores& seen, const Mixer& mixer, const TransformerConfig& config,
                               bool causal) {
-  LayerInspection layer{.score_nce = only_sequence(seen.score_bnce), .attention_nce = only_sequence(seen.weight_bnce)};
-  layer.forms = forms_of(mixer, seen.vectors.form_nij, config.width / config.heads);
-  count_negative(layer, causal);
+  const auto only_sequence = [](const torch::Tensor& values) {
+    return values[0].to(torch::kCPU, torch::kDouble).contiguous();
+  };
+  LayerInspection layer{.score_nce = only_sequence(seen.score_bnce),
+                        .attention_nce = only_sequence(seen.weight_bnce),
+                        .forms = forms_of(mixer, seen.vectors.form_nij, config.width / config.heads)};
+  auto visible_ce = torch::ones_like(layer.score_nce[0], torch::kBool);
+  if (causal) visible_ce = visible_ce.tril();
+  const auto negative_n = (layer.score_nce < 0).logical_and(visible_ce).sum({1, 2}).to(torch::kDouble);
+  layer.negative_scores = to_vector(negative_n / visible_ce.sum().item<double>());
   return layer;
 }
 
-// The layers of a transformer by what its mixers have shown of a text.
+// The layers of a transformer, from the scores that its mixers have shown of a text.
 void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::vector<StreamProbe::Scores>& seen,
                 const std::vector<std::int32_t>& compared, const LoadedRun& run) {
   const auto has_scores = [](const StreamProbe::Scores& layer) { return layer.has_scores(); };
@@ -201,8 +128,10 @@ void add_layers(TextInspection& inspection, TransformerImpl& trunk, const std::v
     }
     auto layer = inspect_layer(seen[i], trunk.blocks()[i]->mixer(), trunk.config(), inspection.causal);
     layer.axioms = test_axioms(seen[i].vectors, layer.forms.eigenvalue_nr);
-    measure_distance(layer);
-    layer.distance_nvv = signed_distances(squared_distances(scored_vectors(trunk.blocks()[i], x_1vd)));
+    const auto c = layer.attention_nce.size(1);
+    layer.mean_attention_distance =
+        to_vector((layer.attention_nce * offset_ce(c, c, torch::kCPU).abs()).sum(2).mean(1));
+    layer.distance_nvv = signed_distances(scored_vectors(trunk.blocks()[i], x_1vd));
     if (is<SortConfig>(run.experiment.config.task))
       layer.distance_rank_correlation = correlations(layer.distance_nvv, compared);
     inspection.layers.push_back(std::move(layer));
@@ -244,18 +173,23 @@ std::vector<std::int32_t> ids_of_text(const LoadedRun& run, const std::string& t
   if (refuses_nul && text.find('\0') != std::string::npos)
     throw Error(ExitCode::data, "the text has NUL bytes; a text is UTF-8");
   auto ids = run.codec.tokenizer->encode(text);
-  if (const auto lists = list_task(config.task)) return ids_of_list(*lists, ids);
+  if (const auto lists = list_task(config.task)) {
+    auto prompt = list_prompt(*lists, ids);
+    const auto answer = list_answer(*lists, ids);
+    prompt.insert(prompt.end(), answer.begin(), answer.end() - 1);  // the model never reads its last number
+    return prompt;
+  }
   if (ids.empty()) throw Error(ExitCode::data, "the text to inspect is empty");
   const auto marks = is<SequenceToSequenceConfig>(config.task) ? 1 : 0;
-  const auto most =
-      static_cast<std::size_t>(std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
-  if (ids.size() > most) ids.resize(most);
-  return ids;
+  return cut(std::move(ids), std::max<std::int64_t>(1, std::min(tokens, context_of(config.model)) - marks));
 }
 
 TextInspection inspect_text(const LoadedRun& run, const std::vector<std::int32_t>& ids,
                             const InspectionLimits& limits) {
-  require_inspectable(run, ids.size());
+  require_transformer(run);
+  if (std::ssize(ids) > most_inspected_tokens)
+    throw Error(ExitCode::usage, fmt::format("a text of {} tokens is too long to inspect: at most {}", ids.size(),
+                                             most_inspected_tokens));
   const torch::NoGradGuard no_grad;
   const WideModel wide(*run.model);
   const auto& config = transformer(run.experiment.config);
@@ -318,93 +252,6 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
   return {std::move(source), std::move(target), std::move(cross)};
 }
 
-// The arrays and numbers of an inspection by name.
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
-void add_axioms(Json& head, const MetricAxioms& axioms) {
-  head["verdict"] = to_string(axioms.verdict);
-  if (axioms.verdict != FormVerdict::unknown) head["negative_eigenvalues"] = axioms.negative_eigenvalues;
-  head["vectors"] = axioms.vectors;
-  head["asymmetric_pairs"] = axioms.asymmetric_pairs;
-  head["negative_pairs"] = axioms.negative_pairs;
-  head["incomplete_triples"] = axioms.incomplete_triples;
-  head["violated_triples"] = axioms.violated_triples;
-}
-
-Json head_json(const LayerInspection& layer, std::size_t n) {
-  Json head = Json::object();
-  const auto& forms = layer.forms;
-  if (forms.eigenvalue_nr.defined()) {
-    const auto values = forms.eigenvalue_nr[static_cast<std::int64_t>(n)].contiguous();
-    head["eigenvalues"] =
-        std::vector<double>(values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
-    head["asymmetry"] = forms.asymmetry[n];
-  }
-  if (!layer.axioms.empty()) add_axioms(head, layer.axioms[n]);
-  head["negative_scores"] = layer.negative_scores[n];
-  if (!layer.mean_attention_distance.empty()) head["mean_attention_distance"] = layer.mean_attention_distance[n];
-  if (!layer.distance_rank_correlation.empty())
-    head["distance_rank_correlation"] = number_or_null(layer.distance_rank_correlation[n]);
-  return head;
-}
-
-double rounded(double value, int digits) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  const double unit = std::pow(10, digits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
-  return std::round(value * unit) / unit;
-}
-
-// Rows of one head; cells behind the diagonal are null if `causal`.
-Json rows_of(const torch::Tensor& matrix_ij, int digits, bool causal = false) {
-  const auto values = matrix_ij.to(torch::kCPU, torch::kDouble).contiguous();
-  const auto* value = values.const_data_ptr<double>();
-  auto rows = Json::array();
-  for (std::int64_t i = 0; i < values.size(0); ++i) {
-    auto row = Json::array();
-    for (std::int64_t j = 0; j < values.size(1); ++j, ++value)
-      row.push_back(causal && j > i ? Json() : number_or_null(rounded(*value, digits)));
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-void add_arrays(Json& head, const LayerInspection& layer, std::int64_t n, bool causal, int digits,
-                std::int64_t widest_form) {
-  head["attention"] = rows_of(layer.attention_nce[n], digits, causal);
-  head["scores"] = rows_of(layer.score_nce[n], digits, causal);
-  if (layer.distance_nvv.defined()) head["distances"] = rows_of(layer.distance_nvv[n], digits);
-  const auto add_form = [&](const char* name, const torch::Tensor& form) {
-    if (form.defined() && form.size(1) <= widest_form) head[name] = rows_of(form[n], digits);
-  };
-  add_form("form", layer.forms.form_nij);
-  add_form("input_form", layer.forms.input_form_ndd);
-}
-
-template <class AddArrays>
-Json describe(const TextInspection& inspection, AddArrays add) {
-  Json json = {{"mixer", inspection.mixer}, {"causal", inspection.causal}, {"tokens", inspection.tokens}};
-  if (!inspection.keys.empty()) json["keys"] = inspection.keys;
-  json["vocabulary"] = inspection.vocabulary;
-  if (inspection.part != InspectedPart::cross) json["norms"] = to_json(inspection.norms);
-  json["layers"] = Json::array();
-  for (const auto& layer : inspection.layers) {
-    auto heads = Json::array();
-    for (std::size_t n = 0; n < layer.heads(); ++n) {
-      heads.push_back(head_json(layer, n));
-      add(heads.back(), layer, static_cast<std::int64_t>(n));
-    }
-    json["layers"].push_back({{"heads", std::move(heads)}});
-  }
-  return json;
-}
-
-}  // namespace
-
 NamedTensors to_tensors(const TextInspection& inspection) {
   NamedTensors tensors;
   const auto part = inspection.part == InspectedPart::whole ? "" : std::string(to_string(inspection.part)) + ".";
@@ -424,14 +271,145 @@ NamedTensors to_tensors(const TextInspection& inspection) {
   return tensors;
 }
 
-Json to_json(const TextInspection& inspection) {
-  return describe(inspection, [](Json&, const LayerInspection&, std::int64_t) {});
+namespace {
+
+// After backward.
+DepthNorms stream_gradients(const StreamProbe::Stack& stack) {
+  std::vector<torch::Tensor> gradients;
+  for (const auto& value : stack.stream)
+    gradients.push_back(value.x_bcd.requires_grad() ? value.x_bcd.grad() : torch::Tensor());
+  return gradient_norms(stack, gradients);
 }
 
-Json to_json_with_arrays(const TextInspection& inspection, int digits, std::int64_t widest_form) {
-  return describe(inspection, [&](Json& head, const LayerInspection& layer, std::int64_t n) {
-    add_arrays(head, layer, n, inspection.causal, digits, widest_form);
-  });
+double gradient_norm(const torch::nn::Module& block, const std::string& branch) {
+  double squares = 0;
+  for (const auto& parameter : block.named_parameters())
+    if (parameter.key().starts_with(branch) && parameter.value().grad().defined())
+      squares += parameter.value().grad().to(torch::kDouble).square().sum().item<double>();
+  return std::sqrt(squares);
+}
+
+bool has_memory(const LoadedRun& run) { return run.model->remembers(); }
+
+GradientNorms measure_gradients(const LoadedRun& run, const Task& task) {
+  const torch::AutoGradMode with_gradients(true);
+  auto& model = *run.model;
+  const auto batch = has_memory(run) ? task.batches->evaluation_batch(Split::validation, 0, run.device)
+                                     : task.batches->random_batch(Split::validation, 0, run.device);
+  StreamProbe probe(/*wants_scores=*/false);
+  Pass pass{.probe = &probe};
+  model.zero_grad();
+  const auto loss = task.objective->loss(model.forward(batch, nullptr, pass), batch) / batch.weight;
+  const auto& stack = probe.stacks().front();
+  for (const auto& value : stack.stream)
+    if (value.x_bcd.requires_grad()) value.x_bcd.retain_grad();
+  loss.backward();
+  GradientNorms norms{.stream = stream_gradients(stack)};
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* block = dynamic_cast<const BlockImpl*>(module.get());
+    if (block == nullptr) continue;
+    norms.mixer.push_back(gradient_norm(*block, "mixer"));
+    norms.feed_forward.push_back(gradient_norm(*block, "feed_forward"));
+  }
+  model.zero_grad();
+  return norms;
+}
+
+// [t], of the tokens to predict: 0 where there is no target.
+torch::Tensor losses_of(const torch::Tensor& logits, const torch::Tensor& targets_t) {
+  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets_t, {}, at::Reduction::None, /*ignore_index=*/-1)
+      .to(torch::kDouble);
+}
+
+// Where each of them stands in its row.
+torch::Tensor columns_of(const Batch& batch) {
+  const auto rows = batch.ids_bc.size(0), length = batch.ids_bc.size(1);
+  if (batch.places_t.defined()) return batch.places_t.clamp_min(0).remainder(length);
+  return torch::arange(length, batch.ids_bc.options()).repeat(rows);
+}
+
+std::vector<PositionLoss> measure_positions(const LoadedRun& run, const Task& task, std::int64_t batches) {
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  const auto context = context_of(run.experiment.config.model);
+  auto loss_c = torch::zeros(context, torch::kDouble).to(run.device), targets_c = torch::zeros_like(loss_c);
+  for (std::int64_t i = 0; i < (batches > 0 ? std::min(batches, all) : all); ++i) {
+    throw_if_stopped();
+    const auto batch = task.batches->evaluation_batch(Split::validation, i, run.device);
+    const auto column_t = columns_of(batch), target_t = wanted_targets_t(batch);
+    loss_c.index_add_(0, column_t, losses_of(run.predictor->logits(batch), target_t));
+    targets_c.index_add_(0, column_t, (target_t >= 0).to(torch::kDouble));
+  }
+  std::vector<PositionLoss> found;
+  for (std::int64_t c = 0; c < context; ++c)
+    if (const auto targets = targets_c[c].item<double>(); targets > 0)
+      found.push_back(
+          {.position = c, .targets = static_cast<std::int64_t>(targets), .loss = loss_c[c].item<double>() / targets});
+  return found;
+}
+
+// 1, 2, 3, 4, 6, 8, 12, 16, ..., context.
+std::vector<std::int64_t> tried_contexts(std::int64_t context) {
+  std::vector<std::int64_t> tried;
+  for (std::int64_t m = 1; m < context; m *= 2) {
+    tried.push_back(m);
+    if (m >= 2 && 3 * m / 2 < context) tried.push_back(3 * m / 2);
+  }
+  tried.push_back(context);
+  return tried;
+}
+
+// Adds the losses of the batch's last targets to those of every context.
+void add_context_losses(const LoadedRun& run, const Batch& batch, std::vector<ContextLoss>& losses) {
+  const auto whole = batch.targets_bc.size(1);
+  const auto targets_b = batch.targets_bc.select(1, whole - 1);
+  for (auto& [tokens, loss] : losses) {
+    throw_if_stopped();
+    const auto logits_bcv = run.predictor->logits({.ids_bc = batch.ids_bc.narrow(1, whole - tokens, tokens)});
+    loss += losses_of(logits_bcv.select(1, tokens - 1), targets_b).sum().item<double>();
+  }
+}
+
+void measure_context(const LoadedRun& run, const Task& task, std::int64_t wanted, SplitInspection& inspection) {
+  const auto context = context_of(run.experiment.config.model);
+  const auto all = task.batches->evaluation_batches(Split::validation);
+  const auto rows = evaluation_rows(context);
+  const auto batches = std::clamp<std::int64_t>((wanted + rows - 1) / rows, 1, all);
+  for (const auto tokens : tried_contexts(context)) inspection.loss_by_context.push_back({.tokens = tokens});
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const auto batch = task.batches->evaluation_batch(Split::validation, i * all / batches, run.device);
+    inspection.context_targets += (batch.targets_bc.select(1, context - 1) >= 0).sum().item<std::int64_t>();
+    add_context_losses(run, batch, inspection.loss_by_context);
+  }
+  if (inspection.context_targets == 0) {  // the split is shorter than the context
+    inspection.loss_by_context.clear();
+    return;
+  }
+  for (auto& entry : inspection.loss_by_context) entry.loss /= static_cast<double>(inspection.context_targets);
+  inspection.effective_context = effective_context_of(inspection.loss_by_context);
+}
+
+}  // namespace
+
+std::int64_t effective_context_of(const std::vector<ContextLoss>& losses) {
+  constexpr double tolerance = 1.01;
+  auto found = losses.back().tokens;
+  for (auto entry = losses.rbegin(); entry != losses.rend() && entry->loss <= tolerance * losses.back().loss; ++entry)
+    found = entry->tokens;
+  return found;
+}
+
+SplitInspection inspect_split(const LoadedRun& run, const Task& task, const SplitLimits& limits) {
+  require_transformer(run);
+  const auto& config = run.experiment.config;
+  SplitInspection inspection{.gradients = measure_gradients(run, task)};
+  if (is<ClassificationConfig>(config.task)) return inspection;
+  const torch::NoGradGuard no_grad;
+  const AutocastScope autocast(config.train.precision, run.device);
+  inspection.loss_by_position = measure_positions(run, task, limits.batches);
+  const auto* task_config = std::get_if<LanguageModelConfig>(&config.task);
+  if (task_config != nullptr && packing_options(task_config->data.packing) == nullptr && !has_memory(run))
+    measure_context(run, task, limits.context_targets, inspection);
+  return inspection;
 }
 
 }  // namespace metaformer

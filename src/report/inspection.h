@@ -1,52 +1,27 @@
 #pragma once
-// The inside of a trained network, for one text.
+// The inside of a trained network. With one text, or a pair: attention maps, score tables, the forms of the scores,
+// distances between tokens, norms by depth. With a split: gradients by depth, the loss by position in the window, and
+// how much context counts. Files: docs/inspect.md.
 
 #include <torch/types.h>
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "attention/mixer.h"
 #include "data/pairs.h"
 #include "infer/load_run.h"
 #include "model/stream_probe.h"
-#include "report/metric_axioms.h"
+#include "report/forms.h"
+#include "tasks/task.h"
 
 namespace metaformer {
-
-// The bilinear forms that the heads of a mixer score with.
-
-// Letters: n heads; i and j what the form maps (the k features of a projection, or d of the input); r eigenvalues. All
-// float64 on the CPU.
-struct HeadForms {
-  // As scores use it, without 1/sqrt(k): M of metric, W or U of quadratic attention, unpacked from the checkpoint, with
-  // its fixed norm and its temperature. Undefined for scaled dot product, which has none.
-  torch::Tensor form_nij;
-  // Between inputs of the mixer, with 1/sqrt(k): W_q^T W_k / sqrt(k), P^T M P / sqrt(k), ... (rows of W are outputs, as
-  // in the checkpoint; papers that write x W_q call it W_q W_k^T). Of a distance: of the part of the score that depends
-  // on both tokens. Undefined where scores are no single form of the input (qk_norm, as_published), and where the forms
-  // of the heads would hold more than `most_input_form_numbers`.
-  torch::Tensor input_form_ndd;
-  // Of the symmetric part of form_nij; of scaled dot product, of W_q^T W_k / sqrt(k), without those that are 0 because
-  // its rank is at most 2 k. Ascending. Undefined where there is neither.
-  torch::Tensor eigenvalue_nr;
-  std::vector<double> asymmetry;  // by head, of the same form: |F - F^T| / (2 |F|), Frobenius; 0: symmetric
-};
-
-constexpr std::int64_t most_input_form_numbers = std::int64_t{1} << 24;
-
-// `form_nij`: what the mixer has shown a probe (ScoredVectors); undefined: none. `k`: the width of its heads.
-HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k);
-
-// What a trained network does with one text, or with a pair: attention maps, score tables, the forms that scores are
-// made of, distances between tokens, and norms by depth. Files: docs/inspect.md.
 
 // One layer; all vectors have an entry for each head, and are empty for mixers without scores. Tensors are float64 on
 // the CPU; letters: n heads, c (queries) and e (keys) tokens of the text, v tokens of TextInspection::vocabulary. Where
 // keys are of a source, distance_nvv, axioms and mean_attention_distance are empty.
 struct LayerInspection {
-  torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), with what positions add; not masked
+  torch::Tensor score_nce;      // before the softmax: divided by sqrt(k), positions included; not masked
   torch::Tensor attention_nce;  // after the softmax: rows sum to 1
   torch::Tensor distance_nvv;   // signed_distances between the embeddings of tokens
   HeadForms forms;
@@ -72,7 +47,7 @@ struct TextInspection {
   std::string mixer;                    // kind
   bool causal = false;                  // no token attends to a later one: cells behind the diagonal are to be blank
   std::vector<std::string> tokens;      // of the text as the model reads it, decoded; "[class]": a class token
-  std::vector<std::string> keys;        // of what they attend to; empty: the same
+  std::vector<std::string> keys;        // the tokens that they attend to; empty: the same
   std::vector<std::string> vocabulary;  // the tokens of distance_nvv
   std::vector<LayerInspection> layers;
   DepthNorms norms;  // of a token's vectors, mean over the tokens; of cross those of the decoder
@@ -82,13 +57,13 @@ struct TextInspection {
 
 struct InspectionLimits {
   std::int64_t tokens = 64;      // of the text, from its start
-  std::int64_t vocabulary = 96;  // of a larger vocabulary: the distinct tokens of the text in their order, so many
+  std::int64_t vocabulary = 96;  // of a larger vocabulary: the first distinct tokens of the text
 };
 
-// More than so many tokens are refused: scores are kept for every pair of them.
+// More tokens are refused: scores are kept for every pair of them.
 constexpr std::int64_t most_inspected_tokens = 1024;
 
-// Throws Error (exit code 2) for a run whose model is no transformer, which has nothing to inspect.
+// Throws Error (exit code 2) for a run whose model is no transformer.
 void require_transformer(const LoadedRun& run);
 
 // The token ids of a text as the run's model reads them: cut to the limit and to the model's context, a
@@ -112,18 +87,46 @@ std::vector<TextInspection> inspect_pair(const LoadedRun& run, const EncodedPair
 // All arrays, float32, by the names of docs/inspect.md: "layer.0.attention", "cross.layer.0.attention", ...
 NamedTensors to_tensors(const TextInspection& inspection);
 
-// The numbers without the arrays:
-//   {"mixer", "causal", "tokens": [..], "keys": [..], "vocabulary": [..], "norms": (see DepthNorms),
-//    "layers": [{"heads": [{"eigenvalues": [..], "asymmetry", "verdict", "negative_eigenvalues", "asymmetric_pairs",
-//                           "negative_pairs", "incomplete_triples", "violated_triples", "negative_scores",
-//                           "mean_attention_distance", "distance_rank_correlation"}]}]}
-// What a mixer does not have is absent; mixers without scores have no heads.
-nlohmann::ordered_json to_json(const TextInspection& inspection);
+// Of the mean loss of one batch of training size (with model.memory of evaluation, before which nothing is remembered),
+// without dropout and without an update.
+struct GradientNorms {
+  DepthNorms stream;                        // Frobenius norm of the gradient with respect to the stream
+  std::vector<double> mixer, feed_forward;  // by layer, with respect to the branch's parameters, its norms included
+};
 
-// The same with the arrays in it, rounded to `digits` significant digits, for a page: each head also has "attention",
-// "scores", "form", "input_form" and "distances" as arrays of rows. Cells of attention and scores that a causal mask
-// hides are null. Forms of more than `widest_form` rows are left out.
-nlohmann::ordered_json to_json_with_arrays(const TextInspection& inspection, int digits = 4,
-                                           std::int64_t widest_form = 128);
+// Mean cross-entropy of the targets that stand at one position of the window, from 0.
+struct PositionLoss {
+  std::int64_t position = 0, targets = 0;
+  double loss = 0;
+};
+
+// Mean cross-entropy of the same targets where the model reads only the last `tokens` tokens before each.
+struct ContextLoss {
+  std::int64_t tokens = 0;
+  double loss = 0;
+};
+
+struct SplitInspection {
+  GradientNorms gradients;
+  std::vector<PositionLoss> loss_by_position;  // not of classifiers; positions without targets are left out
+  // Language models without memory only. The targets are the last ones of `context_targets` windows spread over the
+  // split; positions start again at the first token that the model reads.
+  std::vector<ContextLoss> loss_by_context;
+  std::int64_t context_targets = 0;
+  // The smallest context in loss_by_context from which on the loss is at most 1% above that with the whole context.
+  std::optional<std::int64_t> effective_context;
+};
+
+struct SplitLimits {
+  std::int64_t batches = 0;             // of evaluation, for loss_by_position; 0: the whole split
+  std::int64_t context_targets = 1024;  // at most, rounded up to whole batches
+};
+
+// On the validation split, in the precision of the run (gradients in float32). Throws Interrupted when a signal asks to
+// stop. Errors: exit code 2 for a model that is no transformer.
+SplitInspection inspect_split(const LoadedRun& run, const Task& task, const SplitLimits& limits = {});
+
+// Of losses with more and more context, the last with the whole: see SplitInspection::effective_context.
+std::int64_t effective_context_of(const std::vector<ContextLoss>& losses);
 
 }  // namespace metaformer

@@ -7,8 +7,6 @@
 #include <limits>
 #include <regex>
 
-#include "report/grouping.h"
-
 namespace metaformer {
 
 namespace {
@@ -18,7 +16,7 @@ using figures::HeatMap;
 using figures::Palette;
 using figures::Panel;
 
-// `values_ij`: with NaN where a cell is to be blank.
+// `values_ij`: NaN in blank cells.
 HeatMap heat_map(const torch::Tensor& values_ij, Palette palette) {
   return {.rows = values_ij.size(0), .columns = values_ij.size(1), .values = to_vector(values_ij), .palette = palette};
 }
@@ -39,8 +37,6 @@ HeatMap token_map(const torch::Tensor& values_ce, const TextInspection& inspecti
   return map;
 }
 
-std::string head_title(std::int64_t head) { return fmt::format("head {}", head); }
-
 std::string shown_tokens(const TextInspection& inspection) {
   const auto all = static_cast<std::int64_t>(std::max(inspection.tokens.size(), inspection.key_tokens().size()));
   return all > most_drawn_tokens ? fmt::format(" The first {} of {} tokens.", most_drawn_tokens, all) : "";
@@ -53,69 +49,64 @@ Figure grid(std::string title, std::string description, std::size_t panels) {
           .columns = std::min<std::int64_t>(4, static_cast<std::int64_t>(panels))};
 }
 
+// A panel for each head of a layer.
+template <class MapOfHead>
+Figure head_figure(std::string title, std::string description, const LayerInspection& layer, MapOfHead map_of) {
+  auto figure = grid(std::move(title), std::move(description), layer.heads());
+  for (std::int64_t n = 0; n < static_cast<std::int64_t>(layer.heads()); ++n)
+    figure.panels.push_back({fmt::format("head {}", n), map_of(n)});
+  return figure;
+}
+
 Figure attention_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
   const auto& layer = inspection.layers[i];
-  auto figure =
-      grid(fmt::format("{}: attention of layer {}", run, i),
-           "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection), layer.heads());
-  for (std::int64_t n = 0; n < layer.attention_nce.size(0); ++n) {
-    auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
-    map.lowest = 0;
-    map.highest = 1;
-    figure.panels.push_back({head_title(n), std::move(map)});
-  }
+  auto figure = head_figure(fmt::format("{}: attention of layer {}", run, i),
+                            "Weights after the softmax; rows are queries and sum to 1." + shown_tokens(inspection),
+                            layer, [&](std::int64_t n) {
+                              auto map = token_map(layer.attention_nce[n], inspection, Palette::sequential);
+                              map.top = 1;
+                              return map;
+                            });
   figure.same_colors = true;
   return figure;
 }
 
 Figure score_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
   const auto& layer = inspection.layers[i];
-  auto figure = grid(fmt::format("{}: scores of layer {}", run, i),
+  return head_figure(fmt::format("{}: scores of layer {}", run, i),
                      "Scores before the softmax, divided by the root of the head's width; rows are queries." +
                          shown_tokens(inspection),
-                     layer.heads());
-  for (std::int64_t n = 0; n < layer.score_nce.size(0); ++n)
-    figure.panels.push_back({head_title(n), token_map(layer.score_nce[n], inspection, Palette::diverging)});
-  return figure;
+                     layer,
+                     [&](std::int64_t n) { return token_map(layer.score_nce[n], inspection, Palette::diverging); });
 }
 
 Figure distance_figure(const TextInspection& inspection, std::size_t i, const std::string& run) {
   const auto& layer = inspection.layers[i];
-  auto figure =
-      grid(fmt::format("{}: distances between token embeddings in layer {}", run, i),
-           "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and "
-           "there is no distance.",
-           layer.heads());
-  for (std::int64_t n = 0; n < layer.distance_nvv.size(0); ++n) {
-    const bool has_negative = layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric &&
-                              (layer.distance_nvv[n] < 0).any().item<bool>();
-    auto map = heat_map(layer.distance_nvv[n], has_negative ? Palette::diverging : Palette::sequential);
-    if (!has_negative) map.lowest = 0;
-    map.row_labels = map.column_labels = inspection.vocabulary;
-    figure.panels.push_back({head_title(n), std::move(map)});
-  }
-  return figure;
+  return head_figure(
+      fmt::format("{}: distances between token embeddings in layer {}", run, i),
+      "The root of (x - y) F (x - y), with F the form of the head; negative: the square is negative, and there is no "
+      "distance.",
+      layer, [&](std::int64_t n) {
+        const auto& distance_vv = layer.distance_nvv[n];
+        const bool has_negative = layer.axioms[static_cast<std::size_t>(n)].verdict != FormVerdict::metric &&
+                                  (distance_vv < 0).any().item<bool>();
+        auto map = has_negative ? heat_map(distance_vv, Palette::diverging)
+                                : heat_map(distance_vv.clamp_min(0), Palette::sequential);
+        map.row_labels = map.column_labels = inspection.vocabulary;
+        return map;
+      });
 }
 
-// M, W or U; of scaled dot product the form between inputs. Undefined: neither.
-const torch::Tensor& drawn_form(const LayerInspection& layer) {
-  return layer.forms.form_nij.defined() ? layer.forms.form_nij : layer.forms.input_form_ndd;
-}
-
-std::string form_name(const LayerInspection& layer, const std::string& mixer) {
-  if (!layer.forms.form_nij.defined()) return "W_q W_k^T / sqrt(k)";
-  return mixer == "metric" ? "M" : "F";
-}
-
-// Begins a row of panels.
+// Begins a row of panels: M, W or U; of scaled dot product the form between inputs. Nothing where there is neither.
 void add_forms(Figure& figure, const TextInspection& inspection, std::size_t i) {
-  const auto& layer = inspection.layers[i];
-  const auto& form_nij = drawn_form(layer);
+  const auto& forms = inspection.layers[i].forms;
+  const bool own = forms.form_nij.defined();
+  const auto& form_nij = own ? forms.form_nij : forms.input_form_ndd;
   if (!form_nij.defined() || form_nij.numel() > most_drawn_cells) return;
-  const auto name = form_name(layer, inspection.mixer);
+  const auto* name = !own ? "W_q W_k^T / sqrt(k)" : inspection.mixer == "metric" ? "M" : "F";
   figure.description += fmt::format(" {}: of {}.", name, inspection.mixer);
   for (std::int64_t n = 0; n < form_nij.size(0); ++n)
-    figure.panels.push_back({fmt::format("{}, {}", name, head_title(n)), heat_map(form_nij[n], Palette::diverging)});
+    figure.panels.push_back({fmt::format("{}, head {}", name, n), heat_map(form_nij[n], Palette::diverging)});
 }
 
 Figure form_figure(const TextInspection& inspection, std::size_t i, const std::string& run,
@@ -146,20 +137,21 @@ Figure eigenvalue_figure(const TextInspection& inspection, const std::string& ru
   return figure;
 }
 
+void add_point(figures::Curve& curve, double x, double y) {
+  curve.x.push_back(x);
+  curve.y.push_back(y);
+}
+
 // From layer 0.5 (behind the mixer) to the last; the embeddings are at 0.
 figures::LineChart depth_chart(const DepthNorms& norms, const std::string& what) {
   figures::Curve stream{.name = "residual stream", .x = {0}, .y = {norms.embedding}};
   figures::Curve mixer{.name = "mixer branch"}, feed_forward{.name = "feed-forward branch"};
   for (std::size_t i = 0; i < norms.after_mixer.size(); ++i) {
     const auto depth = static_cast<double>(i);
-    const auto add = [](figures::Curve& curve, double x, double y) {
-      curve.x.push_back(x);
-      curve.y.push_back(y);
-    };
-    add(stream, depth + 0.5, norms.after_mixer[i]);
-    add(stream, depth + 1, norms.after_feed_forward[i]);
-    add(mixer, depth + 0.5, norms.mixer_branch[i]);
-    add(feed_forward, depth + 1, norms.feed_forward_branch[i]);
+    add_point(stream, depth + 0.5, norms.after_mixer[i]);
+    add_point(stream, depth + 1, norms.after_feed_forward[i]);
+    add_point(mixer, depth + 0.5, norms.mixer_branch[i]);
+    add_point(feed_forward, depth + 1, norms.feed_forward_branch[i]);
   }
   return {.x = {.label = "layers passed"}, .y = {.label = what}, .curves = {stream, mixer, feed_forward}};
 }
@@ -208,76 +200,50 @@ std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std
       {"gradients", line_figure(run + ": gradients by depth",
                                 "Frobenius norm of the gradient of one batch's mean loss with respect to the stream.",
                                 depth_chart(inspection.gradients.stream, "norm of the gradient"))}};
-  if (!inspection.loss_by_position.empty()) {
-    figures::Curve curve;
-    for (const auto& [position, targets, loss] : inspection.loss_by_position) {
-      curve.x.push_back(static_cast<double>(position));
-      curve.y.push_back(loss);
-    }
-    all.push_back({"loss_by_position",
-                   line_figure(run + ": loss by position in the window", "Validation split.",
-                               {.x = {.label = "position"}, .y = {.label = "loss"}, .curves = {std::move(curve)}})});
-  }
-  if (!inspection.loss_by_context.empty()) {
-    figures::Curve curve;
-    for (const auto& [tokens, loss] : inspection.loss_by_context) {
-      curve.x.push_back(static_cast<double>(tokens));
-      curve.y.push_back(loss);
-    }
-    all.push_back(
-        {"loss_by_context", line_figure(run + ": loss by visible context",
-                                        fmt::format("The same {} targets, given only the last tokens before each.",
-                                                    inspection.context_targets),
-                                        {.x = {.label = "visible tokens", .scale = figures::Scale::logarithmic},
-                                         .y = {.label = "loss"},
-                                         .curves = {std::move(curve)}})});
-  }
+  figures::Curve by_position, by_context;
+  for (const auto& [position, targets, loss] : inspection.loss_by_position)
+    add_point(by_position, static_cast<double>(position), loss);
+  for (const auto& [tokens, loss] : inspection.loss_by_context)
+    add_point(by_context, static_cast<double>(tokens), loss);
+  if (!by_position.x.empty())
+    all.push_back({"loss_by_position", line_figure(run + ": loss by position in the window", "Validation split.",
+                                                   {{"position"}, {"loss"}, {std::move(by_position)}})});
+  if (!by_context.x.empty())
+    all.push_back({"loss_by_context",
+                   line_figure(run + ": loss by visible context",
+                               fmt::format("The same {} targets, given only the last tokens before each.",
+                                           inspection.context_targets),
+                               {{"visible tokens", figures::Scale::logarithmic}, {"loss"}, {std::move(by_context)}})});
   return all;
 }
-
-namespace {
-
-figures::Interval difference_row(const std::string& name, const Metric& metric, const PairedDifference& difference) {
-  const double mean = difference.mean * metric.scale;
-  return {.name = name,
-          .value = mean,
-          .low = difference.low ? *difference.low * metric.scale : mean,
-          .high = difference.high ? *difference.high * metric.scale : mean};
-}
-
-figures::Interval value_row(const std::string& name, const Metric& metric, const GroupMetric& result) {
-  figures::Interval row{.name = name, .value = result.summary.mean * metric.scale};
-  row.low = row.high = row.value;
-  for (const auto& [seed, value] : result.values) row.points.push_back(value * metric.scale);
-  return row;
-}
-
-}  // namespace
 
 std::vector<NamedFigure> figures_of(const Comparison& comparison) {
   std::vector<NamedFigure> figures;
   const auto names = short_names(comparison.groups);
-  for (const auto& metric : comparison.metrics) {
-    figures::IntervalChart values{.x = {.label = metric.title}};
-    figures::IntervalChart differences{.x = {.label = "difference of " + metric.title}, .reference = 0};
+  for (const auto& measure : comparison.measures) {
+    figures::IntervalChart values{.label = measure.title, .rows = {}};
+    figures::IntervalChart differences{.label = "difference of " + measure.title, .rows = {}, .reference = 0};
+    const auto row = [&](std::size_t group, double value, double low, double high) {
+      return figures::Interval{names[group], value * measure.scale, low * measure.scale, high * measure.scale};
+    };
     for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
-      const auto& group = comparison.groups[i];
-      const auto found = group.metrics.find(metric.name);
-      if (found == group.metrics.end() || found->second.summary.count == 0) continue;
-      values.rows.push_back(value_row(names[i], metric, found->second));
-      if (const auto& difference = found->second.difference)
-        differences.rows.push_back(difference_row(names[i], metric, *difference));
+      const auto& found = comparison.groups[i].measures.at(measure.id);
+      if (found.values.empty()) continue;
+      const auto mean = found.summary.mean;
+      values.rows.push_back(row(i, mean, mean, mean));
+      for (const auto& [seed, value] : found.values) values.rows.back().points.push_back(value * measure.scale);
+      if (const auto& difference = found.difference)
+        differences.rows.push_back(row(i, difference->mean, difference->low.value_or(difference->mean),
+                                       difference->high.value_or(difference->mean)));
     }
-    if (values.rows.empty()) continue;
-    figures.push_back({metric.name,
-                       {.title = metric.title,
-                        .description = "Large dots: means over the seeds; small dots: single runs.",
-                        .panels = {{"", std::move(values)}}}});
-    if (differences.rows.empty()) continue;
-    figures.push_back({metric.name + "_differences",
-                       {.title = fmt::format("Differences of {} to the reference", metric.title),
-                        .description = "Paired by seed, with 95% intervals.",
-                        .panels = {{"", std::move(differences)}}}});
+    const auto add = [&](const std::string& name, std::string title, std::string description,
+                         figures::IntervalChart& chart) {
+      if (!chart.rows.empty())
+        figures.push_back({name, {std::move(title), std::move(description), {{"", std::move(chart)}}}});
+    };
+    add(measure.id, measure.title, "Large dots: means over the seeds; small dots: single runs.", values);
+    add(measure.id + "_differences", fmt::format("Differences of {} to the reference", measure.title),
+        "Paired by seed, with 95% intervals.", differences);
   }
   return figures;
 }

@@ -4,20 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "report/comparison.h"
 #include "report/figure.h"
-#include "report/grouping.h"
 #include "report/inspection.h"
-#include "report/split_inspection.h"
 
 namespace metaformer {
 
-// The figures of an inspection.
 struct NamedFigure {
   std::string name;  // of its file, without the ending
   figures::Figure figure;
 };
 
-// Heat maps show the first so many tokens.
+// Heat maps show the first tokens.
 constexpr std::int64_t most_drawn_tokens = 48;
 // Heat maps of forms that have more cells than this in one layer are left out.
 constexpr std::int64_t most_drawn_cells = 100'000;
@@ -31,12 +29,10 @@ std::vector<NamedFigure> figures_of(const TextInspection& inspection, const std:
 // Whether a file has the name of one of these figures as SVG.
 bool is_picture(const std::string& file);
 
-// gradients, and what there is of loss_by_position and loss_by_context.
+// gradients, loss_by_position and loss_by_context, as far as they were measured.
 std::vector<NamedFigure> figures_of(const SplitInspection& inspection, const std::string& run);
 
-// The figures of a comparison.
-
-// For each metric the values of all groups (METRIC), and their differences to the reference (METRIC_differences).
+// For each measure the values of all groups (ID), and their differences to the reference (ID_differences).
 std::vector<NamedFigure> figures_of(const Comparison& comparison);
 
 }  // namespace metaformer

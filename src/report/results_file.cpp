@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -21,7 +22,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "report/measure.h"
+#include "tasks/measures.h"
 
 namespace metaformer {
 
@@ -29,48 +30,27 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Columns have this order in every file, those of other names come last.
-const std::vector<std::string>& column_order() {
-  static const std::vector<std::string> names = {"key",
-                                                 "config",
-                                                 "overrides",
-                                                 "seed",
-                                                 "steps",
-                                                 "train_loss",
-                                                 "val_loss",
-                                                 "best_val_loss",
-                                                 "best_step",
-                                                 "parameters",
-                                                 "mixer_parameters",
-                                                 "ms_per_step",
-                                                 "tokens_per_second",
-                                                 "peak_memory_bytes",
-                                                 "accuracy",
-                                                 "exact_match",
-                                                 "best_exact_match",
-                                                 "perfect_since",
-                                                 "collapse_step",
-                                                 "commit",
-                                                 "cpu",
-                                                 "threads",
-                                                 "best_val_error",
-                                                 "test_accuracy",
-                                                 "test_f1",
-                                                 "test_auc",
-                                                 "test_calibration_error",
-                                                 "train_seconds",
-                                                 "wall_seconds",
-                                                 "bits_per_character",
-                                                 "data",
-                                                 "settings"};
-  return names;
+// Columns that are no measures.
+constexpr std::array name_columns = {"key", "config", "overrides", "seed"};
+constexpr std::array machine_columns = {"commit", "cpu", "threads"};
+constexpr std::array recipe_columns = {"data", "settings"};
+
+// Columns have this order in every file, others come last.
+std::vector<std::string> column_order() {
+  std::vector<std::string> order(name_columns.begin(), name_columns.end());
+  const auto append = [&](Measure::Column column, const auto& then) {
+    for (const auto& measure : all_measures())
+      if (measure.column == column) order.push_back(measure.id);
+    order.insert(order.end(), then.begin(), then.end());
+  };
+  append(Measure::Column::early, machine_columns);
+  append(Measure::Column::late, recipe_columns);
+  return order;
 }
 
-// Columns that are no metrics.
 bool is_description(const std::string& column) {
-  static const std::set<std::string> names = {"key", "config",  "overrides", "seed",    "commit",
-                                              "cpu", "threads", "data",      "settings"};
-  return names.contains(column);
+  const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), column) != list.end(); };
+  return in(name_columns) || in(machine_columns) || in(recipe_columns);
 }
 
 std::string cell(const ResultsRow& row, const std::string& column) {
@@ -137,14 +117,14 @@ std::optional<double> parse_number(const std::string& text) {
   return value;
 }
 
-// Other columns may hold anything.
-void read_metrics(RunRecord& record, const ResultsRow& row, const fs::path& path, std::int64_t line) {
+// Columns of other programs may hold anything.
+void read_measures(RunRecord& record, const ResultsRow& row, const fs::path& path, std::int64_t line) {
   for (const auto& [column, text] : row) {
     if (is_description(column)) continue;
     const auto value = parse_number(text);
     if (value)
-      record.metrics[column] = *value;
-    else if (is_known_metric(column))
+      record.measures[column] = *value;
+    else if (is_own_measure(column))
       fail(path, line, fmt::format("{}: expected a number, got {}", column, in_quotes(text)));
   }
 }
@@ -165,14 +145,14 @@ RunRecord record_of(const ResultsRow& row, const fs::path& path, std::int64_t li
     fail(path, line, fmt::format("seed: expected a whole number, got {}", in_quotes(cell(row, "seed"))));
   record.seed = static_cast<std::int64_t>(*seed);
   record.settings = parse_settings(cell(row, "settings"), path, line);
-  read_metrics(record, row, path, line);
-  add_derived_metrics(record);
+  read_measures(record, row, path, line);
+  add_derived_measures(record);
   return record;
 }
 
 ResultsRow row_of(RunRecord record) {
   if (!record.cells.empty()) return record.cells;
-  remove_derived_metrics(record);
+  remove_derived_measures(record);
   ResultsRow row = {{"key", record.key},
                     {"config", record.config},
                     {"overrides", record.overrides},
@@ -182,15 +162,12 @@ ResultsRow row_of(RunRecord record) {
                     {"threads", record.threads},
                     {"data", record.data},
                     {"settings", json_text(nlohmann::json(record.settings))}};
-  for (const auto& [name, value] : record.metrics) row[name] = fmt::format("{}", value);
+  for (const auto& [name, value] : record.measures) row[name] = fmt::format("{}", value);
   std::erase_if(row, [](const auto& entry) { return entry.second.empty(); });
   return row;
 }
 
-bool is_own(const std::string& column) {
-  const auto& own = column_order();
-  return is_known_metric(column) || std::find(own.begin(), own.end(), column) != own.end();
-}
+bool is_own(const std::string& column) { return is_own_measure(column) || is_description(column); }
 
 bool is_same_run(const ResultsRow& a, const ResultsRow& b) {
   const auto equal = [&](const char* column) { return cell(a, column) == cell(b, column); };
@@ -221,7 +198,7 @@ void put(ResultsFile& file, ResultsRow row) {
   *same = std::move(row);
 }
 
-// The known columns in their order, then others as they were; known ones of which no row has a cell are left out.
+// The known columns in their order, then others as they were; known ones without a cell are left out.
 std::vector<std::string> columns_of(const ResultsFile& file) {
   auto columns = column_order();
   const auto add = [&](const std::string& name) {
@@ -281,9 +258,9 @@ ResultsRecords records_of(const ResultsFile& file, const fs::path& path) {
   ResultsRecords records;
   for (std::size_t i = 0; i < file.rows.size(); ++i) {
     auto record = record_of(file.rows[i], path, file.lines[i]);
-    const auto bad = std::find_if(record.metrics.begin(), record.metrics.end(),
-                                  [](const auto& metric) { return !std::isfinite(metric.second); });
-    if (bad == record.metrics.end())
+    const auto bad = std::find_if(record.measures.begin(), record.measures.end(),
+                                  [](const auto& measure) { return !std::isfinite(measure.second); });
+    if (bad == record.measures.end())
       records.runs.push_back(std::move(record));
     else
       records.problems.push_back(

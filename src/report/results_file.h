@@ -1,5 +1,5 @@
 #pragma once
-// CSV files of results: a row for each finished run. The columns are key, config, overrides and seed, the metrics, and
+// CSV files of results: a row for each finished run. The columns are key, config, overrides and seed, the measures, and
 // where the run was trained; `settings` holds RunRecord::settings as a JSON object.
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "report/measure.h"
+#include "report/run_record.h"
 
 namespace metaformer {
 
@@ -31,7 +31,7 @@ struct ResultsRecords {
 };
 
 // The runs of the rows. A row with a number that is not finite is left out: the run diverged. Errors (exit code 3),
-// with FILE:LINE: a seed that is no whole number, a known metric that is no number, settings that are no JSON.
+// with FILE:LINE: a seed that is no whole number, a measure that is no number, settings that are no JSON.
 ResultsRecords records_of(const ResultsFile& file, const std::filesystem::path& path);
 
 // Adds the runs to the file: the row of the same run (of the same key; of the same config, overrides, seed and data

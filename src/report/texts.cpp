@@ -120,22 +120,22 @@ std::string prompt_for(const LoadedRun& run, const PromptOptions& options) {
   return default_prompt(*run.codec.tokenizer);
 }
 
-nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options) {
+std::string answer(const LoadedRun& run, const PromptOptions& options) {
   const auto& task = run.experiment.config.task;
   const auto prompt = prompt_for(run, options);
-  if (is<ClassificationConfig>(task)) return {{"prompt", prompt}, {"text", classify(run, prompt)}};
+  if (is<ClassificationConfig>(task)) return classify(run, prompt);
   if (is<SequenceToSequenceConfig>(task)) {
     const auto target = write_target(run, encode(run, *target_answers(run, {}), prompt)).ids;
-    return {{"prompt", prompt}, {"text", "\n→ " + run.codec.tokenizer->decode(target)}};
+    return "\n→ " + run.codec.tokenizer->decode(target);
   }
   if (!is_causal(task))
     throw Error(ExitCode::usage, fmt::format("a model of task {} cannot continue a text", kind_of(task)));
   const auto ids = encode(run, prompt);
   SamplingOptions sampling{.temperature = options.temperature, .seed = options.seed};
   const auto lists = list_task(task);
-  if (!lists) return {{"prompt", prompt}, {"text", generate(run, ids, options.tokens, sampling)}};
+  if (!lists) return generate(run, ids, options.tokens, sampling);
   sampling.temperature = 0;
-  return {{"prompt", prompt}, {"text", "\n→ " + generate(run, list_prompt(*lists, ids), lists->length, sampling)}};
+  return "\n→ " + generate(run, list_prompt(*lists, ids), lists->length, sampling);
 }
 
 }  // namespace metaformer

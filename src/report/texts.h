@@ -1,9 +1,8 @@
 #pragma once
-// What a run answers to a prompt: text of a language model, the sorted list of a sorter, the classes of a classifier, a
-// translation.
+// The answer of a run to a prompt: text of a language model, the sorted list of a sorter, the classes of a classifier,
+// a translation.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -25,7 +24,7 @@ std::optional<std::string> validation_text(const LoadedRun& run);
 
 std::string prompt_for(const LoadedRun& run, const PromptOptions& options);
 
-// {"prompt", "text"}. Errors: exit code 2 or 3 for a prompt that the run cannot read.
-nlohmann::ordered_json answer(const LoadedRun& run, const PromptOptions& options);
+// The answer to prompt_for(run, options). Errors: exit code 2 or 3 for a prompt that the run cannot read.
+std::string answer(const LoadedRun& run, const PromptOptions& options);
 
 }  // namespace metaformer

@@ -96,7 +96,7 @@ MetricsLog::MetricsLog(const RunDirectory& run, const LogPosition& position)
   file_.emplace(path_);
   if (std::filesystem::exists(samples_path_)) write_file_atomically(samples_path_, samples.text);
   last_sampled_step_ = last_step_of(samples.text);
-  // TensorBoard can only forget all of a step and of later ones; what is kept of them is written again.
+  // TensorBoard can only forget all of a step and of later ones; lines of them that are kept are written again.
   const auto forgotten = std::min({position.step, metrics.first_dropped, samples.first_dropped});
   tensorboard_->start_session(forgotten);
   for_lines_from(forgotten, metrics.text, [&](nlohmann::ordered_json line, std::int64_t step) {
@@ -123,12 +123,12 @@ void MetricsLog::sync() const {
   if (samples_file_) samples_file_->sync();
 }
 
-void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics) {
+void MetricsLog::write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& measures) {
   if (!tensorboard_) return;
   nlohmann::ordered_json line = {{"step", step}, {"split", split}};
-  line.update(metrics);
+  line.update(measures);
   file_->write(line.dump() + "\n");
-  add_scalars(split, metrics, step);
+  add_scalars(split, measures, step);
   tensorboard_->flush();
 }
 
@@ -149,8 +149,8 @@ void MetricsLog::add_sample(const nlohmann::ordered_json& sample, std::int64_t s
     tensorboard_->add_text("sample", as_code(text.get<std::string>()), step);
 }
 
-void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step) {
-  for (const auto& [name, value] : metrics.items()) {
+void MetricsLog::add_scalars(const std::string& prefix, const nlohmann::ordered_json& measures, std::int64_t step) {
+  for (const auto& [name, value] : measures.items()) {
     if (value.is_number()) tensorboard_->add_scalar(prefix + "/" + name, value.get<double>(), step);
     if (value.is_object()) add_scalars(prefix + "/" + name, value, step);
   }

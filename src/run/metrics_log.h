@@ -1,5 +1,5 @@
 #pragma once
-// What a run writes over its steps: numbers into metrics.jsonl, texts into samples.jsonl, and both for TensorBoard.
+// The logs of a run over its steps: numbers in metrics.jsonl, texts in samples.jsonl, and both for TensorBoard.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace metaformer {
 
-// Where a run goes on, which says what holds of the lines that are there.
+// Where a run resumes: which lines of its logs to keep.
 struct LogPosition {
   std::int64_t step = 0;       // lines of later steps are dropped
   bool evaluated = false;      // false: those of an evaluation at `step` too, which was not finished
@@ -32,9 +32,9 @@ class MetricsLog {
   // A checkpoint promises the lines before it: they must be on the disk first.
   void sync() const;
 
-  // One line {"step": ..., "split": ..., metrics...}; numbers that JSON cannot hold become null. TensorBoard gets every
-  // number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
-  void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& metrics);
+  // One line {"step": ..., "split": ..., measures...}; numbers that JSON cannot hold become null. TensorBoard gets
+  // every number outside lists, tagged SPLIT/NAME or SPLIT/NAME/NAME.
+  void write(std::int64_t step, const std::string& split, const nlohmann::ordered_json& measures);
 
   // One line {"step": ..., sample...} of samples.jsonl, whose "text" TensorBoard gets too. Bytes that are not UTF-8 are
   // replaced.
@@ -42,7 +42,7 @@ class MetricsLog {
   std::int64_t last_sampled_step() const { return last_sampled_step_; }  // 0: none so far
 
  private:
-  void add_scalars(const std::string& prefix, const nlohmann::ordered_json& metrics, std::int64_t step);
+  void add_scalars(const std::string& prefix, const nlohmann::ordered_json& measures, std::int64_t step);
   void add_sample(const nlohmann::ordered_json& sample, std::int64_t step);
 
   std::filesystem::path path_, samples_path_;

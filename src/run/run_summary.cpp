@@ -13,95 +13,99 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-double number(const Json& json, const char* key) {
-  const auto value = json.value(key, Json());
-  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+// Calls `field(key, value)` for every key of summary.json, in their order.
+template <class Summary, class Field>
+void visit(Summary& summary, Field field) {
+  auto* stepwise = summary.stepwise ? &*summary.stepwise : nullptr;
+  field("steps", summary.steps);
+  field("train_loss", summary.train_loss);
+  field("val_loss", summary.val_loss);
+  field("best_val_loss", summary.best_val_loss);
+  field("best_val_error", summary.best_val_error);
+  field("best_step", summary.best_step);
+  field("validation", summary.validation);
+  field("test", summary.test);
+  field("stopped_early", summary.stopped_early);
+  field("parameters", summary.parameters);
+  field("mixer_parameters", summary.mixer_parameters);
+  if (stepwise != nullptr) {
+    field("ms_per_step", stepwise->ms_per_step);
+    field("tokens_per_second", stepwise->tokens_per_second);
+  }
+  field("peak_memory_bytes", summary.peak_memory_bytes);
+  if (stepwise != nullptr) {
+    field("rollbacks", stepwise->rollbacks);
+    field("spikes", stepwise->spikes);
+    field("skipped_steps", stepwise->skipped_steps);
+    field("seed", stepwise->seed);
+    field("tokens", stepwise->tokens);
+    field("epochs", stepwise->epochs);
+    field("clipped_fraction", stepwise->clipped_fraction);
+    field("evaluated_tokens", stepwise->evaluated_tokens);
+    field("validation_tokens", stepwise->validation_tokens);
+  }
+  field("train_seconds", summary.train_seconds);
+  if (stepwise != nullptr) {
+    field("evaluation_seconds", stepwise->evaluation_seconds);
+    field("checkpoint_seconds", stepwise->checkpoint_seconds);
+    field("startup_seconds", stepwise->startup_seconds);
+    field("wall_seconds", stepwise->wall_seconds);
+  }
+  field("attention_collapse", summary.attention_collapse);
+  field("run", summary.run);
+  field("baselines", summary.baselines);
 }
 
-std::int64_t whole_number(const Json& json, const char* key) {
-  const auto value = json.value(key, Json());
-  return value.is_number_integer() ? value.get<std::int64_t>() : 0;
-}
+// Leaves out a collapse and baselines that a run does not have.
+struct Writer {
+  Json& json;
 
-std::optional<StepwiseSummary> stepwise_of(const Json& json) {
-  if (!json.contains("ms_per_step")) return std::nullopt;
-  StepwiseSummary stepwise{.ms_per_step = number(json, "ms_per_step"),
-                           .tokens_per_second = number(json, "tokens_per_second"),
-                           .rollbacks = whole_number(json, "rollbacks"),
-                           .spikes = whole_number(json, "spikes"),
-                           .skipped_steps = whole_number(json, "skipped_steps"),
-                           .seed = whole_number(json, "seed"),
-                           .tokens = whole_number(json, "tokens"),
-                           .epochs = std::nullopt,
-                           .clipped_fraction = number(json, "clipped_fraction"),
-                           .evaluated_tokens = whole_number(json, "evaluated_tokens"),
-                           .validation_tokens = whole_number(json, "validation_tokens"),
-                           .startup_seconds = number(json, "startup_seconds"),
-                           .evaluation_seconds = number(json, "evaluation_seconds"),
-                           .checkpoint_seconds = number(json, "checkpoint_seconds"),
-                           .wall_seconds = number(json, "wall_seconds")};
-  if (json.value("epochs", Json()).is_number()) stepwise.epochs = number(json, "epochs");
-  return stepwise;
-}
+  template <class T>
+  void operator()(const char* key, const T& value) const {
+    json[key] = value;
+  }
+  void operator()(const char* key, const std::optional<double>& value) const {
+    json[key] = value ? Json(*value) : Json();
+  }
+  void operator()(const char* key, const std::optional<AttentionCollapse>& value) const {
+    if (value) json[key] = to_json(*value);
+  }
+  void operator()(const char* key, const Json& value) const {
+    if (!value.is_null() || key != std::string_view("baselines")) json[key] = value;
+  }
+};
 
-RunSummary from_json(const Json& json) {
-  const auto run = json.value("run", Json());
-  return {.steps = whole_number(json, "steps"),
-          .train_loss = number(json, "train_loss"),
-          .val_loss = number(json, "val_loss"),
-          .best_val_loss = number(json, "best_val_loss"),
-          .best_val_error = number(json, "best_val_error"),
-          .best_step = whole_number(json, "best_step"),
-          .validation = json.value("validation", Json()),
-          .test = json.value("test", Json()),
-          .stopped_early = json.value("stopped_early", Json()) == true,
-          .parameters = whole_number(json, "parameters"),
-          .mixer_parameters = whole_number(json, "mixer_parameters"),
-          .stepwise = stepwise_of(json),
-          .peak_memory_bytes = whole_number(json, "peak_memory_bytes"),
-          .train_seconds = number(json, "train_seconds"),
-          .run = run.is_string() ? run.get<std::string>() : "",
-          .baselines = json.value("baselines", Json()),
-          .attention_collapse = collapse_of(json.value("attention_collapse", Json()))};
-}
+// Values of another type count as absent.
+struct Reader {
+  const Json& json;
+
+  Json at(const char* key) const { return json.value(key, Json()); }
+  void operator()(const char* key, double& value) const {
+    const auto found = at(key);
+    value = found.is_number() ? found.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  }
+  void operator()(const char* key, std::int64_t& value) const {
+    const auto found = at(key);
+    value = found.is_number_integer() ? found.get<std::int64_t>() : 0;
+  }
+  void operator()(const char* key, bool& value) const { value = at(key) == true; }
+  void operator()(const char* key, std::string& value) const {
+    const auto found = at(key);
+    value = found.is_string() ? found.get<std::string>() : "";
+  }
+  void operator()(const char* key, std::optional<double>& value) const {
+    const auto found = at(key);
+    value = found.is_number() ? std::optional(found.get<double>()) : std::nullopt;
+  }
+  void operator()(const char* key, std::optional<AttentionCollapse>& value) const { value = collapse_of(at(key)); }
+  void operator()(const char* key, Json& value) const { value = at(key); }
+};
 
 }  // namespace
 
 Json to_json(const RunSummary& summary) {
-  Json json = {{"steps", summary.steps},
-               {"train_loss", summary.train_loss},
-               {"val_loss", summary.val_loss},
-               {"best_val_loss", summary.best_val_loss},
-               {"best_val_error", summary.best_val_error},
-               {"best_step", summary.best_step},
-               {"validation", summary.validation},
-               {"test", summary.test},
-               {"stopped_early", summary.stopped_early},
-               {"parameters", summary.parameters},
-               {"mixer_parameters", summary.mixer_parameters}};
-  const auto& stepwise = summary.stepwise;
-  if (stepwise)
-    json.update({{"ms_per_step", stepwise->ms_per_step}, {"tokens_per_second", stepwise->tokens_per_second}});
-  json["peak_memory_bytes"] = summary.peak_memory_bytes;
-  if (stepwise)
-    json.update({{"rollbacks", stepwise->rollbacks},
-                 {"spikes", stepwise->spikes},
-                 {"skipped_steps", stepwise->skipped_steps},
-                 {"seed", stepwise->seed},
-                 {"tokens", stepwise->tokens},
-                 {"epochs", stepwise->epochs ? Json(*stepwise->epochs) : Json()},
-                 {"clipped_fraction", stepwise->clipped_fraction},
-                 {"evaluated_tokens", stepwise->evaluated_tokens},
-                 {"validation_tokens", stepwise->validation_tokens}});
-  json["train_seconds"] = summary.train_seconds;
-  if (stepwise)
-    json.update({{"evaluation_seconds", stepwise->evaluation_seconds},
-                 {"checkpoint_seconds", stepwise->checkpoint_seconds},
-                 {"startup_seconds", stepwise->startup_seconds},
-                 {"wall_seconds", stepwise->wall_seconds}});
-  if (summary.attention_collapse) json["attention_collapse"] = to_json(*summary.attention_collapse);
-  json["run"] = summary.run;
-  if (!summary.baselines.is_null()) json["baselines"] = summary.baselines;
+  Json json = Json::object();
+  visit(summary, Writer{json});
   return json;
 }
 
@@ -114,7 +118,11 @@ std::optional<RunSummary> read_summary(const RunDirectory& run) {
   constexpr auto any_number = std::numeric_limits<std::int64_t>::max();  // of classes in its tables
   if (!std::filesystem::exists(run.summary_file())) return std::nullopt;
   const auto json = parse_json<Json>(read_file(run.summary_file(), largest, ExitCode::failure), any_number);
-  return json.is_object() ? std::optional(from_json(json)) : std::nullopt;
+  if (!json.is_object()) return std::nullopt;
+  RunSummary summary;
+  if (json.contains("ms_per_step")) summary.stepwise.emplace();
+  visit(summary, Reader{json});
+  return summary;
 }
 
 }  // namespace metaformer

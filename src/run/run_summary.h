@@ -1,5 +1,5 @@
 #pragma once
-// summary.json of a run: how it ended.
+// summary.json of a run.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -26,10 +26,10 @@ struct RunSummary {
   std::int64_t steps = 0;
   double train_loss = 0, val_loss = 0;  // the last ones
   double best_val_loss = 0;
-  double best_val_error = 0;  // what chose the best (Metrics::selection_error)
+  double best_val_error = 0;  // of the best, which it chose (Metrics::selection_error)
   std::int64_t best_step = 0;
-  nlohmann::ordered_json validation;  // the last metrics
-  nlohmann::ordered_json test;        // those of the best checkpoint; null: no test split
+  nlohmann::ordered_json validation;  // the last evaluation
+  nlohmann::ordered_json test;        // that of the best checkpoint; null: no test split
   bool stopped_early = false;
   std::int64_t parameters = 0, mixer_parameters = 0;
   std::optional<StepwiseSummary> stepwise;

@@ -1,6 +1,6 @@
 #pragma once
-// test_predictions.safetensors of a run: what a classifier made of each test text, to compare it with others text by
-// text.
+// test_predictions.safetensors of a run: a classifier's probabilities for each test text, to compare it with others
+// text by text.
 
 #include <torch/types.h>
 

@@ -13,6 +13,7 @@
 #include "distributed/process_group.h"
 #include "ops/autocast.h"
 #include "tasks/batches.h"
+#include "tasks/measures.h"
 #include "tasks/task.h"
 
 namespace metaformer {
@@ -211,12 +212,8 @@ nlohmann::ordered_json estimate_split(const Predictor& predictor, const Task& ta
 
 std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {
   auto text = fmt::format("loss {:.4f}", metrics.at("loss").get<double>());
-  for (auto& name : task.metrics->headline()) {
-    if (!metrics.contains(name)) continue;
-    const double share = metrics[name];
-    std::replace(name.begin(), name.end(), '_', ' ');
-    text += fmt::format(", {} {:.2f}%", name, 100 * share);
-  }
+  for (const auto& key : task.metrics->headline())
+    if (metrics.contains(key)) text += ", " + described(key, metrics.at(key).get<double>());
   return text;
 }
 

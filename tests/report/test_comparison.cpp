@@ -1,9 +1,8 @@
 // Groups of runs, what is left out of them, and tables.
 
-#include "report/compare_runs.h"
+#include "report/comparison.h"
 #include "report/comparison_text.h"
-#include "report/grouping.h"
-#include "report/measure.h"
+#include "report/json.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"
 
@@ -15,7 +14,7 @@ RunRecord run_of(const std::string& config, std::int64_t seed, double loss, cons
                  const std::string& data = "d") {
   RunRecord run{.key = config + std::to_string(seed), .config = config, .seed = seed};
   if (!mixer.empty()) run.settings["model.mixer.kind"] = mixer;
-  run.metrics = {{"val_loss", loss}, {"parameters", 1234567}};
+  run.measures = {{"val_loss", loss}, {"parameters", 1234567}};
   run.data = data;
   run.source = config + "-" + std::to_string(seed);
   return run;
@@ -39,71 +38,68 @@ TEST_CASE("runs that differ only in their seed are a group, compared with the fi
   CHECK(comparison.notes.empty());
   CHECK(comparison.differing_keys == std::vector<std::string>{"model.mixer.kind"});
   CHECK(comparison.groups[0].settings.at("model.mixer.kind") == "scaled_dot_product");  // the default
-  const auto& metric = comparison.groups[1].metrics.at("val_loss");
-  CHECK(metric.summary.mean == 5);
+  const auto& loss = comparison.groups[1].measures.at("val_loss");
+  CHECK(loss.summary.mean == 5);
   // Differences 1, 2, 3: 2 +- 4.3027 / sqrt(3) (Student's t, 2 degrees of freedom; NIST handbook, 1.3.6.7.2).
-  CHECK(metric.difference->mean == 2);
-  CHECK(metric.difference->low.value() == Approx(-0.484).margin(5e-4));
-  CHECK(metric.difference->high.value() == Approx(4.484).margin(5e-4));
-  CHECK_FALSE(comparison.groups[0].metrics.at("val_loss").difference);
+  CHECK(loss.difference->mean == 2);
+  CHECK(loss.difference->low.value() == Approx(-0.484).margin(5e-4));
+  CHECK(loss.difference->high.value() == Approx(4.484).margin(5e-4));
+  CHECK_FALSE(comparison.groups[0].measures.at("val_loss").difference);
   CHECK(short_names(comparison.groups) == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("runs without a partner are named and left out of differences", "[compare]") {
+TEST_CASE("runs that do not count somewhere are named and left out", "[compare]") {
   auto runs = two_groups();
-  runs.pop_back();  // x_b has no seed 3
-  runs.push_back(run_of("x_b.yaml", 4, 100, "quadratic"));
-  const auto comparison = compare_runs(runs, {});
-  CHECK(comparison.groups[1].metrics.at("val_loss").difference->mean == 1.5);
-  CHECK(has_note(comparison, "x_a.yaml-3: left out of the differences of x_b.yaml, which has no run with seed 3"));
-  CHECK(has_note(comparison, "x_b.yaml-4: left out of differences: x_a.yaml has no run with seed 4"));
-}
-
-TEST_CASE("runs of other data and second runs of a seed are named and left out", "[compare]") {
-  auto runs = two_groups();
-  runs.push_back(run_of("x_c.yaml", 1, 1, "identity", "other"));
-  runs.push_back(run_of("x_a.yaml", 1, 50, ""));
-  const auto comparison = compare_runs(runs, {});
-  CHECK(comparison.groups.size() == 2);
-  CHECK(comparison.groups[0].metrics.at("val_loss").summary.mean == 3);
-  CHECK(has_note(comparison, "x_c.yaml-1: left out: it has other data than x_a.yaml-1"));
-  CHECK(has_note(comparison, "x_a.yaml-1: left out: x_a.yaml-1 is the same config with the same seed, 1"));
+  SECTION("of differences: without a partner") {
+    runs.pop_back();  // x_b has no seed 3
+    runs.push_back(run_of("x_b.yaml", 4, 100, "quadratic"));
+    const auto comparison = compare_runs(runs, {});
+    CHECK(comparison.groups[1].measures.at("val_loss").difference->mean == 1.5);
+    CHECK(has_note(comparison, "x_a.yaml-3: left out of the differences of x_b.yaml, which has no run with seed 3"));
+    CHECK(has_note(comparison, "x_b.yaml-4: left out of differences: x_a.yaml has no run with seed 4"));
+  }
+  SECTION("of other data, and second runs of a seed") {
+    runs.push_back(run_of("x_c.yaml", 1, 1, "identity", "other"));
+    runs.push_back(run_of("x_a.yaml", 1, 50, ""));
+    const auto comparison = compare_runs(runs, {});
+    CHECK(comparison.groups.size() == 2);
+    CHECK(comparison.groups[0].measures.at("val_loss").summary.mean == 3);
+    CHECK(has_note(comparison, "x_c.yaml-1: left out: it has other data than x_a.yaml-1"));
+    CHECK(has_note(comparison, "x_a.yaml-1: left out: x_a.yaml-1 is the same config with the same seed, 1"));
+  }
 }
 
 TEST_CASE("the reference is the group that is named, or the first at equal values of a key", "[compare]") {
-  const auto runs = two_groups();
+  auto runs = two_groups();
   for (const char* name : {"x_b", "x_b.yaml", "b", "x_b.yaml-2", "2"}) {
     INFO(name);
     const auto comparison = compare_runs(runs, {.reference = name});
-    CHECK(comparison.groups[0].metrics.at("val_loss").difference->mean == -2);
+    CHECK(comparison.groups[0].measures.at("val_loss").difference->mean == -2);
   }
-  const auto by_mixer = compare_runs(runs, {.by = "model.mixer.kind"});
-  CHECK(by_mixer.groups[1].reference == 1);
-  CHECK(failure([&] { compare_runs(runs, {.reference = "x_d"}); }).second ==
-        "--reference 'x_d': no such group; there are 1 'a', 2 'b'");
-  CHECK(failure([&] { compare_runs(runs, {.by = "model.no"}); }).first == ExitCode::usage);
-  CHECK(failure([&] { compare_runs(runs, {.metrics = {"val_los"}}); }).second ==
-        "no run has a metric 'val_los'; did you mean 'val_loss'?; there are parameters, val_loss");
-  CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
-}
-
-TEST_CASE("a reference that several groups have is an error that lists them", "[compare]") {
-  auto runs = two_groups();
+  CHECK(compare_runs(runs, {.by = "model.mixer.kind"}).groups[1].reference == 1);
   for (auto& run : runs) {
     run.overrides = run.config == "x_a.yaml" ? "model.layers=1" : "model.layers=2";
     run.config = "x.yaml";
   }
-  CHECK(failure([&] { compare_runs(runs, {.reference = "x.yaml"}); }).second ==
-        "--reference 'x.yaml' names 2 groups; give the number or the name of one: 1 'layers=1', 2 'layers=2'");
   CHECK(compare_runs(runs, {.reference = "layers=2"}).groups[0].reference == 1);
+  const auto [code, what] = failure([&] { compare_runs(runs, {.reference = "x.yaml"}); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(what, ContainsSubstring("'x.yaml' names 2 groups") && ContainsSubstring("1 'layers=1', 2 'layers=2'"));
 }
 
-TEST_CASE("a key that cannot divide the groups is an error that says why", "[compare]") {
-  const auto said = [](const std::string& key) {
-    return failure([&] { compare_runs(two_groups(), {.by = key}); }).second;
-  };
-  CHECK_THAT(said("train.seed"), Catch::Contains("the runs of a group differ in it"));
-  CHECK_THAT(said("model.mixer"), Catch::Contains("did you mean 'model.mixer.kind'?"));
+TEST_CASE("an unknown group, key or measure is an error that lists the known ones", "[compare]") {
+  const std::vector<std::pair<ComparisonOptions, std::string>> cases = {
+      {{.reference = "x_d"}, "--reference 'x_d': no such group; there are 1 'a', 2 'b'"},
+      {{.by = "model.no"}, "--by 'model.no': no run has such a key"},
+      {{.by = "train.seed"}, "the runs of a group differ in it"},
+      {{.by = "model.mixer"}, "did you mean 'model.mixer.kind'?"},
+      {{.measures = {"val_los"}}, "'val_los'; did you mean 'val_loss'?; there are parameters, val_loss"}};
+  for (const auto& [options, expected] : cases) {
+    const auto [code, what] = failure([&, &asked = options] { compare_runs(two_groups(), asked); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(what, ContainsSubstring(expected));
+  }
+  CHECK(failure([&] { compare_runs({}, {}); }).first == ExitCode::usage);
 }
 
 TEST_CASE("data are compared by their configs where no digest tells them apart", "[compare]") {
@@ -131,11 +127,11 @@ TEST_CASE("equivalence is in the unit of the table", "[compare]") {
   for (const std::int64_t seed : {1, 2, 3}) {
     runs.push_back(run_of("a", seed, 1, ""));
     runs.push_back(run_of("b", seed, 1, "quadratic"));
-    runs[runs.size() - 2].metrics["test_accuracy"] = 0.88;
-    runs.back().metrics["test_accuracy"] = 0.88 + 0.001 * static_cast<double>(seed);
+    runs[runs.size() - 2].measures["test_accuracy"] = 0.88;
+    runs.back().measures["test_accuracy"] = 0.88 + 0.001 * static_cast<double>(seed);
   }
   const auto equivalent = [&](double margin) {
-    return compare_runs(runs, {.margin = margin}).groups[1].metrics.at("test_accuracy").difference->equivalent.value();
+    return compare_runs(runs, {.margin = margin}).groups[1].measures.at("test_accuracy").difference->equivalent.value();
   };
   // +0.2 points, +-0.25.
   CHECK(equivalent(0.5));
@@ -164,23 +160,36 @@ TEST_CASE("short names leave out what is common, and stay unique", "[compare]") 
         Names{"x_a.yaml model.width=2", "x_a.yaml other.width=2"});
 }
 
-TEST_CASE("what is shown without being asked for is what the task is judged by", "[compare]") {
+TEST_CASE("the measures shown by default are those that the task is judged by", "[compare]") {
   using Names = std::vector<std::string>;
-  CHECK(default_metrics({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
+  CHECK(default_measures({"val_loss", "test_accuracy", "test_bleu", "test_chrf", "test_rouge_l", "test_exact_match"}) ==
         Names{"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"});
-  CHECK(default_metrics({"val_loss", "test_accuracy", "test_f1"}) == Names{"test_accuracy", "test_f1"});
-  CHECK(default_metrics({"val_loss", "exact_match"}) == Names{"exact_match", "val_loss"});
+  CHECK(default_measures({"val_loss", "test_accuracy", "test_f1"}) == Names{"test_accuracy", "test_f1"});
+  CHECK(default_measures({"val_loss", "exact_match"}) == Names{"exact_match", "val_loss"});
+}
+
+TEST_CASE("a measure has one row, which says how it is written", "[compare]") {
+  std::set<std::string> ids;
+  for (const auto& measure : all_measures()) CHECK(ids.insert(measure.id).second);
+  CHECK(shown(measure_of("parameters"), 804096) == "804,096");
+  CHECK(shown(measure_of("peak_memory_bytes"), 3 << 20) == "3");
+  CHECK(shown_difference(measure_of("test_accuracy"), 0.005) == "+0.50");
+  CHECK(described("exact_match", 0.995) == "exact match 99.50%");
+  CHECK(measure_of("val_loss_128").title == "validation loss with 128 tokens");
+  CHECK(is_own_measure("val_loss_128"));
+  CHECK_FALSE(is_own_measure("my_own"));
+  CHECK(shown(measure_of("my_own"), 0.5) == "0.5000");
 }
 
 TEST_CASE("the gap between losses is not taken where one is smoothed", "[compare]") {
   auto run = run_of("a.yaml", 1, 2, "");
-  run.metrics["train_loss"] = 1.5;
-  add_derived_metrics(run);
-  CHECK(run.metrics.at("loss_gap") == 0.5);
-  remove_derived_metrics(run);
+  run.measures["train_loss"] = 1.5;
+  add_derived_measures(run);
+  CHECK(run.measures.at("loss_gap") == 0.5);
+  remove_derived_measures(run);
   run.settings["task.label_smoothing"] = "0.1";
-  add_derived_metrics(run);
-  CHECK_FALSE(run.metrics.contains("loss_gap"));
+  add_derived_measures(run);
+  CHECK_FALSE(run.measures.contains("loss_gap"));
 }
 
 TEST_CASE("tables", "[compare]") {
@@ -201,7 +210,9 @@ TEST_CASE("tables", "[compare]") {
 
 TEST_CASE("the JSON of a comparison names runs whose attention collapsed", "[compare]") {
   auto runs = two_groups();
-  runs[1].attention_collapse = {.step = 40, .kind = CollapseKind::one_token, .entropy = 0.01};
+  runs[1].measures["collapse_step"] = 40;
+  runs[1].collapse = CollapseKind::one_token;
+  runs[1].collapse_entropy = 0.01;
   const auto json = to_json(compare_runs(runs, {}));
   CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["kind"] == "one_token");
   CHECK(json["groups"][1]["runs"][0]["attention_collapse"]["step"] == 40);

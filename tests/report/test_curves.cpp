@@ -1,7 +1,7 @@
 // Curves of runs and of groups, against numbers by hand.
 
-#include "base/files.h"
 #include "report/curves.h"
+#include "report/json.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -9,8 +9,8 @@ namespace metaformer {
 
 namespace {
 
-RunCurve line(std::size_t count) {
-  RunCurve curve;
+StepCurve line(std::size_t count) {
+  StepCurve curve;
   for (std::size_t i = 1; i <= count; ++i) {
     curve.step.push_back(static_cast<double>(10 * i));
     curve.time.push_back(static_cast<double>(i));
@@ -19,10 +19,9 @@ RunCurve line(std::size_t count) {
   return curve;
 }
 
-std::map<std::string, RunCurve> read(const std::string& text) {
+LoggedCurves read(const std::string& text) {
   const TemporaryFolder folder;
-  write_file_atomically(folder.path() / "metrics.jsonl", text);
-  return read_curves(folder.path() / "metrics.jsonl");
+  return read_curves(folder.write("metrics.jsonl", text));
 }
 
 }  // namespace
@@ -35,7 +34,8 @@ not json
 {"step":20,"split":"validation","loss":4,"accuracy":0.75}
 {"step":20,"split":"validation","loss":4,"accuracy":0.75}
 {"step":20,"split":"test","loss":1}
-)");
+)")
+                          .curves;
   CHECK(curves.at("train loss").value == std::vector<double>{4.5});
   CHECK(curves.at("validation loss").step == std::vector<double>{10, 20});
   CHECK(curves.at("validation loss").time == std::vector<double>{1.5, 3});
@@ -47,7 +47,8 @@ TEST_CASE("where the validation loss is estimated, the estimates are the curve",
   const auto curves = read(R"({"step":10,"split":"validation_estimate","loss":3}
 {"step":20,"split":"validation_estimate","loss":2}
 {"step":20,"split":"validation","loss":2.5}
-)");
+)")
+                          .curves;
   CHECK(curves.at("validation loss").value == std::vector<double>{3, 2});
 }
 
@@ -75,18 +76,18 @@ TEST_CASE("other thinned curves keep points as they are, the last one too", "[re
 }
 
 TEST_CASE("a group's curve is the mean at the steps that all runs have", "[report]") {
-  const RunCurve a{.step = {1, 2, 3, 5}, .time = {1, 2, 3, 5}, .value = {10, 8, 6, 4}};
-  const RunCurve b{.step = {1, 3, 4, 5}, .time = {3, 5, 6, 7}, .value = {14, 6, 0, 1}};
+  const StepCurve a{.step = {1, 2, 3, 5}, .time = {1, 2, 3, 5}, .value = {10, 8, 6, 4}};
+  const StepCurve b{.step = {1, 3, 4, 5}, .time = {3, 5, 6, 7}, .value = {14, 6, 0, 1}};
   const auto group = mean_curve({&a, &b});
   CHECK(group.step == std::vector<double>{1, 3, 5});
   CHECK(group.time == std::vector<double>{2, 4, 6});
-  CHECK(group.mean == std::vector<double>{12, 6, 2.5});
+  CHECK(group.value == std::vector<double>{12, 6, 2.5});
   const double deviation = std::sqrt(8.0);  // of 10 and 14, with n - 1
   CHECK(group.low[0] == Approx(12 - deviation));
   CHECK(group.high[0] == Approx(12 + deviation));
   CHECK((group.low[1] == 6 && group.high[1] == 6));
   const auto one = mean_curve({&a});
-  CHECK((one.mean == a.value && one.low.empty() && one.high.empty()));
+  CHECK((one.value == a.value && one.low.empty() && one.high.empty()));
   CHECK(mean_curve({}).step.empty());
 }
 
@@ -100,24 +101,25 @@ TEST_CASE("runs that evaluate only at their end begin with the training loss", "
 }
 
 TEST_CASE("curves of blocks are read from the diagnostics: numbers, and lists by head with their range", "[report]") {
-  const TemporaryFolder folder;
-  write_file_atomically(folder.path() / "metrics.jsonl",
-                        R"({"step":1,"split":"train","loss":4.5}
+  const auto panels = read(R"({"step":1,"split":"train","loss":4.5}
 {"step":5,"split":"diagnostics","token_embedding":{"stream_norm":1},"block_0":{"stream_norm":2,"attention_entropy":[0.25,0.75]}}
 {"step":10,"split":"diagnostics","token_embedding":{"stream_norm":3},"block_0":{"stream_norm":4,"attention_entropy":[null,0.5]}}
-)");
-  const auto curves = read_block_curves(folder.path() / "metrics.jsonl");
-  const auto& norms = curves.at("norm of the stream");
-  REQUIRE(norms.size() == 2);
-  CHECK(norms[0].block == "token_embedding");
-  CHECK(norms[1].step == std::vector<double>{5, 10});
-  CHECK(norms[1].value == std::vector<double>{2, 4});
-  CHECK(norms[1].low.empty());
-  const auto& entropy = curves.at("entropy of attention (1: uniform)").at(0);
+)")
+                          .blocks;
+  REQUIRE(panels.size() == 2);
+  CHECK(panels[0].title == "norm of the stream");
+  REQUIRE(panels[0].lines.size() == 2);
+  CHECK(panels[0].lines[0].first == "token_embedding");
+  const auto& norm = panels[0].lines[1].second;
+  CHECK(norm.step == std::vector<double>{5, 10});
+  CHECK(norm.value == std::vector<double>{2, 4});
+  CHECK(norm.low.empty());
+  CHECK(panels[1].title == "entropy of attention (1: uniform)");
+  const auto& entropy = panels[1].lines.at(0).second;
   CHECK(entropy.value == std::vector<double>{0.5, 0.5});
   CHECK(entropy.low == std::vector<double>{0.25, 0.5});
   CHECK(entropy.high == std::vector<double>{0.75, 0.5});
-  const auto json = to_json(curves, 1);
+  const auto json = to_json(panels, 1);
   REQUIRE(json.size() == 2);
   CHECK(json[0]["title"] == "norm of the stream");
   CHECK(json[0]["log"] == true);

@@ -60,18 +60,16 @@ TEST_CASE("ticks stand at round values inside the axis", "[figures]") {
       if (!tick.text.empty()) result.push_back(tick.text);
     return result;
   };
-  Extent data;
-  data.add({0, 2000});
-  CHECK(texts({{}, data, 0, 100}, 4) == std::vector<std::string>{"0", "500", "1,000", "1,500", "2,000"});
-  CHECK(texts({{.range = std::pair(1.83, 2.47)}, {}, 0, 1}, 3) == std::vector<std::string>{"2.00", "2.25"});
-  CHECK(texts({{.range = std::pair(-1.0, 1.0)}, {}, 0, 1}, 4) ==
-        std::vector<std::string>{"-1.0", "-0.5", "0", "0.5", "1.0"});
-  CHECK(texts({{.scale = Scale::logarithmic, .range = std::pair(1.0, 1e6)}, {}, 0, 1}, 3) ==
-        std::vector<std::string>{"1", "100", "10,000", "1,000,000"});
+  const auto axis = [](double low, double high, Scale scale = Scale::linear) {
+    return AxisScale(Extent(scale, {low, high}), 0, 1);
+  };
+  CHECK(texts(axis(0, 2000), 4) == std::vector<std::string>{"0", "500", "1,000", "1,500", "2,000"});
+  CHECK(texts(axis(1.83, 2.47), 3) == std::vector<std::string>{"2.00", "2.25"});
+  CHECK(texts(axis(-1, 1), 4) == std::vector<std::string>{"-1.0", "-0.5", "0", "0.5", "1.0"});
+  CHECK(texts(axis(1, 1e6, Scale::logarithmic), 3) == std::vector<std::string>{"1", "100", "10,000", "1,000,000"});
   for (const double width : {1e-7, 3e-3, 0.7, 1.0, 12.0, 5e8})
     for (const int wanted : {2, 5, 9}) {
-      const AxisScale scale({.range = std::pair(0.3 * width, 1.3 * width)}, {}, 0, 1);
-      const auto ticks = scale.ticks(wanted);
+      const auto ticks = axis(0.3 * width, 1.3 * width).ticks(wanted);
       CHECK(ticks.size() <= static_cast<std::size_t>(wanted) + 1);
       CHECK(ticks.size() >= static_cast<std::size_t>(wanted) / 3);
       for (const auto& tick : ticks) CHECK((tick.value >= 0.299 * width && tick.value <= 1.301 * width));
@@ -79,15 +77,12 @@ TEST_CASE("ticks stand at round values inside the axis", "[figures]") {
 }
 
 TEST_CASE("a scale maps its ends to the ends of the axis", "[figures]") {
-  Extent data;
-  data.add({2, 32, nothing});
-  const AxisScale linear({}, data, 10, 110), logarithmic({.scale = Scale::logarithmic}, data, 10, 110);
+  const std::vector<double> data = {2, 32, nothing};
+  const AxisScale linear(Extent(Scale::linear, data), 10, 110), logarithmic(Extent(Scale::logarithmic, data), 10, 110);
   CHECK((linear(2) == 10 && linear(32) == 110 && linear(17) == 60));
   CHECK((logarithmic(2) == 10 && logarithmic(32) == Approx(110) && logarithmic(8) == Approx(60)));
   CHECK((linear.shows(-1) && !linear.shows(nothing) && !logarithmic.shows(0)));
-  Extent one;
-  one.add(5);
-  CHECK(AxisScale({}, one, 0, 100)(5) == 50);
+  CHECK(AxisScale(Extent(Scale::linear, {5}), 0, 100)(5) == 50);
 }
 
 TEST_CASE("a gap divides a line and its band", "[figures]") {
@@ -117,7 +112,7 @@ TEST_CASE("cells of a map are drawn where they are, and hidden ones are blank", 
   HeatMap map{.rows = 2, .columns = 3, .values = {0, 1, nothing, 1, 1, 0.5}};
   const Figure figure{.title = "m", .panels = {{"", map}}};
   const auto svg = to_svg(figure);
-  const ColorScale colors(map);
+  const ColorScale colors({&map});
   CHECK((colors.level(0) == 0 && colors.level(1) == sequential_levels - 1));
   const auto dark = paths(svg, "s31"), light = paths(svg, "s0"), middle = paths(svg, "s16");
   REQUIRE((dark.size() == 1 && light.size() == 1 && middle.size() == 1));
@@ -128,12 +123,13 @@ TEST_CASE("cells of a map are drawn where they are, and hidden ones are blank", 
 
 TEST_CASE("a diverging palette has zero in its middle", "[figures]") {
   const HeatMap map{.rows = 1, .columns = 3, .values = {-1, 0, 4}, .palette = Palette::diverging};
-  const ColorScale colors(map);
+  const ColorScale colors({&map});
   CHECK((colors.low() == -4 && colors.high() == 4));
   CHECK(colors.level(0) == diverging_levels / 2);
   CHECK(colors.level(4) == diverging_levels - 1);
   CHECK(colors.level(-4) == 0);
-  CHECK(ColorScale(HeatMap{.rows = 1, .columns = 1, .values = {nothing}}).high() > 0);
+  const HeatMap blank{.rows = 1, .columns = 1, .values = {nothing}};
+  CHECK(ColorScale({&blank}).high() > 0);
 }
 
 TEST_CASE("text is escaped, and the file is well-formed and always the same", "[figures]") {

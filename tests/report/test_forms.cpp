@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "attention/mixer_support.h"
-#include "report/inspection.h"
-#include "report/metric_axioms.h"
+#include "report/forms.h"
+#include "report/statistics.h"
 #include "support/mixer_options.h"
 
 namespace metaformer {
@@ -106,7 +106,7 @@ TEST_CASE("an indefinite form violates what it violates by brute force", "[inspe
   const auto form_nij = any + any.mT();
   const auto vectors = random_vectors(15, form_nij);
   const auto axioms = test_axioms(vectors, spectrum(form_nij));
-  const auto squares_ncc = squared_distances(vectors);
+  const auto distance_ncc = signed_distances(vectors), squares_ncc = distance_ncc * distance_ncc.abs();
   for (std::int64_t n = 0; n < 2; ++n) {
     const auto& head = axioms[static_cast<std::size_t>(n)];
     CHECK(head.verdict == FormVerdict::no_metric);
@@ -118,15 +118,16 @@ TEST_CASE("an indefinite form violates what it violates by brute force", "[inspe
   }
 }
 
-TEST_CASE("squares of distances are those of the differences", "[inspect]") {
+TEST_CASE("distances are the roots of the differences' squares, with their sign", "[inspect]") {
   torch::manual_seed(5);
   const auto vectors = random_vectors(7, torch::randn({2, k, k}, torch::kDouble));
   const auto p_nck = vectors.left_bnci[0];
   const auto difference = p_nck.unsqueeze(2) - p_nck.unsqueeze(1);
   const auto expected = torch::einsum("ncei,nij,ncej->nce", {difference, vectors.form_nij, difference});
-  CHECK(torch::allclose(squared_distances(vectors), expected, 1e-9, 1e-9));
-  const auto signed_ncc = signed_distances(torch::tensor({-4.0, 0.0, 9.0}));
-  CHECK(torch::equal(signed_ncc, torch::tensor({-2.0, 0.0, 3.0})));
+  const auto distance_nce = signed_distances(vectors);
+  CHECK(torch::allclose(distance_nce * distance_nce.abs(), expected, 1e-9, 1e-9));
+  CHECK((distance_nce < 0).any().item<bool>());
+  CHECK((distance_nce > 0).any().item<bool>());
 }
 
 TEST_CASE("scores of a form that is not symmetric differ by direction", "[inspect]") {

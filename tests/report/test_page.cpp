@@ -2,6 +2,7 @@
 
 #include "base/digest.h"
 #include "base/json.h"
+#include "report/json.h"
 #include "report/page.h"
 #include "support/torch_catch.h"
 
@@ -64,7 +65,7 @@ TEST_CASE("matrices without values or with one value", "[report]") {
 
 TEST_CASE("text of runs can neither end the data nor fill a placeholder", "[report]") {
   const nlohmann::ordered_json data = {{"text", "</script><script>alert(1)</script><!-- @d3@ @script@ \xff"}};
-  const auto page = make_page("<b>@data@", data);
+  const auto page = make_page("<b>@data@", json_text(data));
   const auto start = page.find("id=\"report-data\">") + 17, end = page.find("</script>", start);
   const auto parsed = parse_json<nlohmann::ordered_json>(page.substr(start, end - start));
   CHECK(parsed["text"] == "</script><script>alert(1)</script><!-- @d3@ @script@ \xef\xbf\xbd");

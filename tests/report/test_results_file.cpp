@@ -1,15 +1,17 @@
 // CSV files of results, and runs on the disk.
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/rows.h"
+#include "report/find_runs.h"
 #include "report/results_file.h"
-#include "report/run_records.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
+#include "tasks/measures.h"
 
 using namespace metaformer;
 
@@ -18,7 +20,7 @@ namespace {
 RunRecord run_of(const std::string& key, std::int64_t seed, double loss) {
   RunRecord run{.key = key, .config = "a, \"quoted\".yaml", .overrides = "x=1", .seed = seed};
   run.settings = {{"model.mixer.kind", "quadratic"}, {"train.optimizer.betas", "[0.9, 0.95]"}};
-  run.metrics = {{"val_loss", loss}, {"my_own", 3}};
+  run.measures = {{"val_loss", loss}, {"my_own", 3}};
   run.commit = "c";
   return run;
 }
@@ -39,11 +41,28 @@ TEST_CASE("runs come back from a results file as they were", "[results_file]") {
   REQUIRE(runs.size() == 1);
   CHECK(runs[0].name() == "a, \"quoted\".yaml x=1");
   CHECK(runs[0].settings == run_of("", 0, 0).settings);
-  CHECK(runs[0].metrics == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
+  CHECK(runs[0].measures == std::map<std::string, double>{{"val_loss", 0.1 + 0.2}, {"my_own", 3}});
   CHECK(runs[0].source == file.string() + ":2");
   CHECK(runs[0].commit == "c");
   const auto marked = folder.write("marked.csv", "\xEF\xBB\xBF" + read_text(file));  // as spreadsheets write it
   CHECK(keys_of(marked) == std::vector<std::string>{"k1"});
+}
+
+TEST_CASE("the columns of a results file have their order", "[results_file]") {
+  const TemporaryFolder folder;
+  auto run = run_of("k1", 1, 1);
+  run.cpu = run.threads = run.data = "x";
+  for (const auto& measure : all_measures()) run.measures[measure.id] = 0.5;
+  export_results(folder / "a.csv", {run}, {});
+  const auto header = read_results(folder / "a.csv").columns;
+  CHECK_THAT(fmt::format("{}", fmt::join(header, ",")),
+             Catch::StartsWith("key,config,overrides,seed,steps,train_loss,val_loss,best_val_loss,best_step,parameters,"
+                               "mixer_parameters,ms_per_step,tokens_per_second,peak_memory_bytes,accuracy,exact_match,"
+                               "best_exact_match,perfect_since,collapse_step,commit,cpu,threads,best_val_error,"
+                               "test_accuracy,test_f1,test_auc,test_calibration_error,train_seconds,wall_seconds,"
+                               "bits_per_character,data,settings,"));
+  for (const char* derived : {"loss_gap", "validation_score"})
+    CHECK(std::find(header.begin(), header.end(), derived) == header.end());
 }
 
 TEST_CASE("an export replaces rows of the same key, keeps others and sorts by the order given", "[results_file]") {
@@ -79,26 +98,34 @@ TEST_CASE("processes that export at once lose no row", "[results_file]") {
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE("a malformed results file is one line with the place", "[results_file]") {
+TEST_CASE("a malformed results file is an error with its place, and an export leaves it as it is", "[results_file]") {
   const TemporaryFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"key,val_loss\nk,1\n", "a.csv:1: not a CSV file of results: no column 'config'"},
       {"config,seed\na,1\n", "a.csv:1: not a CSV file of results: no column 'settings'"},
       {"config,seed,settings,val_loss\na,1,{},abc\n", "a.csv:2: val_loss: expected a number, got 'abc'"},
       {"config,seed,settings\na,1.5,{}\n", "a.csv:2: seed: expected a whole number, got '1.5'"},
+      {"config,seed,settings\na,1,{}\nb,one,{}\n", "a.csv:3: seed: expected a whole number, got 'one'"},
+      {"config,seed,settings\na,1,\n", "a.csv:2: settings: expected a JSON object"},
+      {"config,seed,settings\na,1,[]\n", "a.csv:2: settings: expected a JSON object"},
       {"a: \"b\" c\n", "a.csv:1: not a CSV file of results: "},
       {"config,seed\na\n", "a.csv:2: 1 cells for 2 columns"},
-      {"config,seed,settings\na,1,\n", "a.csv:2: settings: expected a JSON object"},
-      {"config,seed,settings\na,one,{}\n", "a.csv:2: seed: expected a whole number, got 'one'"},
-      {"config,seed,settings\na,1,[]\n", "a.csv:2: settings: expected a JSON object"},
-      {"config,seed\n\"a,1\n", "a.csv:2: "}};
+      {"config,seed\n\"a,1\n", "a.csv:2: "},
+      {"config,seed,val_loss,val_loss\na,1,2,3\n", "a.csv:1: the columns 3 and 4 have one name, 'val_loss'"},
+      {"config,seed,note,x,note\na,1,2,3,4\n", "a.csv:1: the columns 3 and 5 have one name, 'note'"},
+      {"config,seed,,\na,1,,\n", "a.csv:1: the columns 3 and 4 have one name, ''"}};
   for (const auto& [text, expected] : cases) {
     INFO(text);
     const auto file = folder.write("a.csv", text);
-    const auto [code, what] = failure([&] { records_of(read_results(file), file); });
-    CHECK(code == ExitCode::data);
-    CHECK_THAT(what, ContainsSubstring(expected));
+    for (const auto& [code, what] : {failure([&] { records_of(read_results(file), file); }),
+                                     failure([&] { export_results(file, {run_of("k", 1, 1)}, {}); })}) {
+      CHECK(code == ExitCode::data);
+      CHECK_THAT(what, ContainsSubstring(expected));
+    }
+    CHECK(read_text(file) == text);
   }
+  CHECK(failure([&] { export_results(folder / "new.csv", {}, {}); }).first == ExitCode::usage);
+  CHECK_FALSE(std::filesystem::exists(folder / "new.csv"));
 }
 
 namespace {
@@ -116,7 +143,7 @@ std::map<std::string, std::string> cells_of(const std::filesystem::path& file, c
 
 }  // namespace
 
-TEST_CASE("whatever names and cells a results file has, an export keeps them", "[results_file]") {
+TEST_CASE("an export keeps any names and cells of a results file", "[results_file]") {
   const TemporaryFolder folder;
   const auto file = folder / "a.csv";
   std::string header = "key,config,seed,overrides,settings", row = "old,o.yaml,7,,{}";
@@ -131,7 +158,7 @@ TEST_CASE("whatever names and cells a results file has, an export keeps them", "
     runs.push_back(run_of("key " + nasty[i], static_cast<std::int64_t>(i), 0.5));
     runs.back().config = nasty[i] + ".yaml";
     runs.back().overrides = "x=" + nasty[i];
-    runs.back().metrics["metric " + nasty[i]] = 0.1 * static_cast<double>(i);
+    runs.back().measures["measure " + nasty[i]] = 0.1 * static_cast<double>(i);
   }
   export_results(file, runs, {});
   export_results(file, runs, {});
@@ -142,39 +169,12 @@ TEST_CASE("whatever names and cells a results file has, an export keeps them", "
   const auto read = records_of(after, file).runs;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     CHECK(read[i + 1].name() == runs[i].name());
-    CHECK(read[i + 1].metrics == runs[i].metrics);
+    CHECK(read[i + 1].measures == runs[i].measures);
     CHECK(read[i + 1].settings == runs[i].settings);
   }
   // Rows of a results file go into another one as they stand.
   export_results(folder / "b.csv", read, {});
   for (const auto& record : read) CHECK(cells_of(folder / "b.csv", record.key) == cells_of(file, record.key));
-}
-
-TEST_CASE("columns of one name are refused, and the file stays", "[results_file]") {
-  const TemporaryFolder folder;
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"config,seed,val_loss,val_loss\na,1,2,3\n", "a.csv:1: the columns 3 and 4 have one name, 'val_loss'"},
-      {"config,seed,note,x,note\na,1,2,3,4\n", "a.csv:1: the columns 3 and 5 have one name, 'note'"},
-      {"config,seed,,\na,1,,\n", "a.csv:1: the columns 3 and 4 have one name, ''"}};
-  for (const auto& [text, expected] : cases) {
-    const auto file = folder.write("a.csv", text);
-    const auto [code, what] = failure([&] { export_results(file, {run_of("k", 1, 1)}, {}); });
-    CHECK(code == ExitCode::data);
-    CHECK_THAT(what, ContainsSubstring(expected));
-    CHECK(read_text(file) == text);
-  }
-}
-
-TEST_CASE("an export into a file that a comparison refuses changes nothing", "[results_file]") {
-  const TemporaryFolder folder;
-  const std::string text = "key,config,seed,settings,val_loss\nk,a,1,{},2\nl,b,one,{},3\n";
-  const auto file = folder.write("a.csv", text);
-  const auto [code, what] = failure([&] { export_results(file, {run_of("m", 1, 1)}, {}); });
-  CHECK(code == ExitCode::data);
-  CHECK_THAT(what, ContainsSubstring("a.csv:3: seed: expected a whole number, got 'one'"));
-  CHECK(read_text(file) == text);
-  CHECK(failure([&] { export_results(folder / "new.csv", {}, {}); }).first == ExitCode::usage);
-  CHECK_FALSE(std::filesystem::exists(folder / "new.csv"));
 }
 
 TEST_CASE("rows without a key replace only themselves, and own columns of a replaced row stay", "[results_file]") {
@@ -221,8 +221,8 @@ TEST_CASE("a pattern passes over what is no run", "[find_runs]") {
   folder.write("runs/a/config.yaml", "");
   folder.write("runs/a/summary.json", "{\"steps\": 3,");
   folder.write("runs/empty/note.txt", "");
-  CHECK(find_run_folders({(folder / "runs/*").string()}).size() == 1);
   const auto found = find_runs({(folder / "runs/*").string()});
+  CHECK(found.folders.size() == 1);
   REQUIRE(found.problems.size() == 1);
   CHECK_THAT(found.problems[0], ContainsSubstring("a: left out: damaged: its summary.json is not a JSON object"));
   CHECK_THAT(failure([&] { find_runs({(folder / "runs/em*").string()}); }).second,
@@ -247,6 +247,6 @@ TEST_CASE("runs that are unfinished, diverged or damaged are named", "[find_runs
   CHECK_THAT(found.problems[2], ContainsSubstring("not_finite: left out: diverged"));
   CHECK_THAT(found.problems[3], ContainsSubstring("unfinished: it has no summary.json; the last line of its log is "
                                                   "\"info: step 5\""));
-  CHECK(find_run_folders({(folder / "runs/*d").string()}).size() == 3);
+  CHECK(find_runs({(folder / "runs/*d").string()}).folders.size() == 3);
   CHECK(failure([&] { find_runs({(folder / "no*").string()}); }).first == ExitCode::usage);
 }

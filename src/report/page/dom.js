@@ -1,5 +1,5 @@
-// Elements, numbers, the tooltip and what redraws when the window or the colour scheme changes. Text from runs is only
-// ever set as textContent.
+// Elements, numbers, colours, the tooltip, and drawings that follow the width and the colour scheme. Text from runs is
+// only ever set as textContent.
 
 const report = JSON.parse(document.getElementById('report-data').textContent);
 
@@ -33,7 +33,7 @@ function choice(label, options, value, onchange) {
   return make('label', {}, `${label} `, select);
 }
 
-// Replaces what is in an element, and gives the keyboard's focus to the new element with the same data-place.
+// Replaces the content of an element, and gives the keyboard's focus to the new element with the same data-place.
 function replaceInside(element, ...children) {
   const active = document.activeElement, place = element.contains(active) ? active.dataset.place : undefined;
   element.replaceChildren(...children);
@@ -92,8 +92,60 @@ function redraw() {
   drawings.forEach((draw) => draw());
 }
 
+// Sets attributes of a d3 selection.
+function set(selection, attributes) {
+  for (const [key, value] of Object.entries(attributes)) selection.attr(key, value);
+  return selection;
+}
+const add = (parent, name, attributes) => set(parent.append(name), attributes);
+const label = (parent, x, y, text, attributes = {}) => add(parent, 'text', {x, y, ...attributes}).text(text);
+
 // An SVG that shrinks where it is given less room, as on paper.
-const chart = (width, height) =>
-    d3.create('svg').attr('width', width).attr('height', height).attr('viewBox', `0 0 ${width} ${height}`);
+const chart = (width, height, attributes = {}) =>
+    set(d3.create('svg'), {width, height, viewBox: `0 0 ${width} ${height}`, role: 'img', ...attributes});
+
+// An axis of d3 at x, y with grid lines of this length.
+function drawAxis(svg, axis, x, y, gridLength) {
+  const format = axis.tickFormat();
+  add(svg, 'g', {class: 'grid', transform: `translate(${x},${y})`}).call(axis.tickSize(-gridLength).tickFormat(''));
+  add(svg, 'g', {class: 'axis', transform: `translate(${x},${y})`}).call(axis.tickSize(6).tickFormat(format));
+}
 
 const widthOf = (element) => Math.max(240, Math.floor(element.getBoundingClientRect().width));
+
+// Colours, from the CSS variables that hold them for light and dark ground.
+const curveColors = 8;
+const curveColor = (number) => `var(--curve-${number % curveColors})`;
+// From the ninth group on colours repeat, with dashes.
+const curveDashes = (number) => (Math.floor(number / curveColors) % 2 ? '6 4' : null);
+
+function paletteStops(name) {
+  const style = getComputedStyle(document.documentElement);
+  return [0, 1, 2, 3, 4].map((i) => style.getPropertyValue(`--${name}-${i}`).trim());
+}
+
+// From a value to a colour; `scale` is {kind: 'sequential' | 'diverging', low, high}.
+function colorScale(scale) {
+  const stops = paletteStops(scale.kind);
+  const positions = stops.map((_, i) => scale.low + ((scale.high - scale.low) * i) / (stops.length - 1));
+  return d3.scaleLinear().domain(positions).range(stops).interpolate(d3.interpolateRgb).clamp(true);
+}
+
+// Probabilities and distances start at 0; scores and weights are symmetric about 0.
+function scaleOf(kind, low, high) {
+  if (kind === 'diverging') {
+    const largest = Math.max(Math.abs(low), Math.abs(high)) || 1;
+    return {kind, low: -largest, high: largest};
+  }
+  return {kind, low: Math.min(0, low), high: high > Math.min(0, low) ? high : low + 1};
+}
+
+const groupSwatch = (group) =>
+    make('span', {class: 'swatch', style: `background:${curveColor(group)}`, 'aria-hidden': 'true'});
+
+function lineSwatch(group) {
+  const svg = chart(24, 10, {role: null, 'aria-hidden': 'true'});
+  add(svg, 'line', {x1: 0, x2: 24, y1: 5, y2: 5, 'stroke-width': 2.5, 'stroke-dasharray': curveDashes(group)})
+      .style('stroke', curveColor(group));
+  return svg.node();
+}

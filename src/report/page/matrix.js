@@ -56,17 +56,14 @@ function drawMap(box, map, readout) {
   const room = Math.min(widthOf(box), 560) - left - 62;
   const cell = Math.max(2, Math.min(24, room / matrix.columns));
   const width = cell * matrix.columns, height = cell * matrix.rows, top = 6;
-  const svg =
-      chart(left + width + 62, top + height + bottomLabels + 24)
-          .attr('class', 'map')
-          .attr('tabindex', 0)
-          .attr('role', 'img')
-          .attr(
-              'aria-label',
-              `${map.name}. Rows: ${map.rowTitle}; columns: ${map.columnTitle}. Arrow keys move from cell to cell.`);
+  const svg = chart(left + width + 62, top + height + bottomLabels + 24, {
+    class: 'map',
+    tabindex: 0,
+    'aria-label': `${map.name}. Rows: ${map.rowTitle}; columns: ${map.columnTitle}. Arrow keys move from cell to cell.`
+  });
   const area = {left, top, width, height, cell};
   drawCells(svg, map, area);
-  svg.append('rect').attr('class', 'frame').attr('x', left).attr('y', top).attr('width', width).attr('height', height);
+  add(svg, 'rect', {class: 'frame', x: left, y: top, width, height});
   drawMapLabels(svg, map, area, labelled, longest, bottomLabels);
   drawColorBar(svg, map.scale, left + width + 12, top, Math.min(160, height));
   followCells(svg, map, area, readout);
@@ -77,71 +74,60 @@ function drawCells(svg, map, area) {
   const {matrix} = map, color = colorScale(map.scale);
   const cells = svg.append('g').attr('class', 'cells');
   if (matrix.values.length > mostCellElements) {
-    cells.append('image')
-        .attr('href', matrixCanvas(matrix, color).toDataURL())
-        .attr('x', area.left)
-        .attr('y', area.top)
-        .attr('width', area.width)
-        .attr('height', area.height)
-        .attr('preserveAspectRatio', 'none');
+    const {left: x, top: y, width, height} = area;
+    const href = matrixCanvas(matrix, color).toDataURL();
+    add(cells, 'image', {href, x, y, width, height, preserveAspectRatio: 'none'});
     return;
   }
   matrix.values.forEach((value, i) => {
     if (!Number.isFinite(value)) return;
-    cells.append('rect')
-        .attr('class', 'cell')
-        .attr('x', area.left + (i % matrix.columns) * area.cell)
-        .attr('y', area.top + Math.floor(i / matrix.columns) * area.cell)
-        .attr('width', area.cell)
-        .attr('height', area.cell)
-        .attr('fill', color(value));
+    add(cells, 'rect', {
+      class: 'cell',
+      x: area.left + (i % matrix.columns) * area.cell,
+      y: area.top + Math.floor(i / matrix.columns) * area.cell,
+      width: area.cell,
+      height: area.cell,
+      fill: color(value)
+    });
   });
 }
 
 function drawMapLabels(svg, map, area, labelled, longest, bottomLabels) {
   const small = area.cell < 11 ? 'small' : null;
   const every = labelled ? Math.ceil(8 / area.cell) : Math.max(1, d3.tickStep(0, map.matrix.columns, area.width / 45));
-  const label = (labels, i) => (labelled ? shortenTo(labels[i], 12) : String(i));
-  const middle = (i) => (i + 0.5) * area.cell;
+  const name = (labels, i) => (labelled ? shortenTo(labels[i], 12) : String(i));
+  const middle = (i) => (i + 0.5) * area.cell, bottom = area.top + area.height;
   for (let row = 0; row < map.matrix.rows; row += every)
-    svg.append('text')
-        .attr('x', area.left - 5)
-        .attr('y', area.top + middle(row))
-        .attr('dy', '.35em')
-        .attr('text-anchor', 'end')
-        .attr('class', small)
-        .text(label(map.rowLabels, row));
+    label(
+        svg, area.left - 5, area.top + middle(row), name(map.rowLabels, row),
+        {dy: '.35em', 'text-anchor': 'end', class: small});
   for (let column = 0; column < map.matrix.columns; column += every) {
-    const text = svg.append('text').attr('class', small).text(label(map.columnLabels, column)),
-          x = area.left + middle(column), y = area.top + area.height;
+    const x = area.left + middle(column), text = name(map.columnLabels, column);
     if (labelled && longest > 2)
-      text.attr('transform', `translate(${x},${y + 5}) rotate(-90)`).attr('text-anchor', 'end').attr('dy', '.35em');
+      label(
+          svg, null, null, text,
+          {transform: `translate(${x},${bottom + 5}) rotate(-90)`, dy: '.35em', 'text-anchor': 'end', class: small});
     else
-      text.attr('x', x).attr('y', y + 13).attr('text-anchor', 'middle');
+      label(svg, x, bottom + 13, text, {'text-anchor': 'middle', class: small});
   }
-  svg.append('text')
-      .attr('transform', `translate(10,${area.top + area.height / 2}) rotate(-90)`)
-      .attr('text-anchor', 'middle')
-      .text(map.rowTitle);
-  svg.append('text')
-      .attr('x', area.left + area.width / 2)
-      .attr('y', area.top + area.height + bottomLabels + 16)
-      .attr('text-anchor', 'middle')
-      .text(map.columnTitle);
+  const turned = `translate(10,${area.top + area.height / 2}) rotate(-90)`;
+  label(svg, null, null, map.rowTitle, {transform: turned, 'text-anchor': 'middle'});
+  label(svg, area.left + area.width / 2, bottom + bottomLabels + 16, map.columnTitle, {'text-anchor': 'middle'});
 }
 
 function drawColorBar(svg, scale, x, y, height) {
   const color = colorScale(scale), steps = 48, group = svg.append('g').attr('class', 'cells');
   const place = d3.scaleLinear().domain([scale.low, scale.high]).range([y + height, y]);
   for (let i = 0; i < steps; ++i)
-    group.append('rect')
-        .attr('x', x)
-        .attr('width', 11)
-        .attr('y', y + height - ((i + 1) * height) / steps)
-        .attr('height', height / steps + 0.5)
-        .attr('fill', color(scale.low + ((i + 0.5) / steps) * (scale.high - scale.low)));
+    add(group, 'rect', {
+      x,
+      y: y + height - ((i + 1) * height) / steps,
+      width: 11,
+      height: height / steps + 0.5,
+      fill: color(scale.low + ((i + 0.5) / steps) * (scale.high - scale.low))
+    });
   for (const tick of place.ticks(Math.max(2, Math.min(5, height / 30))))
-    svg.append('text').attr('x', x + 15).attr('y', place(tick)).attr('dy', '.35em').text(shortTick(tick));
+    label(svg, x + 15, place(tick), shortTick(tick), {dy: '.35em'});
 }
 
 const shortTick = (value) => minus(
@@ -150,19 +136,13 @@ const shortTick = (value) => minus(
 
 // Pointer and arrow keys choose a cell; its value is shown in the tooltip and in the line below the map.
 function followCells(svg, map, area, readout) {
-  const marker = svg.append('rect')
-                     .attr('class', 'marker')
-                     .attr('width', area.cell)
-                     .attr('height', area.cell)
-                     .attr('visibility', 'hidden');
+  const marker = add(svg, 'rect', {class: 'marker', width: area.cell, height: area.cell, visibility: 'hidden'});
   const {rows, columns, values} = map.matrix;
   let chosen = null;
   const show = (row, column, clientX, clientY) => {
     chosen = [row, column];
     const text = map.describe(row, column, values[row * columns + column]);
-    marker.attr('x', area.left + column * area.cell)
-        .attr('y', area.top + row * area.cell)
-        .attr('visibility', 'visible');
+    set(marker, {x: area.left + column * area.cell, y: area.top + row * area.cell, visibility: 'visible'});
     readout.textContent = text;
     showTooltip(clientX, clientY, text);
   };

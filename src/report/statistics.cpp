@@ -1,12 +1,30 @@
-#include "report/paired_statistics.h"
+#include "report/statistics.h"
 
+#include <algorithm>
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace metaformer {
+
+namespace {
+
+std::vector<double> ranks(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return values[a] < values[b]; });
+  std::vector<double> rank(values.size());
+  for (std::size_t first = 0, last = 0; first < order.size(); first = last) {
+    while (last < order.size() && values[order[last]] == values[order[first]]) ++last;
+    for (auto i = first; i < last; ++i) rank[order[i]] = static_cast<double>(first + last - 1) / 2;
+  }
+  return rank;
+}
+
+}  // namespace
 
 Summary summarise(const std::vector<double>& values) {
   Summary summary{.count = static_cast<std::int64_t>(values.size())};
@@ -49,6 +67,18 @@ McNemarTest mcnemar(std::int64_t seed, std::int64_t only_reference, std::int64_t
   test.chi_square = corrected * corrected / discordant;
   test.p_chi_square = boost::math::cdf(boost::math::complement(boost::math::chi_squared(1), test.chi_square));
   return test;
+}
+
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto x = ranks(a), y = ranks(b);
+  const double mean = static_cast<double>(a.size() - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace metaformer

@@ -1,5 +1,5 @@
 #pragma once
-// Statistics of runs that are paired by their seed. All in float64; distributions are Boost.Math's.
+// Statistics of samples, and of runs that are paired by their seed. All in float64; distributions are Boost.Math's.
 
 #include <cstdint>
 #include <optional>
@@ -34,5 +34,8 @@ struct McNemarTest {
   double chi_square = 0, p_chi_square = 1;         // with Edwards' correction: (|b - c| - 1)^2 / (b + c)
 };
 McNemarTest mcnemar(std::int64_t seed, std::int64_t only_reference, std::int64_t only_this);
+
+// Spearman's rank correlation of two lists of one length, ties by their mean rank; NaN where one is constant.
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace metaformer

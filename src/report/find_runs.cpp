@@ -1,15 +1,14 @@
-#include "report/run_records.h"
+#include "report/find_runs.h"
 
 #include <fmt/format.h>
 #include <glob.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "base/digest.h"
 #include "base/error.h"
@@ -17,31 +16,26 @@
 #include "base/json.h"
 #include "config/changes.h"
 #include "config/loader.h"
-#include "report/grouping.h"
-#include "report/measure.h"
 #include "report/results_file.h"
 #include "run/run_directory.h"
 #include "run/run_summary.h"
+#include "tasks/measures.h"
 
 namespace metaformer {
 
-// Reads the folder of a run for a comparison. Format: docs/run_directory.md.
-
-// What a comparison needs of a run, or why there is nothing to compare: the run is unfinished, it diverged, or its
-// files cannot be read.
-struct RunReading {
-  std::optional<RunRecord> record;
-  std::string problem;  // "" with a record; else one line, without the folder's name
-};
-RunReading read_run(const std::filesystem::path& folder);
-
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 namespace {
 
 bool is_pattern(const std::string& argument) {
   std::error_code ignored;
   return !fs::exists(argument, ignored);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
 }
 
 std::vector<fs::path> expand(const std::string& argument) {
@@ -59,21 +53,16 @@ bool is_run(const fs::path& folder) {
   return fs::is_regular_file(folder / "config.yaml", ignored);
 }
 
-// The runs in a folder that is none itself, by name. A link (runs/latest) names a run that has another name too.
-std::vector<fs::path> runs_in(const fs::path& folder) {
+// A results file or run itself; of another folder the runs in it, by name. A link there (runs/latest) names a run that
+// has another name too.
+std::vector<fs::path> named_by(const fs::path& path) {
+  if (!is_folder(path) || is_run(path)) return {path};
   std::vector<fs::path> runs;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
+  for (const auto& entry : fs::directory_iterator(path, error))
     if (!entry.is_symlink() && is_run(entry.path())) runs.push_back(entry.path());
   std::sort(runs.begin(), runs.end());
   return runs;
-}
-
-// What a path names: a results file or run itself, or the runs in a folder.
-std::vector<fs::path> named_by(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored) || is_run(path)) return {path};
-  return runs_in(path);
 }
 
 // Folders of runs and results files; the same path counts once.
@@ -99,74 +88,28 @@ std::vector<fs::path> all_paths(const std::vector<std::string>& arguments) {
   return paths;
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-}  // namespace
-
-FoundRuns find_runs(const std::vector<std::string>& arguments) {
-  FoundRuns found;
-  for (const auto& path : all_paths(arguments)) {
-    if (!is_folder(path)) {
-      auto [runs, problems] = records_of(read_results(path), path);
-      std::move(runs.begin(), runs.end(), std::back_inserter(found.runs));
-      std::move(problems.begin(), problems.end(), std::back_inserter(found.problems));
-      continue;
-    }
-    auto reading = read_run(path);
-    if (reading.record)
-      found.runs.push_back(std::move(*reading.record));
-    else
-      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), reading.problem));
-  }
-  return found;
-}
-
-std::vector<fs::path> find_run_folders(const std::vector<std::string>& arguments) {
-  auto paths = all_paths(arguments);
-  std::erase_if(paths, [](const auto& path) { return !is_folder(path); });
-  return paths;
-}
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-namespace {
-
 constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 32;
 
-void add(RunRecord& record, const std::string& name, double value) {
-  if (std::isfinite(value)) record.metrics[name] = value;
-}
-
-void add(RunRecord& record, const std::string& name, const Json& metrics, const char* key) {
-  if (metrics.is_object() && metrics.contains(key) && metrics[key].is_number()) add(record, name, metrics[key]);
+void add(RunRecord& record, const std::string& id, double value) {
+  if (std::isfinite(value)) record.measures[id] = value;
 }
 
 void add_summary(RunRecord& record, const RunSummary& summary) {
-  add(record, "steps", static_cast<double>(summary.steps));
-  add(record, "train_loss", summary.train_loss);
-  add(record, "val_loss", summary.val_loss);
-  add(record, "best_val_loss", summary.best_val_loss);
-  add(record, "best_step", static_cast<double>(summary.best_step));
-  add(record, "parameters", static_cast<double>(summary.parameters));
-  add(record, "mixer_parameters", static_cast<double>(summary.mixer_parameters));
-  add(record, "peak_memory_bytes", static_cast<double>(summary.peak_memory_bytes));
-  add(record, "train_seconds", summary.train_seconds);
-  if (summary.stepwise) {
-    add(record, "ms_per_step", summary.stepwise->ms_per_step);
-    add(record, "tokens_per_second", summary.stepwise->tokens_per_second);
-    add(record, "wall_seconds", summary.stepwise->wall_seconds);
+  const std::map<Measure::Origin, Json> reports = {
+      {Measure::Origin::summary, to_json(summary)},
+      {Measure::Origin::validation, summary.validation},
+      {Measure::Origin::test, summary.test},
+      {Measure::Origin::written, summary.test.is_object() ? summary.test.value("written", Json()) : Json()}};
+  for (const auto& measure : all_measures()) {
+    const auto report = reports.find(measure.origin);
+    if (report == reports.end() || measure.column == Measure::Column::none || !report->second.is_object()) continue;
+    const auto value = report->second.value(measure.key(), Json());
+    if (value.is_number()) add(record, measure.id, value);
   }
-  for (const char* name : {"accuracy", "exact_match", "bits_per_character"})
-    add(record, name, summary.validation, name);
-  for (const char* name : {"accuracy", "f1", "auc", "calibration_error"})
-    add(record, fmt::format("test_{}", name), summary.test, name);
-  if (!summary.test.is_object() || !summary.test.contains("written")) return;
-  for (const char* name : {"bleu", "bleu_lowercase", "chrf", "rouge_1", "rouge_2", "rouge_l", "exact_match"})
-    add(record, fmt::format("test_{}", name), summary.test["written"], name);
+  if (!summary.attention_collapse) return;
+  add(record, "collapse_step", static_cast<double>(summary.attention_collapse->step));
+  record.collapse = summary.attention_collapse->kind;
+  record.collapse_entropy = summary.attention_collapse->entropy;
 }
 
 // Of a sorter: the exact match at the best step, and the first evaluated step from which on all lists were sorted.
@@ -191,12 +134,13 @@ void add_longer_contexts(RunRecord& record, const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder / "evaluations", none)) {
     const auto name = entry.path().stem().string();
     if (!name.starts_with(prefix) || entry.path().extension() != ".json") continue;
-    add(record, "val_loss_" + name.substr(prefix.size()),
-        parse_json<Json>(read_file(entry.path(), largest_file, ExitCode::data)), "loss");
+    const auto report = parse_json<Json>(read_file(entry.path(), largest_file, ExitCode::data));
+    const auto loss = report.is_object() ? report.value("loss", Json()) : Json();
+    if (loss.is_number()) add(record, "val_loss_" + name.substr(prefix.size()), loss);
   }
 }
 
-// What was given to `train`, of which the run's config.yaml is the result.
+// The config and the overrides that `train` was given.
 void add_names(RunRecord& record, const Json& environment, const fs::path& folder) {
   record.config = fs::absolute(folder).lexically_normal().filename().string();
   const auto command = environment.value("command", Json::array());
@@ -216,8 +160,8 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
   }
 }
 
-// What identifies data, of all that environment.json says of them: not where they lie, how they are tokenized, or what
-// only one version of the program counts.
+// The parts of environment.json's description of data that identify them: not their place, their tokenizer, or counts of
+// one version of the program.
 Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};
@@ -278,31 +222,52 @@ RunRecord read_finished(const RunDirectory& run, const RunSummary& summary) {
                    .source = run.path().string(),
                    .folder = run.path()};
   add_summary(record, summary);
-  record.attention_collapse = summary.attention_collapse;
-  if (const auto& collapse = summary.attention_collapse)
-    add(record, "collapse_step", static_cast<double>(collapse->step));
   if (is<ClassificationConfig>(config.task)) add(record, "best_val_error", summary.best_val_error);
-  if (record.metrics.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
+  if (record.measures.contains("exact_match")) add_exact_matches(record, run, summary.best_step);
   add_longer_contexts(record, run.path());
-  add_derived_metrics(record);
+  add_derived_measures(record);
   auto environment = read_environment(run);
   add_environment(record, environment.is_object() ? environment : Json::object(), run.path());
   return record;
 }
 
-}  // namespace
+// A run, or why there is nothing to compare: it is unfinished, it diverged, or its files cannot be read.
+struct RunReading {
+  std::optional<RunRecord> record;
+  std::string problem;  // "" with a record; else one line, without the folder's name
+};
 
 RunReading read_run(const fs::path& folder) {
   try {
     const auto run = RunDirectory::open(folder, "");
     const auto summary = read_summary(run);
-    if (!summary) return {.record = {}, .problem = describe_unfinished(run)};
-    if (!std::isfinite(summary->val_loss))
-      return {.record = {}, .problem = "diverged: its validation loss is not finite"};
-    return {.record = read_finished(run, *summary), .problem = ""};
+    if (!summary) return {.problem = describe_unfinished(run)};
+    if (!std::isfinite(summary->val_loss)) return {.problem = "diverged: its validation loss is not finite"};
+    return {.record = read_finished(run, *summary)};
   } catch (const Error& error) {
-    return {.record = {}, .problem = error.what()};
+    return {.problem = error.what()};
   }
+}
+
+}  // namespace
+
+FoundRuns find_runs(const std::vector<std::string>& arguments) {
+  FoundRuns found;
+  for (const auto& path : all_paths(arguments)) {
+    if (!is_folder(path)) {
+      auto [runs, problems] = records_of(read_results(path), path);
+      std::move(runs.begin(), runs.end(), std::back_inserter(found.runs));
+      std::move(problems.begin(), problems.end(), std::back_inserter(found.problems));
+      continue;
+    }
+    found.folders.push_back(path);
+    auto reading = read_run(path);
+    if (reading.record)
+      found.runs.push_back(std::move(*reading.record));
+    else
+      found.problems.push_back(fmt::format("{}: left out: {}", path.string(), reading.problem));
+  }
+  return found;
 }
 
 }  // namespace metaformer

@@ -5,21 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "report/measure.h"
+#include "report/run_record.h"
 
 namespace metaformer {
 
 struct FoundRuns {
   std::vector<RunRecord> runs;        // in the order of the arguments, of a pattern by name
   std::vector<std::string> problems;  // a line for each run that has nothing to compare: unfinished, diverged, damaged
+  std::vector<std::filesystem::path> folders;  // of all runs that are no rows of results files, with a result or not
 };
 
 // An argument is the folder of a run, a folder of such folders, a CSV file of results, or a pattern of those
 // ("runs/a-*", as a shell would expand it), which passes over folders without runs. Errors (exit code 2): one that
 // names no run; (exit code 3) those of read_results.
 FoundRuns find_runs(const std::vector<std::string>& arguments);
-
-// The folders of runs among the arguments: as above, also those that are unfinished. CSV files are passed over.
-std::vector<std::filesystem::path> find_run_folders(const std::vector<std::string>& arguments);
 
 }  // namespace metaformer

@@ -1,9 +1,7 @@
-#include "report/metric_axioms.h"
+#include "report/forms.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 namespace metaformer {
 
@@ -11,9 +9,30 @@ namespace {
 
 constexpr double negligible = 1e-9;
 
+torch::Tensor wide(const torch::Tensor& tensor) { return tensor.detach().to(torch::kCPU, torch::kDouble); }
+
+double asymmetry_of(const torch::Tensor& form_ij) {
+  const double norm = form_ij.norm().item<double>();
+  return norm > 0 ? (form_ij - form_ij.t()).norm().item<double>() / (2 * norm) : 0;
+}
+
+torch::Tensor eigenvalues(const torch::Tensor& form_nij) {
+  return torch::linalg_eigvalsh((form_nij + form_nij.mT()) / 2);
+}
+
+// Of the symmetric part of left^T right. With C = [left; right] it is C^T J C / 2, where J exchanges both halves, and
+// with C^T = Q T it has the eigenvalues of T J T^T / 2, and zeros.
+torch::Tensor eigenvalues(const torch::Tensor& left_nrd, const torch::Tensor& right_nrd) {
+  const auto both_ndr = torch::cat({left_nrd, right_nrd}, 1).mT();
+  const auto exchanged_ndr = torch::cat({right_nrd, left_nrd}, 1).mT();
+  if (both_ndr.size(2) >= both_ndr.size(1)) return eigenvalues(torch::matmul(left_nrd.mT(), right_nrd));
+  const auto [basis_ndr, triangle_nrr] = torch::linalg_qr(both_ndr, "reduced");
+  const auto image_nrr = torch::matmul(basis_ndr.mT(), exchanged_ndr);  // T J
+  return eigenvalues(torch::matmul(image_nrr, triangle_nrr.mT()) / 2);
+}
+
 // r_nce = left_c F right_e, in float64 on the CPU.
 torch::Tensor bilinear_scores(const ScoredVectors& vectors) {
-  const auto wide = [](const torch::Tensor& tensor) { return tensor.detach().to(torch::kCPU, torch::kDouble); };
   auto left_nci = wide(vectors.left_bnci[0]);
   if (vectors.form_nij.defined()) left_nci = torch::matmul(left_nci, wide(vectors.form_nij));
   return torch::matmul(left_nci, wide(vectors.right_bnej[0]).mT());
@@ -62,24 +81,34 @@ void test_triples(MetricAxioms& axioms, const torch::Tensor& square_cc, double b
   axioms.violated_triples = fraction(violated, all - incomplete);
 }
 
-std::vector<double> ranks(const std::vector<double>& values) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return values[a] < values[b]; });
-  std::vector<double> rank(values.size());
-  for (std::size_t first = 0, last = 0; first < order.size(); first = last) {
-    while (last < order.size() && values[order[last]] == values[order[first]]) ++last;
-    for (auto i = first; i < last; ++i) rank[order[i]] = static_cast<double>(first + last - 1) / 2;
-  }
-  return rank;
-}
-
 }  // namespace
 
-torch::Tensor squared_distances(const ScoredVectors& vectors) { return squares_of(bilinear_scores(vectors)); }
+HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64_t k) {
+  const torch::NoGradGuard no_grad;
+  HeadForms forms;
+  if (form_nij.defined()) {
+    forms.form_nij = wide(form_nij);
+    forms.eigenvalue_nr = eigenvalues(forms.form_nij);
+    for (const auto& form_ij : forms.form_nij.unbind()) forms.asymmetry.push_back(asymmetry_of(form_ij));
+  }
+  const auto factors = mixer.score_form();
+  if (!factors) return forms;
+  const auto left_nrd = wide(factors->left_nrd) / std::sqrt(static_cast<double>(k)),
+             right_nrd = wide(factors->right_nrd);
+  const bool has_form = forms.form_nij.defined();
+  if (!has_form) {
+    forms.eigenvalue_nr = eigenvalues(left_nrd, right_nrd);
+    for (std::int64_t n = 0; n < left_nrd.size(0); ++n)
+      forms.asymmetry.push_back(asymmetry_of(torch::matmul(left_nrd[n].t(), right_nrd[n])));
+  }
+  if (left_nrd.size(0) * left_nrd.size(2) * left_nrd.size(2) <= most_input_form_numbers)
+    forms.input_form_ndd = torch::matmul(left_nrd.mT(), right_nrd);
+  return forms;
+}
 
-torch::Tensor signed_distances(const torch::Tensor& squared_ncc) {
-  return squared_ncc.sign() * squared_ncc.abs().sqrt();
+torch::Tensor signed_distances(const ScoredVectors& vectors) {
+  const auto square_nce = squares_of(bilinear_scores(vectors));
+  return square_nce.sign() * square_nce.abs().sqrt();
 }
 
 std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch::Tensor& eigenvalue_nr) {
@@ -102,18 +131,6 @@ std::vector<MetricAxioms> test_axioms(const ScoredVectors& vectors, const torch:
     heads.push_back(axioms);
   }
   return heads;
-}
-
-double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
-  const auto x = ranks(a), y = ranks(b);
-  const double mean = static_cast<double>(a.size() - 1) / 2;
-  double xy = 0, xx = 0, yy = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean) * (y[i] - mean);
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
-  }
-  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace metaformer

@@ -1,0 +1,419 @@
+#include "report/comparison.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "run/test_predictions.h"
+
+namespace metaformer {
+
+namespace {
+
+// The length of the common start of all words, up to its last underscore.
+std::size_t common_start(const std::vector<std::string>& words) {
+  auto common = words.front();
+  for (const auto& word : words) {
+    const auto differ = std::mismatch(common.begin(), common.end(), word.begin(), word.end()).first;
+    common.erase(differ, common.end());
+  }
+  const auto end = common.rfind('_');
+  return end == std::string::npos ? 0 : end + 1;
+}
+
+// Of a group's name after its config, "KEY=VALUE" words, and a number where the name was not unique.
+std::vector<std::string> words_after_config(const ComparedGroup& group) {
+  std::istringstream text(group.name.substr(std::min(group.name.size(), group.runs.front().config.size())));
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+// "score_std=0.3" for "model.mixer.score_std=0.3".
+std::string shortened(std::string word) {
+  if (const auto at = word.find('='); at != std::string::npos) word.erase(0, std::min(word.rfind('.', at) + 1, at));
+  return word;
+}
+
+std::set<std::string> words_of_all(const std::vector<std::vector<std::string>>& groups) {
+  std::set<std::string> common(groups.front().begin(), groups.front().end());
+  for (const auto& words : groups)
+    std::erase_if(common, [&](const auto& word) { return std::find(words.begin(), words.end(), word) == words.end(); });
+  return common;
+}
+
+// "a" for "a.yaml".
+std::string without_ending(const std::string& name) {
+  constexpr std::string_view ending = ".yaml";
+  return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
+}
+
+}  // namespace
+
+std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups) {
+  std::vector<std::string> configs, whole, names;
+  std::vector<std::vector<std::string>> words;
+  for (const auto& group : groups) {
+    configs.push_back(without_ending(group.runs.front().config));
+    whole.push_back(group.name);
+    words.push_back(words_after_config(group));
+  }
+  const auto common = words_of_all(words);
+  const auto different = std::set(configs.begin(), configs.end()).size();
+  const bool is_one_config = different == 1, has_own_config = different == groups.size();
+  const auto start = common_start(configs);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    auto name = is_one_config ? "" : configs[i].substr(start);
+    for (const auto& word : words[i])
+      if (!common.contains(word) && (is_one_config || !has_own_config))
+        name += (name.empty() ? "" : " ") + shortened(word);
+    names.push_back(name.empty() ? configs[i] : name);
+  }
+  const bool unique = std::set(names.begin(), names.end()).size() == names.size();
+  return unique ? names : whole;
+}
+
+namespace {
+
+// Groups of other settings may have the same name: the file has changed in between.
+std::string unique_name(const std::string& name, const std::vector<ComparedGroup>& groups) {
+  const auto is_taken = [&](const std::string& candidate) {
+    return std::any_of(groups.begin(), groups.end(), [&](const auto& group) { return group.name == candidate; });
+  };
+  auto candidate = name;
+  for (int copy = 2; is_taken(candidate); ++copy) candidate = fmt::format("{} ({})", name, copy);
+  return candidate;
+}
+
+// Null: none.
+const RunRecord* run_with_seed(const ComparedGroup& group, std::int64_t seed) {
+  const auto found =
+      std::find_if(group.runs.begin(), group.runs.end(), [&](const auto& run) { return run.seed == seed; });
+  return found == group.runs.end() ? nullptr : &*found;
+}
+
+// Every key of each group's config.
+std::vector<Settings> resolve(const std::vector<ComparedGroup>& groups) {
+  std::vector<Settings> resolved;
+  for (const auto& group : groups) resolved.push_back(all_settings(group.runs.front().settings));
+  return resolved;
+}
+
+// The keys of the task and of its texts, but not of their tokenizer.
+Settings data_settings(const RunRecord& run) {
+  auto settings = run.settings;
+  std::erase_if(settings, [](const auto& entry) {
+    const auto& key = entry.first;
+    const bool is_data = key.starts_with("data.") && !key.starts_with("data.tokenizer");
+    return !is_data && key != "task.kind" && key != "task.length" && key != "task.digits";
+  });
+  return settings;
+}
+
+bool has_other_data(const RunRecord& run, const RunRecord& first) {
+  if (!run.data.empty() && !first.data.empty()) return run.data != first.data;
+  return data_settings(run) != data_settings(first);
+}
+
+// A sorter's lists are made from its config.
+bool has_recorded_data(const RunRecord& run) {
+  const auto task = run.settings.find("task.kind");
+  return !run.data.empty() || (task != run.settings.end() && task->second == "sort");
+}
+
+// The places of the first run, and of the first whose data are recorded, among runs that are kept.
+struct FirstRuns {
+  std::optional<std::size_t> any, recorded;
+};
+
+// Leaves out runs of other data than the first run, or with a `by` than the first run with an equal value of that key.
+std::vector<RunRecord> with_equal_data(std::vector<RunRecord> runs, const std::string& by,
+                                       std::vector<std::string>& notes) {
+  std::map<std::string, FirstRuns> sets;  // by the value of `by`
+  std::vector<RunRecord> kept;
+  for (auto& run : runs) {
+    auto& first = sets[by.empty() ? "" : all_settings(run.settings)[by]];
+    const auto differs = [&](const auto& place) { return place && has_other_data(run, kept[*place]); };
+    if (const auto other = differs(first.any) ? first.any : first.recorded; differs(other)) {
+      notes.push_back(fmt::format("{}: left out: it has other data than {} (environment.json describes them)",
+                                  run.source, kept[*other].source));
+      continue;
+    }
+    if (!first.any) first.any = kept.size();
+    if (!first.recorded && !run.data.empty()) first.recorded = kept.size();
+    kept.push_back(std::move(run));
+  }
+  const auto unknown = std::count_if(kept.begin(), kept.end(), std::not_fn(has_recorded_data));
+  if (unknown > 0 && kept.size() > 1)
+    notes.push_back(
+        fmt::format("what data {} of {} runs had is not recorded: only their configs' data keys were compared", unknown,
+                    kept.size()));
+  return kept;
+}
+
+// The groups that a name may mean: those of that name, short name or number, or with that run; else those of that
+// config, also "metric" for "shakespeare_metric.yaml".
+std::vector<std::size_t> groups_named(const std::vector<ComparedGroup>& groups, const std::string& name) {
+  const auto names = short_names(groups);
+  std::vector<std::size_t> exact, of_config;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto& group = groups[i];
+    const auto config = without_ending(group.runs.front().config);
+    const bool has_run =
+        std::any_of(group.runs.begin(), group.runs.end(), [&](const auto& run) { return run.source == name; });
+    if (has_run || without_ending(group.name) == without_ending(name) || names[i] == name ||
+        fmt::format("{}", i + 1) == name)
+      exact.push_back(i);
+    if (config == without_ending(name) || config.ends_with("_" + name)) of_config.push_back(i);
+  }
+  return exact.empty() ? of_config : exact;
+}
+
+std::string numbered_names(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& which) {
+  const auto names = short_names(groups);
+  std::vector<std::string> listed;
+  for (const auto i : which) listed.push_back(fmt::format("{} '{}'", i + 1, names[i]));
+  return fmt::format("{}", fmt::join(listed, ", "));
+}
+
+// The group of one set that --reference names, if there is one.
+std::optional<std::size_t> find_reference(const std::vector<ComparedGroup>& groups, const std::vector<std::size_t>& set,
+                                          const std::vector<std::size_t>& named, const std::string& name) {
+  if (name.empty()) return set.front();
+  std::vector<std::size_t> found;
+  std::set_intersection(set.begin(), set.end(), named.begin(), named.end(), std::back_inserter(found));
+  if (found.size() > 1)
+    throw Error(ExitCode::usage, fmt::format("--reference {} names {} groups; give the number or the name of one: {}",
+                                             in_quotes(name), found.size(), numbered_names(groups, found)));
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+[[noreturn]] void fail_no_key(const std::vector<Settings>& resolved, const std::string& key) {
+  if (key == "train.seed")
+    throw Error(ExitCode::usage,
+                "--by 'train.seed': the runs of a group differ in it; expected a key in which groups differ");
+  std::set<std::string> keys;
+  for (const auto& settings : resolved)
+    for (const auto& [name, value] : settings) keys.insert(name);
+  const auto kind = key + ".kind";
+  throw Error(ExitCode::usage, fmt::format("--by {}: no run has such a key{}", in_quotes(key),
+                                           keys.contains(kind) ? fmt::format("; did you mean {}?", in_quotes(kind))
+                                                               : did_you_mean(key, {keys.begin(), keys.end()})));
+}
+
+// Groups in the order of their first runs, without measures; each is its own reference.
+std::vector<ComparedGroup> group_runs(std::vector<RunRecord> given, const std::string& by,
+                                      std::vector<std::string>& notes) {
+  std::vector<ComparedGroup> groups;
+  for (auto& run : with_equal_data(std::move(given), by, notes)) {
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& other) { return other.runs.front().settings == run.settings; });
+    if (group == groups.end())
+      group = groups.insert(group, {.name = unique_name(run.name(), groups), .reference = groups.size()});
+    if (const auto* same = run_with_seed(*group, run.seed))
+      notes.push_back(fmt::format("{}: left out: {} is the same config with the same seed, {}", run.source,
+                                  same->source, run.seed));
+    else
+      group->runs.push_back(std::move(run));
+  }
+  return groups;
+}
+
+// The config keys that are not equal in all groups, and their values into ComparedGroup::settings.
+std::vector<std::string> find_differing_keys(std::vector<ComparedGroup>& groups) {
+  const auto resolved = resolve(groups);
+  std::set<std::string> changed, differing;
+  for (const auto& group : groups)
+    for (const auto& [key, value] : group.runs.front().settings) changed.insert(key);
+  const auto value_of = [](const Settings& settings, const std::string& key) {
+    const auto found = settings.find(key);
+    return found == settings.end() ? std::nullopt : std::optional(found->second);
+  };
+  for (const auto& key : changed)
+    for (const auto& settings : resolved)
+      if (value_of(settings, key).value_or("") != value_of(resolved.front(), key).value_or("")) differing.insert(key);
+  for (const auto& key : differing)
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      if (const auto value = value_of(resolved[i], key)) groups[i].settings[key] = *value;
+  return {differing.begin(), differing.end()};
+}
+
+// Sets every group's reference: the group that options.reference names, or the first one; with options.by, of those
+// that are equal in that key.
+void choose_references(std::vector<ComparedGroup>& groups, const ComparisonOptions& options) {
+  std::map<std::string, std::vector<std::size_t>> sets;  // by the value of options.by
+  const auto resolved = options.by.empty() ? std::vector<Settings>(groups.size()) : resolve(groups);
+  bool has_key = options.by.empty();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto found = resolved[i].find(options.by);
+    has_key = has_key || found != resolved[i].end();
+    sets[found == resolved[i].end() ? "" : found->second].push_back(i);
+  }
+  if (!has_key) fail_no_key(resolved, options.by);
+  bool has_reference = false;
+  const auto named = groups_named(groups, options.reference);
+  for (const auto& [value, members] : sets) {
+    const auto reference = find_reference(groups, members, named, options.reference);
+    has_reference = has_reference || reference;
+    for (const auto i : members) groups[i].reference = reference.value_or(i);
+  }
+  if (has_reference) return;
+  std::vector<std::size_t> all(groups.size());
+  std::iota(all.begin(), all.end(), 0);
+  throw Error(ExitCode::usage, fmt::format("--reference {}: no such group; there are {}", in_quotes(options.reference),
+                                           numbered_names(groups, all)));
+}
+
+// Nothing, with `problem` saying why, where a run has none.
+std::optional<TestPredictions> predictions_of(const RunRecord& run, std::string& problem) {
+  if (run.folder.empty()) {
+    problem = fmt::format("{} is a row of a results file, which has no predictions", run.source);
+    return std::nullopt;
+  }
+  auto predictions = read_test_predictions(RunDirectory::open(run.folder));
+  if (!predictions) problem = fmt::format("{} has no test_predictions.safetensors", run.source);
+  return predictions;
+}
+
+// Of two classifiers with the same seed, by their predictions for the same test texts. Nothing, with `problem`
+// saying why, where that cannot be compared.
+std::optional<McNemarTest> compare_predictions(const RunRecord& reference, const RunRecord& run, std::string& problem) {
+  const auto theirs = predictions_of(reference, problem);
+  const auto ours = theirs ? predictions_of(run, problem) : std::nullopt;
+  if (!ours) return std::nullopt;
+  if (!ours->labels_l.equal(theirs->labels_l)) {
+    problem = fmt::format("{} and {} have different test texts", reference.source, run.source);
+    return std::nullopt;
+  }
+  // Of classes that are equally likely the first.
+  const auto right = [](const TestPredictions& of) { return of.probabilities_lv.argmax(1) == of.labels_l; };
+  const auto right_l = right(*ours), their_right_l = right(*theirs);
+  return mcnemar(run.seed, (their_right_l & ~right_l).sum().item<std::int64_t>(),
+                 (right_l & ~their_right_l).sum().item<std::int64_t>());
+}
+
+std::vector<Measure> choose_measures(const std::vector<ComparedGroup>& groups, const std::vector<std::string>& wanted) {
+  std::set<std::string> present;
+  for (const auto& group : groups)
+    for (const auto& run : group.runs)
+      for (const auto& [id, value] : run.measures) present.insert(id);
+  std::vector<Measure> measures;
+  for (const auto& id : wanted.empty() ? default_measures(present) : wanted) {
+    measures.push_back(measure_of(id));
+    if (!present.contains(id) && !measures.back().may_be_absent)
+      throw Error(ExitCode::usage,
+                  fmt::format("no run has a measure {}{}; there are {}", in_quotes(id),
+                              did_you_mean(id, {present.begin(), present.end()}), fmt::join(present, ", ")));
+  }
+  return measures;
+}
+
+GroupMeasure values_of(const ComparedGroup& group, const std::string& id) {
+  GroupMeasure result;
+  std::vector<double> values;
+  for (const auto& run : group.runs)
+    if (const auto found = run.measures.find(id); found != run.measures.end()) {
+      result.values[run.seed] = found->second;
+      values.push_back(found->second);
+    }
+  result.summary = summarise(values);
+  return result;
+}
+
+void add_measures(Comparison& comparison) {
+  for (auto& group : comparison.groups) {
+    for (const auto& measure : comparison.measures) {
+      const auto& values = (group.measures[measure.id] = values_of(group, measure.id)).values;
+      if (values.empty() || measure.may_be_absent) continue;
+      for (const auto& run : group.runs)
+        if (!values.contains(run.seed))
+          comparison.notes.push_back(fmt::format("{}: left out of {}, which it does not have", run.source, measure.id));
+    }
+    for (const auto& id : cost_measures())
+      if (!group.measures.contains(id)) group.measures[id] = values_of(group, id);
+  }
+}
+
+// Seeds that only one of two groups has say nothing about their difference.
+void note_unpaired_seeds(const ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
+  for (const auto& run : group.runs)
+    if (run_with_seed(reference, run.seed) == nullptr)
+      notes.push_back(
+          fmt::format("{}: left out of differences: {} has no run with seed {}", run.source, reference.name, run.seed));
+  for (const auto& run : reference.runs)
+    if (run_with_seed(group, run.seed) == nullptr)
+      notes.push_back(fmt::format("{}: left out of the differences of {}, which has no run with seed {}", run.source,
+                                  group.name, run.seed));
+}
+
+std::optional<PairedDifference> difference(const GroupMeasure& group, const GroupMeasure& reference,
+                                           const Measure& measure, std::optional<double> margin) {
+  std::vector<double> differences;
+  for (const auto& [seed, value] : group.values)
+    if (const auto other = reference.values.find(seed); other != reference.values.end())
+      differences.push_back(value - other->second);
+  if (differences.empty()) return std::nullopt;
+  return paired_difference(differences, margin ? std::optional(*margin / measure.scale) : std::nullopt);
+}
+
+// Translators have measures of the test split, too.
+bool predicts_classes(const RunRecord& run) { return !run.measures.contains("test_bleu"); }
+
+void add_mcnemar(ComparedGroup& group, const ComparedGroup& reference, std::vector<std::string>& notes) {
+  for (const auto& run : group.runs) {
+    const auto* partner = run_with_seed(reference, run.seed);
+    if (!predicts_classes(run) || run.folder.empty() || partner == nullptr) continue;
+    std::string problem;
+    if (const auto test = compare_predictions(*partner, run, problem))
+      group.mcnemar.push_back(*test);
+    else
+      notes.push_back(fmt::format("{}: no McNemar test with seed {}: {}", group.name, run.seed, problem));
+  }
+}
+
+void add_differences(Comparison& comparison) {
+  const bool tests = std::any_of(comparison.measures.begin(), comparison.measures.end(),
+                                 [](const auto& measure) { return measure.id.starts_with("test_"); });
+  bool has_rows = false;  // of results files, without a folder
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    auto& group = comparison.groups[i];
+    if (group.reference == i) continue;
+    const auto& reference = comparison.groups[group.reference];
+    note_unpaired_seeds(group, reference, comparison.notes);
+    for (const auto& measure : comparison.measures) {
+      auto& ours = group.measures.at(measure.id);
+      ours.difference = difference(ours, reference.measures.at(measure.id), measure, comparison.margin);
+    }
+    if (tests) add_mcnemar(group, reference, comparison.notes);
+    const auto& first = group.runs.front();
+    has_rows = has_rows || (predicts_classes(first) && first.folder.empty());
+  }
+  if (tests && has_rows)
+    comparison.notes.emplace_back("results files hold no predictions, so their rows have no McNemar test");
+}
+
+}  // namespace
+
+Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options) {
+  Comparison comparison{.by = options.by, .margin = options.margin};
+  comparison.groups = group_runs(std::move(runs), options.by, comparison.notes);
+  if (comparison.groups.empty()) throw Error(ExitCode::usage, "there is no finished run to compare");
+  comparison.measures = choose_measures(comparison.groups, options.measures);
+  comparison.differing_keys = find_differing_keys(comparison.groups);
+  choose_references(comparison.groups, options);
+  add_measures(comparison);
+  add_differences(comparison);
+  const auto& keys = comparison.differing_keys;
+  if (std::any_of(keys.begin(), keys.end(), [](const auto& key) { return key.starts_with("data.tokenizer"); }))
+    comparison.notes.emplace_back(
+        "the tokenizers differ: losses per token cannot be compared; bits per character can be");
+  return comparison;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,58 @@
+#pragma once
+// Comparison of groups of runs that differ only in their seed.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/run_record.h"
+#include "report/statistics.h"
+#include "tasks/measures.h"
+
+namespace metaformer {
+
+struct ComparisonOptions {
+  std::string reference;  // a group's name, short name or number, a run's folder, or a config; "": the first
+  std::string by;         // a config key: compares only groups that are equal in it; "": all
+  std::vector<std::string> measures;  // by id; empty: default_measures() of what any run has
+  std::optional<double> margin;       // in the unit that is shown: 0.5 with percentages is half a point
+};
+
+// A measure of one group. Values are as in the run, not in the measure's scale; the margin is in that scale.
+struct GroupMeasure {
+  std::map<std::int64_t, double> values;  // by seed
+  Summary summary;
+  std::optional<PairedDifference> difference;  // to the reference: not of the reference itself, nor without pairs
+};
+
+struct ComparedGroup {
+  std::string name;       // of its first run: "shakespeare_metric.yaml model.layers=2"; unique within a comparison
+  std::size_t reference;  // the group that this one is compared with: its own index for a reference
+  std::vector<RunRecord> runs;                   // by seed as given
+  Settings settings;                             // values of Comparison::differing_keys; absent: no such key
+  std::map<std::string, GroupMeasure> measures;  // by id; those of cost_measures() too, without differences
+  std::vector<McNemarTest> mcnemar;              // by seed; empty without predictions
+};
+
+struct Comparison {
+  std::vector<Measure> measures;            // in the order shown
+  std::vector<ComparedGroup> groups;        // in the order of their first runs
+  std::vector<std::string> differing_keys;  // config keys that are not equal in all groups, sorted
+  std::string by;                           // as in the options
+  std::optional<double> margin;
+  std::vector<std::string> notes;  // runs that are left out somewhere, with the reason; a line each, for stderr
+};
+
+// Leaves out runs of other data than the first one's (with a key `by`: than the first with its value of that key) and
+// second runs of the same config and seed, and pairs by seed; the notes name every run that does not count somewhere.
+// Errors (exit code 2): no run; no such reference, key or measure, or several such references.
+Comparison compare_runs(std::vector<RunRecord> runs, const ComparisonOptions& options);
+
+// Names of the groups for tables and legends: without ".yaml", without the common start of all configs up to an
+// underscore, without the overrides that all groups have, keys by their last part: "quadratic score_std=0.3" for
+// "shakespeare_quadratic.yaml model.mixer.score_std=0.3". Only the overrides where all are of one config, only the
+// config where each has its own. Unique: where two would be the same, all are whole.
+std::vector<std::string> short_names(const std::vector<ComparedGroup>& groups);
+
+}  // namespace metaformer

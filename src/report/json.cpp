@@ -1,0 +1,250 @@
+#include "report/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "base/digest.h"
+
+namespace metaformer {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json describe(const PairedDifference& difference) {
+  return {{"pairs", difference.pairs},      {"mean", difference.mean},
+          {"low", or_null(difference.low)}, {"high", or_null(difference.high)},
+          {"p", or_null(difference.p)},     {"equivalent", or_null(difference.equivalent)}};
+}
+
+Json describe(const GroupMeasure& measure) {
+  Json json = {{"n", measure.summary.count},
+               {"mean", measure.summary.count > 0 ? Json(measure.summary.mean) : Json()},
+               {"sd", or_null(measure.summary.deviation)}};
+  json["values"] = Json::object();
+  for (const auto& [seed, value] : measure.values) json["values"][std::to_string(seed)] = value;
+  if (measure.difference) json["difference"] = describe(*measure.difference);
+  return json;
+}
+
+Json describe(const McNemarTest& test) {
+  return {{"seed", test.seed},       {"only_reference", test.only_reference}, {"only_this", test.only_this},
+          {"p_exact", test.p_exact}, {"chi_square", test.chi_square},         {"p_chi_square", test.p_chi_square}};
+}
+
+Json describe(const RunRecord& run) {
+  Json json = {{"seed", run.seed}, {"source", run.source}, {"key", run.key}};
+  if (run.collapse != CollapseKind::none)
+    json["attention_collapse"] =
+        to_json(AttentionCollapse{.step = static_cast<std::int64_t>(run.measures.at("collapse_step")),
+                                  .kind = run.collapse,
+                                  .entropy = run.collapse_entropy});
+  return json;
+}
+
+Json describe(const ComparedGroup& group, const std::string& short_name, const std::string& reference) {
+  Json json = {{"name", group.name}, {"short_name", short_name}, {"reference", reference}};
+  json["settings"] = group.settings;
+  for (const auto& run : group.runs) json["runs"].push_back(describe(run));
+  for (const auto& [id, measure] : group.measures)
+    if (measure.summary.count > 0) json["metrics"][id] = describe(measure);
+  for (const auto& test : group.mcnemar) json["mcnemar"].push_back(describe(test));
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const Measure& measure) {
+  return {{"name", measure.id}, {"title", measure.title}, {"scale", measure.scale}, {"digits", measure.digits}};
+}
+
+Json to_json(const Comparison& comparison) {
+  Json json = {{"margin", or_null(comparison.margin)}, {"differing_keys", comparison.differing_keys}};
+  for (const auto& measure : comparison.measures) json["metrics"].push_back(to_json(measure));
+  const auto names = short_names(comparison.groups);
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    const auto& group = comparison.groups[i];
+    json["groups"].push_back(describe(group, names[i], comparison.groups[group.reference].name));
+  }
+  json["notes"] = comparison.notes;
+  return json;
+}
+
+namespace {
+
+void add_axioms(Json& head, const MetricAxioms& axioms) {
+  head["verdict"] = to_string(axioms.verdict);
+  if (axioms.verdict != FormVerdict::unknown) head["negative_eigenvalues"] = axioms.negative_eigenvalues;
+  head["vectors"] = axioms.vectors;
+  head["asymmetric_pairs"] = axioms.asymmetric_pairs;
+  head["negative_pairs"] = axioms.negative_pairs;
+  head["incomplete_triples"] = axioms.incomplete_triples;
+  head["violated_triples"] = axioms.violated_triples;
+}
+
+void add_matrices(Json& head, const LayerInspection& layer, std::int64_t n, bool causal) {
+  constexpr std::int64_t widest = 256;
+  const auto add = [&](const char* name, const torch::Tensor& matrix_nij, bool is_masked) {
+    if (!matrix_nij.defined() || matrix_nij.size(-1) > widest) return;
+    if (auto packed = pack(matrix_nij[n], is_masked); !packed.is_null()) head[name] = std::move(packed);
+  };
+  add("attention", layer.attention_nce, causal);
+  add("scores", layer.score_nce, causal);
+  add("form", layer.forms.form_nij, false);
+  add("input_form", layer.forms.input_form_ndd, false);
+  add("distances", layer.distance_nvv, false);
+}
+
+Json describe_head(const LayerInspection& layer, std::size_t n, bool causal, Matrices matrices) {
+  Json head = Json::object();
+  const auto number = static_cast<std::int64_t>(n);
+  if (layer.forms.eigenvalue_nr.defined()) {
+    const auto values = to_vector(layer.forms.eigenvalue_nr[number]);
+    head["eigenvalues"] = matrices == Matrices::packed ? rounded(values) : Json(values);
+    head["asymmetry"] = layer.forms.asymmetry[n];
+  }
+  if (!layer.axioms.empty()) add_axioms(head, layer.axioms[n]);
+  head["negative_scores"] = layer.negative_scores[n];
+  if (!layer.mean_attention_distance.empty()) head["mean_attention_distance"] = layer.mean_attention_distance[n];
+  if (const auto& ranks = layer.distance_rank_correlation; !ranks.empty())
+    head["distance_rank_correlation"] = std::isfinite(ranks[n]) ? Json(ranks[n]) : Json();
+  if (matrices == Matrices::packed) add_matrices(head, layer, number, causal);
+  return head;
+}
+
+}  // namespace
+
+Json to_json(const TextInspection& inspection, Matrices matrices) {
+  Json json = {{"mixer", inspection.mixer}, {"causal", inspection.causal}, {"tokens", inspection.tokens}};
+  if (!inspection.keys.empty()) json["keys"] = inspection.keys;
+  json["vocabulary"] = inspection.vocabulary;
+  if (inspection.part != InspectedPart::cross) json["norms"] = to_json(inspection.norms);
+  json["layers"] = Json::array();
+  for (const auto& layer : inspection.layers) {
+    auto heads = Json::array();
+    for (std::size_t n = 0; n < layer.heads(); ++n)
+      heads.push_back(describe_head(layer, n, inspection.causal, matrices));
+    json["layers"].push_back({{"heads", std::move(heads)}});
+  }
+  return json;
+}
+
+Json to_json(const SplitInspection& inspection) {
+  const auto& gradients = inspection.gradients;
+  Json json = {
+      {"gradients",
+       {{"stream", to_json(gradients.stream)}, {"mixer", gradients.mixer}, {"feed_forward", gradients.feed_forward}}}};
+  for (const auto& [position, targets, loss] : inspection.loss_by_position)
+    json["loss_by_position"].push_back({{"position", position}, {"targets", targets}, {"loss", loss}});
+  for (const auto& [tokens, loss] : inspection.loss_by_context)
+    json["loss_by_context"].push_back({{"tokens", tokens}, {"loss", loss}});
+  if (inspection.effective_context) {
+    json["context_targets"] = inspection.context_targets;
+    json["effective_context"] = *inspection.effective_context;
+  }
+  return json;
+}
+
+namespace {
+
+void add_curve(Json& json, const StepCurve& curve) {
+  json["step"] = rounded(curve.step, 12);
+  if (!curve.time.empty()) json["time"] = rounded(curve.time);
+  json["value"] = rounded(curve.value);
+  if (curve.low.empty()) return;
+  json["low"] = rounded(curve.low);
+  json["high"] = rounded(curve.high);
+}
+
+Json describe(const std::vector<StepCurve>& curves) {
+  auto list = Json::array();
+  for (const auto& curve : curves) {
+    auto& json = list.emplace_back();
+    if (!curve.step.empty()) add_curve(json, curve);
+  }
+  return list;
+}
+
+}  // namespace
+
+Json to_json(const CurveTable& table) {
+  Json json = {{"views", Json::array()}, {"series", Json::object()}};
+  for (const auto& view : views_of(table))
+    json["views"].push_back({{"name", view.name}, {"title", view.title}, {"unit", view.unit}, {"series", view.series}});
+  for (const auto& [name, series] : table)
+    json["series"][name] = {{"runs", describe(series.runs)}, {"groups", describe(series.groups)}};
+  return json;
+}
+
+Json to_json(const std::vector<BlockPanel>& panels, std::size_t most_points) {
+  auto list = Json::array();
+  for (const auto& [title, log, lines] : panels) {
+    auto& panel = list.emplace_back(Json{{"title", title}, {"log", log}});
+    for (const auto& [block, curve] : lines)
+      add_curve(panel["lines"].emplace_back(Json{{"block", block}}), thinned(curve, most_points, /*averages=*/false));
+  }
+  return list;
+}
+
+Json pack(const torch::Tensor& matrix_ij, bool causal) {
+  if (!matrix_ij.defined() || matrix_ij.numel() == 0) return nullptr;
+  const auto values = matrix_ij.to(torch::kCPU, torch::kDouble).contiguous();
+  const auto rows = values.size(0), columns = values.size(1);
+  const bool symmetric = !causal && rows == columns && values.equal(values.t());
+  const auto* value = values.const_data_ptr<double>();
+  const auto end_of = [&](std::int64_t row) { return causal || symmetric ? std::min(row + 1, columns) : columns; };
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < end_of(row); ++column) {
+      const double number = value[row * columns + column];
+      if (!std::isfinite(number)) return nullptr;
+      low = std::min(low, number);
+      high = std::max(high, number);
+    }
+  constexpr std::int64_t most_exact_cells = 96 * 96;
+  const int bits = rows * columns <= most_exact_cells ? 16 : 8;
+  const double levels = std::exp2(bits) - 1, unit = high > low ? levels / (high - low) : 0;
+  std::string bytes;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < end_of(row); ++column) {
+      const auto level = std::lround((value[row * columns + column] - low) * unit);
+      bytes.push_back(static_cast<char>(level & 0xff));
+      if (bits == 16) bytes.push_back(static_cast<char>(level >> 8));
+    }
+  return {{"rows", rows},
+          {"columns", columns},
+          {"low", low},
+          {"high", high},
+          {"bits", bits},
+          {"layout", causal      ? "lower"
+                     : symmetric ? "symmetric"
+                                 : "full"},
+          {"data", to_base64(bytes)}};
+}
+
+Json rounded(double value, int digits) {
+  if (!std::isfinite(value)) return nullptr;
+  return std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr);
+}
+
+Json rounded(const std::vector<double>& values, int digits) {
+  auto list = Json::array();
+  for (const double value : values) {
+    auto number = rounded(value, digits);
+    const double shown = number.is_null() ? std::nan("") : number.get<double>();
+    const bool whole = std::abs(shown) < 1e15 && std::trunc(shown) == shown;
+    list.push_back(whole ? Json(static_cast<std::int64_t>(shown)) : std::move(number));
+  }
+  return list;
+}
+
+}  // namespace metaformer

@@ -1,0 +1,534 @@
+#include "report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/platform.h"
+#include "base/signals.h"
+#include "config/loader.h"
+#include "config/writer.h"
+#include "infer/answers.h"
+#include "report/curves.h"
+#include "report/figure.h"
+#include "report/find_runs.h"
+#include "report/inspection.h"
+#include "report/json.h"
+#include "report/page.h"
+#include "report/pictures.h"
+#include "run/run_directory.h"
+#include "run/run_summary.h"
+
+namespace metaformer {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct ReportedRun {
+  fs::path folder;
+  std::string name;  // of the folder
+  std::int64_t seed = 0;
+  std::size_t group = 0;
+  bool compared = false;   // the comparison counts it
+  std::string state = {};  // "finished", or why it has no result
+  std::optional<RunSummary> summary = std::nullopt;
+  Json environment = {};  // as the page has it
+};
+
+struct ReportedGroup {
+  std::string name;
+  std::optional<Settings> changed = std::nullopt;  // changed_settings; nothing before the first run
+  std::string task = {};                           // kind
+  Settings settings = {};                          // all that apply
+  std::string config = {};                         // of the first run, as YAML
+  std::vector<std::size_t> runs = {};
+};
+
+// The groups of the comparison come first, then those that it leaves out.
+struct ReportedRuns {
+  std::vector<ReportedRun> runs;
+  std::vector<ReportedGroup> groups;
+  std::optional<Comparison> comparison;  // nothing when no run is finished
+  std::vector<std::string> problems;     // a line each: runs that could not be read, or are not compared
+};
+
+std::string text_of(const Json& json, const char* key) {
+  const auto value = json.value(key, Json());
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : json_text(value);
+}
+
+Json describe_environment(const Json& given) {
+  const auto environment = given.is_object() ? given : Json::object();
+  Json result = Json::object();
+  for (const char* key : {"commit", "threads", "torch", "compiler", "host"}) result[key] = text_of(environment, key);
+  result["commit"] = result["commit"].get<std::string>().substr(0, 12) +
+                     (environment.value("dirty", Json()) == true ? " (changed)" : "");
+  result["device"] = fmt::format("{} {}", text_of(environment, "device"), text_of(environment, "device_name"));
+  const auto sessions = environment.value("sessions", Json());
+  const bool has_start = sessions.is_array() && !sessions.empty() && sessions.front().is_object();
+  result["started"] = has_start ? text_of(sessions.front(), "started") : "";
+  std::string command;
+  for (const auto& word : environment.value("command", Json()))
+    if (word.is_string()) command += (command.empty() ? "" : " ") + word.get<std::string>();
+  result["command"] = command;
+  return result;
+}
+
+// Whether the comparison has another run of the config and seed.
+bool is_duplicate(const ReportedRuns& reported, const Settings& changed, std::int64_t seed) {
+  if (!reported.comparison) return false;
+  const auto& groups = reported.comparison->groups;
+  return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+    return std::any_of(group.runs.begin(), group.runs.end(),
+                       [&](const auto& run) { return run.seed == seed && run.settings == changed; });
+  });
+}
+
+// Why a run has no result, from the problems of find_runs.
+std::string state_of_unfinished(const ReportedRuns& reported, const fs::path& folder) {
+  const auto start = folder.string() + ": left out: ";
+  for (const auto& problem : reported.problems)
+    if (problem.starts_with(start)) return problem.substr(start.size());
+  return "unfinished";
+}
+
+// `compared`: groups of the comparison by folder.
+void add_run(ReportedRuns& reported, const fs::path& folder, const std::map<fs::path, std::size_t>& compared) {
+  const auto run = RunDirectory::open(folder, "");
+  const auto config = load_run_experiment(run.config_file()).config;
+  const auto changed = changed_settings(config);
+  const auto known = compared.find(folder);
+  auto& groups = reported.groups;
+  ReportedRun added{.folder = folder,
+                    .name = fs::weakly_canonical(folder).filename().string(),
+                    .seed = config.train.seed,
+                    .compared = known != compared.end()};
+  if (!added.compared && is_duplicate(reported, changed, added.seed)) return;
+  if (added.compared) {
+    added.group = known->second;
+  } else {
+    const auto equal =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.changed == changed; });
+    added.group = static_cast<std::size_t>(equal - groups.begin());
+    if (equal == groups.end()) groups.push_back({.name = added.name});
+  }
+  auto& group = groups[added.group];
+  group.changed = changed;
+  if (group.runs.empty()) {
+    group.task = kind_of(config.task);
+    group.settings = all_settings(changed);
+    group.config = config_to_yaml(config);
+  }
+  group.runs.push_back(reported.runs.size());
+  added.summary = read_summary(run);
+  added.state = added.summary ? "finished" : state_of_unfinished(reported, folder);
+  added.environment = describe_environment(read_environment(run));
+  reported.runs.push_back(std::move(added));
+}
+
+// A group of the comparison whose runs are rows of a results file has nothing to show.
+void drop_empty_groups(ReportedRuns& reported) {
+  std::vector<ReportedGroup> kept;
+  for (auto& group : reported.groups) {
+    if (group.runs.empty()) continue;
+    for (const auto run : group.runs) reported.runs[run].group = kept.size();
+    kept.push_back(std::move(group));
+  }
+  reported.groups = std::move(kept);
+}
+
+ReportedRuns read_reported_runs(const std::vector<std::string>& arguments, const ComparisonOptions& options) {
+  ReportedRuns reported;
+  auto found = find_runs(arguments);
+  reported.problems = std::move(found.problems);
+  std::map<fs::path, std::size_t> compared;
+  if (!found.runs.empty()) {
+    reported.comparison = compare_runs(std::move(found.runs), options);
+    const auto& groups = reported.comparison->groups;
+    for (const auto& name : short_names(groups)) reported.groups.push_back({.name = name});
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      for (const auto& run : groups[i].runs) compared[run.folder] = i;
+  }
+  for (const auto& folder : found.folders) {
+    try {
+      add_run(reported, folder, compared);
+    } catch (const Error& error) {
+      const auto line = fmt::format("{}: left out: {}", folder.string(), error.what());
+      if (std::find(reported.problems.begin(), reported.problems.end(), line) == reported.problems.end())
+        reported.problems.push_back(line);
+    }
+  }
+  drop_empty_groups(reported);
+  if (reported.comparison)
+    reported.problems.insert(reported.problems.end(), reported.comparison->notes.begin(),
+                             reported.comparison->notes.end());
+  return reported;
+}
+
+std::vector<std::string> differing_keys(const std::vector<ReportedGroup>& groups) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, std::size_t> counts;
+  for (const auto& group : groups)
+    for (const auto& [key, value] : group.settings) {
+      values[key].insert(value);
+      ++counts[key];
+    }
+  std::vector<std::string> keys;
+  for (const auto& [key, all] : values)
+    if (all.size() > 1 || counts[key] < groups.size()) keys.push_back(key);
+  return keys;
+}
+
+Json describe(const Comparison& comparison, const ReportedRuns& reported) {
+  auto json = to_json(comparison);
+  json["costs"] = Json::array();
+  for (const auto& id : cost_measures()) json["costs"].push_back(to_json(measure_of(id)));
+  for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
+    const auto& folder = comparison.groups[i].runs.front().folder;
+    const auto run = std::find_if(reported.runs.begin(), reported.runs.end(),
+                                  [&](const auto& candidate) { return candidate.folder == folder; });
+    json["groups"][i]["color"] = run == reported.runs.end() ? Json() : Json(run->group);
+  }
+  return json;
+}
+
+// {"runs": [...], "groups": [...], "differing_keys", "comparison": to_json(Comparison) with "costs" and "color" (the
+// number of the page's group, or null); null without one}
+Json describe(const ReportedRuns& reported) {
+  const auto keys = differing_keys(reported.groups);
+  Json json = {{"runs", Json::array()}, {"groups", Json::array()}, {"differing_keys", keys}};
+  for (const auto& run : reported.runs) {
+    const auto collapse = run.summary ? run.summary->attention_collapse : std::nullopt;
+    json["runs"].push_back({{"name", run.name},
+                            {"seed", run.seed},
+                            {"group", run.group},
+                            {"state", run.state},
+                            {"attention_collapse", collapse ? to_json(*collapse) : Json()},
+                            {"time", run.summary ? rounded(run.summary->train_seconds) : Json()},
+                            {"environment", run.environment}});
+  }
+  for (const auto& group : reported.groups) {
+    Json settings = Json::object();
+    for (const auto& key : keys)
+      if (const auto found = group.settings.find(key); found != group.settings.end()) settings[key] = found->second;
+    json["groups"].push_back({{"name", group.name},
+                              {"task", group.task},
+                              {"settings", settings},
+                              {"config", group.config},
+                              {"runs", group.runs}});
+  }
+  json["comparison"] = reported.comparison ? describe(*reported.comparison, reported) : Json();
+  json["problems"] = reported.problems;
+  return json;
+}
+
+// A page stays below 10 MB: limits of the bytes of matrices, and of points of curves (about 20 bytes each).
+constexpr std::size_t most_matrix_bytes = 6'500'000, most_points = 120'000;
+constexpr std::size_t most_block_points = 60'000, most_points_of_block = 200, fewest_points_of_block = 10;
+constexpr std::size_t most_points_of_curve = 1000, fewest_points_of_curve = 60;
+constexpr InspectionLimits inspection_limits = {.tokens = 48, .vocabulary = 72};
+
+class ReportMaker {
+ public:
+  explicit ReportMaker(const ReportOptions& options)
+      : options_(options), reported_(read_reported_runs(options.runs, options.comparison)) {
+    if (reported_.runs.empty())
+      throw Error(ExitCode::usage,
+                  "no run to report: give folders of runs; a results file only adds rows to the tables");
+    if (!options.figures.empty()) figures_.emplace(options.figures);
+  }
+
+  Report make() {
+    read_all_curves();
+    data_ = describe(reported_);
+    data_["origin"] = fmt::format("Made by metaformer {}, commit {}{}.", build_info().version, build_info().commit,
+                                  build_info().dirty ? " (changed)" : "");
+    data_["curves"] = to_json(curves_);
+    data_["curves"]["description"] = describe_curves();
+    data_["blocks"] = describe_blocks();
+    data_["texts"] = {{"description", describe_texts()}, {"samples", Json::array()}};
+    data_["inspected"] = Json::array();
+    data_["inspection_text"] = "";
+    write_overview_figures();
+    if (options_.with_texts || options_.with_insides) visit_checkpoints();
+    data_["inspection_text"] = describe_inspection();
+    log::clear_progress();
+    Report report{.runs = reported_.runs.size(), .groups = reported_.groups.size(), .problems = reported_.problems};
+    report.problems.insert(report.problems.end(), problems_.begin(), problems_.end());
+    data_["problems"] = report.problems;
+    report.figures = figures_ ? figures_->written() : 0;
+    report.html = make_page(options_.title, json_text(data_));
+    return report;
+  }
+
+ private:
+  void read_all_curves() {
+    std::vector<LoggedCurves> by_run;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
+      show_progress("reading", i, i + 1);
+      count += 2 * by_run.emplace_back(read_curves_of(i)).curves.size();
+    }
+    const auto most =
+        std::clamp(most_points / std::max<std::size_t>(1, count), fewest_points_of_curve, most_points_of_curve);
+    for (std::size_t i = 0; i < by_run.size(); ++i) {
+      blocks_.push_back(std::move(by_run[i].blocks));
+      for (const auto& [name, curve] : by_run[i].curves) {
+        auto& series = curves_[name];
+        series.runs.resize(by_run.size());
+        averaged_ = std::max(averaged_, (curve.step.size() + most - 1) / most);
+        series.runs[i] = thinned(curve, most, name == "train loss" || name == "gradient norm");
+      }
+    }
+    for (auto& [name, series] : curves_)
+      for (const auto& group : reported_.groups) series.groups.push_back(mean_curve(curves_of(group, series)));
+  }
+
+  LoggedCurves read_curves_of(std::size_t run) {
+    const auto& folder = reported_.runs[run].folder;
+    try {
+      return read_curves(RunDirectory::open(folder, "").metrics_file());
+    } catch (const Error& error) {
+      problems_.push_back(fmt::format("{}: no curves: {}", folder.string(), error.what()));
+      return {};
+    }
+  }
+
+  // The runs that the comparison counts; of a group without such runs, all.
+  std::vector<const StepCurve*> curves_of(const ReportedGroup& group, const CurveSeries& series) const {
+    const bool compared =
+        std::any_of(group.runs.begin(), group.runs.end(), [&](auto run) { return reported_.runs[run].compared; });
+    std::vector<const StepCurve*> curves;
+    for (const auto run : group.runs)
+      if ((reported_.runs[run].compared || !compared) && !series.runs[run].step.empty())
+        curves.push_back(&series.runs[run]);
+    return curves;
+  }
+
+  // The measurements of train.diagnostics_interval, of the runs that have them.
+  Json describe_blocks() const {
+    std::size_t count = 0;
+    for (const auto& panels : blocks_)
+      for (const auto& panel : panels) count += 3 * panel.lines.size();
+    const auto most =
+        std::clamp(most_block_points / std::max<std::size_t>(1, count), fewest_points_of_block, most_points_of_block);
+    auto runs = Json::array();
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      if (!blocks_[i].empty()) runs.push_back({{"run", i}, {"panels", to_json(blocks_[i], most)}});
+    return runs;
+  }
+
+  std::string describe_curves() const {
+    std::string text =
+        "Lines are means over the seeds, bands one standard deviation; by time, a point stands at the mean time of its "
+        "step. Drag to zoom, double-click to see everything, point at the chart for values, click a name to hide it.";
+    if (averaged_ > 1)
+      text += fmt::format(
+          " Long curves are thinned: a point of a training curve is the mean of up to {} lines of the "
+          "log, of other curves only every n-th point is shown.",
+          averaged_);
+    return text;
+  }
+
+  std::string describe_texts() const {
+    const bool writes = std::any_of(reported_.groups.begin(), reported_.groups.end(),
+                                    [](const ReportedGroup& group) { return group.task == "language_model"; });
+    std::string text = "The answers of all runs to the same prompt (bold).";
+    if (writes)
+      text += fmt::format(" Language models: {} tokens, temperature {}, seed {}.", options_.prompt.tokens,
+                          options_.prompt.temperature, options_.prompt.seed);
+    return text;
+  }
+
+  std::string describe_inspection() const {
+    auto text = fmt::format("The first run of each group reads up to {} tokens of {}.", inspection_limits.tokens,
+                            options_.text ? "the given text" : "the same text");
+    if (not_inspected_ > 0)
+      text += fmt::format(" {} more groups are left out, so that the page stays small.", not_inspected_);
+    return text;
+  }
+
+  void write_overview_figures() {
+    if (!figures_) return;
+    std::vector<std::string> names;
+    for (const auto& group : reported_.groups) names.push_back(group.name);
+    for (const auto& view : views_of(curves_)) figures_->write("curves_" + view.name, figure_of(curves_, view, names));
+    if (!reported_.comparison) return;
+    for (const auto& [name, figure] : figures_of(*reported_.comparison)) figures_->write(name, figure);
+  }
+
+  // The page may have no room for the heads of all groups: first the groups that others are compared with, then one of
+  // each mixer, then the others.
+  std::vector<std::size_t> visiting_order() const {
+    std::set<fs::path> references;
+    if (reported_.comparison)
+      for (const auto& group : reported_.comparison->groups)
+        references.insert(reported_.comparison->groups[group.reference].runs.front().folder);
+    std::set<std::string> mixers;
+    std::vector<std::pair<int, std::size_t>> order;
+    for (std::size_t i = 0; i < reported_.runs.size(); ++i) {
+      const auto& settings = reported_.groups[reported_.runs[i].group].settings;
+      const auto mixer = settings.find("model.mixer.kind");
+      const bool is_new = mixer != settings.end() && mixers.insert(mixer->second).second;
+      order.emplace_back(references.contains(reported_.runs[i].folder) ? 0 : is_new ? 1 : 2, i);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<std::size_t> runs;
+    for (const auto& [rank, run] : order) runs.push_back(run);
+    return runs;
+  }
+
+  void visit_checkpoints() {
+    std::size_t visited = 0;
+    for (const auto i : visiting_order()) {
+      throw_if_stopped();
+      show_progress("texts and heads of", i, ++visited);
+      const auto& group = reported_.groups[reported_.runs[i].group];
+      const bool first = group.runs.front() == i;
+      if (!options_.with_texts && !first) continue;
+      try {
+        const auto run = load_run(reported_.runs[i].folder, "best", options_.device);
+        if (options_.with_texts) data_["texts"]["samples"].push_back(text_of(run, i));
+        if (options_.with_insides && first && blocks_of(run.experiment.config.model) != nullptr) inspect(run, i);
+      } catch (const Error& error) {
+        problems_.push_back(
+            fmt::format("{}: no text and no heads: {}", reported_.runs[i].folder.string(), error.what()));
+      }
+    }
+    const auto by_run = [](const Json& a, const Json& b) { return a["run"] < b["run"]; };
+    std::sort(data_["texts"]["samples"].begin(), data_["texts"]["samples"].end(), by_run);
+    std::stable_sort(data_["inspected"].begin(), data_["inspected"].end(), by_run);
+  }
+
+  Json text_of(const LoadedRun& run, std::size_t i) {
+    Json sample = {{"run", i}};
+    try {
+      const auto prompt = prompt_of(run);
+      sample.update({{"prompt", prompt_for(run, prompt)}, {"text", answer(run, prompt)}});
+    } catch (const Error& error) {
+      sample["error"] = fmt::format("no answer: {}", error.what());
+    }
+    return sample;
+  }
+
+  // With the prompt of this report, or a text of the run's data; runs of the same data get the same text.
+  PromptOptions prompt_of(const LoadedRun& run) {
+    auto options = options_.prompt;
+    if (!options.prompt) options.prompt = text_of_data(run);
+    return options;
+  }
+
+  std::optional<std::string> text_of_data(const LoadedRun& run) {
+    auto data = config_to_json(run.experiment.config).value("data", Json::object());
+    data.erase("tokenizer");
+    const auto key = fmt::format("{} {}", kind_of(run.experiment.config.task), json_text(data));
+    const auto [found, is_new] = data_texts_.try_emplace(key);
+    try {
+      if (is_new) found->second = validation_text(run);
+    } catch (const Error& error) {
+      problems_.push_back(fmt::format("{}: a fixed prompt in place of a text of its data: {}",
+                                      run.directory.path().string(), error.what()));
+    }
+    return found->second;
+  }
+
+  // All runs read one text: the given one, else the continuation of the prompt by the first language model; runs of
+  // other tasks read the prompt. A prompt that a run cannot read costs its answer, not its heads.
+  std::string inspected_text(const LoadedRun& run) {
+    if (options_.text) return *options_.text;
+    auto prompt = prompt_of(run);
+    if (prompt.prompt && !can_read(run, *prompt.prompt)) prompt.prompt = text_of_data(run);
+    if (!is<LanguageModelConfig>(run.experiment.config.task)) return prompt_for(run, prompt);
+    if (written_.empty()) {
+      prompt.tokens = inspection_limits.tokens;
+      written_ = prompt_for(run, prompt) + answer(run, prompt);
+    }
+    return written_;
+  }
+
+  static bool can_read(const LoadedRun& run, const std::string& text) {
+    try {
+      ids_of_text(run, text, inspection_limits.tokens);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  void inspect(const LoadedRun& run, std::size_t i) try {
+    if (matrix_bytes_ > most_matrix_bytes) {
+      ++not_inspected_;
+      return;
+    }
+    const auto& name = reported_.groups[reported_.runs[i].group].name;
+    const auto inspections = inspections_of(run);
+    auto parts = Json::array();
+    for (const auto& inspection : inspections) {
+      auto& json = parts.emplace_back(to_json(inspection, Matrices::packed));
+      json["run"] = i;
+      json["name"] = fmt::format("{}{}, seed {}", name_of(inspection.part), name, reported_.runs[i].seed);
+    }
+    const auto size = json_text(parts).size();
+    if (matrix_bytes_ + size > most_matrix_bytes && !data_["inspected"].empty()) {
+      ++not_inspected_;
+    } else {
+      matrix_bytes_ += size;
+      for (auto& json : parts) data_["inspected"].push_back(std::move(json));
+    }
+    if (!figures_) return;
+    for (const auto& inspection : inspections)
+      for (const auto& [file, figure] : figures_of(inspection, name)) figures_->write(name + "_" + file, figure);
+  } catch (const Error& error) {
+    problems_.push_back(fmt::format("{}: no heads: {}", reported_.runs[i].folder.string(), error.what()));
+  }
+
+  // Of an encoder and decoder three, the attention to the source first.
+  std::vector<TextInspection> inspections_of(const LoadedRun& run) {
+    const auto text = inspected_text(run);
+    if (!is<SequenceToSequenceConfig>(run.experiment.config.task))
+      return {inspect_text(run, ids_of_text(run, text, inspection_limits.tokens), inspection_limits)};
+    const auto source = ids_of_text(run, text, inspection_limits.tokens);
+    auto parts = inspect_pair(run, {.source = source, .target = write_target(run, source).ids}, inspection_limits);
+    std::rotate(parts.begin(), parts.end() - 1, parts.end());
+    return parts;
+  }
+
+  static const char* name_of(InspectedPart part) {
+    return part == InspectedPart::encoder   ? "source to source, "
+           : part == InspectedPart::decoder ? "target to target, "
+           : part == InspectedPart::cross   ? "target to source, "
+                                            : "";
+  }
+
+  void show_progress(const char* what, std::size_t i, std::size_t place) const {
+    log::progress(
+        fmt::format("report: {} run {} of {}, {}", what, place, reported_.runs.size(), reported_.runs[i].name));
+  }
+
+  const ReportOptions& options_;
+  ReportedRuns reported_;
+  std::optional<figures::FigureFolder> figures_;
+  CurveTable curves_;
+  std::vector<std::vector<BlockPanel>> blocks_;  // by run
+  std::size_t averaged_ = 1;                     // lines of a log in one point, at most
+  Json data_;
+  std::string written_;
+  std::map<std::string, std::optional<std::string>> data_texts_;  // by task and data
+  std::size_t matrix_bytes_ = 0, not_inspected_ = 0;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+Report make_report(const ReportOptions& options) { return ReportMaker(options).make(); }
+
+}  // namespace metaformer

@@ -1,0 +1,143 @@
+#include "tasks/measures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace metaformer {
+
+namespace {
+
+constexpr double percent = 100, mebibytes = 1.0 / (1 << 20);
+
+// "val_loss_128": evaluated with another context than in training.
+constexpr std::string_view longer_context = "val_loss_";
+
+std::string with_commas(double value) {
+  auto text = fmt::format("{:.0f}", std::abs(value));
+  for (auto at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+const Measure* find_measure(const std::string& id) {
+  const auto& all = all_measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& measure) { return measure.id == id; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const std::vector<Measure>& all_measures() {
+  using enum Measure::Better;
+  using enum Measure::Origin;
+  using enum Measure::Column;
+  static const std::vector<Measure> measures = {
+      {"steps", "steps", 1, 0, neither, summary, early},
+      {"train_loss", "training loss", 1, 4, lower, summary, early},
+      {"val_loss", "validation loss", 1, 4, lower, summary, early},
+      {"best_val_loss", "best validation loss", 1, 4, lower, summary, early},
+      {"best_step", "best step", 1, 0, neither, summary, early},
+      {"parameters", "parameters", 1, 0, neither, summary, early},
+      {"mixer_parameters", "in mixers", 1, 0, neither, summary, early},
+      {"ms_per_step", "ms a step", 1, 1, lower, summary, early},
+      {"tokens_per_second", "tokens/s", 1, 0, higher, summary, early},
+      {"peak_memory_bytes", "peak memory, MiB", mebibytes, 0, lower, summary, early},
+      {"accuracy", "validation accuracy %", percent, 2, higher, validation, early, false, "accuracy"},
+      {"exact_match", "exact match %", percent, 2, higher, validation, early, false, "exact match"},
+      {"best_exact_match", "exact match of the best step %", percent, 2, higher, other, early},
+      {"perfect_since", "perfect since step", 1, 0, lower, other, early, true},
+      {"collapse_step", "attention collapsed at step", 1, 0, neither, other, early, true},
+      {"best_val_error", "best validation error", 1, 4, lower, other, late},
+      {"test_accuracy", "test accuracy %", percent, 2, higher, test, late},
+      {"test_f1", "test F1 %", percent, 2, higher, test, late},
+      {"test_auc", "test AUC", 1, 4, higher, test, late},
+      {"test_calibration_error", "test calibration error", 1, 4, lower, test, late},
+      {"train_seconds", "training, s", 1, 1, lower, summary, late},
+      {"wall_seconds", "wall time, s", 1, 1, lower, summary, late},
+      {"bits_per_character", "bits per character", 1, 4, lower, validation, late},
+      {"loss_gap", "validation - training loss", 1, 4, neither, derived},
+      {"validation_score", "validation score %", percent, 2, higher, derived},
+      {"auc", "validation AUC %", percent, 2, higher, validation, none, false, "area under the ROC curve"},
+      {"test_bleu", "test BLEU", 1, 2, higher, written},
+      {"test_bleu_lowercase", "test BLEU, lower case", 1, 2, higher, written},
+      {"test_chrf", "test chrF", 1, 2, higher, written},
+      {"test_rouge_1", "test ROUGE-1 %", percent, 2, higher, written},
+      {"test_rouge_2", "test ROUGE-2 %", percent, 2, higher, written},
+      {"test_rouge_l", "test ROUGE-L %", percent, 2, higher, written},
+      {"test_exact_match", "test exact match %", percent, 2, higher, written},
+      // Found by experiments/inspect_runs.py.
+      {"negative_scores", "negative scores %", percent, 1},
+      {"negative_eigenvalues", "negative eigenvalues %", percent, 1},
+      {"negative_pairs", "pairs with a negative square %", percent, 1},
+      {"violated_triples", "violated triangles %", percent, 1},
+      {"metric_heads", "heads whose form is a metric %", percent, 0},
+      {"mean_attention_distance", "mean distance of attention, tokens", 1, 1},
+      {"effective_context", "effective context, tokens", 1, 1},
+      {"log_gradient_ratio", "log10(gradient at the embeddings / after the last block)", 1, 2},
+      {"first_order_correlation", "order by the first head, rank correlation", 1, 2},
+      {"best_order_correlation", "order by the best head, rank correlation", 1, 2},
+  };
+  return measures;
+}
+
+std::string Measure::key() const {
+  constexpr std::string_view prefix = "test_";
+  return id.starts_with(prefix) ? id.substr(prefix.size()) : id;
+}
+
+Measure measure_of(const std::string& id) {
+  if (const auto* found = find_measure(id)) return *found;
+  if (!id.starts_with(longer_context)) return {.id = id, .title = id};
+  return {.id = id,
+          .title = fmt::format("validation loss with {} tokens", id.substr(longer_context.size())),
+          .better = Measure::Better::lower};
+}
+
+bool is_own_measure(const std::string& id) {
+  const auto* found = find_measure(id);
+  return found != nullptr ? found->column != Measure::Column::none : id.starts_with(longer_context);
+}
+
+std::vector<std::string> default_measures(const std::set<std::string>& present) {
+  std::vector<std::string> wanted = {"val_loss", "best_val_loss", "bits_per_character"};
+  if (present.contains("test_bleu"))  // before the accuracy, which such runs have, too
+    wanted = {"test_bleu", "test_chrf", "test_rouge_l", "test_exact_match", "val_loss"};
+  else if (present.contains("test_accuracy"))
+    wanted = {"test_accuracy", "test_f1", "test_auc", "validation_score"};
+  else if (present.contains("validation_score"))
+    wanted = {"accuracy", "validation_score", "val_loss"};
+  else if (present.contains("exact_match"))
+    wanted = {"exact_match", "best_exact_match", "val_loss"};
+  for (const auto& id : present)
+    if (id.starts_with(longer_context)) wanted.push_back(id);
+  std::erase_if(wanted, [&](const auto& id) { return !present.contains(id); });
+  return wanted;
+}
+
+const std::vector<std::string>& cost_measures() {
+  static const std::vector<std::string> ids = {"train_seconds", "ms_per_step", "peak_memory_bytes", "parameters",
+                                               "mixer_parameters"};
+  return ids;
+}
+
+std::string shown(const Measure& measure, double value) {
+  const double scaled = value * measure.scale;
+  if (measure.digits > 0) return fmt::format("{:.{}f}", scaled, measure.digits);
+  const auto text = with_commas(scaled);
+  return scaled < 0 && text != "0" ? "-" + text : text;
+}
+
+std::string shown_difference(const Measure& measure, double value) {
+  return fmt::format("{:+.{}f}", value * measure.scale, measure.digits);
+}
+
+std::string described(const std::string& key, double value) {
+  const auto measure = measure_of(key);
+  auto words = key;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return fmt::format("{} {}{}", words, shown(measure, value), measure.scale == percent ? "%" : "");
+}
+
+}  // namespace metaformer
