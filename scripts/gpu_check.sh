@@ -294,7 +294,7 @@ fi
 export program probes probes_cuda suite peers python work
 export -f train_in_bf16 compare_probes run_suite sanitize bench bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
   sample_both compare_sampling time_to_loss compare_devices compare_all_devices
-nvidia-smi >/dev/null 2>&1 || die 2 "no GPU on this machine; --dry-run needs none"
+nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run needs none"
 mkdir -p "$(dirname "$output")"
 SECONDS=0
 {
