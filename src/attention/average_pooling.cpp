@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "attention/mixer.h"
-#include "attention/mixer_decoder.h"
 
 namespace metaformer {
 

@@ -5,19 +5,11 @@
 #include <algorithm>
 
 #include "attention/mixer.h"
-#include "attention/mixer_decoder.h"
 
 namespace metaformer {
 
 namespace {
 
-// Padding gives zeros here as in every mixer.
-torch::Tensor without_padding(const torch::Tensor& x_bcd, const Visibility& visibility) {
-  if (!visibility.has_segments()) return x_bcd;
-  return x_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2);
-}
-
-// A token times `share`, 1 or 0.
 class ControlDecoder : public MixerDecoder {
  public:
   ControlDecoder(float share, std::int64_t count) : share_(share), count_(count) {}
@@ -31,41 +23,33 @@ class ControlDecoder : public MixerDecoder {
   std::int64_t count_;
 };
 
-class Identity : public Mixer {
+// A token times `share`, 1 or 0.
+class Control : public Mixer {
  public:
-  explicit Identity(std::int64_t width) : width_(width) {}
+  Control(float share, std::int64_t width) : share_(share), width_(width) {}
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
                     Pass&) override {
-    return without_padding(x_bcd, visibility);
+    if (share_ == 0) return torch::zeros_like(x_bcd);
+    // Padding gives zeros here as in every mixer.
+    return visibility.has_segments() ? x_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2) : x_bcd;
   }
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
-    return std::make_unique<ControlDecoder>(1, batch * width_);
+    return std::make_unique<ControlDecoder>(share_, batch * width_);
   }
 
  private:
-  std::int64_t width_;
-};
-
-class None : public Mixer {
- public:
-  explicit None(std::int64_t width) : width_(width) {}
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility&, MixerState*, Pass&) override {
-    return torch::zeros_like(x_bcd);
-  }
-  std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t) const override {
-    return std::make_unique<ControlDecoder>(0, batch * width_);
-  }
-
- private:
+  float share_;
   std::int64_t width_;
 };
 
 }  // namespace
 
 std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
-  return std::make_shared<Identity>(shape.width);
+  return std::make_shared<Control>(1.0F, shape.width);
 }
 
-std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) { return std::make_shared<None>(shape.width); }
+std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
+  return std::make_shared<Control>(0.0F, shape.width);
+}
 
 }  // namespace metaformer

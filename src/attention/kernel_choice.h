@@ -8,15 +8,15 @@
 #include <string>
 
 #include "attention/metric_options.h"
+#include "attention/mixer.h"
 #include "attention/quadratic_options.h"
-#include "attention/visibility.h"
 #include "config/model_config.h"
 #include "config/train_config.h"
 #include "ops/pass.h"
 
 namespace metaformer {
 
-// What a mixer's options and shape decide.
+// The kernels' use as a mixer's options and shape decide it.
 struct KernelUse {
   Backend backend = Backend::composed;
   bool fits = false;  // the kernels have what the options ask for

@@ -5,12 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/lsh_options.h"
-#include "attention/mixer.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
 #include "ops/hashed_attention.h"
-#include "ops/pass.h"
 #include "ops/recompute.h"
 
 namespace metaformer {

@@ -11,7 +11,7 @@
 #include <torch/types.h>
 
 #include "attention/lsh_options.h"
-#include "attention/visibility.h"
+#include "attention/mixer.h"
 #include "ops/pass.h"
 
 namespace metaformer {

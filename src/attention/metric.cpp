@@ -1,21 +1,21 @@
-#include "attention/metric.h"
-
 #include <cmath>
 #include <optional>
-#include <utility>
 
-#include "attention/kernel_choice.h"
 #include "attention/metric_options.h"
-#include "attention/mixer.h"
-#include "attention/mixer_decoder.h"
 #include "attention/score_attention.h"
-#include "attention/score_positions.h"
 #include "attention/shared_projection.h"
 #include "ops/attention.h"
-#include "ops/fused_metric.h"
 
 namespace metaformer {
 
+// Metric attention: r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the
+// same projection p, so a cache holds only p, unless values have a projection of their own. Formulas:
+// docs/architecture.md, "The mixers".
+
+namespace {
+
+// Which packed entry each entry of a dense symmetric k x k matrix is, [k * k]: entry (i, j), i >= j, of the row-major
+// lower triangle is at i (i + 1) / 2 + j.
 torch::Tensor symmetric_index(std::int64_t k) {
   auto index = torch::empty({k, k}, torch::kLong);
   auto at = index.accessor<std::int64_t, 2>();
@@ -24,109 +24,116 @@ torch::Tensor symmetric_index(std::int64_t k) {
   return index.flatten();
 }
 
-torch::Tensor unpack_symmetric(const torch::Tensor& packed_nl, const torch::Tensor& index, std::int64_t k) {
-  return packed_nl.index_select(1, index).unflatten(1, {k, k});
-}
+double softplus_inverse(double y) { return y + std::log(-std::expm1(-y)); }
 
-torch::Tensor packed_identity(std::int64_t heads, std::int64_t k) {
-  auto packed = torch::zeros({heads, k * (k + 1) / 2});
-  for (std::int64_t i = 0; i < k; ++i) packed.select(1, i * (i + 1) / 2 + i).fill_(1);
-  return packed;
-}
-
-static double softplus_inverse(double y) { return y + std::log(-std::expm1(-y)); }
-
-MetricTensor::MetricTensor(Layer& owner, const MetricOptions& options, const MixerShape& shape,
-                           torch::Tensor temperature_n)
-    : constraint_(options.constraint),
-      non_negative_(options.score == MetricScore::distance),
-      fixed_norm_(options.fixed_norm),
-      heads_(shape.heads),
-      k_(shape.head_width()),
-      temperature_n_(std::move(temperature_n)),
-      index_(symmetric_index(k_)) {
-  switch (constraint_) {
-    case MetricConstraint::symmetric:
-      parameter_ = owner.add_parameter("packed_metric", packed_identity(heads_, k_), score_form_spec);
-      break;
-    case MetricConstraint::psd:
-      parameter_ = owner.add_parameter("packed_factor", packed_identity(heads_, k_), score_form_spec);
-      break;
-    case MetricConstraint::diagonal:
-      parameter_ = owner.add_parameter(
-          "diagonal_metric", torch::full({heads_, k_}, non_negative_ ? softplus_inverse(1) : 1.0), score_form_spec);
-      break;
-    case MetricConstraint::identity:
-      break;
-  }
-}
-
-void MetricTensor::scale_to_norm(double norm) {
-  const auto k = static_cast<double>(k_);
-  switch (constraint_) {
-    case MetricConstraint::symmetric:
-      parameter_.mul_(norm / k);
-      break;
-    case MetricConstraint::psd:  // E |L L^T|^2 for standard normal entries of the triangle L
-      parameter_.mul_(std::sqrt(norm / std::sqrt(k * (k + 1) * (4 * k + 5) / 6)));
-      break;
-    case MetricConstraint::diagonal:
-      if (non_negative_) {
-        parameter_.fill_(softplus_inverse(norm / std::sqrt(k)));
-      } else {
-        parameter_.mul_(norm / std::sqrt(k));
-      }
-      break;
-    case MetricConstraint::identity:
-      break;
-  }
-}
-
-torch::Tensor MetricTensor::unpacked_nkk() const {
-  if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
-  return unpack_symmetric(parameter_, index_, k_);
-}
-
-torch::Tensor MetricTensor::learned_form() const {
-  switch (constraint_) {
-    case MetricConstraint::symmetric:
-      return unpacked_nkk();
-    case MetricConstraint::psd: {
-      const auto factor = unpacked_nkk().tril();
-      return torch::bmm(factor, factor.transpose(1, 2));
+// The metric M under its parameterisations.
+class MetricTensor {
+ public:
+  // Registers the parameter in `owner`. Of a distance the diagonal is softplus of its parameter: never negative.
+  // `temperature_n`: a factor of each head's M, or undefined.
+  MetricTensor(Layer& owner, const MetricOptions& options, const MixerShape& shape, torch::Tensor temperature_n)
+      : constraint_(options.constraint),
+        non_negative_(options.score == MetricScore::distance),
+        fixed_norm_(options.fixed_norm),
+        heads_(shape.heads),
+        k_(shape.head_width()),
+        temperature_n_(std::move(temperature_n)) {
+    const torch::NoGradGuard no_grad;
+    if (constraint_ == MetricConstraint::diagonal) {
+      parameter_ = owner.add_parameter("diagonal_metric", {heads_, k_}, score_form_spec);
+      parameter_.fill_(non_negative_ ? softplus_inverse(1) : 1.0);
+    } else if (constraint_ != MetricConstraint::identity) {
+      const bool is_metric = constraint_ == MetricConstraint::symmetric;
+      parameter_ = owner.add_parameter(is_metric ? "packed_metric" : "packed_factor", {heads_, k_ * (k_ + 1) / 2},
+                                       score_form_spec);
+      if (parameter_.is_meta()) return;
+      index_ = symmetric_index(k_);
+      parameter_.index_fill_(1, index_.view({k_, k_}).diagonal().contiguous(), 1);
     }
-    case MetricConstraint::diagonal:
-      return non_negative_ ? torch::softplus(parameter_) : parameter_;
-    case MetricConstraint::identity:
-      break;
   }
-  return {};
-}
 
-torch::Tensor MetricTensor::form() const {
-  auto form = learned_form();
-  if (fixed_norm_) form = with_identity_norm(form);
-  if (!temperature_n_.defined()) return form;
-  return form.defined() ? scaled_forms(form, temperature_n_) : temperature_n_.unsqueeze(1).expand({heads_, k_});
-}
+  // q_bnck = p_bnck M.
+  torch::Tensor apply(const torch::Tensor& p_bnck) const {
+    const auto form = this->form();
+    if (!form.defined()) return p_bnck;
+    return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
+  }
 
-torch::Tensor MetricTensor::apply(const torch::Tensor& p_bnck) const {
-  const auto form = this->form();
-  if (!form.defined()) return p_bnck;
-  return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
-}
+  // M, with its fixed norm and its temperature, as the kernels take it: [n, k, k], a diagonal [n, k], or undefined for
+  // the identity.
+  torch::Tensor form() const {
+    auto form = learned_form();
+    if (fixed_norm_) form = with_identity_norm(form);
+    if (!temperature_n_.defined()) return form;
+    return form.defined() ? scaled_forms(form, temperature_n_) : temperature_n_.unsqueeze(1).expand({heads_, k_});
+  }
 
-torch::Tensor MetricTensor::dense_nkk(torch::Device device) const {
-  const auto form = this->form();
-  if (!form.defined()) return torch::eye(k_, device).repeat({heads_, 1, 1});
-  return form.dim() == 3 ? form : torch::diag_embed(form);
-}
+  // The same as [n, k, k], where its parameters lie; the identity has none, and is made on `device`.
+  torch::Tensor dense_nkk(torch::Device device = torch::kCPU) const {
+    const auto form = this->form();
+    if (!form.defined()) return torch::eye(k_, device).repeat({heads_, 1, 1});
+    return form.dim() == 3 ? form : torch::diag_embed(form);
+  }
 
-// Metric attention: r = p M p' with M symmetric, or minus the squared distance that M induces. Keys and values are the
-// same projection p, so a cache holds only p, unless values have a projection of their own. Formulas:
-// docs/architecture.md, "The mixers".
+  // Scales a parameter drawn from N(0, 1) so that the Frobenius norm of each head's M has the root mean square `norm`.
+  // A diagonal that must be positive becomes a multiple of the identity of that norm. Not for the identity.
+  void scale_to_norm(double norm) {
+    const auto k = static_cast<double>(k_);
+    switch (constraint_) {
+      case MetricConstraint::symmetric:
+        parameter_.mul_(norm / k);
+        break;
+      case MetricConstraint::psd:  // E |L L^T|^2 for standard normal entries of the triangle L
+        parameter_.mul_(std::sqrt(norm / std::sqrt(k * (k + 1) * (4 * k + 5) / 6)));
+        break;
+      case MetricConstraint::diagonal:
+        if (non_negative_)
+          parameter_.fill_(softplus_inverse(norm / std::sqrt(k)));
+        else
+          parameter_.mul_(norm / std::sqrt(k));
+        break;
+      case MetricConstraint::identity:
+        break;
+    }
+  }
 
-namespace {
+  // Whether the Frobenius norm of M, before its temperature, is that of the identity whatever the parameter.
+  bool has_fixed_norm() const { return fixed_norm_ || constraint_ == MetricConstraint::identity; }
+
+  // The Frobenius norm of the identity.
+  double identity_norm() const { return std::sqrt(static_cast<double>(k_)); }
+
+ private:
+  // M before its norm is fixed, without the temperature.
+  torch::Tensor learned_form() const {
+    switch (constraint_) {
+      case MetricConstraint::symmetric:
+        return unpacked_nkk();
+      case MetricConstraint::psd: {
+        const auto factor = unpacked_nkk().tril();
+        return torch::bmm(factor, factor.transpose(1, 2));
+      }
+      case MetricConstraint::diagonal:
+        return non_negative_ ? torch::softplus(parameter_) : parameter_;
+      case MetricConstraint::identity:
+        break;
+    }
+    return {};
+  }
+
+  // Of a packed parameter, symmetric: an off-diagonal entry's gradient is the sum of its two.
+  torch::Tensor unpacked_nkk() const {
+    if (index_.device() != parameter_.device()) index_ = index_.to(parameter_.device());
+    return parameter_.index_select(1, index_).unflatten(1, {k_, k_});
+  }
+
+  MetricConstraint constraint_;
+  bool non_negative_, fixed_norm_;
+  std::int64_t heads_, k_;
+  torch::Tensor temperature_n_;
+  torch::Tensor parameter_;      // undefined for identity
+  mutable torch::Tensor index_;  // of a packed parameter: symmetric_index, on the parameter's device
+};
 
 // -(p_c - p_e) M (p_c - p_e) for every pair, written out: [b, n, c, e].
 torch::Tensor distance_scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
@@ -151,17 +158,12 @@ torch::Tensor published_scores(const torch::Tensor& p_bnck, const torch::Tensor&
   return torch::where(offset == 0, later_bnce, 2 * torch::where(offset < 0, later_bnce, earlier_bnce));
 }
 
-class Metric : public Mixer {
+class Metric : public FormMixer {
  public:
   Metric(const MetricOptions& options, const MixerShape& shape)
-      : options_(options),
-        shape_(shape),
-        kernels_(kernel_use(options, shape)),
-        projection_(*this, shape, options),
-        output_(
-            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
-        metric_(*this, options, shape, projection_.temperature_n()),
-        positions_(*this, shape, shape.head_width()) {}
+      : FormMixer(options, shape, shape.head_width()),
+        options_(options),
+        metric_(*this, options, shape, projection_.temperature_n()) {}
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
@@ -170,34 +172,26 @@ class Metric : public Mixer {
       pass.probe->scored({.left_bnci = newest.p_bnck,
                           .right_bnej = seen.p_bnck,
                           .form_nij = metric_.dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
-    const bool fused = takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass);
-    return merge_heads(fused ? attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass)
-                             : attend_seen(newest.p_bnck, seen, visibility, pass));
+    if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
+      return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, metric_.form(),
+                                      options_.score == MetricScore::distance, visibility, pass));
+    return merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass));
   }
-
-  Linear* output() override { return &output_; }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
     const torch::NoGradGuard no_grad;
     const bool distance = options_.score == MetricScore::distance;
     const bool published = options_.score == MetricScore::as_published;
-    torch::Tensor form_nkj;
+    auto parts = decoder_parts();
     if (distance)
-      form_nkj = 2 * metric_.dense_nkk();
+      parts.form_nkj = 2 * metric_.dense_nkk();
     else if (published)
-      form_nkj = 2 * published_form(metric_.dense_nkk());
+      parts.form_nkj = 2 * published_form(metric_.dense_nkk());
     else if (metric_.form().defined())
-      form_nkj = metric_.dense_nkk();
-    return make_score_decoder({.shape = shape_,
-                               .projection = LinearDecoder(projection_.layer()),
-                               .output = LinearDecoder(output_),
-                               .value_begin = projection_.value_begin(),
-                               .value_slot = projection_.value_slot(),
-                               .key_gain_nk = projection_.gain_nk(),
-                               .form_nkj = form_nkj,
-                               .distance = distance,
-                               .newest_share = published ? 0.5F : 1.0F},
-                              batch, capacity);
+      parts.form_nkj = metric_.dense_nkk();
+    parts.distance = distance;
+    parts.newest_share = published ? 0.5F : 1.0F;
+    return make_score_decoder(std::move(parts), batch, capacity);
   }
 
   std::optional<ScoreForm> score_form() const override {
@@ -220,8 +214,6 @@ class Metric : public Mixer {
   }
 
  private:
-  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
-
   // Standard deviation of the scores (after 1 / sqrt(k)) where the Frobenius norm of M is 1 and the entries of p are
   // independent, of variance v. Var(p M p') = v^2 |M|^2; Var(p' M p') = 2 v^2 |M|^2 for normal p'.
   double score_std_per_norm(double v) const {
@@ -291,20 +283,6 @@ class Metric : public Mixer {
   // Scores depend on both tokens by query_factor() p_c M p_e.
   double query_factor() const { return options_.score == MetricScore::distance ? 2 : 1; }
 
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
-                             Pass& pass) {
-    const auto form = metric_.form();
-    if (!std::exchange(checked_, true)) require_finite_form(form);
-    return fused_metric_attention(p_bnck, p_bnek, form,
-                                  {.distance = options_.score == MetricScore::distance,
-                                   .causal = visibility.causal,
-                                   .query_segment_bc = visibility.query_segment_bc,
-                                   .key_segment_be = visibility.key_segment_be,
-                                   .scale = scale(),
-                                   .dropout = shape_.dropout},
-                                  pass);
-  }
-
   torch::Tensor scores(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek) const {
     const auto metric_nkk = metric_.dense_nkk(p_bnck.device()).to(p_bnck.options());
     switch (options_.score) {
@@ -349,13 +327,7 @@ class Metric : public Mixer {
   }
 
   MetricOptions options_;
-  MixerShape shape_;
-  KernelUse kernels_;
-  SharedProjection projection_;
-  Linear output_;
   MetricTensor metric_;
-  ScorePositions positions_;
-  bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 
 }  // namespace

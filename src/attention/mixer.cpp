@@ -1,9 +1,134 @@
 #include "attention/mixer.h"
 
-#include "attention/mixer_decoder.h"
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
 
 namespace metaformer {
 
-std::unique_ptr<MixerDecoder> Mixer::decoder(std::int64_t, std::int64_t) const { return nullptr; }
+torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device) {
+  const auto options = torch::TensorOptions().dtype(torch::kLong).device(device);
+  return torch::arange(keys, options).unsqueeze(0) - torch::arange(keys - queries, keys, options).unsqueeze(1);
+}
+
+torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device) {
+  auto& visible = visibility.last_visible_bce;
+  if (visible.defined() && visible.size(1) == queries && visible.size(2) == keys && visible.device() == device)
+    return visible;
+  visible = torch::Tensor();
+  if (visibility.has_segments()) {
+    const auto query = visibility.query_segment_bc.unsqueeze(2);
+    visible = (query == visibility.key_segment_be.unsqueeze(1)).logical_and(query >= 0);
+  }
+  const bool cuts_off = visibility.window > 0 && keys > visibility.window;
+  if (visibility.causal && (queries > 1 || cuts_off)) {
+    const auto offset = offset_ce(queries, keys, device);
+    auto in_reach = offset <= 0;
+    if (cuts_off) in_reach = in_reach.logical_and(offset > -visibility.window);
+    visible = visible.defined() ? visible.logical_and(in_reach.unsqueeze(0)) : in_reach.unsqueeze(0);
+  }
+  return visible;
+}
+
+Visibility self_visibility(bool causal, const torch::Tensor& segment_bc) {
+  return {.causal = causal, .query_segment_bc = segment_bc, .key_segment_be = segment_bc};
+}
+
+namespace {
+
+constexpr std::int64_t token_dim = -2;
+constexpr std::size_t most_slots = 16;
+
+std::string slot_name(std::size_t slot) { return fmt::format("slot_{}", slot); }
+
+std::vector<std::int64_t> with_tokens(const torch::Tensor& like, std::int64_t tokens) {
+  auto sizes = like.sizes().vec();
+  sizes[sizes.size() - 2] = tokens;
+  return sizes;
+}
+
+}  // namespace
+
+MixerState::Buffer& MixerState::slot_for(std::size_t slot, const torch::Tensor& like) {
+  if (slot >= buffers_.size()) buffers_.resize(slot + 1);
+  auto& buffer = buffers_[slot];
+  if (!buffer.storage.defined()) buffer.storage = torch::empty(with_tokens(like, capacity_), like.options());
+  if (buffer.storage.sizes().vec() != with_tokens(like, capacity_))
+    throw Error(ExitCode::usage, "a state was made by a model of other sizes, or for another number of sequences");
+  return buffer;
+}
+
+torch::Tensor MixerState::extend(std::size_t slot, const torch::Tensor& fresh) {
+  const auto count = fresh.size(token_dim);
+  auto& [storage, length] = slot_for(slot, fresh);
+  require_room(length + count);
+  storage.narrow(token_dim, length, count).copy_(fresh);
+  length += count;
+  return storage.narrow(token_dim, 0, length);
+}
+
+void MixerState::require_room(std::int64_t tokens) const {
+  if (tokens > capacity_)
+    throw Error(ExitCode::failure, fmt::format("a cache of {} tokens cannot hold {}", capacity_, tokens));
+}
+
+std::int64_t MixerState::append(std::size_t slot) {
+  auto& length = buffers_.at(slot).length;
+  require_room(length + 1);
+  return length++;
+}
+
+torch::Tensor MixerState::held(std::size_t slot) const {
+  const auto& [storage, length] = buffers_.at(slot);
+  return storage.narrow(token_dim, 0, length);
+}
+
+void MixerState::select(const torch::Tensor& rows_b) {
+  for (auto& [storage, length] : buffers_)
+    if (storage.defined()) storage = storage.index_select(0, rows_b);
+}
+
+void MixerState::reset() {
+  for (auto& buffer : buffers_) buffer.length = 0;
+}
+
+void MixerState::keep_newest(std::int64_t tokens) {
+  for (auto& [storage, length] : buffers_) {
+    if (length <= tokens) continue;
+    const auto newest = storage.narrow(token_dim, length - tokens, tokens).clone();  // the places may overlap
+    storage.narrow(token_dim, 0, tokens).copy_(newest);
+    length = tokens;
+  }
+}
+
+NamedTensors MixerState::tensors() const {
+  NamedTensors all;
+  for (std::size_t slot = 0; slot < buffers_.size(); ++slot)
+    if (buffers_[slot].storage.defined())
+      all.emplace_back(slot_name(slot), buffers_[slot].storage.narrow(token_dim, 0, buffers_[slot].length));
+  return all;
+}
+
+void MixerState::load(const NamedTensors& saved, const std::string& source) {
+  buffers_.clear();
+  for (const auto& [name, tensor] : saved) {
+    std::size_t slot = 0;
+    while (slot < most_slots && name != slot_name(slot)) ++slot;
+    if (slot == most_slots)
+      throw Error(ExitCode::usage, fmt::format("{}: no mixer remembers {}", source, in_quotes(name)));
+    if (tensor.size(token_dim) > capacity_)
+      throw Error(ExitCode::usage, fmt::format("{}: {} tokens are more than the {} of this state", source,
+                                               tensor.size(token_dim), capacity_));
+    extend(slot, tensor.to(device_));
+  }
+}
+
+std::int64_t MixerState::bytes() const {
+  std::int64_t total = 0;
+  for (const auto& buffer : buffers_)
+    if (buffer.storage.defined()) total += static_cast<std::int64_t>(buffer.storage.nbytes());
+  return total;
+}
 
 }  // namespace metaformer

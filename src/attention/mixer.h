@@ -1,17 +1,120 @@
 #pragma once
-// The interface of every token mixer.
+// The interface of every token mixer, with its visibility and its state.
 
 #include <torch/types.h>
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "attention/mixer_state.h"
-#include "attention/visibility.h"
 #include "ops/linear.h"
+#include "ops/named_tensors.h"
 #include "ops/pass.h"
 
 namespace metaformer {
+
+// Who may see whom, and how much by where they stand, with one meaning for all mixers.
+//
+// Query c sees key e when both have the same segment, that segment is not -1 (padding), and, if causal, the key does
+// not stand after the query, nor `window` or more tokens before it: the keys stand in order and the queries are the
+// last of them. Segments are integers on the device of the activations and are never read by the host. Undefined
+// segments: all one segment.
+struct Visibility {
+  bool causal = false;
+  std::int64_t window = 0;                         // of causal ones; 0: none
+  torch::Tensor query_segment_bc, key_segment_be;  // both or neither
+  torch::Tensor score_bias_nce;                    // added to the scaled scores, where a mixer has them; or undefined
+
+  // For positions transformer_xl: a row for every distance of a query to a key, from the largest (keys - 1) down to 0,
+  // or if not causal to 1 - queries; and their two vectors, where all layers have the same
+  // (attention/score_positions.h).
+  torch::Tensor distance_ld, content_bias_nk, distance_bias_nk;
+
+  // What visible_bce() computed last: the layers of a pass have one visibility, and ask it the same. A visibility is
+  // of one thread.
+  mutable torch::Tensor last_visible_bce;
+
+  bool has_segments() const { return query_segment_bc.defined(); }
+};
+
+// True where query c sees key e: [b, c, e], or [1, c, e] without segments. Undefined when everyone sees everyone. Kept
+// in the visibility for the next call.
+torch::Tensor visible_bce(const Visibility& visibility, std::int64_t queries, std::int64_t keys, torch::Device device);
+
+// The visibility of tokens that look at themselves, from one segment id per token (undefined: one segment).
+Visibility self_visibility(bool causal, const torch::Tensor& segment_bc);
+
+// [c, e]: how far key e stands after query c in row order, the queries being the last of the keys.
+torch::Tensor offset_ce(std::int64_t queries, std::int64_t keys, torch::Device device);
+
+// A mixer's memory of earlier tokens while a sequence is generated, in numbered buffers [..., tokens, features] that
+// are allocated once.
+class MixerState {
+ public:
+  // Loaded tensors go to `device`; others stay where they come from.
+  explicit MixerState(std::int64_t capacity, torch::Device device = torch::kCPU)
+      : capacity_(capacity), device_(device) {}
+
+  // Appends `fresh`, [..., tokens, features], to buffer `slot` and returns all of that buffer so far (a view). Throws
+  // Error (exit code 1) when more than `capacity` tokens would be held, (exit code 2) when they are of other sizes.
+  torch::Tensor extend(std::size_t slot, const torch::Tensor& fresh);
+
+  // For decoders, which write to the buffers by themselves. The whole of buffer `slot`: of sizes as given to `extend`,
+  // but with `capacity` tokens.
+  const torch::Tensor& buffer(std::size_t slot) const { return buffers_.at(slot).storage; }
+  std::int64_t length(std::size_t slot) const { return buffers_.at(slot).length; }
+  // The place of one more token, which holds nothing yet. Throws Error when the state is full.
+  std::int64_t append(std::size_t slot);
+
+  // For buffers that are not extended: whether one holds tokens, and all of them.
+  bool holds(std::size_t slot) const { return slot < buffers_.size() && buffers_[slot].length > 0; }
+  torch::Tensor held(std::size_t slot) const;
+
+  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  void select(const torch::Tensor& rows_b);
+
+  // Forgets the tokens, keeps the buffers.
+  void reset();
+
+  // Forgets all but the newest tokens, which move to the front of the buffers.
+  void keep_newest(std::int64_t tokens);
+
+  // The tokens of every buffer by name, aliasing them.
+  NamedTensors tensors() const;
+
+  // Takes up what tensors() gave, in new buffers. Throws Error (exit code 2) for other names, or more tokens than
+  // `capacity`.
+  void load(const NamedTensors& saved, const std::string& source);
+
+  // Bytes of the buffers.
+  std::int64_t bytes() const;
+
+ private:
+  struct Buffer {
+    torch::Tensor storage;
+    std::int64_t length = 0;
+  };
+  Buffer& slot_for(std::size_t slot, const torch::Tensor& like);
+  void require_room(std::int64_t tokens) const;
+
+  std::int64_t capacity_;
+  torch::Device device_;
+  std::vector<Buffer> buffers_;
+};
+
+// A mixer while text is generated on the CPU: one token after each of several sequences.
+class MixerDecoder {
+ public:
+  virtual ~MixerDecoder() = default;
+
+  // Takes up what Mixer::forward has left in the state: at the start, and whenever forward has changed it since.
+  virtual void resume(MixerState& state) = 0;
+
+  // The result of forward for one more token of every sequence, x_bd; the state that was taken up is extended.
+  // Throws Error when it is full.
+  virtual void step(const float* x_bd, float* y_bd) = 0;
+};
 
 // The bilinear form that scores are made of, x_c F x_e per head, as F = left^T right; r is its rank at most.
 struct ScoreForm {
@@ -25,8 +128,6 @@ inline bool is_end_of(const torch::Tensor& x_bcd, const torch::Tensor& context_b
   return before > 0 && x_bcd.is_alias_of(context_bed) && x_bcd.strides() == context_bed.strides() &&
          x_bcd.storage_offset() == context_bed.storage_offset() + before * context_bed.stride(1);
 }
-
-class MixerDecoder;
 
 class Mixer : public Layer {
  public:
@@ -47,7 +148,9 @@ class Mixer : public Layer {
 
   // The same for one token at a time of `batch` sequences of up to `capacity` tokens, faster: for weights, as they are
   // now, in float32 on the CPU. Nothing where there is no such thing: then `forward` with a state does it.
-  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const;
+  virtual std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const {
+    return (void)batch, (void)capacity, nullptr;
+  }
 
   // Nothing for mixers without scores, or whose scores are of no single form. Of a distance: the part that depends on
   // both tokens.
@@ -58,4 +161,5 @@ class Mixer : public Layer {
   // (forms) drawn from N(0, 1), and normalised inputs whose projections have the variance `projection_variance`.
   virtual void scale_initial_scores(double projection_variance) { (void)projection_variance; }
 };
+
 }  // namespace metaformer

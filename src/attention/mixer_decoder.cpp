@@ -4,8 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attention/head_norm.h"
-#include "attention/score_positions.h"
+#include "attention/score_attention.h"
 #include "cpu/rotary.h"
 #include "ops/parallel.h"
 
@@ -224,9 +223,8 @@ void LinearDecoder::apply(const float* x_bi, float* y_bo, std::int64_t batch) co
 
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity) {
   const auto& positions = parts.shape.positions;
-  if (is<T5PositionsConfig>(positions) || is<ShawPositionsConfig>(positions) ||
-      is<TransformerXlPositionsConfig>(positions))
-    return nullptr;
+  const bool knows = is<RotaryPositionsConfig>(positions) || is<AlibiPositionsConfig>(positions);
+  if (act_on_scores(positions) && !knows) return nullptr;
   return std::make_unique<ScoreDecoder>(std::move(parts), batch, capacity);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Mixers while text is generated on the CPU: one token after each of several sequences, through buffers that are
-// allocated once. The library's operators allocate and dispatch for every result, which for so few numbers takes longer
-// than the arithmetic.
+// Decoders of mixers on the CPU: through buffers that are allocated once. The library's operators allocate and dispatch
+// for every result, which for so few numbers takes longer than the arithmetic.
 
 #include <torch/types.h>
 
@@ -9,27 +8,14 @@
 #include <memory>
 #include <vector>
 
-#include "attention/mixer_state.h"
+#include "attention/mixer.h"
 #include "config/mixer_config.h"
 #include "cpu/decoding.h"
-#include "ops/linear.h"
 
 namespace metaformer {
 
 // A buffer of zeros.
 inline std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
-
-class MixerDecoder {
- public:
-  virtual ~MixerDecoder() = default;
-
-  // Takes up what Mixer::forward has left in the state: at the start, and whenever forward has changed it since.
-  virtual void resume(MixerState& state) = 0;
-
-  // What forward would return for one more token of every sequence, x_bd; the state that was taken up is extended.
-  // Throws Error when it is full.
-  virtual void step(const float* x_bd, float* y_bd) = 0;
-};
 
 // A linear layer whose tensors are float32, contiguous and on the CPU; kept alive.
 class LinearDecoder {
@@ -64,7 +50,7 @@ struct ScoreDecoderParts {
   bool distance = false;     // r = q . k - k F k / 2: a distance when F is twice the metric
   float newest_share = 1;    // of the score of a token with itself
 };
-// Nothing for positions of the kinds t5, shaw and transformer_xl.
+// Nothing for positions that act on scores, but for rotary and alibi.
 std::unique_ptr<MixerDecoder> make_score_decoder(ScoreDecoderParts parts, std::int64_t batch, std::int64_t capacity);
 
 }  // namespace metaformer

@@ -1,64 +1,34 @@
-#include "attention/quadratic.h"
-
 #include <cmath>
-#include <utility>
 
-#include "attention/kernel_choice.h"
-#include "attention/mixer.h"
-#include "attention/mixer_decoder.h"
 #include "attention/quadratic_options.h"
 #include "attention/score_attention.h"
-#include "attention/score_positions.h"
 #include "attention/shared_projection.h"
-#include "base/error.h"
 #include "ops/attention.h"
-#include "ops/fused_metric.h"
 
 namespace metaformer {
-
-NamedTensors full_form_of(const NamedTensors& scaled_dot_product, std::int64_t heads) {
-  torch::Tensor query_key_value, output;
-  for (const auto& [name, tensor] : scaled_dot_product) {
-    if (name == "query_key_value.weight")
-      query_key_value = tensor;
-    else if (name == "output.weight")
-      output = tensor;
-    else
-      throw Error(ExitCode::usage,
-                  "a form U cannot express the parameter " + name + " of scaled dot product attention");
-  }
-  const auto rows_3nkd = query_key_value.unflatten(0, {3, heads, -1});
-  const auto form_ndd = torch::matmul(rows_3nkd[0].mT(), rows_3nkd[1]);
-  return {{"projection.weight", rows_3nkd[2].flatten(0, 1)}, {"output.weight", output}, {"full_form", form_ndd}};
-}
 
 // Quadratic attention: scores from a general bilinear form. projected: r = p W p'; full: r = x U x'. Values are p, or a
 // projection of their own. Rotary positions turn p W (or x U) and the other side of the score, never the values.
 
 namespace {
 
-class Quadratic : public Mixer {
+class Quadratic : public FormMixer {
  public:
   Quadratic(const QuadraticOptions& options, const MixerShape& shape)
-      : options_(options),
-        shape_(shape),
-        kernels_(kernel_use(options, shape)),
-        projection_(*this, shape, options),
-        output_(
-            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
-        positions_(*this, shape, full() ? shape.width : shape.head_width()) {
-    const auto k = shape.head_width();
+      : FormMixer(options, shape, options.key_width(shape)), options_(options) {
+    const auto n = shape.heads, k = options.key_width(shape);
     auto spec = score_form_spec;
-    spec.hidden_matrices = shape.heads;  // each maps p (or x) to what the other side of the score is compared with
-    form_ = full() ? add_parameter("full_form", torch::zeros({shape.heads, shape.width, shape.width}), spec)
-                   : add_parameter("form", torch::eye(k).repeat({shape.heads, 1, 1}), spec);
+    spec.hidden_matrices = n;  // each maps p (or x) to what the other side of the score is compared with
+    form_ = add_parameter(full() ? "full_form" : "form", {n, k, k}, spec);
+    const torch::NoGradGuard no_grad;
+    if (!full()) form_.diagonal(0, 1, 2).fill_(1);
   }
 
   torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
-      return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, visibility, pass));
+      return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), /*distance=*/false, visibility, pass));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
@@ -79,19 +49,12 @@ class Quadratic : public Mixer {
     return merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass));
   }
 
-  Linear* output() override { return &output_; }
-
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {
-    return make_score_decoder({.shape = shape_,
-                               .projection = LinearDecoder(projection_.layer()),
-                               .output = LinearDecoder(output_),
-                               .value_begin = projection_.value_begin(),
-                               .key_slot = full() ? 1UL : 0UL,
-                               .value_slot = projection_.value_slot(),
-                               .key_gain_nk = projection_.gain_nk(),
-                               .from_inputs = full(),
-                               .form_nkj = form().detach()},
-                              batch, capacity);
+    auto parts = decoder_parts();
+    parts.key_slot = full() ? 1 : 0;
+    parts.from_inputs = full();
+    parts.form_nkj = form().detach();
+    return make_score_decoder(std::move(parts), batch, capacity);
   }
 
   std::optional<ScoreForm> score_form() const override {
@@ -124,29 +87,8 @@ class Quadratic : public Mixer {
     return options_.learned_temperature ? scaled_forms(form, projection_.temperature_n()) : form;
   }
 
-  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
-
-  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const Visibility& visibility,
-                             Pass& pass) {
-    const auto form_nkj = form();
-    if (!std::exchange(checked_, true)) require_finite_form(form_nkj);
-    return fused_metric_attention(p_bnck, p_bnek, form_nkj,
-                                  {.causal = visibility.causal,
-                                   .query_segment_bc = visibility.query_segment_bc,
-                                   .key_segment_be = visibility.key_segment_be,
-                                   .scale = scale(),
-                                   .dropout = shape_.dropout},
-                                  pass);
-  }
-
   QuadraticOptions options_;
-  MixerShape shape_;
-  KernelUse kernels_;
-  SharedProjection projection_;
-  Linear output_;
-  ScorePositions positions_;
-  torch::Tensor form_;    // the parameter of W_nkk or U_ndd
-  bool checked_ = false;  // the form is finite, as far as fused kernels must know
+  torch::Tensor form_;  // the parameter of W_nkk or U_ndd
 };
 
 }  // namespace

@@ -2,12 +2,9 @@
 
 #include <cmath>
 
-#include "attention/head_norm.h"
-#include "attention/mixer.h"
 #include "attention/mixer_decoder.h"
 #include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
-#include "attention/score_positions.h"
 #include "ops/attention.h"
 
 namespace metaformer {

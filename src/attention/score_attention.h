@@ -1,16 +1,57 @@
 #pragma once
-// What all attention mixers share once their scores, or the vectors behind them, are there.
+// Attention by scores, which all mixers with scores share: norms of queries and keys, softmax, values.
 
 #include <torch/types.h>
 
 #include <optional>
 
+#include "attention/mixer.h"
 #include "attention/score_positions.h"
-#include "attention/visibility.h"
 #include "config/mixer_config.h"
+#include "ops/layer.h"
+#include "ops/norms.h"
 #include "ops/pass.h"
 
 namespace metaformer {
+
+// RMS normalisation of the vectors of every head (Zhang and Sennrich 2019), for queries and keys (Henry et al. 2020);
+// its gain may give way to a temperature, as in cosine attention (Liu et al. 2022, Swin v2).
+class HeadNormImpl : public Layer {
+ public:
+  static constexpr double epsilon = 1e-6;
+
+  HeadNormImpl(std::int64_t head_width, bool learned_gain) : head_width_(head_width) {
+    if (learned_gain) gain_k_ = add_parameter("weight", head_width, {.init = Init::ones()});
+  }
+
+  // x / sqrt(mean x^2 + epsilon) * gain, over the features of a head; statistics in float32 or wider. Without a learned
+  // gain it is 1, and |x|^2 the width of a head.
+  torch::Tensor forward(const torch::Tensor& x_bnck) {
+    const auto type = torch::promote_types(x_bnck.scalar_type(), torch::kFloat);
+    const auto gain_k = gain_k_.defined() ? gain_k_ : torch::ones(head_width_, x_bnck.options().dtype(type));
+    // By token, as projections lie and as heads are joined again.
+    return rms_norm(x_bnck.transpose(1, 2), gain_k, epsilon).transpose(1, 2).to(x_bnck.scalar_type());
+  }
+
+  // The parameter, or ones.
+  torch::Tensor gain() const { return gain_k_.defined() ? gain_k_ : torch::ones(head_width_); }
+
+ private:
+  std::int64_t head_width_;
+  torch::Tensor gain_k_;  // undefined: none is learned
+};
+TORCH_MODULE(HeadNorm);
+
+// [n, k], the same for every head. Undefined for an empty norm.
+inline torch::Tensor gain_of(const HeadNorm& norm, std::int64_t heads) {
+  return norm.is_empty() ? torch::Tensor() : norm->gain().detach().repeat({heads, 1});
+}
+
+// Registers what each head multiplies its scores by, [n]; undefined where that is not learned.
+inline torch::Tensor add_temperature(Layer& owner, std::int64_t heads, bool learned) {
+  if (!learned) return {};
+  return owner.add_parameter("temperature", heads, {.init = Init::ones()});
+}
 
 struct ScoreMixing {
   double scale = 1;
@@ -25,7 +66,7 @@ torch::Tensor mix_by_scores(const torch::Tensor& score_bnce, const torch::Tensor
                             const torch::Tensor& value_bnek, const Visibility& visibility, const ScoreMixing& mixing,
                             Pass& pass);
 
-// Whether only mix_by_scores can do it: something is added to the scores that no kernel knows, or a probe observes
+// Whether only mix_by_scores can compute it: something is added to the scores that no kernel knows, or a probe observes
 // them.
 inline bool needs_scores(const Visibility& visibility, const ScoreMixing& mixing, const Pass& pass) {
   return visibility.score_bias_nce.defined() || mixing.shaw != nullptr || pass.wants_scores();

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
-#include "attention/visibility.h"
 #include "ops/attention.h"
+#include "ops/dropout.h"
 #include "ops/recompute.h"
 #include "ops/rotary.h"
 
@@ -68,8 +68,8 @@ class T5Bias : public ScoreBias {
   T5Bias(const T5PositionsConfig& config, std::int64_t heads, bool causal)
       : config_(config),
         causal_(causal),
-        table_rn_(add_parameter("weight", torch::zeros({config.buckets, heads}),
-                                {.init = Init::normal(), .decay = Decay::embeddings})) {}
+        table_rn_(
+            add_parameter("weight", {config.buckets, heads}, {.init = Init::normal(), .decay = Decay::embeddings})) {}
 
   torch::Tensor forward(std::int64_t queries, std::int64_t keys) override {
     const auto bucket_ce = t5_bucket_ce(offset_ce(queries, keys, table_rn_.device()), config_, causal_);
@@ -117,8 +117,8 @@ ShawImpl::ShawImpl(std::int64_t max_distance, std::int64_t key_width, std::int64
     : max_distance_(max_distance) {
   const auto rows = 2 * max_distance + 1;
   const ParameterSpec spec{.init = Init::normal(), .decay = Decay::embeddings};
-  keys_rk_ = add_parameter("keys", torch::zeros({rows, key_width}), spec);
-  values_rk_ = add_parameter("values", torch::zeros({rows, value_width}), spec);
+  keys_rk_ = add_parameter("keys", {rows, key_width}, spec);
+  values_rk_ = add_parameter("values", {rows, value_width}, spec);
 }
 
 torch::Tensor ShawImpl::row_ce(std::int64_t queries, std::int64_t keys, torch::Device device) const {
@@ -192,8 +192,8 @@ torch::Tensor DistanceTable::rows_ld(std::int64_t queries, std::int64_t keys, bo
 }
 
 DistanceBiasesImpl::DistanceBiasesImpl(std::int64_t heads, std::int64_t key_width)
-    : content_nk_(add_parameter("content", torch::zeros({heads, key_width}), {.init = Init::normal()})),
-      distance_nk_(add_parameter("distance", torch::zeros({heads, key_width}), {.init = Init::normal()})) {}
+    : content_nk_(add_parameter("content", {heads, key_width}, {.init = Init::normal()})),
+      distance_nk_(add_parameter("distance", {heads, key_width}, {.init = Init::normal()})) {}
 
 TransformerXlImpl::TransformerXlImpl(const TransformerXlPositionsConfig& config, const MixerShape& shape,
                                      std::int64_t key_width)
@@ -240,6 +240,27 @@ ScorePositions::ScorePositions(torch::nn::Module& owner, const MixerShape& shape
 
 torch::Tensor ScorePositions::rotated(const torch::Tensor& x_bnck, std::int64_t tokens) {
   return rotary_ ? rotary_->rotate(x_bnck, tokens) : x_bnck;
+}
+
+SharedPositions::SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal)
+    : dropout_(shape.dropout), bias_(make_score_bias(shape.positions, shape.heads, causal)) {
+  if (bias_ != nullptr) owner.register_module("score_bias", bias_);
+  const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+  if (xl == nullptr) return;
+  distances_.emplace(shape.width, xl->clamp_length);
+  if (xl->shared_biases)
+    distance_biases_ = owner.register_module("distance_biases", DistanceBiases(shape.heads, key_width));
+}
+
+void SharedPositions::add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like,
+                             Pass& pass) {
+  if (bias_ != nullptr) visibility.score_bias_nce = bias_->forward(queries, keys);
+  if (!distances_) return;
+  const bool not_later = visibility.causal && !pass.wants_scores();  // a probe sees what the mask hides, too
+  visibility.distance_ld = dropout_of_shared(distances_->rows_ld(queries, keys, not_later, like), dropout_, pass);
+  if (distance_biases_.is_empty()) return;
+  visibility.content_bias_nk = distance_biases_->content_nk();
+  visibility.distance_bias_nk = distance_biases_->distance_nk();
 }
 
 }  // namespace metaformer

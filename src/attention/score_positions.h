@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "attention/visibility.h"
+#include "attention/mixer.h"
 #include "config/mixer_config.h"
 #include "ops/layer.h"
 #include "ops/linear.h"
@@ -17,7 +17,7 @@ namespace metaformer {
 
 // Rotary positions of a mixer: its queries and keys, rotated by where their tokens stand.
 
-// Of positions 0, 1, ... and the pairs of features.
+// Cosines and sines of positions 0, 1, ... and the pairs of features.
 struct RotaryTables {
   torch::Tensor cos_cr, sin_cr;
 };
@@ -150,7 +150,7 @@ torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys
 
 // Positions inside a mixer with scores: rotary ones turn queries and keys, Shaw's add vectors to keys and values,
 // Transformer-XL's to queries, and compare those with distances. Those that are only added to the scores come with the
-// Visibility (attention/score_positions.h).
+// Visibility (SharedPositions).
 class ScorePositions {
  public:
   // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
@@ -163,7 +163,7 @@ class ScorePositions {
 
   const Shaw* shaw() const { return shaw_.is_empty() ? nullptr : &shaw_; }
 
-  // What stands for queries before a form is applied to them, with u; itself for positions of other kinds, and where
+  // Queries before a form is applied to them, with u; unchanged for positions of other kinds, and where
   // the visibility has no distances.
   torch::Tensor with_content_bias(const torch::Tensor& q_bnck, const Visibility& visibility) const {
     return knows_distances(visibility) ? transformer_xl_->with_content_bias(q_bnck, visibility) : q_bnck;
@@ -182,6 +182,22 @@ class ScorePositions {
   std::optional<RotaryPositions> rotary_;
   Shaw shaw_{nullptr};
   TransformerXl transformer_xl_{nullptr};
+};
+
+// The part of positions in scores that is the same in all layers of a model.
+class SharedPositions {
+ public:
+  // Registers its parameters, if it has any, in `owner`. `key_width`: features of a query and a key.
+  SharedPositions(torch::nn::Module& owner, const MixerShape& shape, std::int64_t key_width, bool causal);
+
+  // Sets it for the last `queries` of `keys` tokens, in tensors of the type and device of `like`.
+  void add_to(Visibility& visibility, std::int64_t queries, std::int64_t keys, const torch::Tensor& like, Pass& pass);
+
+ private:
+  double dropout_;
+  std::shared_ptr<ScoreBias> bias_;          // of positions that are added to scores
+  std::optional<DistanceTable> distances_;   // transformer_xl only
+  DistanceBiases distance_biases_{nullptr};  // of transformer_xl, unless every layer has its own
 };
 
 }  // namespace metaformer

@@ -1,8 +1,10 @@
 #include "attention/shared_projection.h"
 
 #include <cmath>
+#include <utility>
 
 #include "ops/attention.h"
+#include "ops/fused_metric.h"
 
 namespace metaformer {
 
@@ -77,6 +79,31 @@ void SharedProjection::scale_scores(double factor, Linear& output) {
     if (shape_.crosses) query_layer_->weight().mul_(of_p);
   }
   if (shares_values()) output->weight().div_(of_p);
+}
+
+double FormMixer::scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
+
+torch::Tensor FormMixer::attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek,
+                                      const torch::Tensor& form, bool distance, const Visibility& visibility,
+                                      Pass& pass) {
+  if (!std::exchange(checked_, true)) require_finite_form(form);
+  return fused_metric_attention(p_bnck, p_bnek, form,
+                                {.distance = distance,
+                                 .causal = visibility.causal,
+                                 .query_segment_bc = visibility.query_segment_bc,
+                                 .key_segment_be = visibility.key_segment_be,
+                                 .scale = scale(),
+                                 .dropout = shape_.dropout},
+                                pass);
+}
+
+ScoreDecoderParts FormMixer::decoder_parts() const {
+  return {.shape = shape_,
+          .projection = LinearDecoder(projection_.layer()),
+          .output = LinearDecoder(output_),
+          .value_begin = projection_.value_begin(),
+          .value_slot = projection_.value_slot(),
+          .key_gain_nk = projection_.gain_nk()};
 }
 
 }  // namespace metaformer

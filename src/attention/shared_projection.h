@@ -1,23 +1,20 @@
 #pragma once
-// The projection p of metric and quadratic attention, from which scores are made and which is mixed, unless values have
-// a projection of their own. Where the context is another sequence, each side has its own projection, and scores
-// compare the two: p_c of the queries, p_e of the context, which is mixed.
+// Metric and quadratic attention: their common base, with one projection for both sides of a score.
 
-#include "attention/head_norm.h"
-#include "attention/mixer.h"
-#include "attention/mixer_state.h"
+#include "attention/kernel_choice.h"
+#include "attention/mixer_decoder.h"
+#include "attention/score_attention.h"
 #include "attention/score_options.h"
-#include "ops/linear.h"
 
 namespace metaformer {
 
+// The projection p, from which scores are made and which is mixed, unless values have a projection of their own. Where
+// the context is another sequence, each side has its own projection, and scores compare the two: p_c of the queries,
+// p_e of the context, which is mixed.
 class SharedProjection {
  public:
   // Registers its parameters in `owner`. `qk_norm`: p is normalised per head; with a learned temperature it has no
   // gain.
-  template <class Options>
-  SharedProjection(Layer& owner, const MixerShape& shape, const Options& options)
-      : SharedProjection(owner, shape, options.values, options.qk_norm, options.learned_temperature) {}
   SharedProjection(Layer& owner, const MixerShape& shape, MixerValues values, bool qk_norm, bool learned_temperature);
 
   // The same tensor twice where values are shared.
@@ -38,7 +35,7 @@ class SharedProjection {
   };
   Sides project(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, MixerState* state);
 
-  // What is linear in x: rows of p, [n, k, d], of the context and of the queries.
+  // The projection's rows of p, [n, k, d], for the context and for the queries.
   torch::Tensor rows_nkd() const { return rows_of(layer_); }
   torch::Tensor query_rows_nkd() const { return rows_of(query_layer_.is_empty() ? layer_ : query_layer_); }
 
@@ -46,7 +43,7 @@ class SharedProjection {
   // length of p. `output` undoes what that does to values that are p, too.
   void scale_scores(double factor, Linear& output);
 
-  // What scale_initial_scores is to take for the variance of an entry of p; a gain counts as 1.
+  // The variance of an entry of p for scale_initial_scores; a gain counts as 1.
   double variance(double of_projection) const { return is_normalised() ? 1 : of_projection; }
 
   bool shares_values() const { return values_ == MixerValues::shared; }
@@ -69,6 +66,41 @@ class SharedProjection {
   Linear query_layer_{nullptr};  // of p_c, where the context is another sequence
   HeadNorm norm_{nullptr};       // qk_norm only
   torch::Tensor temperature_n_;
+};
+
+// A mixer with scores p_c F p_e, where F is a form of each head, and with an output projection.
+class FormMixer : public Mixer {
+ public:
+  Linear* output() override { return &output_; }
+
+ protected:
+  // `key_width`: features of the vectors that F compares.
+  template <class Options>
+  FormMixer(const Options& options, const MixerShape& shape, std::int64_t key_width)
+      : shape_(shape),
+        kernels_(kernel_use(options, shape)),
+        projection_(*this, shape, options.values, options.qk_norm, options.learned_temperature),
+        output_(
+            register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))),
+        positions_(*this, shape, key_width) {}
+
+  double scale() const;  // of scores
+
+  // Attention by the kernels of cuda/ (kernel_choice.h).
+  torch::Tensor attend_fused(const torch::Tensor& p_bnck, const torch::Tensor& p_bnek, const torch::Tensor& form,
+                             bool distance, const Visibility& visibility, Pass& pass);
+
+  // The parts of a decoder that the projections determine.
+  ScoreDecoderParts decoder_parts() const;
+
+  MixerShape shape_;
+  KernelUse kernels_;
+  SharedProjection projection_;
+  Linear output_;
+  ScorePositions positions_;
+
+ private:
+  bool checked_ = false;  // the form is finite, as far as fused kernels must know
 };
 
 }  // namespace metaformer

@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,59 +24,75 @@ namespace {
 constexpr std::string_view magic = "\x1f\x8b";
 constexpr std::size_t piece_size = 1 << 20;
 
+// Unpacks piece by piece, in constant memory. zlib and not libarchive, which does not check the checksum of a gzipped
+// file.
+class GzipStream {
+ public:
+  // `read` returns the gzipped bytes piece by piece, each valid until its next call, and "" at the end.
+  GzipStream(std::function<std::string_view()> read, std::string source)
+      : read_(std::move(read)), source_(std::move(source)) {
+    constexpr int gzip_only = 16;
+    if (inflateInit2(&stream_, MAX_WBITS + gzip_only) != Z_OK)
+      throw Error(ExitCode::out_of_memory, source_ + ": no memory to unpack it");
+  }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+  ~GzipStream() { inflateEnd(&stream_); }
+
+  // The next bytes, valid until the next call; "" at the end. Errors (exit code 3) name the source: cut off, damaged.
+  // Throws Interrupted when a signal asks to stop.
+  std::string_view next() {
+    piece_.clear();
+    while (piece_.empty()) {
+      throw_if_stopped();
+      if (gzipped_.empty()) gzipped_ = read_();
+      if (gzipped_.empty()) {
+        if (inside_member_) fail("it ends too early");
+        return {};
+      }
+      inflate_piece();
+    }
+    return piece_;
+  }
+
+ private:
+  void inflate_piece() {
+    constexpr std::size_t most_input = 1 << 30;  // zlib counts in 32 bits
+    const auto given = std::min(gzipped_.size(), most_input);
+    piece_.resize(piece_size);
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(gzipped_.data()));  // zlib does not write to it
+    stream_.avail_in = static_cast<uInt>(given);
+    stream_.next_out = reinterpret_cast<Bytef*>(piece_.data());
+    stream_.avail_out = piece_size;
+    const int outcome = inflate(&stream_, Z_NO_FLUSH);
+    piece_.resize(piece_size - stream_.avail_out);
+    gzipped_.remove_prefix(given - stream_.avail_in);
+    if (outcome != Z_OK && outcome != Z_STREAM_END && outcome != Z_BUF_ERROR) {
+      if (has_ended_member_ && stream_.total_in <= magic.size()) fail("something else follows its end");
+      fail(stream_.msg != nullptr ? stream_.msg : "no valid data");
+    }
+    inside_member_ = outcome != Z_STREAM_END;
+    if (inside_member_) return;
+    has_ended_member_ = true;
+    inflateReset(&stream_);
+  }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error(ExitCode::data,
+                fmt::format("{}: cannot be unpacked as gzip: {}; it may be cut off or damaged", source_, why));
+  }
+
+  std::function<std::string_view()> read_;
+  std::string source_;
+  std::string_view gzipped_;  // read, not yet unpacked
+  std::string piece_;
+  z_stream stream_{};
+  bool inside_member_ = false, has_ended_member_ = false;
+};
+
 }  // namespace
 
 bool is_gzip(std::string_view bytes) { return bytes.starts_with(magic); }
-
-// zlib and not libarchive, which does not check the checksum of a gzipped file.
-GzipStream::GzipStream(std::function<std::string_view()> read, std::string source)
-    : read_(std::move(read)), source_(std::move(source)) {
-  constexpr int gzip_only = 16;
-  if (inflateInit2(&stream_, MAX_WBITS + gzip_only) != Z_OK)
-    throw Error(ExitCode::out_of_memory, source_ + ": no memory to unpack it");
-}
-
-std::string_view GzipStream::next() {
-  piece_.clear();
-  while (piece_.empty()) {
-    throw_if_stopped();
-    if (packed_.empty()) packed_ = read_();
-    if (packed_.empty()) {
-      if (inside_member_) fail("it ends too early");
-      return {};
-    }
-    inflate_piece();
-  }
-  return piece_;
-}
-
-void GzipStream::inflate_piece() {
-  constexpr std::size_t most_input = 1 << 30;  // zlib counts in 32 bits
-  const auto given = std::min(packed_.size(), most_input);
-  piece_.resize(piece_size);
-  stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed_.data()));  // zlib does not write to it
-  stream_.avail_in = static_cast<uInt>(given);
-  stream_.next_out = reinterpret_cast<Bytef*>(piece_.data());
-  stream_.avail_out = piece_size;
-  const int outcome = inflate(&stream_, Z_NO_FLUSH);
-  piece_.resize(piece_size - stream_.avail_out);
-  packed_.remove_prefix(given - stream_.avail_in);
-  if (outcome != Z_OK && outcome != Z_STREAM_END && outcome != Z_BUF_ERROR) fail_at_bad_data();
-  inside_member_ = outcome != Z_STREAM_END;
-  if (inside_member_) return;
-  has_ended_member_ = true;
-  inflateReset(&stream_);
-}
-
-void GzipStream::fail_at_bad_data() const {
-  if (has_ended_member_ && stream_.total_in <= magic.size()) fail("something else follows its end");
-  fail(stream_.msg != nullptr ? stream_.msg : "no valid data");
-}
-
-void GzipStream::fail(const std::string& why) const {
-  throw Error(ExitCode::data,
-              fmt::format("{}: cannot be unpacked as gzip: {}; it may be cut off or damaged", source_, why));
-}
 
 std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const std::string& source) {
   GzipStream stream([&] { return std::exchange(bytes, {}); }, source);
@@ -89,11 +106,6 @@ std::string unpack_gzip(std::string_view bytes, std::uintmax_t largest, const st
 }
 
 namespace {
-
-struct Close {
-  void operator()(archive* reader) const { archive_read_free(reader); }
-};
-using Reader = std::unique_ptr<archive, Close>;
 
 // The bytes of a tar archive, unpacked if gzipped. libarchive could unpack, but ignores gzip's checksum.
 class TarFile {
@@ -135,7 +147,6 @@ class TarFile {
 
  private:
   std::string_view read() {
-    constexpr std::size_t piece_size = 1 << 20;
     piece_.resize(piece_size);
     file_.read(piece_.data(), piece_size);
     if (file_.bad()) throw Error(ExitCode::data, path_.string() + ": could not be read to its end");
@@ -148,14 +159,6 @@ class TarFile {
   std::optional<GzipStream> gzip_;
   std::exception_ptr failure_;
 };
-
-Reader open(TarFile& file) {
-  Reader reader(archive_read_new());
-  archive_read_support_format_tar(reader.get());
-  if (archive_read_open(reader.get(), &file, nullptr, TarFile::give_piece, nullptr) != ARCHIVE_OK)
-    file.fail(reader.get());
-  return reader;
-}
 
 std::string read_content(const TarFile& file, archive* reader, std::string_view name, std::size_t size,
                          std::size_t largest) {
@@ -179,7 +182,10 @@ std::string read_content(const TarFile& file, archive* reader, std::string_view 
 void for_each_archive_entry(const std::filesystem::path& path, std::size_t largest, const WantsEntry& wants,
                             const UseEntry& use) {
   TarFile file(path);
-  const auto reader = open(file);
+  const std::unique_ptr<archive, decltype(&archive_read_free)> reader(archive_read_new(), archive_read_free);
+  archive_read_support_format_tar(reader.get());
+  if (archive_read_open(reader.get(), &file, nullptr, TarFile::give_piece, nullptr) != ARCHIVE_OK)
+    file.fail(reader.get());
   archive_entry* entry = nullptr;
   while (true) {
     const auto outcome = archive_read_next_header(reader.get(), &entry);

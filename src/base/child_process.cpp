@@ -67,8 +67,8 @@ std::string answer_of(const std::function<std::string()>& compute) {
   }
 }
 
-[[noreturn]] void be_child(const std::function<std::string()>& compute, const Pipe& answer, const Pipe& messages,
-                           pid_t parent) {
+[[noreturn]] void run_child(const std::function<std::string()>& compute, const Pipe& answer, const Pipe& messages,
+                            pid_t parent) {
   end_with_parent(parent);
   std::atexit([] { ::_exit(EXIT_FAILURE); });  // a library's exit() must not run what the parent registered
   ::dup2(messages.writing(), STDERR_FILENO);
@@ -94,18 +94,30 @@ bool read_some(int file, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-// Reads until the child has closed both; false if a signal asks to stop.
-bool read_both(int answer, std::string& answer_text, int messages, std::string& messages_text) {
-  constexpr int patience = 100;  // milliseconds between checks for a signal
-  std::array<pollfd, 2> files = {pollfd{.fd = answer, .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = messages, .events = POLLIN, .revents = 0}};
-  while (files[0].fd >= 0 || files[1].fd >= 0) {
-    if (stop_signal() != 0) return false;
-    if (::poll(files.data(), files.size(), patience) <= 0) continue;
-    if (files[0].revents != 0 && !read_some(answer, answer_text)) files[0].fd = -1;
-    if (files[1].revents != 0 && !read_some(messages, messages_text)) files[1].fd = -1;
+struct ChildEnd {
+  std::string output, messages;
+  int status = 0;
+  bool succeeded() const { return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS; }
+};
+
+// Reads what the child writes until it has closed both pipes, and waits for its end. Throws Interrupted, and kills the
+// child, if a signal asks to stop.
+ChildEnd wait_for(pid_t child, Pipe& output, Pipe& messages) {
+  constexpr int signal_check_ms = 100;
+  output.close_end(1);
+  messages.close_end(1);
+  ChildEnd end;
+  std::array<pollfd, 2> files = {pollfd{.fd = output.reading(), .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = messages.reading(), .events = POLLIN, .revents = 0}};
+  while ((files[0].fd >= 0 || files[1].fd >= 0) && stop_signal() == 0) {
+    if (::poll(files.data(), files.size(), signal_check_ms) <= 0) continue;
+    if (files[0].revents != 0 && !read_some(output.reading(), end.output)) files[0].fd = -1;
+    if (files[1].revents != 0 && !read_some(messages.reading(), end.messages)) files[1].fd = -1;
   }
-  return true;
+  if (files[0].fd >= 0 || files[1].fd >= 0) ::kill(child, SIGKILL);
+  while (::waitpid(child, &end.status, 0) < 0 && errno == EINTR) continue;
+  throw_if_stopped();
+  return end;
 }
 
 // The last line that a failed process wrote to stderr.
@@ -127,20 +139,14 @@ std::string compute_in_child(const std::function<std::string()>& compute, const 
   std::fflush(nullptr);
   const auto parent = ::getpid(), child = ::fork();
   if (child < 0) return compute();
-  if (child == 0) be_child(compute, answer, messages, parent);
-  answer.close_end(1);
-  messages.close_end(1);
-  std::string answer_text, messages_text;
-  if (!read_both(answer.reading(), answer_text, messages.reading(), messages_text)) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  throw_if_stopped();
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+  if (child == 0) run_child(compute, answer, messages, parent);
+  const auto end = wait_for(child, answer, messages);
+  if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL)
     throw Error(ExitCode::out_of_memory, failure + ": its process was killed, as happens when memory runs out");
-  const bool is_answer = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS && !answer_text.empty();
-  if (!is_answer) throw Error(ExitCode::data, fmt::format("{}: {}", failure, last_message(messages_text)));
-  if (answer_text[0] == error_mark) throw Error(static_cast<ExitCode>(answer_text[1]), answer_text.substr(2));
-  return answer_text.substr(1);
+  if (!end.succeeded() || end.output.empty())
+    throw Error(ExitCode::data, fmt::format("{}: {}", failure, last_message(end.messages)));
+  if (end.output[0] == error_mark) throw Error(static_cast<ExitCode>(end.output[1]), end.output.substr(2));
+  return end.output.substr(1);
 }
 
 namespace {
@@ -170,16 +176,9 @@ std::optional<std::string> run_program(const std::vector<std::string>& words, co
   Pipe output, messages;
   const auto child = spawn(words, output, messages, failure);
   if (child < 0) return std::nullopt;
-  output.close_end(1);
-  messages.close_end(1);
-  std::string output_text, messages_text;
-  if (!read_both(output.reading(), output_text, messages.reading(), messages_text)) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  throw_if_stopped();
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_SUCCESS)
-    throw Error(ExitCode::failure, fmt::format("{}: {}", failure, last_message(messages_text)));
-  return output_text;
+  auto end = wait_for(child, output, messages);
+  if (!end.succeeded()) throw Error(ExitCode::failure, fmt::format("{}: {}", failure, last_message(end.messages)));
+  return std::move(end.output);
 }
 
 }  // namespace metaformer

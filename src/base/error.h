@@ -37,7 +37,7 @@ class Interrupted : public std::runtime_error {
   int signal_;
 };
 
-// The process is to end with this code; what there is to say has been said, by another process.
+// The process ends with this code; another process has reported the reason.
 class ProcessesFailed : public std::runtime_error {
  public:
   explicit ProcessesFailed(int code) : std::runtime_error("the processes failed"), code_(code) {}

@@ -19,27 +19,11 @@
 
 namespace metaformer {
 
-namespace {
-
-struct Plan {
-  std::string_view point;
-  long remaining = 0;
-};
-
-Plan read_plan() {
-  const char* text = std::getenv("METAFORMER_FAULT");
-  if (text == nullptr) return {};
-  const std::string_view plan = text;
-  const auto colon = plan.find(':');
-  if (colon == std::string_view::npos) return {};
-  return {plan.substr(0, colon), std::atol(text + colon + 1)};
-}
-
-}  // namespace
-
 bool fault_strikes(const char* point) {
-  static Plan plan = read_plan();
-  return !plan.point.empty() && plan.point == point && --plan.remaining == 0;
+  static const char* const plan = std::getenv("METAFORMER_FAULT");
+  static const char* const colon = plan == nullptr ? nullptr : std::strchr(plan, ':');
+  static long remaining = colon == nullptr ? 0 : std::atol(colon + 1);
+  return colon != nullptr && std::string_view(plan, colon) == point && --remaining == 0;
 }
 
 void fault_point(const char* point) {
@@ -79,31 +63,19 @@ class Descriptor {
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  void write_all(std::string_view bytes) {
-    if (fault_strikes("full")) {
-      errno = ENOSPC;
-      fail_with_errno("write", path_);
-    }
-    std::string damaged;
-    if (fault_strikes("damage")) {
-      damaged = bytes;
-      if (!damaged.empty()) damaged[damaged.size() / 2] ^= 1;
-      bytes = damaged;
-    }
-    write_bytes(fd_, bytes, path_);
-  }
-  void sync() {
-    if (::fsync(fd_) != 0) fail_with_errno("sync", path_);
-  }
+  int number() const { return fd_; }
   void close() {
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0) fail_with_errno("close", path_);
+    if (::close(std::exchange(fd_, -1)) != 0) fail_with_errno("close", path_);
   }
 
  private:
   fs::path path_;
   int fd_;
 };
+
+void sync(int descriptor, const fs::path& path) {
+  if (::fsync(descriptor) != 0) fail_with_errno("sync", path);
+}
 
 constexpr std::string_view temporary_suffix = ".tmp";
 
@@ -184,9 +156,19 @@ namespace {
 void write_synced(const fs::path& path, std::string_view content, int flags) {
   Descriptor file(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, "create");
   fault_point("write");
-  file.write_all(content);
+  if (fault_strikes("full")) {
+    errno = ENOSPC;
+    fail_with_errno("write", path);
+  }
+  std::string damaged;
+  if (fault_strikes("damage") && !content.empty()) {
+    damaged = content;
+    damaged[damaged.size() / 2] ^= 1;
+    content = damaged;
+  }
+  write_bytes(file.number(), content, path);
   fault_point("sync");
-  file.sync();
+  sync(file.number(), path);
   file.close();
 }
 
@@ -223,9 +205,7 @@ AppendedFile::~AppendedFile() { ::close(descriptor_); }
 
 void AppendedFile::write(std::string_view bytes) const { write_bytes(descriptor_, bytes, path_); }
 
-void AppendedFile::sync() const {
-  if (::fsync(descriptor_) != 0) fail_with_errno("sync", path_);
-}
+void AppendedFile::sync() const { metaformer::sync(descriptor_, path_); }
 
 void write_file_synced(const fs::path& path, std::string_view content) { write_synced(path, content, O_TRUNC); }
 
@@ -244,8 +224,8 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 void sync_folder(const fs::path& folder) {
-  Descriptor handle(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, "open");
-  handle.sync();
+  const Descriptor handle(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, "open");
+  sync(handle.number(), folder);
 }
 
 void replace_symlink(const fs::path& target, const fs::path& link) {

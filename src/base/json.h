@@ -97,6 +97,9 @@ std::string json_text(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// The member of an object; null where `json` is no object or has no such member.
+const nlohmann::json& json_member(const nlohmann::json& json, const std::string& name);
+
 // JSON lines: one object on every line, as the Amazon reviews come:
 // {"reviewerID": "A2", "reviewText": "Fine.", "overall": 5.0, ...}
 using UseMembers = std::function<void(const std::vector<nlohmann::json*>& members, std::int64_t line)>;

@@ -66,7 +66,7 @@ void record(const std::string& message);
 // Appends all further messages to this file too, with times. Errors: those of open_own_file (base/files.h).
 void add_file(const std::filesystem::path& path);
 
-// The same for errors, the first of which makes the file.
+// The same for errors; the first one makes the file.
 void add_error_file(const std::filesystem::path& path);
 
 void set_quiet(bool quiet);  // only warnings and errors on stderr

@@ -28,45 +28,41 @@ double seconds_since_program_start() {
 
 namespace {
 
-constexpr const char* question = "mkl_serv_intel_cpu_true";
+constexpr const char* symbol = "mkl_serv_intel_cpu_true";
 
-std::string_view wish() {
+std::string_view mkl_env() {
   const char* value = std::getenv("METAFORMER_MKL");
   return value != nullptr ? value : "";
 }
 
-bool left_to_mkl() { return wish() == "own"; }
-
-bool has_avx2() {
+bool takes_widest() {
 #ifdef __x86_64__  // the builtin exists only there
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return mkl_env() != "own" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
   return false;
 #endif
 }
 
-using Answer = int (*)();
-
-// MKL's function of that name, which the dynamic linker finds after ours.
-Answer mkls_own() { return reinterpret_cast<Answer>(dlsym(RTLD_NEXT, question)); }
+// MKL's own function of that name, which the dynamic linker finds after this program's.
+auto own_of_mkl() { return reinterpret_cast<int (*)()>(dlsym(RTLD_NEXT, symbol)); }
 
 }  // namespace
 
 // MKL calls this once, before its first product.
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
-  if (!left_to_mkl() && has_avx2()) return 1;
-  const auto own = mkls_own();
+  if (takes_widest()) return 1;
+  const auto own = own_of_mkl();
   return own != nullptr ? own() : 0;
 }
 
 namespace metaformer {
 
 MklPath mkl_path() {
-  if (!wish().empty() && wish() != "own")
-    throw Error(ExitCode::usage, "METAFORMER_MKL=" + std::string(wish()) + ": expected own, or nothing");
-  const bool is_asked = dlsym(RTLD_DEFAULT, question) == reinterpret_cast<void*>(&mkl_serv_intel_cpu_true);
-  if (!is_asked || mkls_own() == nullptr) return MklPath::absent;
-  return left_to_mkl() || !has_avx2() ? MklPath::own : MklPath::widest;
+  if (!mkl_env().empty() && mkl_env() != "own")
+    throw Error(ExitCode::usage, "METAFORMER_MKL=" + std::string(mkl_env()) + ": expected own, or nothing");
+  const bool is_ours = dlsym(RTLD_DEFAULT, symbol) == reinterpret_cast<void*>(&mkl_serv_intel_cpu_true);
+  if (!is_ours || own_of_mkl() == nullptr) return MklPath::absent;
+  return takes_widest() ? MklPath::widest : MklPath::own;
 }
 
 std::string describe(MklPath path) {

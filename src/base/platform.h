@@ -1,13 +1,25 @@
 #pragma once
-// Facts about this process and this CPU.
+// Facts about this program, its process and its CPU.
 
 #include <string>
+#include <string_view>
 
 namespace metaformer {
 
-// How long this program has run.
+// Of this executable.
+struct BuildInfo {
+  std::string_view version;
+  std::string_view commit;  // of the source tree, or "unknown" outside a checkout
+  bool dirty;               // the sources differ from that commit
+  std::string_view compiler;
+  std::string_view build_type;
+  std::string_view source_configs;  // the source tree's configs folder
+  bool cuda;                        // CUDA code is compiled in
+};
 
-// Notes the time, unless that was done before. To be called before main; otherwise it is that of static initialisation.
+const BuildInfo& build_info();
+
+// Notes the start of the program, unless that was done before: called before main, or else by static initialisation.
 void note_program_start();
 
 // Not since the process began: a shell may have set up and built for half an hour before it became this program.

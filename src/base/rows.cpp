@@ -17,7 +17,7 @@
 namespace metaformer {
 
 std::optional<Line> LineReader::next() {
-  constexpr int patience = 200;  // milliseconds until a signal just before the wait is noticed
+  constexpr int signal_check_ms = 200;
   while (true) {
     throw_if_stopped();
     if (const auto found = buffer_.find('\n', searched_); found != std::string::npos) return take_line(found, 1);
@@ -31,7 +31,7 @@ std::optional<Line> LineReader::next() {
       if (buffer_.empty() && !skipping_) return std::nullopt;
       return take_line(buffer_.size(), 0);
     }
-    if (wait(patience)) read_more();
+    if (wait(signal_check_ms)) read_more();
   }
 }
 
@@ -89,7 +89,26 @@ class CsvReader {
   CsvReader& operator=(const CsvReader&) = delete;
   ~CsvReader() { csv_free(&parser_); }
 
-  void read(std::string_view text);
+  void read(std::string_view text) {
+    Place at{text, 1};
+    Place second_line = at;  // of the current row: reading continues here if the row is malformed
+    while (!at.rest.empty()) {
+      const auto line = first_line(at.rest);
+      const Place next{at.rest.substr(line.size()), at.line + 1};
+      if (row_ended_) {
+        row_.line = at.line;
+        second_line = next;
+      }
+      at = next;
+      if (auto defect = parse(line, at.rest.empty()); !defect.empty()) {
+        refuse_row(std::move(defect));
+        at = second_line;
+      } else if (row_ended_ && !row_.fields.empty()) {  // an empty line ends a row without fields
+        // Not in libcsv's callback: an Error that `use_` throws must not unwind through C.
+        use_({.fields = std::exchange(row_.fields, {}), .line = row_.line, .defect = {}});
+      }
+    }
+  }
 
  private:
   struct Place {
@@ -97,76 +116,42 @@ class CsvReader {
     std::int64_t line;
   };
 
-  void start_parser();
-  std::string parse(std::string_view line, bool last);  // why the row is malformed, or ""
-  void pass_on_row();
-  void refuse_row(std::string why);
-  static void end_field(void* bytes, std::size_t size, void* reader);
-  static void end_row(int terminator, void* reader);
+  void start_parser() {
+    constexpr std::size_t growth = 1 << 16;  // the default of 128 bytes makes long fields slow
+    csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);
+    csv_set_space_func(&parser_, [](unsigned char) { return 0; });  // otherwise it trims fields
+    csv_set_blk_size(&parser_, growth);
+  }
+
+  // Why the row is malformed, or "".
+  std::string parse(std::string_view line, bool last) {
+    const auto end_field = [](void* bytes, std::size_t size, void* reader) {
+      static_cast<CsvReader*>(reader)->row_.fields.emplace_back(static_cast<const char*>(bytes), size);
+    };
+    const auto end_row = [](int, void* reader) { static_cast<CsvReader*>(reader)->row_ended_ = true; };
+    row_ended_ = false;
+    if (line.size() > longest_delimited_line) return defect_of_length(line);
+    if (csv_parse(&parser_, line.data(), line.size(), end_field, end_row, this) < line.size()) {
+      if (csv_error(&parser_) != CSV_EPARSE) throw Error(ExitCode::out_of_memory, "no memory for a field of a table");
+      return "a stray quote: quotes enclose a whole field and are doubled inside it";
+    }
+    if (last && csv_fini(&parser_, end_field, end_row, this) != 0) return "a quote is opened and never closed";
+    return "";
+  }
+
+  void refuse_row(std::string defect) {
+    use_({.fields = {}, .line = row_.line, .defect = std::move(defect)});
+    row_.fields.clear();
+    row_ended_ = true;
+    csv_free(&parser_);
+    start_parser();
+  }
 
   const UseRow& use_;
   csv_parser parser_;
   DelimitedRow row_;
   bool row_ended_ = true;
 };
-
-void CsvReader::read(std::string_view text) {
-  Place at{text, 1};
-  Place second_line = at;  // of the current row: reading continues here if the row is malformed
-  while (!at.rest.empty()) {
-    const auto line = first_line(at.rest);
-    const Place next{at.rest.substr(line.size()), at.line + 1};
-    if (row_ended_) {
-      row_.line = at.line;
-      second_line = next;
-    }
-    at = next;
-    if (auto why = parse(line, at.rest.empty()); !why.empty()) {
-      refuse_row(std::move(why));
-      at = second_line;
-    } else if (row_ended_) {
-      pass_on_row();
-    }
-  }
-}
-
-std::string CsvReader::parse(std::string_view line, bool last) {
-  row_ended_ = false;
-  if (line.size() > longest_delimited_line) return defect_of_length(line);
-  if (csv_parse(&parser_, line.data(), line.size(), end_field, end_row, this) < line.size()) {
-    if (csv_error(&parser_) != CSV_EPARSE) throw Error(ExitCode::out_of_memory, "no memory for a field of a table");
-    return "a stray quote: quotes enclose a whole field and are doubled inside it";
-  }
-  if (last && csv_fini(&parser_, end_field, end_row, this) != 0) return "a quote is opened and never closed";
-  return "";
-}
-
-void CsvReader::start_parser() {
-  constexpr std::size_t growth = 1 << 16;  // the default of 128 bytes makes long fields slow
-  csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);
-  csv_set_space_func(&parser_, [](unsigned char) { return 0; });  // otherwise it trims fields
-  csv_set_blk_size(&parser_, growth);
-}
-
-// After parsing, not from libcsv's callback: an Error that `use_` throws must not unwind through C.
-void CsvReader::pass_on_row() {
-  // An empty line ends a row without fields.
-  if (!row_.fields.empty()) use_({.fields = std::exchange(row_.fields, {}), .line = row_.line, .defect = {}});
-}
-
-void CsvReader::refuse_row(std::string why) {
-  use_({.fields = {}, .line = row_.line, .defect = std::move(why)});
-  row_.fields.clear();
-  row_ended_ = true;
-  csv_free(&parser_);
-  start_parser();
-}
-
-void CsvReader::end_field(void* bytes, std::size_t size, void* reader) {
-  static_cast<CsvReader*>(reader)->row_.fields.emplace_back(static_cast<const char*>(bytes), size);
-}
-
-void CsvReader::end_row(int, void* reader) { static_cast<CsvReader*>(reader)->row_ended_ = true; }
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> fields;

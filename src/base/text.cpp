@@ -99,26 +99,17 @@ static std::string escape_of(char32_t point) {
   return point < 0x7F ? fmt::format("\\x{:02x}", number) : fmt::format("\\u{:04x}", number);
 }
 
-// Valid UTF-8.
-static void escape_valid(std::string_view text, std::u32string_view harmless, std::string& shown) {
-  for (auto at = text.begin(); at != text.end();) {
-    const auto start = at;
-    const char32_t point = utf8::unchecked::next(at);
-    if (acts_on_terminals(point) && harmless.find(point) == std::u32string_view::npos) {
-      shown += escape_of(point);
-    } else {
-      shown.append(start, at);
-    }
-  }
-}
-
 static std::string escape(std::string_view text, std::u32string_view harmless) {
   std::string shown;
-  while (!text.empty()) {
-    const auto valid = static_cast<std::size_t>(utf8::find_invalid(text.begin(), text.end()) - text.begin());
-    escape_valid(text.substr(0, valid), harmless, shown);
-    if (valid < text.size()) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[valid]));
-    text.remove_prefix(std::min(valid + 1, text.size()));
+  for (auto at = text.begin(); at != text.end();) {
+    const auto valid = utf8::find_invalid(at, text.end());
+    while (at != valid) {
+      const auto start = at;
+      const char32_t point = utf8::unchecked::next(at);
+      const bool is_shown = !acts_on_terminals(point) || harmless.find(point) != harmless.npos;
+      shown += is_shown ? std::string(start, at) : escape_of(point);
+    }
+    if (at != text.end()) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(*at++));
   }
   return shown;
 }

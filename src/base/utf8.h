@@ -49,6 +49,13 @@ void for_each_code_point(std::string_view text, Use use) {
   }
 }
 
+// Bytes of the character at the start of valid UTF-8.
+inline std::size_t character_size(std::string_view text) {
+  auto at = text.begin();
+  utf8::unchecked::next(at);
+  return static_cast<std::size_t>(at - text.begin());
+}
+
 inline std::string to_utf8(std::uint32_t point) {
   std::string text;
   utf8::append(static_cast<char32_t>(point), std::back_inserter(text));

@@ -1,31 +1,253 @@
 #include "bench/attention_bench.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/SDPBackend.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <array>
 #include <cmath>
-#include <functional>
 #include <utility>
-#include <vector>
 
+#include "attention/lsh.h"
+#include "attention/metric_options.h"
 #include "attention/mixer.h"
 #include "attention/mixers.h"
+#include "attention/quadratic_options.h"
 #include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
 #include "attention/score_positions.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "bench/timing.h"
 #include "model/memory_estimate.h"
 #include "model/parameters.h"
 #include "ops/attention.h"
+#include "ops/fused_metric.h"
 
 namespace metaformer {
+
+namespace {
+
+using torch::Tensor;
+
+double root(std::int64_t x) { return std::sqrt(static_cast<double>(x)); }
+
+ScoreMixing mixing_of(const Tensor& p_bnck) { return {.scale = 1 / root(p_bnck.size(3))}; }
+
+// p M, as the mixers compute it.
+Tensor image_of(const Tensor& p_bnck, const Tensor& form) {
+  if (!form.defined()) return p_bnck;
+  return form.dim() == 3 ? per_head_product(p_bnck, form) : p_bnck * form.unsqueeze(1).to(p_bnck.scalar_type());
+}
+
+Tensor dense(const Tensor& form, const Tensor& p_bnck) {
+  if (!form.defined()) return torch::eye(p_bnck.size(3), p_bnck.options()).repeat({p_bnck.size(1), 1, 1});
+  return form.dim() == 3 ? form : torch::diag_embed(form);
+}
+
+// A distance whose scores are made as the formula is written.
+Tensor reference_metric(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
+  const auto form_nkk = dense(form, p_bnck).to(p_bnck.scalar_type());
+  Tensor score_bnce;
+  if (distance) {
+    const auto difference = p_bnck.unsqueeze(3) - p_bnck.unsqueeze(2);
+    score_bnce = -torch::einsum("bncek,nkj,bncej->bnce", {difference, form_nkk, difference});
+  } else {
+    score_bnce = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, form_nkk, p_bnck});
+  }
+  Pass pass;
+  return mix_by_scores(score_bnce, p_bnck, p_bnck, visibility, mixing_of(p_bnck), pass);
+}
+
+// As attention/metric.cpp composes a distance, without positions: 2 p_c M p_e - p_e M p_e, in float32 at least.
+Tensor composed_distance(const Tensor& given_bnck, const Tensor& form, const Visibility& visibility) {
+  const auto given = given_bnck.scalar_type();
+  const bool narrow = given == torch::kBFloat16 || given == torch::kHalf;
+  const auto p_bnck = narrow ? given_bnck.to(torch::kFloat) : given_bnck;
+  const auto image_bnck = image_of(p_bnck, form);
+  const auto length_bnc1 = (image_bnck * p_bnck).sum(-1, true);
+  Pass pass;
+  return attend_with_key_term(2 * image_bnck, p_bnck, -length_bnc1, p_bnck, visibility, mixing_of(p_bnck),
+                              Backend::composed, pass)
+      .to(given);
+}
+
+Tensor fused(const Tensor& p_bnck, const Tensor& form, bool distance, const Visibility& visibility) {
+  Pass pass;
+  return fused_metric_attention(p_bnck, p_bnck, form,
+                                {.distance = distance,
+                                 .causal = visibility.causal,
+                                 .query_segment_bc = visibility.query_segment_bc,
+                                 .key_segment_be = visibility.key_segment_be,
+                                 .scale = mixing_of(p_bnck).scale},
+                                pass);
+}
+
+Tensor mix_metric(const MetricOptions& options, const CoreInputs& in, const Visibility& visibility) {
+  const auto& p_bnck = in[0];
+  const auto form = in.size() > 1 ? in[1] : Tensor();
+  const bool distance = options.score == MetricScore::distance;
+  if (options.backend == Backend::fused) return fused(p_bnck, form, distance, visibility);
+  if (options.backend == Backend::reference) return reference_metric(p_bnck, form, distance, visibility);
+  if (distance) return composed_distance(p_bnck, form, visibility);
+  Pass pass;
+  return attend(image_of(p_bnck, form), p_bnck, p_bnck, visibility, mixing_of(p_bnck), options.backend, pass);
+}
+
+Tensor mix_quadratic(const QuadraticOptions& options, const CoreInputs& in, const Visibility& visibility) {
+  Pass pass;
+  if (options.form == QuadraticForm::full) {
+    const auto& p_bnck = in[1];
+    const auto x_bncd = in[0].unsqueeze(1).expand({-1, p_bnck.size(1), -1, -1});
+    const auto q_bncd = per_head_product(x_bncd, in[2]);
+    return attend(q_bncd, x_bncd.to(q_bncd.scalar_type()), p_bnck, visibility, mixing_of(p_bnck), options.backend,
+                  pass);
+  }
+  if (options.backend == Backend::fused) return fused(in[0], in[1], /*distance=*/false, visibility);
+  const auto q_bnck = per_head_product(in[0], in[1]);
+  return attend(q_bnck, in[0].to(q_bnck.scalar_type()), in[0], visibility, mixing_of(in[0]), options.backend, pass);
+}
+
+// The inputs of one shape.
+class InputDraws {
+ public:
+  InputDraws(const AttentionShape& shape, NormalDraws& draws) : shape_(shape), draws_(draws) {}
+
+  Tensor inputs() { return draws_.draw({shape_.batch, shape_.context, shape_.width()}); }
+  Tensor vectors() { return split_heads(inputs(), shape_.heads).detach(); }
+
+  // W of scores p W p / sqrt(k) with the standard deviation 1; U of x U x / sqrt(k).
+  Tensor form(std::int64_t side) {
+    return draws_.draw({shape_.heads, side, side}) * (root(shape_.head_width) / static_cast<double>(side));
+  }
+
+  CoreInputs metric(const MetricOptions& options) {
+    const auto n = shape_.heads, k = shape_.head_width;
+    const bool distance = options.score == MetricScore::distance;
+    const double norm = root(k) / (distance ? std::sqrt(6.0) : 1);  // docs/architecture.md, "Randomness"
+    if (options.constraint == MetricConstraint::identity) return {vectors()};
+    if (options.constraint == MetricConstraint::diagonal) {
+      const auto diagonal_nk = draws_.draw({n, k});
+      return {vectors(), to_norm(distance ? diagonal_nk.abs() : diagonal_nk, norm)};
+    }
+    const auto factor_nkk = draws_.draw({n, k, k}), transposed_nkk = factor_nkk.transpose(1, 2);
+    const bool psd = options.constraint == MetricConstraint::psd;
+    return {vectors(), to_norm(psd ? torch::bmm(factor_nkk, transposed_nkk) : factor_nkk + transposed_nkk, norm)};
+  }
+
+ private:
+  // Every head's form with that norm.
+  static Tensor to_norm(const Tensor& form, double norm) {
+    const auto flat = form.flatten(1);
+    return (flat * (norm / flat.norm(2, 1, true))).view_as(form);
+  }
+
+  AttentionShape shape_;
+  NormalDraws& draws_;
+};
+
+}  // namespace
+
+NormalDraws::NormalDraws(torch::Device device) : device_(device), generator_(at::detail::createCPUGenerator(1)) {}
+
+Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
+  return device_.is_cpu() ? torch::randn(sizes, generator_)
+                          : torch::randn(sizes, torch::TensorOptions().dtype(torch::kFloat).device(device_));
+}
+
+std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
+  InputDraws of_shape(shape, draws);
+  if (const auto* dot = mixer.get_if<ScaledDotProductOptions>()) {
+    if (dot->qk_norm) return std::nullopt;
+    return CoreInputs{of_shape.vectors(), of_shape.vectors(), of_shape.vectors()};
+  }
+  if (const auto* metric = mixer.get_if<MetricOptions>()) {
+    const bool known = metric->values == MixerValues::shared && !metric->qk_norm && !metric->fixed_norm &&
+                       metric->score != MetricScore::as_published;
+    return known ? std::optional(of_shape.metric(*metric)) : std::nullopt;
+  }
+  if (const auto* quadratic = mixer.get_if<QuadraticOptions>()) {
+    if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
+    if (quadratic->form == QuadraticForm::projected)
+      return CoreInputs{of_shape.vectors(), of_shape.form(shape.head_width)};
+    return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};
+  }
+  if (mixer.get_if<LshOptions>() != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
+  if (make_mixer(mixer, shape.mixer_shape())->output() != nullptr) return std::nullopt;
+  return CoreInputs{of_shape.inputs()};
+}
+
+CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
+  if (const auto* dot = mixer.get_if<ScaledDotProductOptions>())
+    return [backend = dot->backend](const CoreInputs& in, const Visibility& visibility) {
+      Pass pass;
+      return merge_heads(attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), backend, pass));
+    };
+  if (const auto* metric = mixer.get_if<MetricOptions>())
+    return [options = *metric](const CoreInputs& in, const Visibility& visibility) {
+      return merge_heads(mix_metric(options, in, visibility));
+    };
+  if (const auto* quadratic = mixer.get_if<QuadraticOptions>())
+    return [options = *quadratic](const CoreInputs& in, const Visibility& visibility) {
+      return merge_heads(mix_quadratic(options, in, visibility));
+    };
+  if (const auto* lsh = mixer.get_if<LshOptions>())
+    return [options = *lsh, context = shape.context](const CoreInputs& in, const Visibility& visibility) {
+      Pass pass;
+      return merge_heads(hash_and_attend(in[0], in[1], options, context, /*dropout=*/0, visibility, pass));
+    };
+  return [whole = make_mixer(mixer, shape.mixer_shape())](const CoreInputs& in, const Visibility& visibility) {
+    Pass pass;
+    return whole->mix(in[0], in[0], visibility, nullptr, pass);
+  };
+}
+
+MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
+  return mixer->cost(shape.mixer_shape(),
+                     {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
+}
+
+double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
+  return layer_cost(mixer, shape, causal).operations;
+}
+
+double projection_operations(const MixerConfig& mixer, const AttentionShape& shape) {
+  double weights = 0;
+  for (const auto& module : make_mixer(mixer, shape.mixer_shape())->modules())
+    if (const auto* linear = dynamic_cast<const LinearImpl*>(module.get()))
+      weights += static_cast<double>(linear->weight().numel());
+  return 2 * static_cast<double>(shape.batch * shape.context) * weights;
+}
+
+double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
+                        std::int64_t element_bytes) {
+  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
+  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
+}
+
+Tensor pair_table_scores(const Tensor& p_bnck, const Tensor& triangle_nl) {
+  const auto context = p_bnck.size(2), width = p_bnck.size(3);
+  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
+  const auto tokens = torch::tril_indices(context, context, 0, indices),
+             features = torch::tril_indices(width, width, 0, indices);
+  const auto at = [&](std::int64_t token, std::int64_t feature) {
+    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
+  };
+  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
+  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
+  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
+  const auto score_bnp = torch::matmul(table_bnpl, triangle_nl.unsqueeze(2)).squeeze(3);
+  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
+  const auto all = torch::indexing::Slice();
+  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
+  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
+  return score_bnce;
+}
+
+namespace {
 
 // LibTorch's scaled dot product attention by one of its backends, whatever it would choose.
 struct LibraryBackend {
@@ -33,42 +255,11 @@ struct LibraryBackend {
   at::SDPBackend backend;
   bool keeps_pairs;  // has the matrix of scores in memory
 };
-inline constexpr std::array library_backends = {
+constexpr std::array library_backends = {
     LibraryBackend{"library_cudnn", at::SDPBackend::cudnn_attention, false},
     LibraryBackend{"library_flash", at::SDPBackend::flash_attention, false},
     LibraryBackend{"library_memory_efficient", at::SDPBackend::efficient_attention, false},
     LibraryBackend{"library_math", at::SDPBackend::math, true}};
-
-struct LibraryInputs {
-  torch::Tensor q_bnck, k_bnck, value_bnck;
-  bool causal = true;
-  double scale = 1;
-};
-
-// Whether the backend exists for this device, type and shape; with gradients if an input asks for them.
-bool library_can(const LibraryBackend& backend, const LibraryInputs& in);
-
-// t_bnck. Throws c10::Error where the backend cannot do it.
-torch::Tensor library_attention(const LibraryBackend& backend, const LibraryInputs& in);
-
-// What an attention benchmark runs: every mixer and backend of a request at one shape, with its inputs.
-struct AttentionCandidate {
-  AttentionResult result;                          // mixer, backend, shape, error, and why it is skipped
-  double operations = 0;                           // of a forward call
-  std::function<torch::Tensor()> forward = {};     // of one that is not skipped
-  std::vector<torch::Tensor> differentiated = {};  // the inputs of a core; none of a layer
-  torch::Tensor dy = {};
-
-  // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
-  // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
-  void run(bool backward) const;
-  void go_back(const torch::Tensor& y) const;
-};
-
-std::vector<AttentionCandidate> make_candidates(const AttentionRequest& request, const AttentionShape& shape,
-                                                NormalDraws& draws);
-
-namespace {
 
 // While it lives the library has this backend only.
 class OnlyBackend {
@@ -105,30 +296,46 @@ class NoWarnings : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-}  // namespace
-
-bool library_can(const LibraryBackend& backend, const LibraryInputs& in) {
+// Whether the backend exists for this device, type and shape; with gradients if an input asks for them.
+bool library_can(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
   NoWarnings silent;
   const c10::WarningUtils::WarningHandlerGuard without_warnings(&silent);
   const OnlyBackend only(backend.backend);
   try {
-    const auto chosen = at::_fused_sdp_choice(in.q_bnck, in.k_bnck, in.value_bnck, {}, 0, in.causal, in.scale);
+    const auto chosen = at::_fused_sdp_choice(qkv[0], qkv[1], qkv[2], {}, 0, causal, mixing_of(qkv[0]).scale);
     return chosen == static_cast<std::int64_t>(backend.backend);
   } catch (const c10::Error&) {  // no backend at all
     return false;
   }
 }
 
-torch::Tensor library_attention(const LibraryBackend& backend, const LibraryInputs& in) {
+// t_bnck. Throws c10::Error where the backend cannot do it.
+Tensor library_attention(const LibraryBackend& backend, const CoreInputs& qkv, bool causal) {
   const OnlyBackend only(backend.backend);
-  return at::scaled_dot_product_attention(in.q_bnck, in.k_bnck, in.value_bnck, {}, 0, in.causal, in.scale);
+  return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0, causal, mixing_of(qkv[0]).scale);
 }
 
-namespace {
+// A mixer and backend of a request at one shape, with its inputs.
+struct AttentionCandidate {
+  AttentionResult result;                   // mixer, backend, shape, error, and why it is skipped
+  double operations = 0;                    // of a forward call
+  std::function<Tensor()> forward = {};     // of one that is not skipped
+  std::vector<Tensor> differentiated = {};  // the inputs of a core; none of a layer
+  Tensor dy = {};
 
-using torch::Tensor;
-
-double inverse_root(std::int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); }
+  // Forward, and where it is asked for, backward: gradients of a layer are added to those of its parameters, as in a
+  // training; those of a core's inputs are not kept, so that no sum of large tensors is measured.
+  void run(bool backward) const {
+    const torch::AutoGradMode with_gradients(backward);
+    go_back(forward());
+  }
+  void go_back(const Tensor& y) const {
+    if (!y.requires_grad()) return;  // the mixer `none` gives a constant
+    if (differentiated.empty()) return y.backward(dy);
+    torch::autograd::grad({y}, differentiated, {dy}, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
+                          /*allow_unused=*/true);
+  }
+};
 
 // Why the mixer cannot have them; empty: it can.
 std::string positions_problem(const MixerConfig& mixer, const AttentionShape& shape) {
@@ -209,7 +416,7 @@ class Candidates {
 
   Visibility visibility() const { return self_visibility(request_.causal, {}); }
 
-  // With what positions of the layer's kind need, of the type of `like`.
+  // With the tensors that the layer's positions need, of the type of `like`.
   Visibility layer_visibility(const Tensor& like) const {
     auto seen = visibility();
     const auto& positions = shape_.positions;
@@ -289,12 +496,10 @@ class Candidates {
     const double operations =
         forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
     const auto inputs = leaves(draw_core_inputs(options, shape_, draws_).value());
-    const auto scale = inverse_root(shape_.head_width);
-    const LibraryInputs given{inputs[0], inputs[1], inputs[2], request_.causal, scale};
     for (const auto& backend : library_backends) {
-      if (!library_can(backend, given)) continue;
-      const auto mix = [&backend, scale](const CoreInputs& in, const Visibility& seen) {
-        return merge_heads(library_attention(backend, {in[0], in[1], in[2], seen.causal, scale}));
+      if (!library_can(backend, inputs, request_.causal)) continue;
+      const auto mix = [&backend](const CoreInputs& qkv, const Visibility& seen) {
+        return merge_heads(library_attention(backend, qkv, seen.causal));
       };
       fill_core(start(std::string(kind_of(options)), backend.name), options, mix, inputs, backend.keeps_pairs,
                 operations);
@@ -324,21 +529,19 @@ class Candidates {
     constexpr double copies = 4;  // of the table's size, while it is made
     if (!fits(candidate, copies * table, "pair tables")) return;
     const auto d = shape_.width(), n = shape_.heads, k = shape_.head_width;
-    const auto made = [&](const std::vector<std::int64_t>& sizes) {
-      return leaf(draws_.draw(sizes) * inverse_root(d));
-    };
-    const auto x = leaf(random(shape_.batch)), packed = made({n, k * (k + 1) / 2});
+    const auto made = [&](const std::vector<std::int64_t>& sizes) { return leaf(draws_.draw(sizes) * (1 / root(d))); };
+    const auto x = leaf(random(shape_.batch)), triangle = made({n, k * (k + 1) / 2});
     const auto seen = visibility();
-    const auto mix = [packed, seen, n, k](const Tensor& p_bcd) {
+    const auto mix = [triangle, seen, n, k](const Tensor& p_bcd) {
       const auto p_bnck = split_heads(p_bcd, n);
       Pass pass;
       return merge_heads(
-          mix_by_scores(pair_table_scores(p_bnck, packed), p_bnck, p_bnck, seen, {.scale = inverse_root(k)}, pass));
+          mix_by_scores(pair_table_scores(p_bnck, triangle), p_bnck, p_bnck, seen, mixing_of(p_bnck), pass));
     };
     candidate.dy = random(shape_.batch);
     if (request_.core) {
       candidate.forward = [=] { return mix(x); };
-      candidate.differentiated = {x, packed};
+      candidate.differentiated = {x, triangle};
       return;
     }
     const auto projection = made({d, d}), output = made({d, d});
@@ -350,27 +553,6 @@ class Candidates {
   NormalDraws& draws_;
   std::vector<AttentionCandidate> list_;
 };
-
-}  // namespace
-
-void AttentionCandidate::go_back(const Tensor& y) const {
-  if (!y.requires_grad()) return;  // the mixer `none` gives a constant
-  if (differentiated.empty()) return y.backward(dy);
-  torch::autograd::grad({y}, differentiated, {dy}, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
-                        /*allow_unused=*/true);
-}
-
-void AttentionCandidate::run(bool backward) const {
-  const torch::AutoGradMode with_gradients(backward);
-  go_back(forward());
-}
-
-std::vector<AttentionCandidate> make_candidates(const AttentionRequest& request, const AttentionShape& shape,
-                                                NormalDraws& draws) {
-  return Candidates(request, shape, draws).all();
-}
-
-namespace {
 
 // How the library multiplies float32 on CUDA while it lives, as train/preparation.cpp sets it for a training.
 class Float32Products {
@@ -398,7 +580,7 @@ using Progress = std::function<void(const std::string&)>;
 class ShapeBench {
  public:
   ShapeBench(const AttentionRequest& request, const AttentionShape& shape, NormalDraws& draws, const Progress& progress)
-      : request_(request), progress_(progress), candidates_(make_candidates(request, shape, draws)) {
+      : request_(request), progress_(progress), candidates_(Candidates(request, shape, draws).all()) {
     if (!request_.device.is_cpu())
       bytes_left_ = 0.4 * static_cast<double>(at::accelerator::getMemoryInfo(request_.device.index()).first);
   }
@@ -434,7 +616,8 @@ class ShapeBench {
     candidate.result.peak_bytes = meter.peak_bytes();
   }
 
-  // Graphs keep their memory, and those of all candidates exist at once: what may not fit is timed without one.
+  // Graphs keep their memory, and those of all candidates exist at once: a candidate that may not fit is timed without
+  // one.
   std::unique_ptr<DeviceGraph> make_graph(const AttentionResult& result, std::string& problem) {
     if (request_.make_graph) return request_.make_graph();
     if (!request_.device.is_cuda()) return nullptr;

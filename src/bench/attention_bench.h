@@ -1,5 +1,6 @@
 #pragma once
-// Time, memory and accuracy of mixers by themselves.
+// Time, memory and accuracy of token mixers by themselves, backend by backend: a whole layer, or its core, which is all
+// between its projections and its output.
 
 #include <torch/types.h>
 
@@ -9,17 +10,76 @@
 #include <string>
 #include <vector>
 
-#include "bench/attention_core.h"
+#include "attention/mixer.h"
 #include "bench/timing.h"
 #include "config/mixer_config.h"
 
 namespace metaformer {
 
-// What an attention benchmark is asked for, and what it answers.
+struct AttentionShape {
+  std::int64_t batch = 4, heads = 4, context = 256, head_width = 32;
+  PositionsConfig positions = NoPositionsConfig{};  // of layers with their projections, those that act on scores
+  std::int64_t width() const { return heads * head_width; }
+  MixerShape mixer_shape() const {
+    return {.width = width(), .heads = heads, .context = context, .positions = positions};
+  }
+};
+
+// Tensors that a core takes, leaves of the graph: vectors of tokens, [b, n, c, k] as heads of a projection [b, c, n k]
+// lie, then the form of a mixer that has one.
+//
+//   scaled_dot_product                  q, k, v
+//   quadratic, projected                p, W [n, k, k]
+//   quadratic, full                     x [b, c, d], p, U [n, d, d]
+//   metric, symmetric or psd            p, M [n, k, k]
+//   metric, diagonal                    p, m [n, k]
+//   metric, identity                    p
+//   lsh                                 q, v
+//   average_pooling, identity, none     x [b, c, d]
+using CoreInputs = std::vector<torch::Tensor>;
+
+using CoreMix = std::function<torch::Tensor(const CoreInputs& inputs, const Visibility& visibility)>;
+
+// Normal numbers in float32, on the CPU the same in every process.
+class NormalDraws {
+ public:
+  explicit NormalDraws(torch::Device device);
+  torch::Tensor draw(const std::vector<std::int64_t>& sizes);
+
+ private:
+  torch::Device device_;
+  torch::Generator generator_;  // of the CPU
+};
+
+// In float32, with scores of the standard deviation 1. Nothing where the benchmark does not know the mixer's core: with
+// values of their own, qk_norm, fixed_norm, score as_published, and for a mixer of another program that has an output
+// projection.
+std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws);
+
+// Gives t, [b, c, n k], by the backend of a mixer whose core is known. The backend is not auto.
+CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape);
+
+// Of a layer with its projections; pairs that a causal mask hides are not counted.
+MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
+
+// Floating-point operations of a forward call: of a layer, and of its projections.
+double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal);
+double projection_operations(const MixerConfig& mixer, const AttentionShape& shape);
+
+// The published metric kernel's algorithm, for comparison of time and memory: a table of one product per pair of tokens
+// and pair of features, times the triangle of the metric.
+
+// Bytes of the table: b n c (c + 1)/2 k (k + 1)/2 elements.
+double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
+                        std::int64_t element_bytes);
+
+// r_bnce = p M p^T, unscaled (with the corrected formula), M as its lower triangle by rows, [n, k (k + 1)/2].
+torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& triangle_nl);
+
 struct AttentionRequest {
   std::vector<AttentionShape> shapes;
   std::vector<MixerConfig> mixers;  // each with its backend
-  bool core = false;                // without projections, on inputs as bench/attention_core.h draws them
+  bool core = false;                // without projections, on inputs as draw_core_inputs gives them
   bool library = false;     // and LibTorch's scaled dot product attention, by each of its backends; of cores only
   bool pair_table = false;  // the published algorithm beside them
   torch::ScalarType type = torch::kFloat;
@@ -28,7 +88,7 @@ struct AttentionRequest {
   bool backward = true;
   std::int64_t rounds = 5;
   torch::Device device = torch::kCPU;
-  // What records work; nothing: CUDA graphs on a CUDA device.
+  // Makes the graphs that record work; by default CUDA graphs on a CUDA device.
   std::function<std::unique_ptr<DeviceGraph>()> make_graph = {};
 };
 
@@ -44,8 +104,6 @@ struct AttentionResult {
   std::int64_t kept_bytes = 0;  // between forward and backward, the output included
   std::optional<double> error;  // of the output, relative to float64; where a float64 reference is affordable
 };
-
-// Time, memory and accuracy of token mixers by themselves, backend by backend.
 
 // Every mixer at every shape, a whole layer (projections included) or its core, on random input. The rounds of timing
 // are interleaved, so that a noisy moment hits all alike; each measures as many calls as take a millisecond. `progress`

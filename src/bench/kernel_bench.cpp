@@ -13,7 +13,6 @@
 #include "ops/autocast.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
-#include "ops/feed_forward_branch.h"
 #include "ops/linear.h"
 #include "ops/norms.h"
 #include "ops/rotary.h"
@@ -24,7 +23,7 @@ namespace {
 
 using torch::Tensor;
 
-// Computes the same in two ways, forward; backward follows from what they return.
+// One computation in two ways, forward; backward follows from the results.
 struct Pair {
   std::string kernel;
   std::function<Tensor()> ours, library;
@@ -38,7 +37,7 @@ class KernelBench {
     add_activations();
     add_norm_and_rotation();
     add_loss();
-    add_branches();
+    add_linear();
   }
 
   std::vector<KernelResult> run() {
@@ -56,23 +55,18 @@ class KernelBench {
 
  private:
   static KernelResult result_of(const Pair& pair) {
-    std::vector<double> shares;
-    for (std::size_t i = 0; i < pair.ours_ms.size(); ++i) shares.push_back(pair.ours_ms[i] / pair.library_ms[i]);
-    return {.kernel = pair.kernel,
-            .ms = median(pair.ours_ms),
-            .library_ms = median(pair.library_ms),
-            .share = median(shares)};
-  }
-
-  static void call(const std::function<Tensor()>& forward) {
-    const auto y = forward();
-    y.backward(torch::ones_like(y));
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < pair.ours_ms.size(); ++i) ratios.push_back(pair.ours_ms[i] / pair.library_ms[i]);
+    return {pair.kernel, median(pair.ours_ms), median(pair.library_ms), median(ratios)};
   }
 
   static double timed_ms(const std::function<Tensor()>& forward, std::int64_t calls) {
     throw_if_stopped();
     const double ms = milliseconds_of(torch::kCPU, [&] {
-      for (std::int64_t i = 0; i < calls; ++i) call(forward);
+      for (std::int64_t i = 0; i < calls; ++i) {
+        const auto y = forward();
+        y.backward(torch::ones_like(y));
+      }
     });
     return ms / static_cast<double>(calls);
   }
@@ -164,12 +158,11 @@ class KernelBench {
         [=] { return at::cross_entropy_loss(logits_tv, targets_t, {}, at::Reduction::Sum, -1, smoothing); });
   }
 
-  void add_branches() {
+  void add_linear() {
     const auto& s = request_.shape;
     const auto d = s.width();
     const auto precision = request_.type == torch::kBFloat16 ? Precision::bf16 : Precision::fp32;
-    const auto x_bcd = random({s.batch, s.context, d}, torch::kFloat), gain_d = random({d}, torch::kFloat);
-    const auto up_hd = random({4 * d, d}, torch::kFloat), down_dh = random({d, 4 * d}, torch::kFloat);
+    const auto x_bcd = random({s.batch, s.context, d}, torch::kFloat), up_hd = random({4 * d, d}, torch::kFloat);
     add(
         "linear layer",
         [=] {
@@ -179,29 +172,6 @@ class KernelBench {
         [=] {
           const AutocastScope autocast(precision, torch::kCPU);
           return torch::linear(x_bcd, up_hd);
-        });
-    add(
-        "feed-forward branch",
-        [=] {
-          const AutocastScope autocast(precision, torch::kCPU);
-          const NormConfig norm = LayerNormConfig{};
-          const FeedForwardConfig mlp = MlpConfig{};
-          Pass pass{.training = true};
-          return add_feed_forward(x_bcd,
-                                  {.norm = norm,
-                                   .gain_d = gain_d,
-                                   .norm_bias_d = {},
-                                   .feed_forward = mlp,
-                                   .up_hd = up_hd,
-                                   .up_bias_h = {},
-                                   .down_dh = down_dh,
-                                   .down_bias_d = {}},
-                                  pass);
-        },
-        [=] {
-          const AutocastScope autocast(precision, torch::kCPU);
-          const auto normed_bcd = torch::layer_norm(x_bcd, {d}, gain_d);
-          return x_bcd + torch::linear(torch::gelu(torch::linear(normed_bcd, up_hd)), down_dh);
         });
   }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/attention_core.h"
+#include "bench/attention_bench.h"
 
 namespace metaformer {
 
@@ -19,7 +19,7 @@ struct KernelRequest {
 struct KernelResult {
   std::string kernel;
   double ms = 0, library_ms = 0;  // medians over rounds: one forward and backward call
-  double share = 0;               // of the library's time: the median of the rounds' ratios
+  double ratio = 0;               // to the library's time: the median over rounds
 };
 
 // Both sides in turn in every round, on random input, with the threads that LibTorch has.

@@ -6,11 +6,10 @@
 
 #include "attention/score_options.h"
 #include "base/signals.h"
-#include "bench/attention_core.h"
+#include "bench/attention_bench.h"
 #include "bench/timing.h"
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
-#include "model/block.h"
 #include "ops/device.h"
 #include "train/step/sliced_gradients.h"
 #include "train/trainer.h"
@@ -33,12 +32,6 @@ std::string attention_obstacle(const TransformerConfig& config) {
   return "model.mixer has only the reference backend";
 }
 
-std::string mixer_output_obstacle(const TransformerConfig& config) {
-  if (config.mixer->cost(config.mixer_shape(), {}).parameters == 0)
-    return fmt::format("the mixer {} has no output projection", kind_of(config.mixer));
-  return std::string(branch_obstacle(config));
-}
-
 std::string obstacle_of_run(const ExperimentConfig& config, torch::Device device) {
   if (!device.is_cpu()) return "the device is not a CPU";
   return config.train.precision == Precision::fp16 ? "train.precision is fp16" : "";
@@ -58,17 +51,14 @@ std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device d
   if (const auto* options = recurrent(config.model)) return {recurrence(*options, device)};
   const auto* transformer = blocks_of(config.model);
   if (transformer == nullptr) return {};
-  const auto& model = *transformer;
-  const auto of_run = obstacle_of_run(config, device);
-  const auto why_not = [&](std::string of_part) { return of_run.empty() ? std::move(of_part) : of_run; };
-  return {{.part = "attention", .why_not = why_not(attention_obstacle(model))},
-          {.part = "mixer_output", .why_not = why_not(mixer_output_obstacle(model))},
-          {.part = "feed_forward", .why_not = why_not(std::string(feed_forward_obstacle(model)))}};
+  auto why_not = obstacle_of_run(config, device);
+  if (why_not.empty()) why_not = attention_obstacle(*transformer);
+  return {{.part = "attention", .why_not = std::move(why_not)}};
 }
 
 namespace {
 
-// The fastest of several products of large square matrices, which is what the machine can do.
+// The fastest of several products of large square matrices: the machine's peak.
 double peak_product_gflops(torch::Device device, Precision precision) {
   const torch::NoGradGuard no_grad;
   const std::int64_t n = device.is_cpu() ? 1024 : 8192;

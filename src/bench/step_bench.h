@@ -15,13 +15,11 @@ namespace metaformer {
 
 // Which parts of a config's training step take the fast path on the CPU (docs/performance.md).
 struct FastPath {
-  std::string part;     // "attention", "mixer_output" or "feed_forward"; of recurrent models "recurrence"
+  std::string part;     // "attention"; of recurrent models "recurrence"
   std::string why_not;  // empty: it is taken
 };
 
-// Attention: by ops/attention.h. The end of the mixer's branch and the feed-forward branch: as one node of the
-// graph each (ops/linear.h, ops/feed_forward_branch.h). Recurrence: oneDNN computes a whole layer. Nothing for
-// other models.
+// Attention: by ops/attention.h. Recurrence: oneDNN computes a whole layer. Empty for other models.
 std::vector<FastPath> fast_paths(const ExperimentConfig& config, torch::Device device);
 
 // Time of a training step by phase, and how much of it matrix products could explain.

@@ -15,31 +15,6 @@
 
 namespace metaformer {
 
-double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
-                        std::int64_t element_bytes) {
-  const auto pairs = [](std::int64_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
-  return static_cast<double>(batch * heads * element_bytes) * pairs(context) * pairs(head_width);
-}
-
-torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& packed_nl) {
-  const auto context = p_bnck.size(2), width = p_bnck.size(3);
-  const auto indices = torch::TensorOptions().dtype(torch::kLong).device(p_bnck.device());
-  const auto tokens = torch::tril_indices(context, context, 0, indices),
-             features = torch::tril_indices(width, width, 0, indices);
-  const auto at = [&](std::int64_t token, std::int64_t feature) {
-    return p_bnck.index_select(2, tokens[token]).index_select(3, features[feature]);
-  };
-  // An off-diagonal entry of M stands for two terms, a diagonal one for one.
-  const auto mirrored = (features[0] != features[1]).to(p_bnck.scalar_type());
-  const auto table_bnpl = at(0, 0) * at(1, 1) + at(0, 1) * at(1, 0) * mirrored;
-  const auto score_bnp = torch::matmul(table_bnpl, packed_nl.unsqueeze(2)).squeeze(3);
-  auto score_bnce = torch::zeros({p_bnck.size(0), p_bnck.size(1), context, context}, p_bnck.options());
-  const auto all = torch::indexing::Slice();
-  score_bnce.index_put_({all, all, tokens[0], tokens[1]}, score_bnp);
-  score_bnce.index_put_({all, all, tokens[1], tokens[0]}, score_bnp);
-  return score_bnce;
-}
-
 // Passes on to the usual allocator of the CPU, with the size of a block in front of it: LibTorch frees a block
 // by its address, without its size. Blocks may outlive any meter, so there is one for ever.
 class CountingAllocator final : public c10::Allocator {
@@ -110,7 +85,7 @@ std::int64_t MemoryMeter::peak_bytes() const {
   return peak - base_bytes_;
 }
 
-// From the start of `work` on the device to its end there; what the device did before is done.
+// From the start of `work` on the device to its end there; earlier work is done.
 static double milliseconds_between_events(torch::Device device, const std::function<void()>& work) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);

@@ -1,5 +1,5 @@
 #pragma once
-// Clocks of benchmarks.
+// What benchmarks measure with: clocks and a memory meter.
 
 #include <torch/types.h>
 
@@ -15,16 +15,6 @@
 #include "ops/device.h"
 
 namespace metaformer {
-
-// The published metric kernel's algorithm, for comparison of time and memory: a table of one product per pair of tokens
-// and pair of features, times the packed metric.
-
-// Bytes of the table: b n c (c + 1)/2 k (k + 1)/2 elements.
-double pair_table_bytes(std::int64_t batch, std::int64_t heads, std::int64_t context, std::int64_t head_width,
-                        std::int64_t element_bytes);
-
-// r_bnce = p M p^T, unscaled (with the corrected formula), M packed [n, k (k + 1)/2] by rows of its lower triangle.
-torch::Tensor pair_table_scores(const torch::Tensor& p_bnck, const torch::Tensor& packed_nl);
 
 // Bytes that tensors take on a device, counted while the meter lives.
 class CountingAllocator;

@@ -275,7 +275,7 @@ void run_kernels(KernelArguments& arguments) {
       list.push_back({{"kernel", result.kernel},
                       {"ms", result.ms},
                       {"library_ms", result.library_ms},
-                      {"share_of_library_time", result.share}});
+                      {"share_of_library_time", result.ratio}});
     return print_json({{"device", device_description(torch::kCPU)},
                        {"threads", at::get_num_threads()},
                        {"precision", arguments.precision},
@@ -285,7 +285,7 @@ void run_kernels(KernelArguments& arguments) {
   print(fmt::format("{:<20} {:>10} {:>14} {:>8}\n", "kernel", "ms", "library's ms", "share"));
   for (const auto& result : results)
     print(fmt::format("{:<20} {:>10.4f} {:>14.4f} {:>8.2f}\n", result.kernel, result.ms, result.library_ms,
-                      result.share));
+                      result.ratio));
 }
 
 }  // namespace

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "config/decoder.h"

@@ -3,7 +3,6 @@
 #include <torch/types.h>
 #include <torch/version.h>
 
-#include "base/build_info.h"
 #include "base/digest.h"
 #include "base/download.h"
 #include "base/error.h"

@@ -10,8 +10,8 @@
 #include <sstream>
 #include <utility>
 
-#include "base/build_info.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/text.h"
 #include "config/changes.h"
 #include "config/check.h"

@@ -19,9 +19,7 @@
 #include "base/text.h"
 #include "config/writer.h"
 #include "data/imdb.h"
-#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
 
 namespace metaformer {
 

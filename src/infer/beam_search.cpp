@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/signals.h"
-#include "model/encoder_decoder.h"
+#include "model/token_model.h"
 #include "tasks/batches.h"
 
 namespace metaformer {
@@ -150,7 +150,7 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
   const auto never_n = torch::tensor(at::ArrayRef<std::int64_t>(never_ids), torch::kLong);
   while (!next.empty()) {
     throw_if_stopped();
-    if (!rows.empty()) EncoderDecoderState::of(*state).select(torch::tensor(rows).to(device));
+    if (!rows.empty()) state_as<EncoderDecoderState>(*state).select(torch::tensor(rows).to(device));
     batch.ids_bc = torch::tensor(next).unsqueeze(1).to(device);
     const auto log_probability_rv = last_log_probabilities(model, batch, *state).index_fill(1, never_n, impossible);
     next.clear();

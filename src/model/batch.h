@@ -7,7 +7,7 @@
 
 namespace metaformer {
 
-// What a model sees at once. Padding and packing add no type, only segments.
+// A model's input. Padding and packing add no type, only segments.
 struct Batch {
   torch::Tensor ids_bc;              // long
   torch::Tensor targets_bc;          // long; -1: no target; undefined for classification
@@ -38,7 +38,7 @@ inline std::array<const torch::Tensor*, 10> tensors_of(const Batch& batch) {
 // Ascending places with as many -1 behind them as make their number a multiple of 32, so that batches have few shapes.
 torch::Tensor padded_places(const torch::Tensor& places_t);
 
-// Of the tokens to predict, [t]: their targets, and their weights in the loss (undefined: 1 each).
+// The targets of the tokens to predict, [t], and their weights in the loss (undefined: 1 each).
 torch::Tensor wanted_targets_t(const Batch& batch);
 torch::Tensor wanted_weights_t(const Batch& batch);
 

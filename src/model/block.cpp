@@ -1,9 +1,10 @@
 #include "model/block.h"
 
 #include "attention/mixers.h"
+#include "cpu/decoding.h"
+#include "cpu/rms_norm.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
-#include "ops/feed_forward_branch.h"
 #include "ops/linear.h"
 #include "ops/norms.h"
 #include "ops/recompute.h"
@@ -11,22 +12,50 @@
 namespace metaformer {
 
 NormImpl::NormImpl(const NormConfig& config, std::int64_t width, bool bias) : config_(config) {
-  weight_ = add_parameter("weight", torch::ones(width), {.init = Init::ones()});
-  if (bias && has_bias(config)) bias_ = add_parameter("bias", torch::zeros(width), {.init = Init::zeros()});
+  weight_ = add_parameter("weight", width, {.init = Init::ones()});
+  if (bias && has_bias(config)) bias_ = add_parameter("bias", width, {.init = Init::zeros()});
 }
 
-static torch::Tensor normalised(const LayerNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight,
-                                const torch::Tensor& bias) {
-  return torch::layer_norm(x_bcd, weight.sizes(), weight, bias, config.epsilon);
+namespace {
+
+torch::Tensor normalised(const LayerNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight_d,
+                         const torch::Tensor& bias_d) {
+  return torch::layer_norm(x_bcd, weight_d.sizes(), weight_d, bias_d, config.epsilon);
+}
+torch::Tensor normalised(const RmsNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight_d,
+                         const torch::Tensor&) {
+  return rms_norm(x_bcd, weight_d, config.epsilon);
 }
 
-static torch::Tensor normalised(const RmsNormConfig& config, const torch::Tensor& x_bcd, const torch::Tensor& weight,
-                                const torch::Tensor&) {
-  return rms_norm(x_bcd, weight, config.epsilon);
+// The same of vectors on the CPU; no bias: nullptr.
+struct Rows {
+  const float *x_rd, *weight_d, *bias_d;
+  float* y_rd;
+  std::int64_t count, width;
+};
+void normalise(const LayerNormConfig& config, const Rows& rows) {
+  normalise_rows(rows.x_rd, rows.weight_d, rows.bias_d, rows.y_rd, rows.count, rows.width,
+                 static_cast<float>(config.epsilon));
 }
+void normalise(const RmsNormConfig& config, const Rows& rows) {
+  normalise_by_rms(rows.x_rd, rows.weight_d, rows.y_rd, /*factors=*/nullptr, rows.count, rows.width,
+                   static_cast<float>(config.epsilon));
+}
+
+}  // namespace
 
 torch::Tensor NormImpl::forward(const torch::Tensor& x_bcd) {
   return std::visit([&](const auto& options) { return normalised(options, x_bcd, weight_, bias_); }, config_);
+}
+
+void NormImpl::normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const {
+  const Rows all{.x_rd = x_rd,
+                 .weight_d = weight_.const_data_ptr<float>(),
+                 .bias_d = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr,
+                 .y_rd = y_rd,
+                 .count = rows,
+                 .width = weight_.size(0)};
+  std::visit([&](const auto& options) { normalise(options, all); }, config_);
 }
 
 FeedForwardImpl::FeedForwardImpl(const TransformerConfig& config)
@@ -60,24 +89,9 @@ static MixerShape mixer_shape(const TransformerConfig& config) {
   return shape;
 }
 
-std::string_view branch_obstacle(const TransformerConfig& config) {
-  if (position_of(config.norm) != NormPosition::pre) return "model.norm.position is not pre";
-  return config.residual ? "" : "model.residual is false";
-}
-
-std::string_view feed_forward_obstacle(const TransformerConfig& config) {
-  if (const auto of_branches = branch_obstacle(config); !of_branches.empty()) return of_branches;
-  if (config.blocks == BlockKind::reversible) return "model.blocks is reversible";
-  if (chunks_of(config.feed_forward) > 1) return "model.feed_forward.chunks is above 1";
-  const auto* mlp = std::get_if<MlpConfig>(&config.feed_forward);
-  return mlp != nullptr && mlp->output_activation ? "model.feed_forward.output_activation is true" : "";
-}
-
 BlockImpl::BlockImpl(const TransformerConfig& config)
     : norm_position_(position_of(config.norm)),
       has_residual_(config.residual),
-      has_plain_branches_(branch_obstacle(config).empty()),
-      has_whole_feed_forward_(feed_forward_obstacle(config).empty()),
       dropout_(config.dropout),
       mixer_norms_(register_norms("mixer", config)),
       mixer_(register_module("mixer", make_mixer(config.mixer, mixer_shape(config)))),
@@ -128,21 +142,10 @@ BlockImpl::MixerInput BlockImpl::mixer_input(const torch::Tensor& x_bcd, const t
 
 torch::Tensor BlockImpl::add_mixer(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd,
                                    const Surroundings& surroundings, Pass& pass) {
-  const auto& visibility = surroundings.visibility;
-  const auto& memory_bmd = surroundings.memory_bmd;
-  auto* state = surroundings.state;
-  auto* output = mixer_->output();
-  if (output != nullptr && has_plain_branches_ && pass.probe == nullptr) {
-    const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
-    const auto t_bci = mixer_->mix(y_bcd, context_bed, visibility, state, pass);
-    const auto &weight_di = (*output)->weight(), &bias_d = (*output)->bias();
-    if (can_add_linear(to_bcd, t_bci, weight_di)) return add_linear(to_bcd, t_bci, weight_di, bias_d, dropout_, pass);
-    return to_bcd + dropout((*output)(t_bci), dropout_, pass);
-  }
   constexpr ObservedBranch points{.branch = StreamPoint::mixer_branch, .after = StreamPoint::after_mixer};
   return apply(to_bcd, mixer_norms_, pass, points, [&] {
-    const auto [y_bcd, context_bed] = mixer_input(x_bcd, memory_bmd);
-    return mixer_->forward(y_bcd, context_bed, visibility, state, pass);
+    const auto [y_bcd, context_bed] = mixer_input(x_bcd, surroundings.memory_bmd);
+    return mixer_->forward(y_bcd, context_bed, surroundings.visibility, surroundings.state, pass);
   });
 }
 
@@ -156,18 +159,6 @@ torch::Tensor BlockImpl::add_source(const torch::Tensor& x_bcd, const Surroundin
 }
 
 torch::Tensor BlockImpl::add_feed_forward(const torch::Tensor& to_bcd, const torch::Tensor& x_bcd, Pass& pass) {
-  const auto& norm = feed_forward_norms_.norm;
-  const FeedForwardBranch branch{.norm = norm->config(),
-                                 .gain_d = norm->weight(),
-                                 .norm_bias_d = norm->bias(),
-                                 .feed_forward = feed_forward_->config(),
-                                 .up_hd = feed_forward_->up()->weight(),
-                                 .up_bias_h = feed_forward_->up()->bias(),
-                                 .down_dh = feed_forward_->down()->weight(),
-                                 .down_bias_d = feed_forward_->down()->bias(),
-                                 .dropout = dropout_};
-  const bool is_whole = has_whole_feed_forward_ && pass.probe == nullptr && to_bcd.is_same(x_bcd);
-  if (is_whole && can_add_feed_forward(x_bcd, branch)) return metaformer::add_feed_forward(x_bcd, branch, pass);
   constexpr ObservedBranch points{.branch = StreamPoint::feed_forward_branch, .after = StreamPoint::after_feed_forward};
   return apply(to_bcd, feed_forward_norms_, pass, points,
                [&] { return feed_forward_(read(x_bcd, feed_forward_norms_)); });

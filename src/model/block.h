@@ -2,7 +2,6 @@
 // A block: norms, a mixer, the feed-forward branch.
 
 #include <memory>
-#include <string_view>
 
 #include "attention/mixer.h"
 #include "config/model_config.h"
@@ -18,6 +17,9 @@ class NormImpl : public Layer {
   // `bias`: of a norm that can have one.
   NormImpl(const NormConfig& config, std::int64_t width, bool bias);
   torch::Tensor forward(const torch::Tensor& x_bcd);
+
+  // The same for `rows` vectors, in decoders. The norm's tensors are float32, contiguous and on the CPU.
+  void normalise_rows(const float* x_rd, float* y_rd, std::int64_t rows) const;
 
   const NormConfig& config() const { return config_; }
   const torch::Tensor& weight() const { return weight_; }
@@ -56,24 +58,16 @@ struct BranchNorms {
   Norm output_norm{nullptr};  // norm position both only; `norm` is then that of the input
 };
 
-// What a decoder sees of an encoder: its vectors, and who sees which of them.
+// An encoder's output as its decoder sees it: vectors, and who sees which of them.
 struct Source {
   torch::Tensor context_bsd;
   Visibility visibility;
 };
 
-// Where a probe observes a branch, and the stream behind it.
+// The two points where a probe observes a branch: its output, and the stream behind it.
 struct ObservedBranch {
   StreamPoint branch, after;
 };
-
-// Why branches are not x + dropout(branch(norm(x))), which the larger nodes of the graph compute (ops/linear.h,
-// ops/feed_forward_branch.h); empty: they are.
-std::string_view branch_obstacle(const TransformerConfig& config);
-
-// Why training on the CPU computes the feed-forward branch part by part, not as one node of the graph
-// (ops/feed_forward_branch.h); empty: it does the latter.
-std::string_view feed_forward_obstacle(const TransformerConfig& config);
 
 class BlockImpl : public torch::nn::Module {
  public:
@@ -82,7 +76,7 @@ class BlockImpl : public torch::nn::Module {
   // With a branch between the other two that shows the tokens a source.
   explicit BlockImpl(const EncoderDecoderConfig& config);
 
-  // What a mixer needs besides the newest tokens.
+  // The inputs of a mixer besides the newest tokens.
   struct Surroundings {
     const Visibility& visibility;
     MixerState* state = nullptr;
@@ -118,14 +112,14 @@ class BlockImpl : public torch::nn::Module {
                       Branch branch);
   torch::Tensor read(const torch::Tensor& x_bcd, BranchNorms& norms);
 
-  // What the mixer reads, memory first, and what of it are the newest tokens: the very end of it.
+  // The mixer's context, memory first, and the newest tokens: the very end of it.
   struct MixerInput {
     torch::Tensor newest_bcd, context_bed;
   };
   MixerInput mixer_input(const torch::Tensor& x_bcd, const torch::Tensor& memory_bmd);
 
   NormPosition norm_position_;
-  bool has_residual_, has_plain_branches_, has_whole_feed_forward_;
+  bool has_residual_;
   double dropout_;
   BranchNorms mixer_norms_;
   std::shared_ptr<Mixer> mixer_;

@@ -13,10 +13,10 @@ namespace metaformer {
 NgramBagImpl::NgramBagImpl(const NaiveBayesBagConfig& config)
     : config_(config),
       gradient_rows_(config.buckets),
-      weight_gu_(add_parameter("weight", torch::zeros({config.buckets, config.units}),
+      weight_gu_(add_parameter("weight", {config.buckets, config.units},
                                {.init = Init::normal(), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
-      bias_u_(add_parameter("bias", torch::zeros(config.units), {.init = Init::zeros()})),
-      scale_g_(register_buffer("scale", torch::ones(config.buckets))) {
+      bias_u_(add_parameter("bias", config.units, {.init = Init::zeros()})),
+      scale_g_(register_buffer("scale", torch::ones(config.buckets, module_device()))) {
   list_gradient_rows(weight_gu_, gradient_rows_);
 }
 
@@ -96,7 +96,7 @@ Classifier::Classifier(const TransformerConfig& config, const HeadConfig& head, 
   if (is<MeanPooledHeadConfig>(head))
     pooled_norm_ = register_module("pooled_norm", Norm(config.norm, config.width, config.bias));
   if (const auto* bag = bag_options(head)) bag_ = register_module("bag", NgramBag(*bag));
-  if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes));
+  if (recalibrates(head)) logit_shift_v_ = register_buffer("logit_shift", torch::zeros(classes, module_device()));
 }
 
 void Classifier::set_logit_shift(const torch::Tensor& shift_v) {

@@ -63,7 +63,8 @@ class Classifier : public SequenceModel {
  private:
   torch::Tensor logits_of(const Batch& batch, Pass& pass);
   torch::Tensor pooled_logits(const MaxPooledHeadConfig& head, const Batch& batch, Pass& pass);
-  // Of each labelled text, [l, features]: of every size of regions where the head reads their embeddings, else of all.
+  // Each labelled text's features, [l, features]: one tensor for every size of regions where the head reads their
+  // embeddings, else one for all.
   std::vector<torch::Tensor> greatest_features(const Batch& batch, Pass& pass);
 
   TransformerConfig config_;

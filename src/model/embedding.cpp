@@ -8,6 +8,23 @@
 
 namespace metaformer {
 
+namespace {
+
+// What stands `distance` places before each token, [b, c]; -1 before the first one.
+torch::Tensor shifted(const torch::Tensor& x_bc, std::int64_t distance) {
+  return torch::constant_pad_nd(x_bc, {distance, 0}, -1).narrow(1, 0, x_bc.size(1));
+}
+
+// The same of ids in the same segment; -1 of padding, too.
+torch::Tensor ids_before(const Batch& batch, std::int64_t distance) {
+  const auto ids_bc = shifted(batch.ids_bc, distance);
+  const auto& segments_bc = batch.segments_bc;
+  if (!segments_bc.defined()) return ids_bc;
+  return ids_bc.masked_fill((segments_bc < 0) | (shifted(segments_bc, distance) != segments_bc), -1);
+}
+
+}  // namespace
+
 torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::int64_t buckets,
                             const torch::Tensor& segments_bc) {
   // Two rounds of splitmix64 (Steele, Lea, Flood 2014) for every token.
@@ -17,44 +34,23 @@ torch::Tensor ngram_buckets(const torch::Tensor& ids_bc, std::int64_t n, std::in
     const auto product = x * factor;
     return product.bitwise_xor(product.bitwise_right_shift(shift));
   };
-  const auto length = ids_bc.size(1);
   auto hash_bc = torch::full_like(ids_bc, n);
   for (std::int64_t back = n - 1; back >= 0; --back) {
-    // The token `back` places earlier; -1 before the first one.
-    const auto shifted = [&](const torch::Tensor& x_bc) {
-      return torch::constant_pad_nd(x_bc, {back, 0}, -1).narrow(1, 0, length);
-    };
-    auto earlier_bc = shifted(ids_bc);
-    if (segments_bc.defined()) earlier_bc = earlier_bc.masked_fill(shifted(segments_bc) != segments_bc, -1);
+    auto earlier_bc = shifted(ids_bc, back);
+    if (segments_bc.defined()) earlier_bc = earlier_bc.masked_fill(shifted(segments_bc, back) != segments_bc, -1);
     hash_bc = scatter(scatter(hash_bc + earlier_bc, first_factor, 30), second_factor, 29);
   }
   return hash_bc.remainder(buckets);
 }
-
-namespace {
-
-// The id of the token that stands `distance` places before each token in the same segment, [b, c]; -1: there is none,
-// or the token is padding.
-torch::Tensor ids_before(const Batch& batch, std::int64_t distance) {
-  const auto shifted = [&](const torch::Tensor& x_bc) {
-    return torch::constant_pad_nd(x_bc, {distance, 0}, -1).narrow(1, 0, x_bc.size(1));
-  };
-  const auto ids_bc = shifted(batch.ids_bc);
-  const auto& segments_bc = batch.segments_bc;
-  if (!segments_bc.defined()) return ids_bc;
-  return ids_bc.masked_fill((segments_bc < 0) | (shifted(segments_bc) != segments_bc), -1);
-}
-
-}  // namespace
 
 RegionTableImpl::RegionTableImpl(std::int64_t size, std::int64_t vocabulary, std::int64_t width, double std)
     : size_(size),
       vocabulary_(vocabulary),
       gradient_rows_(size * vocabulary),
       weight_rd_(
-          add_parameter("weight", torch::zeros({size * vocabulary, width}),
+          add_parameter("weight", {size * vocabulary, width},
                         {.init = Init::normal(std), .decay = Decay::embeddings, .gradient_rows = &gradient_rows_})),
-      bias_d_(add_parameter("bias", torch::zeros(width), {.init = Init::zeros()})) {
+      bias_d_(add_parameter("bias", width, {.init = Init::zeros()})) {
   list_gradient_rows(weight_rd_, gradient_rows_);
 }
 

@@ -17,8 +17,7 @@ namespace metaformer {
 class EmbeddingImpl : public Layer {
  public:
   EmbeddingImpl(std::int64_t rows, std::int64_t width, double std = usual_std)
-      : weight_rd_(add_parameter("weight", torch::zeros({rows, width}),
-                                 {.init = Init::normal(std), .decay = Decay::embeddings})) {}
+      : weight_rd_(add_parameter("weight", {rows, width}, {.init = Init::normal(std), .decay = Decay::embeddings})) {}
 
   torch::Tensor forward(const torch::Tensor& ids_bc) { return torch::embedding(weight_rd_, ids_bc); }
 
@@ -29,7 +28,7 @@ class EmbeddingImpl : public Layer {
 };
 TORCH_MODULE(Embedding);
 
-// Of embeddings, by model.embedding.scale.
+// The factor of embeddings that model.embedding.scale asks for.
 inline double factor_of(const EmbeddingConfig& config, std::int64_t width) {
   return config.scale == EmbeddingScale::sqrt_width ? std::sqrt(static_cast<double>(width)) : 1;
 }
@@ -80,7 +79,7 @@ class RegionEmbeddingImpl : public torch::nn::Module {
   // The vectors of all sizes of regions side by side, [b, c, width].
   torch::Tensor forward(const Batch& batch) const;
 
-  // Of each labelled text and size of regions, [l, features of the size].
+  // The same for each size of regions, [l, features of the size].
   std::vector<torch::Tensor> greatest(const Batch& batch) const;
 
   std::int64_t sizes() const { return std::ssize(tables_); }

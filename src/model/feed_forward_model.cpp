@@ -1,11 +1,6 @@
 #include "model/feed_forward_model.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-
-#include "base/error.h"
-#include "base/text.h"
 
 namespace metaformer {
 
@@ -15,22 +10,11 @@ constexpr const char* length_name = "length";
 constexpr const char* ids_name = "ids";
 constexpr const char* segments_name = "segments";
 
-[[noreturn]] void fail(const std::string& source, const std::string& what) {
-  throw Error(ExitCode::usage, fmt::format("{}: cannot go on from it: {}", source, what));
-}
-
 }  // namespace
 
 WindowState::WindowState(std::int64_t batch, std::int64_t capacity, torch::Device device)
     : ids_bm_(torch::zeros({batch, capacity}, torch::TensorOptions().dtype(torch::kLong).device(device))),
       segments_bm_(torch::full_like(ids_bm_, no_segment)) {}
-
-WindowState& WindowState::of(ModelState& state) {
-  auto* own = dynamic_cast<WindowState*>(&state);
-  if (own == nullptr)
-    throw Error(ExitCode::failure, "a feed-forward model was given the state of another kind of model");
-  return *own;
-}
 
 void WindowState::reset() {
   length_ = 0;
@@ -51,34 +35,22 @@ NamedTensors WindowState::tensors() const {
 }
 
 void WindowState::load(const NamedTensors& saved, const std::string& source) {
-  const auto find = [&](const char* name) {
-    for (const auto& [own_name, tensor] : saved)
-      if (own_name == name) return tensor;
-    fail(source, fmt::format("it has no {}", in_quotes(name)));
-  };
-  for (const auto& [name, tensor] : saved)
-    if (name != length_name && name != ids_name && name != segments_name)
-      fail(source, fmt::format("this model has no {}", in_quotes(name)));
-  const auto length = find(length_name), ids_bm = find(ids_name), segments_bm = find(segments_name);
-  if (ids_bm.sizes() != ids_bm_.sizes() || segments_bm.sizes() != ids_bm_.sizes())
-    fail(source, fmt::format("it is not of {} sequences and {} tokens", ids_bm_.size(0), ids_bm_.size(1)));
-  length_ = length.item<std::int64_t>();
-  const auto own = [&](const torch::Tensor& tensor) {
-    return tensor.to(ids_bm_.device(), /*non_blocking=*/false, /*copy=*/true);
-  };
-  segments_bm_ = own(segments_bm);
-  ids_bm_ = own(ids_bm);
+  SavedTensors from(saved, source, ids_bm_.device());
+  const auto length = from.take_length(length_name);
+  const auto ids_bm = from.take(ids_name, ids_bm_.sizes()), segments_bm = from.take(segments_name, ids_bm_.sizes());
+  from.require_empty();
+  length_ = length;
+  ids_bm_ = ids_bm;
+  segments_bm_ = segments_bm;
 }
-
-std::int64_t WindowState::bytes() const { return static_cast<std::int64_t>(ids_bm_.nbytes() + segments_bm_.nbytes()); }
 
 using torch::Tensor;
 
 WindowHeadImpl::WindowHeadImpl(const FeedForwardModelConfig& config, std::int64_t vocabulary) {
   if (!config.embedding.tie)
-    weight_vh_ = add_parameter("weight", torch::zeros({vocabulary, config.hidden}),
-                               {.init = Init::normal(), .decay = Decay::matrices});
-  bias_v_ = add_parameter("bias", torch::zeros(vocabulary), {.init = Init::zeros()});
+    weight_vh_ =
+        add_parameter("weight", {vocabulary, config.hidden}, {.init = Init::normal(), .decay = Decay::matrices});
+  bias_v_ = add_parameter("bias", vocabulary, {.init = Init::zeros()});
 }
 
 FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary)
@@ -89,10 +61,6 @@ FeedForwardModel::FeedForwardModel(const FeedForwardModelConfig& config, std::in
           register_module("hidden_layer", Linear(config.inputs(), config.hidden, /*bias=*/true,
                                                  Init::uniform(1 / std::sqrt(static_cast<double>(config.inputs())))))),
       head_(register_module("head", WindowHead(config, vocabulary))) {}
-
-Tensor FeedForwardModel::forward(const Batch& batch, ModelState* state, Pass& pass) {
-  return logits_of(hidden(batch, state, pass));
-}
 
 // x of every token, [b, c, window d].
 Tensor FeedForwardModel::windows(const Batch& batch, WindowState& before, Pass& pass) {
@@ -112,7 +80,7 @@ Tensor FeedForwardModel::windows(const Batch& batch, WindowState& before, Pass& 
 Tensor FeedForwardModel::hidden(const Batch& batch, ModelState* given, Pass& pass) {
   if (given != nullptr && batch.begins) given->reset();
   const auto fresh = given == nullptr ? new_state(batch.ids_bc.size(0), 0) : nullptr;
-  const auto x_bci = windows(batch, WindowState::of(given == nullptr ? *fresh : *given), pass);
+  const auto x_bci = windows(batch, state_as<WindowState>(given == nullptr ? *fresh : *given), pass);
   return dropout(torch::tanh(hidden_layer_(x_bci)), config_.dropout, pass);
 }
 

@@ -11,17 +11,14 @@ namespace metaformer {
 // The state of a model that sees a fixed number of tokens: the newest of them.
 class WindowState : public ModelState {
  public:
-  // Of `batch` sequences and the `capacity` newest tokens.
+  // For `batch` sequences and the `capacity` newest tokens.
   WindowState(std::int64_t batch, std::int64_t capacity, torch::Device device);
-
-  // The same object; throws Error (exit code 1) when it is the state of another kind of model.
-  static WindowState& of(ModelState& state);
 
   std::int64_t length() const override { return length_; }
   void reset() override;
   NamedTensors tensors() const override;
   void load(const NamedTensors& saved, const std::string& source) override;
-  std::int64_t bytes() const override;
+  std::int64_t bytes() const override { return bytes_of(tensors()); }
 
   // The newest tokens and their segments, [b, m], the newest last. Where there is no token yet: id 0 of the segment
   // no_segment.
@@ -62,7 +59,6 @@ class FeedForwardModel : public SequenceModel {
  public:
   FeedForwardModel(const FeedForwardModelConfig& config, std::int64_t vocabulary);
 
-  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override;
   std::vector<torch::Tensor> head_weights() const override { return {head_vh(), head_->bias()}; }

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "model/classifier.h"
-#include "model/encoder_decoder.h"
 #include "model/feed_forward_model.h"
 #include "model/recurrent_model.h"
 #include "model/token_model.h"
@@ -15,35 +14,42 @@ ModelSizes sizes_of(const Codec& codec) {
 
 namespace {
 
-std::shared_ptr<SequenceModel> make(const TransformerConfig& model, const ExperimentConfig& config,
-                                    const ModelSizes& sizes) {
-  if (is_causal(config.task)) return std::make_shared<Gpt>(model, sizes.vocabulary);
-  if (is<MaskedLanguageModelConfig>(config.task)) return std::make_shared<MaskedLanguageModel>(model, sizes.vocabulary);
-  return std::make_shared<Classifier>(model, classification(config).head, sizes.vocabulary, sizes.classes);
-}
+struct Maker {
+  using Model = std::shared_ptr<SequenceModel>;
 
-std::shared_ptr<SequenceModel> make(const EncoderDecoderConfig& model, const ExperimentConfig&,
-                                    const ModelSizes& sizes) {
-  return std::make_shared<EncoderDecoder>(model, sizes.vocabulary);
-}
+  Model operator()(const TransformerConfig& model) const {
+    if (is_causal(config.task)) return std::make_shared<Gpt>(model, sizes.vocabulary);
+    if (is<MaskedLanguageModelConfig>(config.task))
+      return std::make_shared<MaskedLanguageModel>(model, sizes.vocabulary);
+    return std::make_shared<Classifier>(model, classification(config).head, sizes.vocabulary, sizes.classes);
+  }
+  Model operator()(const EncoderDecoderConfig& model) const {
+    return std::make_shared<EncoderDecoder>(model, sizes.vocabulary);
+  }
+  Model operator()(const RecurrentConfig& model) const {
+    return std::make_shared<RecurrentModel>(model, sizes.vocabulary);
+  }
+  Model operator()(const FeedForwardModelConfig& model) const {
+    return std::make_shared<FeedForwardModel>(model, sizes.vocabulary);
+  }
+  Model operator()(const LinearConfig&) const {
+    throw Error(ExitCode::usage, "model.kind: linear is no network, which is trained by steps");
+  }
 
-std::shared_ptr<SequenceModel> make(const RecurrentConfig& model, const ExperimentConfig&, const ModelSizes& sizes) {
-  return std::make_shared<RecurrentModel>(model, sizes.vocabulary);
-}
-
-std::shared_ptr<SequenceModel> make(const FeedForwardModelConfig& model, const ExperimentConfig&,
-                                    const ModelSizes& sizes) {
-  return std::make_shared<FeedForwardModel>(model, sizes.vocabulary);
-}
-
-std::shared_ptr<SequenceModel> make(const LinearConfig&, const ExperimentConfig&, const ModelSizes&) {
-  throw Error(ExitCode::usage, "model.kind: linear is no network, which is trained by steps");
-}
+  const ExperimentConfig& config;
+  const ModelSizes& sizes;
+};
 
 }  // namespace
 
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes) {
-  return std::visit([&](const auto& model) { return make(model, config, sizes); }, config.model);
+  return std::visit(Maker{config, sizes}, config.model);
+}
+
+std::int64_t count_parameters(const ExperimentConfig& config, const ModelSizes& sizes) {
+  if (const auto* linear = std::get_if<LinearConfig>(&config.model)) return (linear->buckets + 1) * sizes.classes;
+  const MetaModules without_memory;
+  return count_parameters(*make_model(config, sizes)).all;
 }
 
 }  // namespace metaformer

@@ -19,4 +19,7 @@ ModelSizes sizes_of(const Codec& codec);
 // Not yet initialised (see model/parameters.h). Throws Error (exit code 2) for model.kind: linear, which is no network.
 std::shared_ptr<SequenceModel> make_model(const ExperimentConfig& config, const ModelSizes& sizes);
 
+// Number of parameters of the model, a linear one included; takes no memory for them.
+std::int64_t count_parameters(const ExperimentConfig& config, const ModelSizes& sizes);
+
 }  // namespace metaformer

@@ -9,30 +9,24 @@
 #include <fstream>
 #include <limits>
 
+#include "model/make_model.h"
+
 namespace metaformer {
 
 namespace {
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
-
-MixerCost mixer_cost(const TransformerConfig& model) {
-  return model.mixer->cost(model.mixer_shape(), {.context = model.context + model.memory});
-}
 
 std::int64_t assumed_vocabulary(const ExperimentConfig& config) {
   if (const auto lists = list_task(config.task)) return lists->vocabulary();
   if (const auto* task = std::get_if<SequenceToSequenceConfig>(&config.task))
     if (const auto* pairs = synthetic_options(task->data.synthetic)) return pairs->symbols;
-  return std::visit(Overloaded{[](const CharacterTokenizerOptions&) { return std::int64_t{128}; },
-                               [](const ByteTokenizerOptions&) { return std::int64_t{256}; },
-                               [](const PretrainedTokenizerOptions&) { return std::int64_t{50257}; },  // GPT-2's
-                               [](const auto& o) { return o.vocabulary; }},
-                    data_of(config)->tokenizer);
+  return std::visit(
+      []<class Options>(const Options& options) -> std::int64_t {
+        if constexpr (std::is_same_v<Options, CharacterTokenizerOptions>) return 128;
+        if constexpr (std::is_same_v<Options, ByteTokenizerOptions>) return 256;
+        if constexpr (std::is_same_v<Options, PretrainedTokenizerOptions>) return 50257;  // GPT-2's
+        if constexpr (requires { options.vocabulary; }) return options.vocabulary;
+      },
+      data_of(config)->tokenizer);
 }
 
 // Floats that one token of one block leaves for the backward pass. What is computed again is not kept.
@@ -41,7 +35,8 @@ std::int64_t block_activations(const TransformerConfig& model) {
   const bool drops = model.dropout > 0, both = position_of(model.norm) == NormPosition::both;
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
   const bool activates_output = mlp != nullptr && mlp->output_activation;
-  return (both ? 6 : 4) * d + mixer_cost(model).activations + (model.up_width() + model.hidden_width()) / chunks +
+  const auto mixer = model.mixer->cost(model.mixer_shape(), {.context = model.context + model.memory});
+  return (both ? 6 : 4) * d + mixer.activations + (model.up_width() + model.hidden_width()) / chunks +
          (drops ? 4 * d : 0) + (activates_output ? d : 0);
 }
 
@@ -77,12 +72,6 @@ std::uint64_t state_of_weight(const TrainConfig& train) {
   return moments + (train.weight_average.decay > 0 ? 1 : 0);
 }
 
-// Of a row, of all blocks: what is remembered, and what norms and projections make of it.
-double memory_floats(const TransformerConfig& model) {
-  constexpr std::int64_t of_token = 6;
-  return static_cast<double>(model.layers * model.memory) * static_cast<double>(of_token * model.width);
-}
-
 // Floats beside the logits.
 struct Activations {
   double of_token = 0;    // that it leaves for the backward pass, and what the backward pass of one layer makes
@@ -94,11 +83,12 @@ struct Activations {
 Activations activations_of(const TransformerConfig& model) {
   const bool reversible = model.blocks == BlockKind::reversible;  // one block is computed again at a time
   const auto chunks = chunks_of(model.feed_forward);
+  constexpr std::int64_t of_remembered = 6;  // with what norms and projections make of it
   const auto backward = (reversible ? 8 : 2) * model.width + (2 * model.up_width() + 2 * model.hidden_width()) / chunks;
   return {
       .of_token = static_cast<double>(reversible ? 1 : model.layers) * static_cast<double>(block_activations(model)) +
                   static_cast<double>(backward),
-      .of_row = memory_floats(model),
+      .of_row = static_cast<double>(model.layers * model.memory) * static_cast<double>(of_remembered * model.width),
       .evaluated = static_cast<double>(3 * model.width + model.up_width() + model.hidden_width()),
       .are_half = true};
 }
@@ -200,83 +190,10 @@ std::uint64_t MemoryEstimate::total() const {
   return sum;
 }
 
-namespace {
-
-// Of tokens; or of regions of all sizes, which have a table for each place, and a bias.
-std::int64_t embedding_parameters(const TransformerConfig& model, std::int64_t tokens) {
-  const auto* regions = sequence_regions(model.embedding);
-  if (regions == nullptr) return tokens * model.width;
-  return regions->places() * tokens * (model.width / regions->sizes()) + model.width;
-}
-
-std::int64_t parameters_of(const TransformerConfig& model, const TaskConfig& task, std::int64_t vocabulary,
-                           std::int64_t classes) {
-  const auto d = model.width, u = model.up_width(), h = model.hidden_width(), bias = std::int64_t{model.bias};
-  const auto* classifier = std::get_if<ClassificationConfig>(&task);
-  const auto class_token = std::int64_t{classifier != nullptr && is<FirstTokenHeadConfig>(classifier->head)};
-  const auto mask_token = std::int64_t{is<MaskedLanguageModelConfig>(task)};
-  const auto norm = d * (1 + (has_bias(model.norm) ? bias : 0));
-  const auto norms = position_of(model.norm) == NormPosition::both ? 4 * norm : 2 * norm;
-  const auto block = mixer_cost(model).parameters + d * u + d * h + bias * (u + d) + norms;
-  auto total = embedding_parameters(model, vocabulary + class_token + mask_token) + model.layers * block;
-  if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
-  if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
-  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
-    total += 2 * model.heads * model.mixer->key_width(model.mixer_shape());
-  if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
-  if (model.layers > 0 && has_final_norm(model.norm)) total += norm;
-  if (classifier != nullptr) {
-    const auto* bag = bag_options(classifier->head);
-    const auto units = bag != nullptr ? bag->units : 0;
-    total += classes * (d + units + 1) + (is<MeanPooledHeadConfig>(classifier->head) ? norm : 0);
-    if (bag != nullptr) total += (bag->buckets + 1) * units;
-  } else if (!model.embedding.tie) {
-    total += vocabulary * d;
-  }
-  return total;
-}
-
-std::int64_t parameters_of(const EncoderDecoderConfig& model, const TaskConfig& task, std::int64_t vocabulary,
-                           std::int64_t classes) {
-  const auto tokens = vocabulary + 1;  // with the mark
-  const auto decoder = parameters_of(static_cast<const TransformerConfig&>(model), task, tokens, classes);
-  auto blocks = model.encoder_blocks();
-  blocks.embedding.tie = true;  // it has no head
-  const auto encoder = parameters_of(blocks, task, model.shared_embedding ? 0 : tokens, classes);
-  const auto norm = model.width * (1 + (has_bias(model.norm) && model.bias ? 1 : 0));
-  const auto cross = model.cross_mixer->cost(model.cross_shape(), {.context = model.context}).parameters +
-                     (position_of(model.norm) == NormPosition::both ? 2 : 1) * norm;
-  return decoder + encoder + model.layers * cross;
-}
-
-std::int64_t parameters_of(const RecurrentConfig& model, const TaskConfig&, std::int64_t vocabulary, std::int64_t) {
-  const auto d = model.width;
-  const auto layer = model.gates() * d * (2 * d + 2);  // of the input and of the state, each with its biases
-  return vocabulary * d * (model.embedding.tie ? 1 : 2) + model.layers * layer;
-}
-
-std::int64_t parameters_of(const FeedForwardModelConfig& model, const TaskConfig&, std::int64_t vocabulary,
-                           std::int64_t) {
-  const auto embeddings = (vocabulary + 1) * model.width;  // one stands for what is before a text
-  const auto output = vocabulary * (1 + (model.embedding.tie ? 0 : model.hidden));
-  return embeddings + (model.inputs() + 1) * model.hidden + output;
-}
-
-std::int64_t parameters_of(const LinearConfig& model, const TaskConfig&, std::int64_t, std::int64_t classes) {
-  return (model.buckets + 1) * classes;
-}
-
-}  // namespace
-
-std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes) {
-  return std::visit([&](const auto& model) { return parameters_of(model, config.task, vocabulary, classes); },
-                    config.model);
-}
-
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data) {
   const auto classes = std::max<std::int64_t>(data.classes, 2);
   MemoryEstimate estimate{.vocabulary = data.vocabulary > 0 ? data.vocabulary : assumed_vocabulary(config)};
-  estimate.parameters = count_parameters(config, estimate.vocabulary, classes);
+  estimate.parameters = count_parameters(config, {.vocabulary = estimate.vocabulary, .classes = classes});
   estimate.weights = static_cast<std::uint64_t>(estimate.parameters) * float_bytes;
   estimate.program = program_bytes(config);
   if (is<LinearConfig>(config.model)) {                                  // fitted at once: no gradients, no optimiser

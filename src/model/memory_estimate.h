@@ -8,7 +8,7 @@
 
 namespace metaformer {
 
-// What the data decide; 0: not known yet, so that a usual number is assumed.
+// Sizes that depend on the data; 0: not known yet, so that a usual number is assumed.
 struct DataSizes {
   std::int64_t vocabulary = 0, classes = 0;
 };
@@ -22,18 +22,15 @@ struct MemoryEstimate {
   std::uint64_t total() const;
 };
 
-// The formulas of docs/architecture.md for parameters; for activations the most of what the backward pass of composed
-// mixers keeps, of what an evaluation holds and of what a checkpoint copies. On the CPU, with as many threads as
-// LibTorch has now, without the texts themselves.
+// Parameters are counted; activations are the most of what the backward pass of composed mixers keeps, of what an
+// evaluation holds and of what a checkpoint copies. On the CPU, with as many threads as LibTorch has now, without the
+// texts themselves.
 MemoryEstimate estimate_memory(const ExperimentConfig& config, const DataSizes& data = {});
 
-// Whether state and activations exceed this many bytes by more than the estimate can be off.
+// Whether state and activations exceed this many bytes by more than the error of the estimate.
 bool clearly_exceeds(const MemoryEstimate& estimate, std::uint64_t bytes);
 
-// Number of parameters of the model with this vocabulary and number of classes.
-std::int64_t count_parameters(const ExperimentConfig& config, std::int64_t vocabulary, std::int64_t classes);
-
-// What this machine has, or the control group or a limit on address space (ulimit -v) allows this process.
+// The memory of this machine, or less where the control group or a limit on address space (ulimit -v) allows less.
 std::uint64_t machine_memory();
 
 }  // namespace metaformer

@@ -13,13 +13,13 @@
 
 namespace metaformer {
 
-// What the names of parameters say about their place in a model.
+// The place of a parameter in a model, from its name.
 
 // 3 for "transformer.blocks.3.mixer.output.weight" and, of recurrent layers, for "lstm.weight_hh_l3"; nothing outside
 // of both.
 std::optional<std::int64_t> block_number(std::string_view name);
 
-// Whether `name` is `beginning`, or goes on behind it with a dot.
+// Whether `name` is `beginning`, or continues behind it with a dot.
 bool is_below(std::string_view name, std::string_view beginning);
 
 // Whether `name` has `part` between two dots, or between a dot and one of its ends: "mixer.projection" is a part of
@@ -73,7 +73,7 @@ class ParameterBuffer {
   void scale_gradients(const torch::Tensor& factor);
   const std::vector<View>& views() const { return views_; }
 
-  // Of every view; before an optimiser is made, which reads it.
+  // Sets the rate of every view; to be called before an optimiser is made, which reads it.
   void set_rates(const std::function<double(const View&)>& rate_of);
 
   // The first view whose part of a buffer of this layout holds a NaN or an infinity; nullptr when none does.

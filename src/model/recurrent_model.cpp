@@ -8,23 +8,10 @@
 #include <vector>
 
 #include "attention/mixer_decoder.h"
-#include "base/error.h"
-#include "base/text.h"
-#include "config/model_config.h"
 #include "cpu/recurrent.h"
-#include "model/embedding.h"
-#include "model/sequence_model.h"
 #include "ops/dropout.h"
 
 namespace metaformer {
-
-// The decoder of a recurrent model on the CPU, in float32, through buffers that are allocated once. A call of
-// LibTorch's layer for one token takes several times as long as its arithmetic.
-
-// All tensors are float32, contiguous and on the CPU; they are kept alive.
-std::unique_ptr<Decoder> make_recurrent_decoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
-                                                const RecurrentLayersImpl& layers, const torch::Tensor& head_vd,
-                                                std::int64_t batch);
 
 namespace {
 
@@ -34,12 +21,6 @@ constexpr const char* cell_name = "cell";
 constexpr const char* segment_name = "segment";
 
 }  // namespace
-
-RecurrentState& RecurrentState::of(ModelState& state) {
-  auto* own = dynamic_cast<RecurrentState*>(&state);
-  if (own == nullptr) throw Error(ExitCode::failure, "a recurrent model was given the state of another kind of model");
-  return *own;
-}
 
 void RecurrentState::reset() {
   length_ = 0;
@@ -66,38 +47,19 @@ NamedTensors RecurrentState::tensors() const {
 std::int64_t RecurrentState::sequence_dimension(const std::string& name) const { return name == segment_name ? 0 : 1; }
 
 void RecurrentState::load(const NamedTensors& saved, const std::string& source) {
+  SavedTensors from(saved, source, device_);
   RecurrentState loaded(layers_, width_, has_cell_, device_);
-  auto rows = any_size;  // those of the first tensor, then the same in all others
-  // A copy: what was read from a file is part of a larger buffer.
-  const auto own = [&](const std::string& name, const torch::Tensor& tensor, std::vector<std::int64_t> shape) {
-    const auto dimension = static_cast<std::size_t>(sequence_dimension(name));
-    shape[dimension] = rows;
-    require_shape(source, name, tensor, shape);
-    rows = tensor.size(sequence_dimension(name));
-    return tensor.to(device_, /*non_blocking=*/false, /*copy=*/true);
-  };
-  for (const auto& [name, tensor] : saved) {
-    if (name == length_name)
-      loaded.length_ = saved_length(source, name, tensor);
-    else if (name == segment_name)
-      loaded.segment_b1_ = own(name, tensor, {any_size, 1});
-    else if (name == hidden_name)
-      loaded.states_.hidden_lbd = own(name, tensor, {layers_, any_size, width_});
-    else if (has_cell_ && name == cell_name)
-      loaded.states_.cell_lbd = own(name, tensor, {layers_, any_size, width_});
-    else
-      fail_to_continue(source, fmt::format("this model has no {}", in_quotes(name)));
+  if (!saved.empty()) {
+    loaded.length_ = from.take_length(length_name);
+    if (loaded.length_ == 0) fail_to_continue(source, "its length is 0");
+    auto& [hidden_lbd, cell_lbd] = loaded.states_;
+    hidden_lbd = from.take(hidden_name, {layers_, any_size, width_});
+    const auto rows = hidden_lbd.size(1);
+    if (has_cell_) cell_lbd = from.take(cell_name, {layers_, rows, width_});
+    if (from.contains(segment_name)) loaded.segment_b1_ = from.take(segment_name, {rows, 1});
   }
-  const bool is_whole = loaded.states_.hidden_lbd.defined() && loaded.states_.cell_lbd.defined() == has_cell_;
-  if (!saved.empty() && !(is_whole && loaded.length_ > 0)) fail_to_continue(source, "a part of the state is missing");
+  from.require_empty();
   *this = std::move(loaded);
-}
-
-std::int64_t RecurrentState::bytes() const {
-  std::int64_t total = 0;
-  for (const auto& [name, tensor] : tensors())
-    if (name != length_name) total += static_cast<std::int64_t>(tensor.nbytes());
-  return total;
 }
 
 using torch::Tensor;
@@ -117,7 +79,7 @@ RecurrentLayersImpl::RecurrentLayersImpl(const RecurrentConfig& config) : config
   const ParameterSpec matrices{.init = init, .decay = Decay::matrices, .hidden_matrices = config.gates()};
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const auto add = [&](const char* name, torch::IntArrayRef sizes, const ParameterSpec& spec) {
-      return add_parameter(fmt::format("{}_l{}", name, layer), torch::zeros(sizes), spec);
+      return add_parameter(fmt::format("{}_l{}", name, layer), sizes, spec);
     };
     weights_.push_back({add("weight_ih", {rows, d}, matrices), add("weight_hh", {rows, d}, matrices),
                         add("bias_ih", {rows}, {.init = init}), add("bias_hh", {rows}, {.init = init})});
@@ -192,8 +154,11 @@ Tensor RecurrentLayersImpl::forward(const Tensor& given_bcd, LayerStates& states
 
 namespace {
 
+// The decoder of a recurrent model on the CPU, in float32, through buffers that are allocated once. A call of
+// LibTorch's layer for one token takes several times as long as its arithmetic.
 class RecurrentDecoder : public Decoder {
  public:
+  // The tensors are float32, contiguous and on the CPU; they are kept alive.
   RecurrentDecoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
                    const RecurrentLayersImpl& layers, const torch::Tensor& head_vd, std::int64_t batch)
       : config_(config),
@@ -210,7 +175,7 @@ class RecurrentDecoder : public Decoder {
           {.of_input = LinearDecoder(weights[0], weights[2]), .of_state = LinearDecoder(weights[1], weights[3])});
   }
 
-  void resume(ModelState& state) override { state_ = &RecurrentState::of(state); }
+  void resume(ModelState& state) override { state_ = &state_as<RecurrentState>(state); }
 
   std::span<const float> step(std::span<const std::int32_t> tokens_b) override {
     embed(tokens_b);
@@ -260,16 +225,6 @@ class RecurrentDecoder : public Decoder {
   RecurrentState* state_ = nullptr;
 };
 
-}  // namespace
-
-std::unique_ptr<Decoder> make_recurrent_decoder(const RecurrentConfig& config, const torch::Tensor& token_table_vd,
-                                                const RecurrentLayersImpl& layers, const torch::Tensor& head_vd,
-                                                std::int64_t batch) {
-  return std::make_unique<RecurrentDecoder>(config, token_table_vd, layers, head_vd, batch);
-}
-
-namespace {
-
 // Where segments begin, after what the state has seen.
 torch::Tensor starts_of(const torch::Tensor& segments_bc, const RecurrentState* state) {
   if (!segments_bc.defined()) return {};
@@ -289,12 +244,8 @@ RecurrentModel::RecurrentModel(const RecurrentConfig& config, std::int64_t vocab
                             Linear(config.width, vocabulary, /*bias=*/false, Init::normal(), /*hidden_matrices=*/0));
 }
 
-torch::Tensor RecurrentModel::forward(const Batch& batch, ModelState* state, Pass& pass) {
-  return logits_of(hidden(batch, state, pass));
-}
-
 torch::Tensor RecurrentModel::hidden(const Batch& batch, ModelState* given, Pass& pass) {
-  auto* state = given == nullptr ? nullptr : &RecurrentState::of(*given);
+  auto* state = given == nullptr ? nullptr : &state_as<RecurrentState>(*given);
   if (state != nullptr && batch.begins) state->reset();
   auto x_bcd = token_embedding_(batch.ids_bc);
   if (const auto factor = factor_of(config_.embedding, config_.width); factor != 1) x_bcd = x_bcd * factor;
@@ -312,7 +263,7 @@ std::unique_ptr<ModelState> RecurrentModel::new_state(std::int64_t, std::int64_t
 
 std::unique_ptr<Decoder> RecurrentModel::decoder(std::int64_t batch) const {
   if (!can_decode(*this)) return nullptr;
-  return make_recurrent_decoder(config_, token_embedding_->weight(), *layers_, head_vd(), batch);
+  return std::make_unique<RecurrentDecoder>(config_, token_embedding_->weight(), *layers_, head_vd(), batch);
 }
 
 std::unique_ptr<ModelState> RecurrentModel::new_memory() const {

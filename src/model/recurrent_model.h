@@ -15,31 +15,28 @@ namespace metaformer {
 
 // The state of a recurrent model: what each layer hands from token to token.
 
-// What the layers start from, or end with.
+// The layers' states at the start or end of a text.
 struct LayerStates {
   torch::Tensor hidden_lbd;
   torch::Tensor cell_lbd;  // of an LSTM; undefined for a GRU
 };
 
-// Of any number of tokens: the same object serves training, evaluation and generation. It has no gradients.
+// It takes any number of tokens; the same object serves training, evaluation and generation. It has no gradients.
 class RecurrentState : public ModelState {
  public:
   RecurrentState(std::int64_t layers, std::int64_t width, bool has_cell, torch::Device device)
       : layers_(layers), width_(width), has_cell_(has_cell), device_(device) {}
-
-  // The same object; throws Error (exit code 1) when it is the state of another kind of model.
-  static RecurrentState& of(ModelState& state);
 
   std::int64_t length() const override { return length_; }
   void reset() override;
   NamedTensors tensors() const override;
   std::int64_t sequence_dimension(const std::string& name) const override;
   void load(const NamedTensors& saved, const std::string& source) override;
-  std::int64_t bytes() const override;
+  std::int64_t bytes() const override { return bytes_of(tensors()); }
 
   // Undefined before the first token.
   const LayerStates& layers() const { return states_; }
-  // Of the newest tokens, [b, 1]; undefined: all are of one segment.
+  // The segments of the newest tokens, [b, 1]; undefined: all are of one segment.
   const torch::Tensor& segment_b1() const { return segment_b1_; }
 
   // The layers' states were replaced where they lie, by those after so many more tokens of the same segments.
@@ -70,7 +67,7 @@ class RecurrentLayersImpl : public Layer {
   // Under autocast in float32: oneDNN has no LSTM in bfloat16 on every CPU.
   torch::Tensor forward(const torch::Tensor& x_bcd, LayerStates& states, const torch::Tensor& starts_bc, Pass& pass);
 
-  // Of each layer: weight_ih, weight_hh, bias_ih, bias_hh.
+  // By layer: weight_ih, weight_hh, bias_ih, bias_hh.
   const std::vector<std::vector<torch::Tensor>>& weights() const { return weights_; }
 
  private:
@@ -97,7 +94,6 @@ class RecurrentModel : public SequenceModel {
  public:
   RecurrentModel(const RecurrentConfig& config, std::int64_t vocabulary);
 
-  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override { return torch::linear(hidden, head_vd()); }
   std::vector<torch::Tensor> head_weights() const override { return {head_vd()}; }

@@ -13,7 +13,7 @@
 
 namespace metaformer {
 
-// By number of a block, given what its mixer reads; called once for each, in their order.
+// The surroundings of a block, given its number and the input of its mixer; called once for each, in their order.
 using SurroundingsOf = std::function<BlockImpl::Surroundings(std::size_t block, const torch::Tensor& x_bcd)>;
 
 // How gradients are found: from the end of the streams; or as usual, from all that the blocks have computed, with what

@@ -3,21 +3,22 @@
 
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "model/batch.h"
 #include "ops/named_tensors.h"
 #include "ops/pass.h"
 
 namespace metaformer {
 
-// A language model while it generates text, one token after each of several sequences.
 class ModelState;
 
+// A language model while it generates text, one token after each of several sequences.
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -30,17 +31,10 @@ class Decoder {
   virtual std::span<const float> step(std::span<const std::int32_t> tokens_b) = 0;
 };
 
-// Which models decoders take.
+// Whether a decoder can read the model: all weights are float32, contiguous and on the CPU.
+bool can_decode(const torch::nn::Module& model);
 
-// Whether all weights are as decoders read them: float32, contiguous and on the CPU.
-inline bool can_decode(const torch::nn::Module& model) {
-  const auto weights = model.parameters();
-  return std::all_of(weights.begin(), weights.end(), [](const torch::Tensor& weight) {
-    return weight.is_cpu() && weight.scalar_type() == torch::kFloat && weight.is_contiguous();
-  });
-}
-
-// What a model remembers of sequences while they are read or generated.
+// A model's memory of sequences while they are read or generated.
 class ModelState {
  public:
   virtual ~ModelState() = default;
@@ -63,7 +57,17 @@ class ModelState {
   virtual std::int64_t bytes() const = 0;
 };
 
-// Of what load() is given. All throw Error (exit code 2) and name `source` and the tensor.
+// The state as one of this kind of model; throws Error (exit code 1) when it is of another kind.
+template <class State>
+State& state_as(ModelState& state) {
+  if (auto* own = dynamic_cast<State*>(&state)) return *own;
+  throw Error(ExitCode::failure, "a model was given the state of another kind of model");
+}
+
+// Bytes of the tensors; those without dimensions, which are lengths, do not count.
+std::int64_t bytes_of(const NamedTensors& tensors);
+
+// Checks of the tensors that load() is given. All throw Error (exit code 2) and name `source` and the tensor.
 [[noreturn]] void fail_to_continue(const std::string& source, const std::string& what);
 
 // Unless the tensor has this shape; any_size fits every size.
@@ -71,17 +75,44 @@ constexpr std::int64_t any_size = -1;
 void require_shape(const std::string& source, const std::string& name, const torch::Tensor& tensor,
                    at::IntArrayRef expected);
 
-// A number of tokens, without dimensions. Errors: negative, above 2^53, no whole number.
-std::int64_t saved_length(const std::string& source, const std::string& name, const torch::Tensor& tensor);
+class SavedTensors {
+ public:
+  // Copies go to `device`: what was read from a file is part of a larger buffer.
+  SavedTensors(const NamedTensors& saved, std::string source, torch::Device device)
+      : tensors_(saved.begin(), saved.end()), source_(std::move(source)), device_(device) {}
+
+  bool contains(const std::string& name) const { return tensors_.contains(name); }
+
+  // A tensor of this shape. Errors: it is missing, or has another shape.
+  torch::Tensor take(const std::string& name, at::IntArrayRef shape);
+
+  // A number of tokens, without dimensions. Errors: it is missing, negative, above 2^53 or no whole number.
+  std::int64_t take_length(const std::string& name);
+
+  // All tensors whose names begin with `prefix`, under names without it; not copied.
+  NamedTensors take_below(const std::string& prefix);
+
+  // Nothing may be left over.
+  void require_empty() const;
+
+ private:
+  torch::Tensor take(const std::string& name);
+
+  std::map<std::string, torch::Tensor> tensors_;
+  std::string source_;
+  torch::Device device_;
+};
 
 // The interface between tasks and networks.
 class SequenceModel : public torch::nn::Module {
  public:
   // Logits: [b, c, v] of a language model, [b, classes] of a classifier. With a state (of new_state or new_memory), ids
   // are the tokens that follow those already seen, unless the batch begins; the state is advanced.
-  virtual torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) = 0;
+  virtual torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) {
+    return logits_of(hidden(batch, state, pass));
+  }
 
-  // The two parts of it, of a language model: hidden vectors [b, c, d], and logits of any [..., d]. Throw Error (exit
+  // The two parts of a language model: hidden vectors [b, c, d], and logits of any [..., d]. Throw Error (exit
   // code 1) for another model.
   virtual torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass);
   virtual torch::Tensor logits_of(const torch::Tensor& hidden) const;
@@ -96,7 +127,7 @@ class SequenceModel : public torch::nn::Module {
 
   virtual std::int64_t width() const = 0;  // of hidden vectors
 
-  // Whether a batch goes on where the one before it ended, so that training gives a memory and evaluation a state.
+  // Whether a batch continues where the one before it ended, so that training gives a memory and evaluation a state.
   virtual bool remembers() const { return false; }
 
   // Whether a state takes any number of tokens, so that no text that is generated is ever cut.
@@ -110,7 +141,7 @@ class SequenceModel : public torch::nn::Module {
   // 1) for a model that needs its whole input at once.
   virtual std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const;
 
-  // What training carries from one segment of a text to the next. Nothing for a model that does not remember.
+  // The memory that training carries from one segment of a text to the next; nullptr for a model that has none.
   virtual std::unique_ptr<ModelState> new_memory() const { return nullptr; }
 
   // For what `forward` returns token by token of `batch` sequences, faster (model/sequence_model.h). Nothing where

@@ -4,42 +4,37 @@
 
 namespace metaformer {
 
+namespace {
+
+// The points of every layer. Of a source there may be none, and then the key is absent.
+struct LayerPoint {
+  StreamPoint point;
+  const char* key;
+  std::vector<double> DepthNorms::*norms;
+  bool of_source = false;
+};
+constexpr LayerPoint layer_points[] = {
+    {StreamPoint::mixer_branch, "mixer_branch", &DepthNorms::mixer_branch},
+    {StreamPoint::after_mixer, "after_mixer", &DepthNorms::after_mixer},
+    {StreamPoint::cross_branch, "cross_branch", &DepthNorms::cross_branch, true},
+    {StreamPoint::after_cross, "after_cross", &DepthNorms::after_cross, true},
+    {StreamPoint::feed_forward_branch, "feed_forward_branch", &DepthNorms::feed_forward_branch},
+    {StreamPoint::after_feed_forward, "after_feed_forward", &DepthNorms::after_feed_forward},
+};
+
+}  // namespace
+
 void DepthNorms::add(StreamPoint point, double norm) {
-  switch (point) {
-    case StreamPoint::embedding:
-      embedding = norm;
-      break;
-    case StreamPoint::mixer_branch:
-      mixer_branch.push_back(norm);
-      break;
-    case StreamPoint::after_mixer:
-      after_mixer.push_back(norm);
-      break;
-    case StreamPoint::cross_branch:
-      cross_branch.push_back(norm);
-      break;
-    case StreamPoint::after_cross:
-      after_cross.push_back(norm);
-      break;
-    case StreamPoint::feed_forward_branch:
-      feed_forward_branch.push_back(norm);
-      break;
-    case StreamPoint::after_feed_forward:
-      after_feed_forward.push_back(norm);
-      break;
-    case StreamPoint::output:
-      output = norm;
-      break;
-  }
+  if (point == StreamPoint::embedding) embedding = norm;
+  if (point == StreamPoint::output) output = norm;
+  for (const auto& of_layer : layer_points)
+    if (of_layer.point == point) (this->*of_layer.norms).push_back(norm);
 }
 
 nlohmann::ordered_json to_json(const DepthNorms& norms) {
-  nlohmann::ordered_json json = {
-      {"embedding", norms.embedding}, {"mixer_branch", norms.mixer_branch}, {"after_mixer", norms.after_mixer}};
-  if (!norms.cross_branch.empty()) json["cross_branch"] = norms.cross_branch;
-  if (!norms.after_cross.empty()) json["after_cross"] = norms.after_cross;
-  json["feed_forward_branch"] = norms.feed_forward_branch;
-  json["after_feed_forward"] = norms.after_feed_forward;
+  nlohmann::ordered_json json = {{"embedding", norms.embedding}};
+  for (const auto& of_layer : layer_points)
+    if (!of_layer.of_source || !(norms.*of_layer.norms).empty()) json[of_layer.key] = norms.*of_layer.norms;
   json["output"] = norms.output;
   return json;
 }

@@ -10,7 +10,7 @@
 
 namespace metaformer {
 
-// Of the stream at every StreamPoint; vectors have an entry for each layer.
+// Norms of the stream at every StreamPoint; vectors have an entry for each layer.
 struct DepthNorms {
   double embedding = 0;
   std::vector<double> mixer_branch, after_mixer;
@@ -24,7 +24,7 @@ struct DepthNorms {
 // The keys are the names above; of a source only where there is one.
 nlohmann::ordered_json to_json(const DepthNorms& norms);
 
-// Of one mixer, over all sequences of a batch; vectors have an entry for each head.
+// Measures of one mixer over all sequences of a batch; vectors have an entry for each head.
 struct AttentionMeasures {
   // Mean over the queries of the entropy of their attention, divided by the logarithm of the number of visible keys: 0
   // one key, 1 all of them alike. Queries that see fewer than two keys do not count; NaN where no other is left.
@@ -36,7 +36,7 @@ struct AttentionMeasures {
 // Keeps what it observes, detached from the graph but for the stream.
 class StreamProbe : public Probe {
  public:
-  // As of Probe; undefined tensors of a mixer without scores.
+  // The arguments of Probe's methods; undefined tensors for a mixer without scores.
   struct Scores {
     ScoredVectors vectors;
     torch::Tensor score_bnce, weight_bnce, visible_bce;
@@ -66,7 +66,7 @@ class StreamProbe : public Probe {
   // In the order of the pass: an encoder before its decoder.
   const std::vector<Stack>& stacks() const { return stacks_; }
 
-  // Of the only mixer of a pass that is no transformer's.
+  // The scores of the only mixer of a pass without a transformer.
   const Scores& latest() const { return latest_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Models over tokens: GPT, and masked language models.
+// Models over tokens: GPT, masked language models, and encoders with decoders.
 
 #include "model/transformer.h"
 #include "ops/linear.h"
@@ -9,7 +9,6 @@ namespace metaformer {
 // A trunk and a linear head over the vocabulary: what the models that predict tokens have in common.
 class TokenModel : public SequenceModel {
  public:
-  torch::Tensor forward(const Batch& batch, ModelState* state, Pass& pass) override;
   torch::Tensor logits_of(const torch::Tensor& hidden) const override;
   std::vector<torch::Tensor> head_weights() const override { return {head_table()}; }
   const TransformerConfig& config() const { return config_; }
@@ -20,7 +19,7 @@ class TokenModel : public SequenceModel {
   // `vocabulary` tokens may be predicted; `marks` more, whose ids follow theirs, are only read.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, std::int64_t marks, bool causal);
 
-  // The same over another trunk of these options.
+  // The same over another trunk with these options.
   TokenModel(const TransformerConfig& config, std::int64_t vocabulary, Transformer transformer);
 
   TransformerImpl& transformer() const { return *transformer_.ptr(); }
@@ -51,7 +50,7 @@ class Gpt : public TokenModel {
 };
 
 // A model that predicts hidden tokens from those on both sides of them (BERT, Devlin et al. 2019).
-
+//
 // The mask token's id is the vocabulary: the embedding table has a row for it, the logits have none. Where a batch
 // names the places of its targets, hidden vectors are [t, d] and logits [t, v], of these alone. Has no state.
 class MaskedLanguageModel : public TokenModel {
@@ -59,6 +58,56 @@ class MaskedLanguageModel : public TokenModel {
   MaskedLanguageModel(const TransformerConfig& config, std::int64_t vocabulary);
 
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+};
+
+// The source as the encoder has read it, and what the decoder has written, for generation.
+class EncoderDecoderState : public ModelState {
+ public:
+  EncoderDecoderState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, torch::Device device)
+      : decoder_(layers, batch, capacity, /*memory=*/0, device), layers_(layers) {}
+
+  std::int64_t length() const override { return decoder_.length(); }
+  void reset() override;
+  NamedTensors tensors() const override { return decoder_.tensors(); }
+  void load(const NamedTensors& saved, const std::string& source) override { decoder_.load(saved, source); }
+  std::int64_t bytes() const override;
+
+  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  void select(const torch::Tensor& rows_b);
+
+  bool has_source() const { return source_bsd_.defined(); }
+  void set_source(const torch::Tensor& source_bsd, const torch::Tensor& segments_bs);
+  const torch::Tensor& source_bsd() const { return source_bsd_; }
+  const torch::Tensor& segments_bs() const { return segments_bs_; }
+
+  TransformerState& decoder() { return decoder_; }
+  std::vector<MixerState>& of_source() { return of_source_; }  // by block
+
+ private:
+  TransformerState decoder_;
+  std::int64_t layers_;
+  torch::Tensor source_bsd_, segments_bs_;  // as Batch has them
+  std::vector<MixerState> of_source_;
+};
+
+// A model that writes one sequence while it sees another (Vaswani et al. 2017, section 3.1).
+class EncoderDecoder : public TokenModel {
+ public:
+  // `vocabulary` tokens of texts. One more mark, whose id follows theirs, is read before a target and predicted behind
+  // it; sources end with it.
+  EncoderDecoder(const EncoderDecoderConfig& config, std::int64_t vocabulary);
+
+  // With a state, the first batch brings the source, and later ones only the tokens that follow.
+  torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+  std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
+
+  TransformerImpl& encoder() { return *encoder_; }
+
+ private:
+  // Vectors of the source [b, s, d].
+  torch::Tensor encode(const Batch& batch, Pass& pass);
+
+  Transformer encoder_;
 };
 
 }  // namespace metaformer

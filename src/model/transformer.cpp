@@ -3,15 +3,154 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/container/modulelist.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "model/embedding.h"
+#include "base/text.h"
 #include "model/reversible.h"
-#include "model/transformer_state.h"
 #include "ops/dropout.h"
 
 namespace metaformer {
+
+namespace {
+
+constexpr const char* length_name = "length";
+constexpr const char* place_name = "place";
+constexpr const char* segments_name = "segments";
+
+std::string name_of(std::size_t block) { return fmt::format("blocks.{}", block); }
+std::string prefix_of(std::size_t block) { return name_of(block) + "."; }
+
+}  // namespace
+
+std::int64_t TransformerMemory::length() const {
+  return blocks_bmd_.front().defined() ? blocks_bmd_.front().size(1) : 0;
+}
+
+void TransformerMemory::reset() {
+  for (auto& block : blocks_bmd_) block = torch::Tensor();
+  segments_bm_ = torch::Tensor();
+}
+
+NamedTensors TransformerMemory::tensors() const {
+  NamedTensors all;
+  for (std::size_t block = 0; block < blocks_bmd_.size(); ++block)
+    if (blocks_bmd_[block].defined()) all.emplace_back(name_of(block), blocks_bmd_[block]);
+  if (segments_bm_.defined()) all.emplace_back(segments_name, segments_bm_);
+  return all;
+}
+
+void TransformerMemory::load(const NamedTensors& saved, const std::string& source) {
+  SavedTensors from(saved, source, device_);
+  TransformerMemory loaded(std::ssize(blocks_bmd_), width_, capacity_, device_);
+  auto rows = any_size, length = any_size;  // those of the first tensor, then the same in all others
+  for (std::size_t block = 0; block < blocks_bmd_.size() && !saved.empty(); ++block) {
+    auto& own = loaded.blocks_bmd_[block];
+    own = from.take(name_of(block), {rows, length, width_});
+    rows = own.size(0);
+    length = own.size(1);
+    if (length > capacity_)
+      fail_to_continue(source, fmt::format("{} holds {} tokens, and model.memory is {}", in_quotes(name_of(block)),
+                                           length, capacity_));
+  }
+  if (from.contains(segments_name)) loaded.segments_bm_ = from.take(segments_name, {rows, length});
+  from.require_empty();
+  *this = std::move(loaded);
+}
+
+torch::Tensor TransformerMemory::newest(const torch::Tensor& before, const torch::Tensor& x) const {
+  const torch::NoGradGuard no_grad;
+  const auto all = before.defined() && x.size(1) < capacity_ ? torch::cat({before, x.detach()}, 1) : x.detach();
+  const auto kept = std::min(capacity_, all.size(1));
+  return all.narrow(1, all.size(1) - kept, kept).clone(at::MemoryFormat::Contiguous);
+}
+
+void TransformerMemory::remember(std::size_t block, const torch::Tensor& x_bcd) {
+  blocks_bmd_.at(block) = newest(blocks_bmd_[block], x_bcd);
+}
+
+void TransformerMemory::remember_segments(const torch::Tensor& segments_bc) {
+  segments_bm_ = newest(segments_bm_, segments_bc);
+}
+
+TransformerState::TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
+                                   torch::Device device)
+    : batch_(batch),
+      memory_(memory),
+      device_(device),
+      mixers_(static_cast<std::size_t>(layers), MixerState(capacity + memory, device)) {}
+
+void TransformerState::reset() {
+  length_ = place_ = remembered_ = 0;
+  segments_be_ = torch::Tensor();
+  for (auto& mixer : mixers_) mixer.reset();
+}
+
+bool TransformerState::prepare(std::int64_t tokens, std::int64_t context) {
+  const bool begins = memory_ > 0 && place_ == context;
+  if (begins) {
+    remembered_ = std::min(memory_, remembered_ + place_);
+    place_ = 0;
+    for (auto& mixer : mixers_) mixer.keep_newest(memory_);
+    if (segments_be_.defined()) segments_be_ = segments_be_.narrow(1, segments_be_.size(1) - remembered_, remembered_);
+  }
+  if (place_ + tokens > context)
+    throw Error(ExitCode::failure,
+                fmt::format("a sequence of {} tokens does not fit model.context {}", place_ + tokens, context));
+  return begins;
+}
+
+void TransformerState::advance(std::int64_t tokens) {
+  length_ += tokens;
+  place_ += tokens;
+}
+
+void TransformerState::select(const torch::Tensor& rows_b) {
+  batch_ = rows_b.size(0);
+  if (segments_be_.defined()) segments_be_ = segments_be_.index_select(0, rows_b);
+  for (auto& mixer : mixers_) mixer.select(rows_b);
+}
+
+torch::Tensor TransformerState::extend_segments(const torch::Tensor& segments_bc) {
+  segments_be_ = segments_be_.defined() ? torch::cat({segments_be_, segments_bc}, 1) : segments_bc;
+  return segments_be_;
+}
+
+NamedTensors TransformerState::tensors() const {
+  NamedTensors all = {{length_name, torch::tensor(length_)}, {place_name, torch::tensor(place_)}};
+  if (segments_be_.defined()) all.emplace_back(segments_name, segments_be_);
+  for (std::size_t block = 0; block < mixers_.size(); ++block)
+    for (const auto& [name, tensor] : mixers_[block].tensors()) all.emplace_back(prefix_of(block) + name, tensor);
+  return all;
+}
+
+void TransformerState::load(const NamedTensors& saved, const std::string& source) {
+  SavedTensors from(saved, source, device_);
+  const auto length = from.take_length(length_name), place = from.take_length(place_name);
+  torch::Tensor segments_be;
+  if (from.contains(segments_name)) segments_be = from.take(segments_name, {batch_, any_size});
+  auto loaded = mixers_;
+  for (std::size_t block = 0; block < mixers_.size(); ++block) {
+    const auto of_block = from.take_below(prefix_of(block));
+    for (const auto& [name, tensor] : of_block)
+      if (tensor.dim() < 2 || tensor.size(0) != batch_)
+        fail_to_continue(source, fmt::format("{} is not of {} sequences", in_quotes(prefix_of(block) + name), batch_));
+    loaded[block].load(of_block, source);
+  }
+  from.require_empty();
+  mixers_ = std::move(loaded);
+  length_ = length;
+  place_ = place;
+  remembered_ = std::min(memory_, length_ - place_);
+  segments_be_ = segments_be;
+}
+
+std::int64_t TransformerState::bytes() const {
+  std::int64_t total = 0;
+  for (const auto& mixer : mixers_) total += mixer.bytes();
+  return total;
+}
 
 namespace {
 
@@ -30,15 +169,6 @@ torch::Tensor scaled(Embedding& table, const torch::Tensor& scale_v1, const torc
 
 }  // namespace
 
-TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal)
-    : TransformerImpl(config, vocabulary, causal, Embedding(nullptr), nullptr) {}
-
-TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table)
-    : TransformerImpl(config, vocabulary, causal, std::move(table), nullptr) {}
-
-TransformerImpl::TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary)
-    : TransformerImpl(config, vocabulary, /*causal=*/true, Embedding(nullptr), &config) {}
-
 TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
                                  const EncoderDecoderConfig* decoder)
     : config_(config), causal_(causal), embedding_factor_(factor_of(config.embedding, config.width)) {
@@ -51,23 +181,19 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     token_embedding_ = register_module("token_embedding", Embedding(vocabulary, config.width, config.embedding.std));
   if (is<LearnedPositionsConfig>(config.positions))
     position_embedding_ = register_module("position_embedding", Embedding(config.context, config.width));
-  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions))
+  if (const auto* sinusoidal = std::get_if<SinusoidalPositionsConfig>(&config.positions);
+      sinusoidal != nullptr && !module_device().is_meta())
     sinusoids_cd_ = sinusoid_table_cd(*sinusoidal, config.context, config.width).to(torch::kFloat);
   if (config.embedding.ngrams.order > 1)
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
-  if (auto bias = make_score_bias(config.positions, config.heads, causal))
-    score_bias_ = register_module("score_bias", bias);
-  if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&config.positions)) {
-    distances_.emplace(config.width, xl->clamp_length);
-    if (xl->shared_biases)
-      distance_biases_ = register_module("distance_biases",
-                                         DistanceBiases(config.heads, config.mixer->key_width(config.mixer_shape())));
-  }
+  const auto shape = config.mixer_shape();
+  shared_positions_.emplace(*this, shape, config.mixer->key_width(shape), causal);
   if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
-    token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}));
+    token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}, module_device()));
     if (!ngram_embedding_.is_empty())
-      ngram_scale_g1_ = register_buffer("ngram_scale", torch::ones({config.embedding.ngrams.buckets, 1}));
+      ngram_scale_g1_ =
+          register_buffer("ngram_scale", torch::ones({config.embedding.ngrams.buckets, 1}, module_device()));
   }
   auto blocks = register_module("blocks", torch::nn::ModuleList());
   for (std::int64_t i = 0; i < config.layers; ++i) {
@@ -114,17 +240,8 @@ Visibility TransformerImpl::visibility_of(const Batch& batch, const Past& past, 
   auto visibility = self_visibility(causal_, batch.segments_bc);
   visibility.key_segment_be = all_segments(batch.segments_bc, past.state, past.memory);
   if (config_.same_length) visibility.window = config_.memory;
-  const auto queries = batch.ids_bc.size(1), keys = past.tokens + queries;
-  if (score_bias_ != nullptr) visibility.score_bias_nce = score_bias_->forward(queries, keys);
-  if (distances_) {
-    const bool not_later = causal_ && !pass.wants_scores();  // a probe sees what the mask hides, too
-    visibility.distance_ld =
-        dropout_of_shared(distances_->rows_ld(queries, keys, not_later, embedding_weight()), config_.dropout, pass);
-    if (!distance_biases_.is_empty()) {
-      visibility.content_bias_nk = distance_biases_->content_nk();
-      visibility.distance_bias_nk = distance_biases_->distance_nk();
-    }
-  }
+  const auto queries = batch.ids_bc.size(1);
+  shared_positions_->add_to(visibility, queries, past.tokens + queries, embedding_weight(), pass);
   return visibility;
 }
 
@@ -167,7 +284,7 @@ TransformerImpl::Past TransformerImpl::past_of(const Batch& batch, ModelState* g
                   fmt::format("a sequence of {} tokens does not fit model.context {}", length, config_.context));
     return {.memory = memory, .tokens = memory != nullptr ? memory->length() : 0};
   }
-  auto& state = TransformerState::of(*given);
+  auto& state = state_as<TransformerState>(*given);
   state.prepare(length, config_.context);
   return {.state = &state, .place = state.place(), .tokens = state.remembered() + state.place()};
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Embeddings, a stack of blocks, and the final norm that pre-norm needs: the trunk that every head sits on.
+// The trunk that every head sits on: embeddings, a stack of blocks, and the final norm that pre-norm needs; and what it
+// keeps between calls.
 
 #include <optional>
 #include <vector>
@@ -11,20 +12,88 @@
 
 namespace metaformer {
 
-class TransformerMemory;
-class TransformerState;
+// The memory of a transformer in training (Transformer-XL, Dai et al. 2019, section 3.2): the vectors that entered each
+// block for the tokens before a segment. No gradient flows into them; what blocks make of them is made with the weights
+// of each step.
+class TransformerMemory : public ModelState {
+ public:
+  // For up to `capacity` tokens.
+  TransformerMemory(std::int64_t layers, std::int64_t width, std::int64_t capacity, torch::Device device)
+      : width_(width), capacity_(capacity), device_(device), blocks_bmd_(static_cast<std::size_t>(layers)) {}
+
+  std::int64_t length() const override;  // tokens that it holds
+  void reset() override;
+  NamedTensors tensors() const override;
+  void load(const NamedTensors& saved, const std::string& source) override;
+  std::int64_t bytes() const override { return bytes_of(tensors()); }
+
+  // A block's memory, [b, m, d]; undefined: it is empty.
+  const torch::Tensor& of_block(std::size_t block) const { return blocks_bmd_.at(block); }
+  const torch::Tensor& segments_bm() const { return segments_bm_; }  // undefined: all one segment
+
+  // The newest tokens, which enter the block now.
+  void remember(std::size_t block, const torch::Tensor& x_bcd);
+  void remember_segments(const torch::Tensor& segments_bc);
+
+ private:
+  torch::Tensor newest(const torch::Tensor& before, const torch::Tensor& x) const;
+
+  std::int64_t width_, capacity_;
+  torch::Device device_;
+  std::vector<torch::Tensor> blocks_bmd_;
+  torch::Tensor segments_bm_;
+};
+
+// The state of a transformer: one of its mixer for every block. With model.memory a text is read in segments of
+// model.context tokens, each of which sees the end of the one before it.
+class TransformerState : public ModelState {
+ public:
+  // For `batch` sequences of up to `capacity` tokens, beside a memory of that many.
+  TransformerState(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t memory,
+                   torch::Device device);
+
+  std::int64_t length() const override { return length_; }
+  void reset() override;
+  NamedTensors tensors() const override;
+  void load(const NamedTensors& saved, const std::string& source) override;
+  std::int64_t bytes() const override;
+
+  MixerState& mixer(std::size_t block) { return mixers_.at(block); }
+
+  // Tokens of the segment that is being read, and of those before it that are remembered.
+  std::int64_t place() const { return place_; }
+  std::int64_t remembered() const { return remembered_; }
+
+  // Tokens follow. Throws Error when they do not fit a segment of `context` tokens, of which one begins, given a
+  // memory, where the last is full. True when one began: what mixers hold has moved.
+  bool prepare(std::int64_t tokens, std::int64_t context);
+  void advance(std::int64_t tokens);
+
+  // Sequence i becomes what sequence rows_b[i] was; there may be another number of them.
+  void select(const torch::Tensor& rows_b);
+
+  // The segments of all tokens that mixers hold, with those of the new tokens, [b, e].
+  torch::Tensor extend_segments(const torch::Tensor& segments_bc);
+
+ private:
+  std::int64_t batch_, memory_, length_ = 0, place_ = 0, remembered_ = 0;
+  torch::Device device_;
+  torch::Tensor segments_be_;  // undefined: none were given
+  std::vector<MixerState> mixers_;
+};
 
 class TransformerImpl : public torch::nn::Module {
  public:
-  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal);
-
-  // An encoder that reads another module's table of tokens.
-  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table);
+  // `table`: of tokens, another module's that this one reads, too; empty: it has its own.
+  TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal,
+                  Embedding table = Embedding(nullptr))
+      : TransformerImpl(config, vocabulary, causal, std::move(table), nullptr) {}
 
   // A decoder.
-  TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary);
+  TransformerImpl(const EncoderDecoderConfig& config, std::int64_t vocabulary)
+      : TransformerImpl(config, vocabulary, /*causal=*/true, Embedding(nullptr), &config) {}
 
-  // What a decoder sees besides its own tokens, and what its blocks hold of that (nullptr: nothing is held).
+  // The source that a decoder sees, and the states in which its blocks hold it (nullptr: nothing is held).
   struct SourceView {
     Source source;
     std::vector<MixerState>* states = nullptr;  // by block
@@ -45,7 +114,7 @@ class TransformerImpl : public torch::nn::Module {
   const torch::Tensor& token_table_vd() const { return token_embedding_->weight(); }  // not of region embeddings
   const Embedding& token_embedding() const { return token_embedding_; }               // the same
   RegionEmbedding& region_embedding() { return region_embedding_; }                   // empty: tokens have vectors
-  // What is added to the embeddings of tokens at positions 0 ... tokens - 1, or more; undefined: nothing.
+  // The vectors that are added to the embeddings at positions 0 ... tokens - 1, or more; undefined: none are.
   const torch::Tensor& position_table_cd(std::int64_t tokens) const;
   double embedding_factor() const { return embedding_factor_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -55,7 +124,7 @@ class TransformerImpl : public torch::nn::Module {
   TransformerImpl(const TransformerConfig& config, std::int64_t vocabulary, bool causal, Embedding table,
                   const EncoderDecoderConfig* decoder);
 
-  // What comes before the tokens of a pass: caches of mixers where a sequence goes on, or the memory of training.
+  // The past of a pass: caches of mixers where a sequence continues, or the memory of training.
   struct Past {
     TransformerState* state = nullptr;
     TransformerMemory* memory = nullptr;
@@ -70,16 +139,14 @@ class TransformerImpl : public torch::nn::Module {
 
   TransformerConfig config_;
   bool causal_;
-  Embedding token_embedding_{nullptr};             // this one, which may be another module's
-  RegionEmbedding region_embedding_{nullptr};      // or this one
-  double embedding_factor_;                        // of tokens and n-grams
-  Embedding position_embedding_{nullptr};          // learned positions only
-  mutable torch::Tensor sinusoids_cd_;             // sinusoidal positions only; grows for longer contexts
-  std::shared_ptr<ScoreBias> score_bias_;          // of positions that are added to scores
-  std::optional<DistanceTable> distances_;         // transformer_xl positions only, as are these:
-  DistanceBiases distance_biases_{nullptr};        // of all layers
-  Embedding ngram_embedding_{nullptr};             // n-grams only
-  torch::Tensor token_scale_v1_, ngram_scale_g1_;  // embedding.scale log_count_ratio only
+  Embedding token_embedding_{nullptr};               // this one, which may be another module's
+  RegionEmbedding region_embedding_{nullptr};        // or this one
+  double embedding_factor_;                          // of tokens and n-grams
+  Embedding position_embedding_{nullptr};            // learned positions only
+  mutable torch::Tensor sinusoids_cd_;               // sinusoidal positions only; grows for longer contexts
+  std::optional<SharedPositions> shared_positions_;  // made in the order of registration
+  Embedding ngram_embedding_{nullptr};               // n-grams only
+  torch::Tensor token_scale_v1_, ngram_scale_g1_;    // embedding.scale log_count_ratio only
   std::vector<Block> blocks_;
   Norm final_norm_{nullptr};  // not of post-norm, unless switched off
 };

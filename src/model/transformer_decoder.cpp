@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "cpu/activation.h"
-#include "cpu/rms_norm.h"
-#include "model/transformer_state.h"
 
 namespace metaformer {
 
@@ -15,21 +13,6 @@ void add(const std::vector<float>& from, std::vector<float>& to) {
 }
 
 }  // namespace
-
-void NormDecoder::apply(const float* x_bd, float* y_bd, std::int64_t batch) const {
-  const auto* weight = weight_d_.const_data_ptr<float>();
-  const auto* bias = bias_d_.defined() ? bias_d_.const_data_ptr<float>() : nullptr;
-  const auto width = weight_d_.size(0);
-  const auto epsilon = static_cast<float>(epsilon_of(config_));
-  if (is<RmsNormConfig>(config_))
-    normalise_by_rms(x_bd, weight, y_bd, /*factors=*/nullptr, batch, width, epsilon);
-  else
-    normalise_rows(x_bd, weight, bias, y_bd, batch, width, epsilon);
-}
-
-BranchNormDecoders::BranchNormDecoders(const BranchNorms& norms) : norm(norms.norm) {
-  if (!norms.output_norm.is_empty()) output_norm.emplace(norms.output_norm);
-}
 
 BlockDecoder::BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mixer, std::int64_t batch)
     : batch_(batch),
@@ -48,17 +31,17 @@ BlockDecoder::BlockDecoder(const Block& block, std::unique_ptr<MixerDecoder> mix
       hidden_bh_(floats(batch * down_.inputs())) {}
 
 template <class Branch>
-void BlockDecoder::apply(std::vector<float>& x_bd, const BranchNormDecoders& norms, Branch branch) {
+void BlockDecoder::apply(std::vector<float>& x_bd, const BranchNorms& norms, Branch branch) {
   const bool is_post = norm_position_ == NormPosition::post;
-  if (!is_post) norms.norm.apply(x_bd.data(), normal_bd_.data(), batch_);
+  if (!is_post) norms.norm->normalise_rows(x_bd.data(), normal_bd_.data(), batch_);
   branch(is_post ? x_bd.data() : normal_bd_.data(), branch_bd_.data());
-  if (norms.output_norm) {
-    norms.output_norm->apply(branch_bd_.data(), normal_bd_.data(), batch_);
+  if (!norms.output_norm.is_empty()) {
+    norms.output_norm->normalise_rows(branch_bd_.data(), normal_bd_.data(), batch_);
     std::swap(branch_bd_, normal_bd_);
   }
   if (has_residual_) add(x_bd, branch_bd_);
   if (is_post)
-    norms.norm.apply(branch_bd_.data(), x_bd.data(), batch_);
+    norms.norm->normalise_rows(branch_bd_.data(), x_bd.data(), batch_);
   else
     std::swap(branch_bd_, x_bd);
 }
@@ -94,17 +77,17 @@ class TransformerDecoder : public Decoder {
         token_table_vd_(transformer.token_table_vd()),
         position_table_cd_(transformer.position_table_cd(context)),
         embedding_factor_(static_cast<float>(transformer.embedding_factor())),
+        final_norm_(transformer.final_norm()),
         head_(head_vd, torch::Tensor()),
         x_bd_(floats(batch * width_)),
         normal_bd_(x_bd_),
         logits_bv_(floats(batch * head_vd.size(0))) {
     for (std::size_t i = 0; i < mixers.size(); ++i)
       blocks_.emplace_back(transformer.blocks()[i], std::move(mixers[i]), batch);
-    if (!transformer.final_norm().is_empty()) final_norm_.emplace(transformer.final_norm());
   }
 
   void resume(ModelState& state) override {
-    state_ = &TransformerState::of(state);
+    state_ = &state_as<TransformerState>(state);
     for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].resume(state_->mixer(i));
   }
 
@@ -115,7 +98,7 @@ class TransformerDecoder : public Decoder {
   torch::Tensor token_table_vd_, position_table_cd_;
   float embedding_factor_;
   std::vector<BlockDecoder> blocks_;
-  std::optional<NormDecoder> final_norm_;
+  Norm final_norm_;  // may be empty
   LinearDecoder head_;
   std::vector<float> x_bd_, normal_bd_, logits_bv_;
   TransformerState* state_ = nullptr;
@@ -135,8 +118,8 @@ std::span<const float> TransformerDecoder::step(std::span<const std::int32_t> to
   for (auto& block : blocks_) block.step(x_bd_);
   state_->advance(1);
   const float* hidden_bd = x_bd_.data();
-  if (final_norm_) {
-    final_norm_->apply(x_bd_.data(), normal_bd_.data(), batch_);
+  if (!final_norm_.is_empty()) {
+    final_norm_->normalise_rows(x_bd_.data(), normal_bd_.data(), batch_);
     hidden_bd = normal_bd_.data();
   }
   head_.apply(hidden_bd, logits_bv_.data(), batch_);

@@ -1,7 +1,6 @@
 #pragma once
 // The decoder of a causal transformer on the CPU, in float32, through buffers that are allocated once.
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,24 +9,6 @@
 #include "model/transformer.h"
 
 namespace metaformer {
-
-// Normalisation of rows; its tensors are float32, contiguous and on the CPU.
-class NormDecoder {
- public:
-  explicit NormDecoder(const Norm& norm) : config_(norm->config()), weight_d_(norm->weight()), bias_d_(norm->bias()) {}
-  void apply(const float* x_bd, float* y_bd, std::int64_t batch) const;
-
- private:
-  NormConfig config_;
-  torch::Tensor weight_d_, bias_d_;
-};
-
-// The norms of a branch, as BranchNorms.
-struct BranchNormDecoders {
-  explicit BranchNormDecoders(const BranchNorms& norms);
-  NormDecoder norm;
-  std::optional<NormDecoder> output_norm;
-};
 
 class BlockDecoder {
  public:
@@ -41,13 +22,13 @@ class BlockDecoder {
  private:
   // As in BlockImpl.
   template <class Branch>
-  void apply(std::vector<float>& x_bd, const BranchNormDecoders& norms, Branch branch);
+  void apply(std::vector<float>& x_bd, const BranchNorms& norms, Branch branch);
   void feed_forward(const float* x_bd, float* y_bd);
 
   std::int64_t batch_;
   NormPosition norm_position_;
   bool has_residual_;
-  BranchNormDecoders mixer_norms_, feed_forward_norms_;
+  BranchNorms mixer_norms_, feed_forward_norms_;
   std::unique_ptr<MixerDecoder> mixer_;
   FeedForwardConfig feed_forward_;
   LinearDecoder up_, down_;

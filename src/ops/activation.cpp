@@ -25,29 +25,48 @@ void with_elements(const Tensor& x, const Tensor& y, const Tensor& slope, Use us
 }
 
 // Keeps the slopes in place of x: no more memory, and backward is one product.
+Tensor keep(AutogradContext* context, const Tensor& y, const Tensor& slopes) {
+  context->save_for_backward({slopes});
+  return y;
+}
+
 class Activate : public torch::autograd::Function<Activate> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const ActivationConfig& f) {
-    return keep(context, activate_with_slopes(f, x));
+    const auto y = torch::empty_like(x), slopes = torch::empty_like(x);
+    with_elements(x, y, slopes, [&](const auto* from, auto* to, auto* slope) {
+      at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+        activate(f, from + begin, to + begin, slope + begin, end - begin);
+      });
+    });
+    return keep(context, y, slopes);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     require_first_order("an activation");
     // In place: nothing else needs the slopes. Going back twice is an error of the library's, which sees the change.
-    return {multiply_slopes(context->get_saved_variables()[0], gradients[0]), {}};
-  }
-  static Tensor keep(AutogradContext* context, const Activated& activated) {
-    context->save_for_backward({activated.slopes});
-    return activated.y;
+    return {context->get_saved_variables()[0].mul_(gradients[0]), {}};
   }
 };
 
 class Gate : public torch::autograd::Function<Gate> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const ActivationConfig& f) {
-    return Activate::keep(context, gate_with_slopes(f, x));
+    auto sizes = x.sizes().vec();
+    const auto width = sizes.back() /= 2;
+    const auto y = torch::empty(sizes, x.options()), slopes = torch::empty_like(x);
+    const auto rows = y.numel() / width, row_grain = std::max<std::int64_t>(1, grain / width);
+    with_elements(x, y, slopes, [&](const auto* from, auto* to, auto* slope) {
+      at::parallel_for(0, rows, row_grain, [&](std::int64_t begin, std::int64_t end) {
+        gate(f, from + begin * 2 * width, to + begin * width, slope + begin * 2 * width, end - begin, width);
+      });
+    });
+    return keep(context, y, slopes);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return Activate::backward(context, std::move(gradients));
+    require_first_order("an activation");
+    const auto slopes = context->get_saved_variables()[0];
+    slopes.unflatten(-1, {2, -1}).mul_(gradients[0].unsqueeze(-2));
+    return {slopes, {}};
   }
 };
 
@@ -70,36 +89,6 @@ Tensor activate_by_operators(const ActivationConfig& f, const Tensor& x) {
 }
 
 }  // namespace
-
-Activated activate_with_slopes(const ActivationConfig& f, const Tensor& x) {
-  Activated result{torch::empty_like(x), torch::empty_like(x)};
-  with_elements(x, result.y, result.slopes, [&](const auto* from, auto* to, auto* slopes) {
-    at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-      activate(f, from + begin, to + begin, slopes + begin, end - begin);
-    });
-  });
-  return result;
-}
-
-Activated gate_with_slopes(const ActivationConfig& f, const Tensor& x) {
-  auto shape = x.sizes().vec();
-  const auto width = shape.back() /= 2;
-  Activated result{torch::empty(shape, x.options()), torch::empty_like(x)};
-  with_elements(x, result.y, result.slopes, [&](const auto* from, auto* to, auto* slopes) {
-    at::parallel_for(0, result.y.numel() / width, std::max<std::int64_t>(1, grain / width),
-                     [&](std::int64_t begin, std::int64_t end) {
-                       gate(f, from + begin * 2 * width, to + begin * width, slopes + begin * 2 * width, end - begin,
-                            width);
-                     });
-  });
-  return result;
-}
-
-Tensor multiply_slopes(const Tensor& slopes, const Tensor& dy) {
-  if (slopes.size(-1) == dy.size(-1)) return slopes.mul_(dy);
-  slopes.unflatten(-1, {2, -1}).mul_(dy.unsqueeze(-2));
-  return slopes;
-}
 
 Tensor activate(const ActivationConfig& f, const Tensor& x) {
   // A rectifier is a comparison: the library's needs no slope.

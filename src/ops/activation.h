@@ -14,15 +14,4 @@ torch::Tensor activate(const ActivationConfig& f, const torch::Tensor& x);
 // f(gate) * up for x = [..., gate | up], both of the same width h (Shazeer 2020): [..., h].
 torch::Tensor gate(const ActivationConfig& f, const torch::Tensor& x);
 
-// The parts of a node of the graph that contains an activation. For x on the CPU in float32 or bfloat16, contiguous.
-struct Activated {
-  torch::Tensor y;
-  torch::Tensor slopes;  // in the shape of x: what dy is multiplied by
-};
-Activated activate_with_slopes(const ActivationConfig& f, const torch::Tensor& x);
-Activated gate_with_slopes(const ActivationConfig& f, const torch::Tensor& x);
-
-// dx from dy of either, in the memory of the slopes.
-torch::Tensor multiply_slopes(const torch::Tensor& slopes, const torch::Tensor& dy);
-
 }  // namespace metaformer

@@ -215,8 +215,4 @@ HostMask HostMask::kept_in(AutogradContext& context) {
           .first_row = data["first_row"].toInt()};
 }
 
-Tensor drop_on_host(const Tensor& x, const HostMask& mask) {
-  return drop_on_host(x, mask.probability, mask.seed, {.first_row = mask.first_row});
-}
-
 }  // namespace metaformer

@@ -39,7 +39,4 @@ struct HostMask {
   static HostMask kept_in(torch::autograd::AutogradContext& context);
 };
 
-// Outside the graph, for x_b... on the CPU in float32 or bfloat16; of gradients, too.
-torch::Tensor drop_on_host(const torch::Tensor& x, const HostMask& mask);
-
 }  // namespace metaformer

@@ -18,6 +18,18 @@ void add_specs(const torch::nn::Module& module, const std::string& prefix, Specs
 
 }  // namespace
 
+static thread_local bool makes_meta_modules = false;
+
+MetaModules::MetaModules() { makes_meta_modules = true; }
+MetaModules::~MetaModules() { makes_meta_modules = false; }
+
+torch::Device module_device() { return makes_meta_modules ? torch::kMeta : torch::kCPU; }
+
+torch::Tensor Layer::add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec) {
+  const bool is_one = spec.init.kind == Init::Kind::ones;
+  return add_parameter(name, is_one ? torch::ones(sizes, module_device()) : torch::zeros(sizes, module_device()), spec);
+}
+
 torch::Tensor Layer::add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec) {
   specs_[name] = spec;
   return register_parameter(name, std::move(value));

@@ -50,8 +50,25 @@ struct ParameterSpec {
 // A mixer's form of scores is drawn from N(0, 1), for Mixer::scale_initial_scores.
 constexpr ParameterSpec score_form_spec{.init = Init::normal(1), .decay = Decay::matrices};
 
+// While one lives, modules that this thread makes are on the meta device: their parameters and buffers have shapes, and
+// take no memory.
+class MetaModules {
+ public:
+  MetaModules();
+  ~MetaModules();
+  MetaModules(const MetaModules&) = delete;
+  MetaModules& operator=(const MetaModules&) = delete;
+};
+
+// Where the tensors of new modules are: on the CPU, unless MetaModules says otherwise.
+torch::Device module_device();
+
 class Layer : public torch::nn::Module {
  public:
+  // Registers a parameter on module_device(), which holds ones or zeros until it is initialised: ones where that is its
+  // initial value.
+  torch::Tensor add_parameter(const std::string& name, at::IntArrayRef sizes, const ParameterSpec& spec);
+
   // Registers a parameter, which holds `value` until it is initialised.
   torch::Tensor add_parameter(const std::string& name, torch::Tensor value, const ParameterSpec& spec);
 

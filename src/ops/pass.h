@@ -46,7 +46,7 @@ class Probe {
 
   // score_bnce: as the softmax takes them (scaled, with what positions add), but not masked. weight_bnce: after the
   // softmax, before dropout; rows (queries) sum to 1, or to 0 where a token sees nothing. visible_bce: the mask, as
-  // visible_bce() of attention/visibility.h gives it; undefined: everyone sees everyone.
+  // visible_bce() of attention/mixer.h gives it; undefined: everyone sees everyone.
   virtual void attended(const torch::Tensor& score_bnce, const torch::Tensor& weight_bnce,
                         const torch::Tensor& visible_bce) {
     (void)score_bnce, (void)weight_bnce, (void)visible_bce;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "data/list_dataset.h"
 #include "model/classifier.h"
-#include "model/encoder_decoder.h"
+#include "model/token_model.h"
 #include "tasks/batches.h"
 
 namespace metaformer {

@@ -8,10 +8,10 @@
 #include <set>
 #include <string>
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "base/signals.h"
 #include "config/writer.h"
 #include "infer/answers.h"

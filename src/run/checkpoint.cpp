@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "ops/device.h"
 #include "run/safetensors.h"
-#include "text/load_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 
@@ -20,49 +21,38 @@ namespace metaformer {
 
 namespace {
 
-constexpr std::uint32_t first_other = 0x100;
-
-constexpr bool stands_for_itself(std::uint32_t byte) {
-  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
-}
-
-constexpr std::size_t others = 68;  // bytes that do not stand for themselves
-
-struct Alphabet {
-  std::array<std::uint32_t, 256> points{};    // by byte
-  std::array<unsigned char, others> bytes{};  // by point - first_other
-};
-
-constexpr Alphabet alphabet = [] {
-  Alphabet made;
-  std::uint32_t count = 0;
+// By byte.
+constexpr std::array<std::uint32_t, 256> byte_characters = [] {
+  std::array<std::uint32_t, 256> points{};
+  std::uint32_t next = 0x100;
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    made.points[byte] = stands_for_itself(byte) ? byte : first_other + count;
-    if (!stands_for_itself(byte)) made.bytes[count++] = static_cast<unsigned char>(byte);
+    const bool is_itself = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
+    points[byte] = is_itself ? byte : next++;
   }
-  return made;
+  return points;
 }();
 
-}  // namespace
-
+// The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
 std::optional<std::string> from_byte_level(std::string_view text) {
+  static const auto bytes_by_character = [] {
+    std::unordered_map<std::uint32_t, char> bytes;
+    for (std::size_t byte = 0; byte < 256; ++byte) bytes.emplace(byte_characters[byte], static_cast<char>(byte));
+    return bytes;
+  }();
   std::string bytes;
   for (auto at = text.begin(); at != text.end();) {
-    const std::uint32_t point = utf8::unchecked::next(at);
-    if (point < first_other && stands_for_itself(point)) {
-      bytes += static_cast<char>(point);
-    } else if (point >= first_other && point < first_other + others) {
-      bytes += static_cast<char>(alphabet.bytes[point - first_other]);
-    } else {
-      return std::nullopt;
-    }
+    const auto found = bytes_by_character.find(utf8::unchecked::next(at));
+    if (found == bytes_by_character.end()) return std::nullopt;
+    bytes += found->second;
   }
   return bytes;
 }
 
+}  // namespace
+
 std::string to_byte_level(std::string_view bytes) {
   std::string text;
-  for (const char byte : bytes) text += to_utf8(alphabet.points[static_cast<unsigned char>(byte)]);
+  for (const char byte : bytes) text += to_utf8(byte_characters[static_cast<unsigned char>(byte)]);
   return text;
 }
 
@@ -146,6 +136,34 @@ std::vector<std::int32_t> PairMerges::merge(const std::vector<std::int32_t>& ids
   return ids.size() < 2 ? ids : Word(*this, ids).merge();
 }
 
+void AddedTokens::add(const std::string& content, std::int32_t id) {
+  auto& alike = by_first_byte_[static_cast<unsigned char>(content.front())];
+  const auto is_shorter = [&](const Token& token) { return token.content.size() < content.size(); };
+  alike.insert(std::find_if(alike.begin(), alike.end(), is_shorter), {content, id});
+}
+
+const AddedTokens::Token* AddedTokens::find_at(std::string_view text) const {
+  for (const auto& token : by_first_byte_[static_cast<unsigned char>(text.front())])
+    if (text.starts_with(token.content)) return &token;
+  return nullptr;
+}
+
+void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& use_text,
+                        const std::function<void(std::int32_t)>& use_token) const {
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto* token = begins_one(text[at]) ? find_at(text.substr(at)) : nullptr;
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    if (at > begin) use_text(text.substr(begin, at - begin));
+    use_token(token->id);
+    begin = at += token->content.size();
+  }
+  if (begin < text.size()) use_text(text.substr(begin));
+}
+
 namespace {
 
 using Json = nlohmann::json;
@@ -177,28 +195,25 @@ class Reader {
     fail(fmt::format("{} is {}; {}", field, printable(json_text(value)), expected));
   }
 
-  static const Json& member(const Json& object, const char* name) {
-    static const Json none;
-    return object.is_object() && object.contains(name) ? object[name] : none;
-  }
   // Of a member that may be left out, and then is `usual`.
   void require(const Json& object, const std::string& place, const char* name, const Json& usual) const {
-    const auto& value = member(object, name);
+    const auto& value = json_member(object, name);
     const bool absent = value.is_null() || (usual.is_null() && (value == "" || value == 0));
     if (!absent && value != usual)
       refuse(place + "." + name, value, fmt::format("only {} is supported", json_text(usual)));
   }
 
   void require_no_normalizer() const {
-    const auto& normalizer = member(file_, "normalizer");
-    if (!normalizer.is_null() && member(normalizer, "normalizers") != Json::array())
-      refuse("normalizer.type", member(normalizer, "type"), "only null is supported: decoding must restore every text");
+    const auto& normalizer = json_member(file_, "normalizer");
+    if (!normalizer.is_null() && json_member(normalizer, "normalizers") != Json::array())
+      refuse("normalizer.type", json_member(normalizer, "type"),
+             "only null is supported: decoding must restore every text");
   }
 
   void read_pre_tokenizer() {
-    const auto& given = member(file_, "pre_tokenizer");
-    const bool is_sequence = member(given, "type") == "Sequence";
-    const auto parts = is_sequence ? member(given, "pretokenizers") : Json::array({given});
+    const auto& given = json_member(file_, "pre_tokenizer");
+    const bool is_sequence = json_member(given, "type") == "Sequence";
+    const auto parts = is_sequence ? json_member(given, "pretokenizers") : Json::array({given});
     if (!parts.is_array() || parts.empty()) refuse("pre_tokenizer.pretokenizers", parts, "expected a list");
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto place = is_sequence ? fmt::format("pre_tokenizer.pretokenizers[{}]", i) : "pre_tokenizer";
@@ -207,13 +222,13 @@ class Reader {
   }
 
   void add_pre_tokenizer(const Json& part, const std::string& place, bool is_last) {
-    const auto& type = member(part, "type");
+    const auto& type = json_member(part, "type");
     if (is_last && type == "ByteLevel")
       add_byte_level(part, place);
     else if (!is_last && type == "Split")
       add_split(part, place);
     else if (!is_last && type == "Digits")
-      bpe_.patterns.emplace_back(member(part, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)", source_);
+      bpe_.patterns.emplace_back(json_member(part, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)", source_);
     else
       refuse(
           place + ".type", type,
@@ -221,24 +236,25 @@ class Reader {
   }
 
   void add_split(const Json& part, const std::string& place) {
-    if (member(part, "behavior") != "Isolated")
-      refuse(place + ".behavior", member(part, "behavior"), "only Isolated is supported");
+    if (json_member(part, "behavior") != "Isolated")
+      refuse(place + ".behavior", json_member(part, "behavior"), "only Isolated is supported");
     require(part, place, "invert", false);
-    const auto& pattern = member(member(part, "pattern"), "Regex");
-    if (!pattern.is_string()) refuse(place + ".pattern", member(part, "pattern"), "expected a Regex");
+    const auto& pattern = json_member(json_member(part, "pattern"), "Regex");
+    if (!pattern.is_string()) refuse(place + ".pattern", json_member(part, "pattern"), "expected a Regex");
     bpe_.patterns.emplace_back(pattern.get<std::string>(), source_ + ": " + place + ".pattern.Regex");
   }
 
   void add_byte_level(const Json& part, const std::string& place) {
-    if (member(part, "add_prefix_space") != false)
-      refuse(place + ".add_prefix_space", member(part, "add_prefix_space"),
+    if (json_member(part, "add_prefix_space") != false)
+      refuse(place + ".add_prefix_space", json_member(part, "add_prefix_space"),
              "only false is supported: decoding must restore every text");
-    if (member(part, "use_regex") != false) bpe_.patterns.emplace_back(gpt2_pattern, source_);
+    if (json_member(part, "use_regex") != false) bpe_.patterns.emplace_back(gpt2_pattern, source_);
   }
 
   // Bounded by the number of tokens, so that a file cannot ask for more memory than it has.
   std::int32_t checked_id(const std::string& place, const Json& id) const {
-    const auto count = member(member(file_, "model"), "vocab").size() + member(file_, "added_tokens").size();
+    const auto count =
+        json_member(json_member(file_, "model"), "vocab").size() + json_member(file_, "added_tokens").size();
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > count + most_unused_ids)
       refuse(place, id, fmt::format("expected an id of {} tokens", count));
     return id.get<std::int32_t>();
@@ -257,17 +273,17 @@ class Reader {
   }
 
   void read_vocabulary() {
-    const auto& model = member(file_, "model");
-    const auto& type = member(model, "type");
+    const auto& model = json_member(file_, "model");
+    const auto& type = json_member(model, "type");
     if (type != "BPE" && !type.is_null()) refuse("model.type", type, "only byte-level BPE is supported");
-    if (member(model, "byte_fallback") == true)
+    if (json_member(model, "byte_fallback") == true)
       refuse("model.byte_fallback", true,
              "this is a tokenizer of sentencepiece, which is read from its tokenizer.model");
     for (const auto* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
       require(model, "model", name, nullptr);
-    const auto& vocabulary = member(model, "vocab");
+    const auto& vocabulary = json_member(model, "vocab");
     if (!vocabulary.is_object() || vocabulary.empty()) fail("model.vocab is not an object of tokens with their ids");
-    const bool has_whole_words = member(model, "ignore_merges") == true;
+    const bool has_whole_words = json_member(model, "ignore_merges") == true;
     for (const auto& [token, value] : vocabulary.items()) {
       if (token.empty()) fail("model.vocab has an empty token");
       const auto id = checked_id(fmt::format("model.vocab[{}]", in_quotes(token)), value);
@@ -293,7 +309,7 @@ class Reader {
   }
 
   void read_merges() {
-    const auto& merges = member(member(file_, "model"), "merges");
+    const auto& merges = json_member(json_member(file_, "model"), "merges");
     if (!merges.is_array()) fail("model.merges is not a list");
     for (std::size_t i = 0; i < merges.size(); ++i) {
       const auto [left, right] = read_merge(merges[i], i);
@@ -309,15 +325,15 @@ class Reader {
   }
 
   void read_added_tokens() {
-    const auto& tokens = member(file_, "added_tokens");
+    const auto& tokens = json_member(file_, "added_tokens");
     if (!tokens.is_array() && !tokens.is_null()) fail("added_tokens is not a list");
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const auto place = fmt::format("added_tokens[{}]", i);
       for (const auto* flag : {"single_word", "lstrip", "rstrip"}) require(tokens[i], place, flag, false);
-      const auto& content = member(tokens[i], "content");
+      const auto& content = json_member(tokens[i], "content");
       if (!content.is_string() || content == "") refuse(place + ".content", content, "expected a text");
-      add_added_token(content.get<std::string>(), checked_id(place + ".id", member(tokens[i], "id")), place,
-                      member(tokens[i], "normalized") == true);
+      add_added_token(content.get<std::string>(), checked_id(place + ".id", json_member(tokens[i], "id")), place,
+                      json_member(tokens[i], "normalized") == true);
     }
   }
 
@@ -353,15 +369,15 @@ class Reader {
   ByteLevelBpe bpe_;
 };
 
-}  // namespace
-
 ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source) {
   const auto file = parse_json(text);
   if (file.is_discarded()) throw Error(ExitCode::data, source + ": not valid JSON");
   return Reader(file, source).read();
 }
 
-static constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
+constexpr std::size_t most_words = 1 << 19;  // of a memo: about 80 MB
+
+}  // namespace
 
 ByteLevelBpeTokenizer::ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source)
     : file_(std::move(file)),

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,12 +15,8 @@
 
 namespace metaformer {
 
-// The printable characters that stand for bytes in the files of byte-level tokenizers (GPT-2, Radford et al. 2019):
-// most bytes that are printed in Latin-1 stand for themselves, the others follow from U+0100 on; a space is U+0120.
-
-// The bytes that valid UTF-8 stands for; nothing when it has a character that stands for none.
-std::optional<std::string> from_byte_level(std::string_view text);
-
+// The characters that stand for bytes in the files of byte-level tokenizers: most bytes that are printed in Latin-1
+// stand for themselves, the others follow from U+0100 on; a space is U+0120.
 std::string to_byte_level(std::string_view bytes);
 
 // Byte-pair encoding (Sennrich et al. 2016): which pairs of neighbouring tokens become one, the first rule first.
@@ -49,6 +45,30 @@ class PairMerges {
   std::int32_t next_rank_ = 0;
 };
 
+// Tokens that stand for a text of their own, such as <|endoftext|>: they are found in a text before it is cut into
+// words.
+class AddedTokens {
+ public:
+  // `content` is not empty.
+  void add(const std::string& content, std::int32_t id);
+
+  // Calls `use_text` with the text between tokens (never empty) and `use_token` with the id of each token, in order. Of
+  // tokens that overlap the first one counts, of those that start in one place the longest.
+  void split(std::string_view text, const std::function<void(std::string_view)>& use_text,
+             const std::function<void(std::int32_t)>& use_token) const;
+
+ private:
+  struct Token {
+    std::string content;
+    std::int32_t id;
+  };
+
+  bool begins_one(char byte) const { return !by_first_byte_[static_cast<unsigned char>(byte)].empty(); }
+  const Token* find_at(std::string_view text) const;
+
+  std::array<std::vector<Token>, 256> by_first_byte_;  // the longest first
+};
+
 // Byte-level BPE (GPT-2, Radford et al. 2019) in the format of the library `tokenizers`: regular expressions cut a text
 // into words, whose bytes are merged pair by pair.
 struct ByteLevelBpe {
@@ -62,19 +82,17 @@ struct ByteLevelBpe {
   std::array<AddedTokens, 2> added;    // to be found first, and in the rest
 };
 
-// Reads tokenizer.json. What has no effect on the ids of plain text is ignored: the decoder, post-processing,
-// truncation and padding. Errors (exit code 3) name `source` and the field: what is missing, damaged, or changes text
-// so that decoding cannot restore it (normalisers, a space in front), and models other than byte-level BPE.
-ByteLevelBpe read_tokenizer_json(const std::string& text, const std::string& source);
-
 // A tokenizer of the library `tokenizers`: byte-level BPE, as GPT-2 and LLaMA 3 have it. The ids equal the
 // library's without the special tokens that its post-processing adds; every text that is valid UTF-8 is restored.
 class ByteLevelBpeTokenizer : public SubwordTokenizer {
  public:
   static constexpr std::int64_t largest_vocabulary = 1 << 24;
 
-  // `file`: the content of tokenizer.json. `vocabulary`: at least so many ids, as the model's table of embeddings may
-  // have more rows than the file has tokens; the others stand for nothing. Errors as read_tokenizer_json.
+  // `file`: the content of tokenizer.json, of which what has no effect on the ids of plain text is ignored: the
+  // decoder, post-processing, truncation and padding. `vocabulary`: at least so many ids, as the model's table of
+  // embeddings may have more rows than the file has tokens; the others stand for nothing. Errors (exit code 3) name
+  // `source` and the field: absent, damaged, or changing text so that decoding cannot restore it (normalisers, a space
+  // in front), and models other than byte-level BPE.
   ByteLevelBpeTokenizer(std::string file, std::int64_t vocabulary, const std::string& source);
 
   std::int64_t vocabulary_size() const override { return vocabulary_; }

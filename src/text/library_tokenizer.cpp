@@ -10,12 +10,12 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "text/byte_level_bpe.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
@@ -29,24 +29,48 @@ constexpr char32_t last_character = 0x10FFFF;
 
 Json sequence(const char* of_what, Json parts) { return {{"type", "Sequence"}, {of_what, std::move(parts)}}; }
 
-// A byte order mark in front of a text is left out, as everywhere in this program, and then `normalizers` are applied.
-Json tokenizer_file(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
-  const Json without_mark = {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\\x{FEFF}"}}}, {"content", ""}};
-  normalizers.insert(normalizers.begin(), without_mark);
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", Json::array()},
-          {"normalizer", sequence("normalizers", std::move(normalizers))},
-          {"pre_tokenizer", std::move(pre_tokenizer)},
-          {"post_processor", nullptr},
-          {"decoder", std::move(decoder)},
-          {"model", std::move(model)}};
+// All of a tokenizer.json. `normalizer` and `post_processor` may be null.
+std::string file_of(Json model, Json normalizer, Json pre_tokenizer, Json post_processor, Json decoder, Json added) {
+  return json_text(Json{{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", std::move(added)},
+                        {"normalizer", std::move(normalizer)},
+                        {"pre_tokenizer", std::move(pre_tokenizer)},
+                        {"post_processor", std::move(post_processor)},
+                        {"decoder", std::move(decoder)},
+                        {"model", std::move(model)}});
 }
 
-// Cuts a text where Oniguruma finds `regex`; what it finds is a part of its own, or with "Removed" dropped.
+// A byte order mark in front of a text is left out, as everywhere in this program, and then `normalizers` are applied.
+LibraryTokenizer tokenizer_of(Json model, Json normalizers, Json pre_tokenizer, Json decoder) {
+  const Json without_mark = {{"type", "Replace"}, {"pattern", {{"Regex", "\\A\\x{FEFF}"}}}, {"content", ""}};
+  normalizers.insert(normalizers.begin(), without_mark);
+  return {file_of(std::move(model), sequence("normalizers", std::move(normalizers)), std::move(pre_tokenizer), nullptr,
+                  std::move(decoder), Json::array()),
+          ""};
+}
+
+// Cuts a text where Oniguruma finds `regex`; each match is a part of its own, or dropped with "Removed".
 Json split(const std::string& regex, const char* behavior = "Isolated") {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", false}};
+}
+
+Json bpe_model(Json vocabulary, Json merges, bool byte_fallback, const Json& affix = nullptr) {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", affix},
+          {"end_of_word_suffix", affix},
+          {"fuse_unk", false},
+          {"byte_fallback", byte_fallback},
+          {"ignore_merges", false},
+          {"vocab", std::move(vocabulary)},
+          {"merges", std::move(merges)}};
+}
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
 // Every part of a text is a token, or else the unknown one, where the vocabulary has it.
@@ -54,33 +78,26 @@ Json whole_parts(Json vocabulary, const char* unknown = "<unk>") {
   return {{"type", "WordLevel"}, {"vocab", std::move(vocabulary)}, {"unk_token", unknown}};
 }
 
-// A class of characters in regular expressions: [ab-d], of those that `belongs` takes.
-class CharacterClass {
- public:
-  template <class Belongs>
-  explicit CharacterClass(Belongs belongs) {
-    constexpr char32_t none = last_character + 1;
-    char32_t first = none;
-    for (char32_t point = 0; point <= last_character + 1; ++point) {
-      const bool is_surrogate = point >= 0xD800 && point < 0xE000;
-      const bool is_member = point <= last_character && !is_surrogate && belongs(point);
-      if (is_member && first == none) first = point;
-      if (is_member || first == none) continue;
-      ranges_ += fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(first));
-      if (point - first > 1) ranges_ += fmt::format("-\\x{{{:X}}}", static_cast<std::uint32_t>(point - 1));
-      first = none;
-    }
+// The inside of a class of characters in regular expressions: ab-d, of those that `belongs` takes.
+template <class Belongs>
+std::string ranges_of(Belongs belongs) {
+  constexpr char32_t none = last_character + 1;
+  std::string ranges;
+  char32_t first = none;
+  for (char32_t point = 0; point <= last_character + 1; ++point) {
+    const bool is_surrogate = point >= 0xD800 && point < 0xE000;
+    const bool is_member = point <= last_character && !is_surrogate && belongs(point);
+    if (is_member && first == none) first = point;
+    if (is_member || first == none) continue;
+    ranges += fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(first));
+    if (point - first > 1) ranges += fmt::format("-\\x{{{:X}}}", static_cast<std::uint32_t>(point - 1));
+    first = none;
   }
-  bool empty() const { return ranges_.empty(); }
-  const std::string& ranges() const { return ranges_; }
+  return ranges;
+}
 
- private:
-  std::string ranges_;
-};
-
-// "[abc]" of the ranges of several classes; an expression that matches nothing where all are empty.
+// "[abc]"; an expression that matches nothing where there are no ranges.
 std::string one_of(const std::string& ranges) { return ranges.empty() ? "(?:(?!))" : "[" + ranges + "]"; }
-std::string none_of(const std::string& ranges) { return "[^" + ranges + "]"; }
 
 std::string escaped(std::string_view text) {
   std::string regex;
@@ -92,21 +109,16 @@ std::string escaped(std::string_view text) {
   return regex;
 }
 
-// Behind the character that begins at `depth`.
-std::size_t character_end(const std::string& text, std::size_t depth) {
-  auto at = text.begin() + static_cast<std::ptrdiff_t>(depth);
-  utf8::unchecked::next(at);
-  return static_cast<std::size_t>(at - text.begin());
-}
-
-// An expression for what any of `words` has from `depth` on: common beginnings stand once. Words are sorted and
+// An expression for any of `words` from `depth` on: common beginnings stand once. Words are sorted and
 // distinct.
 std::string any_word(std::span<const std::string> words, std::size_t depth = 0) {
   const auto begin = depth;
   const auto &first = words.front(), &last = words.back();
-  while (depth < first.size() && first.compare(depth, character_end(first, depth) - depth, last, depth,
-                                               character_end(first, depth) - depth) == 0)
-    depth = character_end(first, depth);
+  const auto character_at = [&](const std::string& word) {
+    return word.substr(depth, character_size(std::string_view(word).substr(depth)));
+  };
+  while (depth < first.size() && last.compare(depth, character_at(first).size(), character_at(first)) == 0)
+    depth += character_at(first).size();
   const auto common = escaped(std::string_view(first).substr(begin, depth - begin));
   if (words.size() == 1) return common;
   std::vector<std::string> branches;
@@ -117,7 +129,7 @@ std::string any_word(std::span<const std::string> words, std::size_t depth = 0) 
       ++i;
       continue;
     }
-    const auto character = words[i].substr(depth, character_end(words[i], depth) - depth);
+    const auto character = character_at(words[i]);
     auto end = i + 1;
     while (end < words.size() && words[end].compare(depth, character.size(), character) == 0) ++end;
     branches.push_back(any_word(words.subspan(i, end - i), depth));
@@ -133,9 +145,7 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
   for (const auto& character : own.at("characters")) vocabulary[character.get<std::string>()] = vocabulary.size();
   if (const auto unknown = tokenizer.unknown_id()) vocabulary["<unk>"] = *unknown;
-  return {
-      json_text(tokenizer_file(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}})),
-      ""};
+  return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array(), split("(?m:.)"), {{"type", "Fuse"}});
 }
 
 // Bytes: byte-level BPE without merges.
@@ -143,22 +153,11 @@ LibraryTokenizer library_characters(const Tokenizer& tokenizer) {
 LibraryTokenizer library_bytes() {
   auto vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-  const Json model = {{"type", "BPE"},
-                      {"dropout", nullptr},
-                      {"unk_token", nullptr},
-                      {"continuing_subword_prefix", nullptr},
-                      {"end_of_word_suffix", nullptr},
-                      {"fuse_unk", false},
-                      {"byte_fallback", false},
-                      {"ignore_merges", false},
-                      {"vocab", vocabulary},
-                      {"merges", Json::array()}};
-  return {json_text(tokenizer_file(model, Json::array(), byte_level, byte_level)), ""};
+  const auto model = bpe_model(std::move(vocabulary), Json::array(), /*byte_fallback=*/false);
+  return tokenizer_of(model, Json::array(), byte_level(false), byte_level(false));
 }
 
-// Numbers, of which zeros in front are no part.
+// Numbers without leading zeros.
 
 LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
   auto vocabulary = Json::object();
@@ -166,82 +165,73 @@ LibraryTokenizer library_numbers(const Tokenizer& tokenizer) {
     vocabulary[std::to_string(number)] = number;
   const Json without_zeros = {
       {"type", "Replace"}, {"pattern", {{"Regex", R"((?<![^, \t\r\n])0+(?=[0-9]))"}}}, {"content", ""}};
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
-                                   split(R"([, \t\r\n]+)", "Removed"), nullptr)),
-          ""};
+  return tokenizer_of(whole_parts(std::move(vocabulary)), Json::array({without_zeros}),
+                      split(R"([, \t\r\n]+)", "Removed"), nullptr);
 }
 
 // Words.
 
-// The classes of characters that decide where words end, by the rules of one tokenizer.
+bool has(char32_t point, UProperty property) { return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0; }
+
+// The expressions that decide where words end, by the rules of one tokenizer.
 class WordExpressions {
  public:
-  explicit WordExpressions(std::string joiners)
-      : joiners_(std::move(joiners)),
-        space_(of_kind(CharacterKind::space)),
-        word_(of_kind(CharacterKind::word)),
-        attached_(of_kind(CharacterKind::attached)) {}
+  explicit WordExpressions(std::string joiners) : joiners_(std::move(joiners)) {}
 
-  std::string space() const { return one_of(space_.ranges()); }
+  std::string space() const { return one_of(space_); }
 
   // A word or a mark.
   std::string bare_token() const {
-    const auto goes_on = one_of(word_.ranges() + attached_.ranges());
-    const auto attached = attached_.empty() ? "" : one_of(attached_.ranges()) + "*";
-    return fmt::format("(?:{0}(?:{1}|{2})*|{3}{4})", one_of(word_.ranges()), goes_on,
-                       joint([](char32_t) { return true; }), none_of(space_.ranges() + word_.ranges()), attached);
+    const auto attached = attached_.empty() ? "" : one_of(attached_) + "*";
+    return fmt::format("(?:{0}(?:{1}|{2})*|[^{3}]{4})", one_of(word_), one_of(word_ + attached_),
+                       joint([](char32_t) { return true; }), space_ + word_, attached);
   }
 
   // Unicode's lower case, as a list of normalisers. The library's own is not for whole words: a sigma at the end of
   // one has a form of its own (Final_Sigma of Unicode's section 3.13). It may also know newer letters, which are marks
   // here: without one of `known`, the characters of the vocabulary, they become another mark.
   Json lower_case(const std::set<char32_t>& known) const {
-    auto parts = Json::array();
-    const auto add = [&](const std::string& pattern, const std::string& content) {
-      parts.push_back({{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}});
+    const auto replace = [](const std::string& pattern, const std::string& content) -> Json {
+      return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
     };
-    const CharacterClass unassigned([&](char32_t point) {
+    const auto unassigned = ranges_of([&](char32_t point) {
       return u_charType(static_cast<UChar32>(point)) == U_UNASSIGNED && !known.contains(point);
     });
     char32_t unknown = 0xFDD0;  // never assigned, as those behind it
     while (known.contains(unknown)) ++unknown;
-    add(one_of(unassigned.ranges()), to_utf8(unknown));
     const auto ignorable = [](char32_t point) { return has(point, UCHAR_CASE_IGNORABLE); };
-    const CharacterClass cased([&](char32_t point) {
+    const auto cased = ranges_of([&](char32_t point) {
       return character_kind(point) == CharacterKind::word && has(point, UCHAR_CASED) && !ignorable(point);
     });
-    const CharacterClass passed([&](char32_t point) {
+    const auto passed = ranges_of([&](char32_t point) {
       const auto kind = character_kind(point);
       return (kind == CharacterKind::word || kind == CharacterKind::attached) && ignorable(point);
     });
-    const auto between = fmt::format("(?:{}|{})*", one_of(passed.ranges()), joint(ignorable));
-    add(fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased.ranges()), between), "\u03C2");
-    parts.push_back({{"type", "Lowercase"}});
-    return parts;
+    const auto between = fmt::format("(?:{}|{})*", one_of(passed), joint(ignorable));
+    return {replace(one_of(unassigned), to_utf8(unknown)),
+            replace(fmt::format("{0}{1}\\K\\x{{3A3}}(?!{1}{0})", one_of(cased), between), "\u03C2"),
+            {{"type", "Lowercase"}}};
   }
 
  private:
-  static bool has(char32_t point, UProperty property) {
-    return u_hasBinaryProperty(static_cast<UChar32>(point), property) != 0;
-  }
-  static CharacterClass of_kind(CharacterKind kind) {
-    return CharacterClass([&](char32_t point) { return character_kind(point) == kind; });
+  static std::string of_kind(CharacterKind kind) {
+    return ranges_of([&](char32_t point) { return character_kind(point) == kind; });
   }
 
   // A joiner that `is_meant` takes, before a word.
   template <class IsMeant>
   std::string joint(IsMeant is_meant) const {
     const bool has_apostrophe = joiners_.find('\'') != std::string::npos;
-    const CharacterClass meant([&](char32_t point) {
+    const auto meant = ranges_of([&](char32_t point) {
       const bool is_joiner = point < 0x80 ? joiners_.find(static_cast<char>(point)) != std::string::npos
                                           : has_apostrophe && point == 0x2019;
       return is_joiner && is_meant(point);
     });
-    return fmt::format("{}(?={})", one_of(meant.ranges()), one_of(word_.ranges()));
+    return fmt::format("{}(?={})", one_of(meant), one_of(word_));
   }
 
-  std::string joiners_;
-  CharacterClass space_, word_, attached_;
+  std::string joiners_, space_ = of_kind(CharacterKind::space), word_ = of_kind(CharacterKind::word),
+                        attached_ = of_kind(CharacterKind::attached);
 };
 
 LibraryTokenizer library_words(const Tokenizer& tokenizer) {
@@ -265,19 +255,16 @@ LibraryTokenizer library_words(const Tokenizer& tokenizer) {
   std::sort(behind_spaces.begin(), behind_spaces.end());
   auto normalizers = own.at("lowercase").get<bool>() ? expressions.lower_case(characters) : Json::array();
   if (!keeps)
-    return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizers),
-                                     sequence("pretokenizers", {split(expressions.space() + "+", "Removed"),
-                                                                split(expressions.bare_token())}),
-                                     nullptr)),
-            ""};
+    return tokenizer_of(
+        whole_parts(std::move(vocabulary)), std::move(normalizers),
+        sequence("pretokenizers", {split(expressions.space() + "+", "Removed"), split(expressions.bare_token())}),
+        nullptr);
   const auto token = fmt::format(" ?{}|{}", expressions.bare_token(), expressions.space());
   // A space and a word that are not known together are two tokens.
   const auto known = behind_spaces.empty() ? "" : fmt::format("(?!{}\\z)", any_word(behind_spaces));
   const auto unknown_with_space = fmt::format("\\A (?=(?m:.)){}", known);
-  return {json_text(tokenizer_file(whole_parts(std::move(vocabulary)), std::move(normalizers),
-                                   sequence("pretokenizers", {split(token), split(unknown_with_space)}),
-                                   {{"type", "Fuse"}})),
-          ""};
+  return tokenizer_of(whole_parts(std::move(vocabulary)), std::move(normalizers),
+                      sequence("pretokenizers", {split(token), split(unknown_with_space)}), {{"type", "Fuse"}});
 }
 
 // Sentencepiece, where white space is kept.
@@ -292,9 +279,8 @@ class LibraryPieces {
   LibraryTokenizer make() const {
     if (const auto found = problem(); !found.empty()) return {"", found};
     const Json bytes = {{"type", "ByteFallback"}}, joined = {{"type", "Fuse"}};
-    return {json_text(tokenizer_file(is_unigram() ? unigram() : bpe(), Json::array(), split(word_expression()),
-                                     sequence("decoders", {bytes, joined}))),
-            ""};
+    return tokenizer_of(is_unigram() ? unigram() : bpe(), Json::array(), split(word_expression()),
+                        sequence("decoders", {bytes, joined}));
   }
 
  private:
@@ -316,27 +302,19 @@ class LibraryPieces {
     return "";
   }
 
-  // With spaces in place of their marks: the mark itself is a character that no piece has.
-  static std::string spoken(std::string text) {
-    for (std::size_t at = 0; (at = text.find(space_mark, at)) != std::string::npos; ++at)
-      text.replace(at, space_mark.size(), " ");
-    return text;
-  }
-
-  // The words of text/sentencepiece_tokenizer.h, in which characters without a piece stand alone, so that the names of
+  // The words of text/sentencepiece.cpp, in which characters without a piece stand alone, so that the names of
   // bytes and other names that no text has cannot be found in them.
   std::string word_expression() const {
     std::set<char32_t> spelt;
     bool has_pieces_of_spaces = false;
     for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
       if (!is_text(id)) continue;
-      const auto text = spoken(names_[static_cast<std::size_t>(id)]);
+      const auto text = with_spaces(names_[static_cast<std::size_t>(id)]);
       has_pieces_of_spaces = has_pieces_of_spaces || text.starts_with("  ");
       for_each_code_point(text, [&](std::uint32_t point) { spelt.insert(static_cast<char32_t>(point)); });
     }
     for (const char c : {' ', '\n', '\t', '\r'}) spelt.erase(static_cast<unsigned char>(c));
-    const CharacterClass letters([&](char32_t point) { return spelt.contains(point); });
-    const auto letter = one_of(letters.ranges());
+    const auto letter = one_of(ranges_of([&](char32_t point) { return spelt.contains(point); }));
     const auto spaces = has_pieces_of_spaces ? fmt::format(" {{2,}}{}*|", letter) : "";
     return fmt::format("{0} ?{1}+|(?m:.)", spaces, letter);
   }
@@ -347,9 +325,9 @@ class LibraryPieces {
     std::map<std::string, std::int32_t> ids;
     for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
       const auto& name = names_[static_cast<std::size_t>(id)];
-      vocabulary[is_text(id) ? spoken(name) : name] = id;
+      vocabulary[is_text(id) ? with_spaces(name) : name] = id;
       if (!is_text(id)) continue;
-      ids.emplace(spoken(name), id);
+      ids.emplace(with_spaces(name), id);
       order.push_back(id);
     }
     std::stable_sort(order.begin(), order.end(),
@@ -357,21 +335,12 @@ class LibraryPieces {
     // Two neighbours are merged that together are a piece, the best piece first.
     auto merges = Json::array();
     for (const auto id : order) {
-      const auto piece = spoken(names_[static_cast<std::size_t>(id)]);
+      const auto piece = with_spaces(names_[static_cast<std::size_t>(id)]);
       for (std::size_t cut = 1; cut < piece.size(); ++cut)
         if (ids.contains(piece.substr(0, cut)) && ids.contains(piece.substr(cut)))
           merges.push_back({piece.substr(0, cut), piece.substr(cut)});
     }
-    return {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", true},
-            {"ignore_merges", false},
-            {"vocab", std::move(vocabulary)},
-            {"merges", std::move(merges)}};
+    return bpe_model(std::move(vocabulary), std::move(merges), /*byte_fallback=*/true);
   }
 
   Json unigram() const {
@@ -379,8 +348,8 @@ class LibraryPieces {
     for (std::int32_t id = 0; id < std::ssize(names_); ++id) {
       const auto& name = names_[static_cast<std::size_t>(id)];
       const bool is_piece = is_text(id);
-      vocabulary.push_back(
-          {is_piece ? spoken(name) : name, is_piece ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
+      vocabulary.push_back({is_piece ? with_spaces(name) : name,
+                            is_piece ? tokenizer_.score(id) : SentencePieceTokenizer::reserved_score});
     }
     return {{"type", "Unigram"},
             {"unk_id", tokenizer_.unknown_id().value()},
@@ -405,6 +374,47 @@ LibraryTokenizer to_library_tokenizer(const Tokenizer& tokenizer) {
   if (kind == NumberTokenizer::kind) return library_numbers(tokenizer);
   if (kind == WordTokenizerOptions::kind) return library_words(tokenizer);
   return {"", fmt::format("the library has no tokenizer of kind {}", kind)};
+}
+
+namespace {
+
+// Pairs of tokens, the first to be merged first.
+Json read_merges(std::string_view rest, const std::string& source) {
+  auto merges = Json::array();
+  rest = without_byte_order_mark(rest);
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("#version")) continue;
+    if (std::count(line.begin(), line.end(), ' ') != 1)
+      throw Error(ExitCode::data, fmt::format("{}:{}: {} is not two tokens with a space between them", source, number,
+                                              in_quotes(line)));
+    merges.push_back(line);
+  }
+  return merges;
+}
+
+}  // namespace
+
+std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string& vocab_source,
+                                const std::string& merges_txt, const std::string& merges_source) {
+  const std::string end_of_text = "<|endoftext|>";
+  auto vocabulary = parse_json(vocab_json);
+  if (!vocabulary.is_object()) throw Error(ExitCode::data, vocab_source + ": not an object of tokens with their ids");
+  auto added = Json::array();
+  if (vocabulary.contains(end_of_text))
+    added.push_back({{"id", vocabulary[end_of_text]},
+                     {"content", end_of_text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  const auto coder = byte_level(true);
+  const auto model =
+      bpe_model(std::move(vocabulary), read_merges(merges_txt, merges_source), /*byte_fallback=*/false, "");
+  return file_of(model, nullptr, coder, coder, coder, added);
 }
 
 }  // namespace metaformer

@@ -16,4 +16,10 @@ struct LibraryTokenizer {
 // tokens are not found in texts, except by tokenizers that were read from such a file.
 LibraryTokenizer to_library_tokenizer(const Tokenizer& tokenizer);
 
+// The tokenizer.json that says the same as the two files in which GPT-2's tokenizer was published: vocab.json, tokens
+// with their ids, and merges.txt, pairs of tokens; <|endoftext|> is an added token. Errors (exit code 3) name the file,
+// and the line of merges.txt.
+std::string gpt2_tokenizer_json(const std::string& vocab_json, const std::string& vocab_source,
+                                const std::string& merges_txt, const std::string& merges_source);
+
 }  // namespace metaformer

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/download.h"
@@ -12,14 +15,204 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "text/load_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/byte_level_bpe.h"
+#include "text/library_tokenizer.h"
+#include "text/sentencepiece.h"
+#include "text/special_tokens.h"
 #include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
 
 namespace metaformer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t largest_file = 1 << 28;
+
+std::string content_of(const fs::path& file) { return read_file(file, largest_file, ExitCode::data); }
+
+// Tokenizers that this program has saved.
+
+// tokenizer.json, field by field.
+struct TokenizerFile {
+  nlohmann::json json;
+  std::string source;
+
+  nlohmann::json field(const std::string& name) const { return json.value(name, nlohmann::json()); }
+  void require(bool valid, const std::string& name, const std::string& expected) const {
+    if (!valid) throw Error(ExitCode::data, fmt::format("{}: {} is not {}", source, name, expected));
+  }
+  std::vector<std::string> strings(const std::string& name) const {
+    const auto list = field(name);
+    const auto is_string = [](const auto& entry) { return entry.is_string(); };
+    require(list.is_array() && std::all_of(list.begin(), list.end(), is_string), name, "a list of strings");
+    return list.get<std::vector<std::string>>();
+  }
+  bool flag(const std::string& name) const {
+    const auto value = field(name);
+    require(value.is_boolean(), name, "true or false");
+    return value.get<bool>();
+  }
+  std::string text(const std::string& name) const {
+    const auto value = field(name);
+    require(value.is_string(), name, "a string");
+    return value.get<std::string>();
+  }
+  std::string joiners() const {
+    const auto marks = text("joiners");
+    require(std::all_of(marks.begin(), marks.end(), is_joiner), "joiners", "a list of ASCII marks");
+    return marks;
+  }
+  Whitespace whitespace() const {
+    const auto names = names_of<Whitespace>();
+    const auto found = std::find(names.begin(), names.end(), text("whitespace"));
+    require(found != names.end(), "whitespace", join_alternatives(names));
+    return static_cast<Whitespace>(found - names.begin());
+  }
+  void read_special_tokens(SubwordTokenizer& tokenizer) const {
+    if (!json.contains("special_tokens")) return;
+    auto tokens = special_tokens_from_json(field("special_tokens"), tokenizer.vocabulary_size());
+    require(tokens.has_value(), "special_tokens", "ids and names of tokens");
+    tokenizer.set_special_tokens(std::move(*tokens));
+  }
+};
+
+std::unique_ptr<Tokenizer> load_characters(const TokenizerFile& file) {
+  const bool maps_unknown = file.json.contains("unknown") && file.flag("unknown");
+  return std::make_unique<CharacterTokenizer>(file.strings("characters"), file.source,
+                                              maps_unknown ? Unknown::map : Unknown::refuse);
+}
+
+std::unique_ptr<Tokenizer> load_bytes(const TokenizerFile&) { return std::make_unique<ByteTokenizer>(); }
+
+std::unique_ptr<Tokenizer> load_words(const TokenizerFile& file) {
+  file.require(file.field("letters") == "unicode", "letters", "unicode");
+  WordRules rules{.lowercase = file.flag("lowercase")};
+  if (file.json.contains("joiners")) rules.joiners = file.joiners();
+  if (file.json.contains("whitespace")) rules.whitespace = file.whitespace();
+  return std::make_unique<WordTokenizer>(file.strings("words"), std::move(rules), file.source);
+}
+
+std::unique_ptr<Tokenizer> load_numbers(const TokenizerFile& file) {
+  const auto count = file.field("count");
+  // Of integers only those below 0 are not unsigned to the parser.
+  const bool valid = count.is_number_unsigned() && count >= 1 && count <= NumberTokenizer::largest_count;
+  file.require(valid, "count", fmt::format("a whole number in 1 ... {}", NumberTokenizer::largest_count));
+  return std::make_unique<NumberTokenizer>(count.get<std::int64_t>());
+}
+
+std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerFile& file) {
+  auto model = from_base64(file.text("model"));
+  file.require(model && sha256(*model) == file.text("sha256"), "model", "the one that its sha256 names");
+  auto tokenizer =
+      std::make_unique<SentencePieceTokenizer>(file.text("kind"), file.whitespace(), std::move(*model), file.source);
+  file.read_special_tokens(*tokenizer);
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> load_pretrained(const TokenizerFile& file) {
+  constexpr auto most = ByteLevelBpeTokenizer::largest_vocabulary;
+  const auto vocabulary = file.field("vocabulary");
+  file.require(vocabulary.is_number_unsigned() && vocabulary <= most, "vocabulary",
+               fmt::format("a whole number of at most {}", most));
+  auto tokenizer = std::make_unique<ByteLevelBpeTokenizer>(file.text("file"), vocabulary.get<std::int64_t>(),
+                                                           file.source + ": file");
+  file.read_special_tokens(*tokenizer);
+  return tokenizer;
+}
+
+struct Loader {
+  std::string_view kind;
+  std::unique_ptr<Tokenizer> (*load)(const TokenizerFile&);
+};
+
+constexpr std::array loaders = {
+    Loader{CharacterTokenizerOptions::kind, load_characters},
+    Loader{ByteTokenizerOptions::kind, load_bytes},
+    Loader{WordTokenizerOptions::kind, load_words},
+    Loader{UnigramTokenizerOptions::kind, load_sentencepiece},
+    Loader{BpeTokenizerOptions::kind, load_sentencepiece},
+    Loader{NumberTokenizer::kind, load_numbers},
+    Loader{PretrainedTokenizerOptions::kind, load_pretrained},
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& json_text, const std::string& source) {
+  const TokenizerFile file{parse_json(json_text), source};
+  std::vector<std::string> kinds;
+  for (const auto& loader : loaders) {
+    if (file.json.is_object() && file.field("kind") == loader.kind) return loader.load(file);
+    kinds.emplace_back(loader.kind);
+  }
+  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer file: expected an object with kind {}", source,
+                                          join_alternatives(kinds)));
+}
+
+namespace {
+
+// Tokenizers that other programs have trained.
+
+constexpr const char* json_file = "tokenizer.json";
+constexpr const char* vocabulary_file = "vocab.json";
+constexpr const char* merges_file = "merges.txt";
+constexpr const char* sentencepiece_file = "tokenizer.model";
+
+bool is_there(const fs::path& file) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored);
+}
+
+// vocab_size of the model that lies in the folder; 0: nothing says.
+std::int64_t vocabulary_of(const fs::path& folder) {
+  const auto file = folder / "config.json";
+  if (!is_there(file)) return 0;
+  const auto size = json_member(parse_json(content_of(file)), "vocab_size");
+  return size.is_number_unsigned() && size <= ByteLevelBpeTokenizer::largest_vocabulary ? size.get<std::int64_t>() : 0;
+}
+
+// Whether a tokenizer.json repeats a tokenizer.model, as LLaMA 2's does.
+bool is_of_sentencepiece(const fs::path& file) {
+  const auto json = parse_json(content_of(file));
+  return json_member(json_member(json, "model"), "byte_fallback") == true;
+}
+
+std::unique_ptr<Tokenizer> read_file_of(const fs::path& file, std::int64_t vocabulary) {
+  const auto name = file.filename();
+  if (name == own_tokenizer_file) return load_tokenizer(content_of(file), file.string());
+  if (name == sentencepiece_file || file.extension() == ".model")
+    return read_sentencepiece(content_of(file), file.string());
+  if (name != vocabulary_file && name != merges_file)
+    return std::make_unique<ByteLevelBpeTokenizer>(content_of(file), vocabulary, file.string());
+  const auto vocab = file.parent_path() / vocabulary_file, merges = file.parent_path() / merges_file;
+  auto json = gpt2_tokenizer_json(content_of(vocab), vocab.string(), content_of(merges), merges.string());
+  return std::make_unique<ByteLevelBpeTokenizer>(std::move(json), vocabulary, vocab.string());
+}
+
+}  // namespace
+
+std::optional<fs::path> find_pretrained_tokenizer(const fs::path& folder) {
+  const auto json = folder / json_file, model = folder / sentencepiece_file;
+  if (!is_there(folder / own_tokenizer_file) && is_there(json) && is_there(model) && is_of_sentencepiece(json))
+    return model;
+  for (const auto* name : {own_tokenizer_file, json_file, vocabulary_file, merges_file, sentencepiece_file})
+    if (is_there(folder / name)) return folder / name;
+  return std::nullopt;
+}
+
+std::unique_ptr<Tokenizer> read_pretrained_tokenizer(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return read_file_of(path, 0);
+  if (const auto file = find_pretrained_tokenizer(path)) {
+    auto tokenizer = read_file_of(*file, vocabulary_of(path));
+    if (auto* subwords = dynamic_cast<SubwordTokenizer*>(tokenizer.get()))
+      subwords->set_special_tokens(read_special_tokens(path, *subwords));
+    return tokenizer;
+  }
+  throw Error(ExitCode::data, fmt::format("{}: holds no tokenizer: neither {} nor {} nor {}", path.string(), json_file,
+                                          vocabulary_file, sentencepiece_file));
+}
 
 namespace {
 
@@ -49,33 +242,32 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options, std::
   return std::visit(Maker{text, unknown}, options);
 }
 
-namespace fs = std::filesystem;
-
 namespace {
 
+// The cache.
+
 constexpr int format_version = 2;  // raise it when the same options and text give another tokenizer
-constexpr std::uintmax_t largest_file = 1 << 28;
 
 // The options that a tokenizer depends on; "" for tokenizers that are not cached. Sampling changes no tokenizer.
-struct Recipe {
-  template <class Options>
-  std::string operator()(const Options& o) const {
+std::string recipe_of(const TokenizerOptions& options) {
+  const auto of_kind = [](const auto& o) -> std::string {
     if constexpr (requires { o.character_coverage; })
       return fmt::format("metaformer tokenizer {}: {} vocabulary {} character_coverage {} lowercase {} whitespace {}",
                          format_version, o.kind, o.vocabulary, o.character_coverage, o.lowercase,
                          to_string(o.whitespace));
     return "";
-  }
-};
+  };
+  return std::visit(of_kind, options);
+}
 
 std::string digest_of(const fs::path& path, const nlohmann::ordered_json& tokenizer) {
   return sha256(path.stem().string() + tokenizer.dump());
 }
 
 // Returns nothing, after a warning, if the file exists but cannot be used.
-std::unique_ptr<Tokenizer> read(const fs::path& path) {
+std::unique_ptr<Tokenizer> read_cached(const fs::path& path) {
   try {
-    const auto json = parse_json<nlohmann::ordered_json>(read_file(path, largest_file, ExitCode::data));
+    const auto json = parse_json<nlohmann::ordered_json>(content_of(path));
     const bool intact = json.is_object() && json.contains("tokenizer") &&
                         json.value("sha256", nlohmann::ordered_json()) == digest_of(path, json["tokenizer"]);
     if (!intact) throw Error(ExitCode::data, path.string() + ": damaged");
@@ -86,7 +278,7 @@ std::unique_ptr<Tokenizer> read(const fs::path& path) {
   }
 }
 
-void write(const fs::path& path, const Tokenizer& tokenizer) {
+void write_cached(const fs::path& path, const Tokenizer& tokenizer) {
   const auto json = tokenizer.to_json();
   std::error_code ignored;  // the failing write is reported
   fs::create_directories(path.parent_path(), ignored);
@@ -101,24 +293,24 @@ void write(const fs::path& path, const Tokenizer& tokenizer) {
 }  // namespace
 
 fs::path cached_tokenizer_path(const TokenizerOptions& options, std::string_view training_text) {
-  const auto recipe = std::visit(Recipe(), options);
+  const auto recipe = recipe_of(options);
   const auto cache = recipe.empty() ? std::nullopt : cache_folder();
   if (!cache) return {};
   return *cache / "tokenizers" / (sha256(recipe + "\n" + sha256(training_text)) + ".json");
 }
 
 std::unique_ptr<Tokenizer> obtain_tokenizer(const DataConfig& config, std::string_view training_text, Unknown unknown) {
-  if (std::visit(Recipe(), config.tokenizer).empty()) return make_tokenizer(config.tokenizer, training_text, unknown);
+  if (recipe_of(config.tokenizer).empty()) return make_tokenizer(config.tokenizer, training_text, unknown);
   const auto path = config.cache ? cached_tokenizer_path(config.tokenizer, training_text) : fs::path();
   std::error_code ignored;
   if (!path.empty() && fs::exists(path, ignored))
-    if (auto tokenizer = read(path)) return tokenizer;
+    if (auto tokenizer = read_cached(path)) return tokenizer;
   const auto start = std::chrono::steady_clock::now();
   log::info("learning a {} tokenizer from {} of text", kind_of(config.tokenizer), human_bytes(training_text.size()));
   auto tokenizer = make_tokenizer(config.tokenizer, training_text, unknown);
   log::info("learned {} pieces in {}", tokenizer->vocabulary_size(),
             human_duration(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
-  if (!path.empty()) write(path, *tokenizer);
+  if (!path.empty()) write_cached(path, *tokenizer);
   return tokenizer;
 }
 

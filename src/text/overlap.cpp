@@ -1,18 +1,134 @@
 #include "text/overlap.h"
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
+#include <utf8.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "text/python_text.h"
-
 namespace metaformer {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Text as Python's str has it: the published scorers are written in Python, and scores depend on what it calls a
+// character, white space and lower case.
+
+// A byte that is not valid UTF-8 stands for this + byte, as with Python's error handler surrogateescape.
+constexpr char32_t escaped_byte = 0xDC00;
+
+// Calls `use(code point, its bytes)` in order.
+template <class Use>
+void for_each_character(std::string_view text, Use use) {
+  for (auto at = text.begin(); at != text.end();) {
+    const auto bad = utf8::find_invalid(at, text.end());
+    while (at != bad) {
+      const auto start = at;
+      const char32_t point = utf8::unchecked::next(at);
+      use(point, std::string_view(start, at));
+    }
+    if (at == text.end()) break;
+    use(escaped_byte + static_cast<unsigned char>(*at), std::string_view(at, at + 1));
+    ++at;
+  }
+}
+
+std::u32string code_points(std::string_view text) {
+  std::u32string points;
+  points.reserve(text.size());
+  for_each_character(text, [&](char32_t point, std::string_view) { points += point; });
+  return points;
+}
+
+// As str.isspace.
+bool is_white_space(char32_t point) {
+  return (point >= 0x1C && point <= 0x1F) || u_isUWhiteSpace(static_cast<UChar32>(point));
+}
+
+// As str.split: the words between white space.
+Words split_words(std::string_view text) {
+  Words words;
+  bool is_within_word = false;
+  for_each_character(text, [&](char32_t point, std::string_view bytes) {
+    const bool was_within_word = std::exchange(is_within_word, !is_white_space(point));
+    if (!is_within_word) return;
+    if (!was_within_word) words.emplace_back();
+    words.back() += bytes;
+  });
+  return words;
+}
+
+// As str.rstrip.
+std::string_view without_trailing_space(std::string_view text) {
+  const char* end = text.data();
+  for_each_character(text, [&](char32_t point, std::string_view bytes) {
+    if (!is_white_space(point)) end = bytes.data() + bytes.size();
+  });
+  return text.substr(0, static_cast<std::size_t>(end - text.data()));
+}
+
+// Every `step`-th code point from first to last is a capital of Unicode 16 or 17; its lower case lies `offset` further.
+struct LowerCaseRange {
+  std::int32_t first, last, offset, step;
+};
+
+// ICU 72 knows Unicode 15.
+constexpr std::array<LowerCaseRange, 6> newer_capitals = {{{0x1C89, 0x1C89, 1, 1},
+                                                           {0xA7CB, 0xA7CB, -42343, 1},
+                                                           {0xA7CC, 0xA7DA, 1, 2},
+                                                           {0xA7DC, 0xA7DC, -42561, 1},
+                                                           {0x10D50, 0x10D65, 32, 1},
+                                                           {0x16EA0, 0x16EB8, 27, 1}}};
+
+char32_t lower(char32_t point) {
+  const auto number = static_cast<UChar32>(point);
+  for (const auto& range : newer_capitals)
+    if (number >= range.first && number <= range.last && (number - range.first) % range.step == 0)
+      return static_cast<char32_t>(number + range.offset);
+  return static_cast<char32_t>(u_tolower(number));
+}
+
+// Whether the capital sigma at `place` ends a word (Unicode's Final_Sigma, section 3.13).
+bool is_final_sigma(const std::u32string& points, std::size_t place) {
+  const auto has = [&](std::size_t at, UProperty property) {
+    return u_hasBinaryProperty(static_cast<UChar32>(points[at]), property) != 0;
+  };
+  auto before = place;
+  while (before > 0 && has(before - 1, UCHAR_CASE_IGNORABLE)) --before;
+  if (before == 0 || !has(before - 1, UCHAR_CASED)) return false;
+  auto after = place + 1;
+  while (after < points.size() && has(after, UCHAR_CASE_IGNORABLE)) ++after;
+  return after == points.size() || !has(after, UCHAR_CASED);
+}
+
+// As str.lower, with the letters of Unicode 17. Bytes that are not valid stay.
+std::string lower_case(std::string_view text) {
+  constexpr char32_t capital_sigma = 0x3A3, final_sigma = 0x3C2, capital_dotted_i = 0x130;
+  const auto points = code_points(text);
+  std::string lowered;
+  lowered.reserve(text.size());
+  for (std::size_t place = 0; place < points.size(); ++place) {
+    const auto point = points[place];
+    if (point >= escaped_byte + 0x80 && point <= escaped_byte + 0xFF) {
+      lowered += static_cast<char>(point - escaped_byte);
+    } else if (point == capital_dotted_i) {
+      lowered += "i\u0307";
+    } else {
+      const bool is_final = point == capital_sigma && is_final_sigma(points, place);
+      utf8::unchecked::append(is_final ? final_sigma : lower(point), std::back_inserter(lowered));
+    }
+  }
+  return lowered;
+}
 
 // Counts of n-grams that BLEU, chrF and ROUGE are made of. A sequence is a vector or string of tokens.
 template <class Sequence>
@@ -37,10 +153,13 @@ std::int64_t count_common_ngrams(const Sequence& first, const Sequence& second, 
   return static_cast<std::int64_t>(common.size());
 }
 
+template <std::size_t n>
+void add(std::array<std::int64_t, n>& sums, const std::array<std::int64_t, n>& terms) {
+  for (std::size_t i = 0; i < n; ++i) sums[i] += terms[i];
+}
+
 // The version whose scores tests/python/compare_overlap.py compares BLEU and chrF with.
 constexpr std::string_view sacrebleu_version = "2.6.0";
-
-namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
@@ -52,20 +171,13 @@ bool is_mark(char c) {
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
+  for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
-  }
 }
 
 std::string separate_marks(std::string_view text) {
   std::string separated;
-  for (const char c : text) {
-    if (is_mark(c)) {
-      separated += {' ', c, ' '};
-    } else {
-      separated += c;
-    }
-  }
+  for (const char c : text) separated += is_mark(c) ? std::string{' ', c, ' '} : std::string(1, c);
   return separated;
 }
 
@@ -89,15 +201,16 @@ std::string separate_pairs(std::string_view text, IsPair is_pair, std::string_vi
 
 }  // namespace
 
-std::vector<std::string> tokenize_13a(std::string_view line) {
+Words tokenize_13a(std::string_view line) {
   std::string text(line);
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
-  replace_all(text, "&quot;", "\"");
-  replace_all(text, "&amp;", "&");
-  replace_all(text, "&lt;", "<");
-  replace_all(text, "&gt;", ">");
+  for (const auto& [from, to] : {std::pair("<skipped>", ""),
+                                 {"-\n", ""},
+                                 {"\n", " "},
+                                 {"&quot;", "\""},
+                                 {"&amp;", "&"},
+                                 {"&lt;", "<"},
+                                 {"&gt;", ">"}})
+    replace_all(text, from, to);
   text = separate_marks(" " + text + " ");
   text = separate_pairs(
       text, [](char c, char next) { return !is_digit(c) && is_stop(next); }, "", " ");
@@ -142,10 +255,8 @@ std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& o
 BleuStatistics& BleuStatistics::operator+=(const BleuStatistics& other) {
   hypothesis_length += other.hypothesis_length;
   reference_length += other.reference_length;
-  for (std::size_t i = 0; i < orders; ++i) {
-    ngrams[i] += other.ngrams[i];
-    matches[i] += other.matches[i];
-  }
+  add(ngrams, other.ngrams);
+  add(matches, other.matches);
   return *this;
 }
 
@@ -171,7 +282,7 @@ BleuScore bleu(const BleuStatistics& statistics) {
   return score;
 }
 
-static std::u32string without_white_space(std::string_view text) {
+static std::u32string characters_of(std::string_view text) {
   auto points = code_points(text);
   std::erase_if(points, is_white_space);
   return points;
@@ -183,16 +294,14 @@ std::string chrf_signature() {
 }
 
 ChrfStatistics& ChrfStatistics::operator+=(const ChrfStatistics& other) {
-  for (std::size_t i = 0; i < orders; ++i) {
-    hypothesis[i] += other.hypothesis[i];
-    reference[i] += other.reference[i];
-    matches[i] += other.matches[i];
-  }
+  add(hypothesis, other.hypothesis);
+  add(reference, other.reference);
+  add(matches, other.matches);
   return *this;
 }
 
 ChrfStatistics chrf_statistics(std::string_view hypothesis, std::string_view reference) {
-  const auto characters = without_white_space(hypothesis), expected = without_white_space(reference);
+  const auto characters = characters_of(hypothesis), expected = characters_of(reference);
   ChrfStatistics statistics;
   for (std::size_t i = 0; i < ChrfStatistics::orders; ++i) {
     statistics.reference[i] = count_ngrams(expected, i + 1);
@@ -218,32 +327,6 @@ double chrf(const ChrfStatistics& statistics) {
 }
 
 namespace {
-
-using Words = std::vector<std::string>;
-
-bool is_in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-
-// Lower-cases ASCII, and replaces the only other letters whose lower case has a letter of ASCII: the dotted capital I,
-// U+0130, becomes an i and a mark, and the Kelvin sign, U+212A, a k.
-std::string with_ascii_lower_case(std::string_view text) {
-  constexpr std::string_view dotted_i = "\u0130", kelvin = "\u212A";
-  std::string lowered;
-  while (!text.empty()) {
-    std::size_t length = 1;
-    if (text.starts_with(dotted_i)) {
-      lowered += "i ";
-      length = dotted_i.size();
-    } else if (text.starts_with(kelvin)) {
-      lowered += 'k';
-      length = kelvin.size();
-    } else {
-      const bool is_upper = text[0] >= 'A' && text[0] <= 'Z';
-      lowered += is_upper ? static_cast<char>(text[0] - 'A' + 'a') : text[0];
-    }
-    text.remove_prefix(length);
-  }
-  return lowered;
-}
 
 RougeScore score_of(std::int64_t common, std::int64_t in_hypothesis, std::int64_t in_reference) {
   if (common == 0) return {};
@@ -280,12 +363,11 @@ RougeScore divided(const RougeScore& score, double divisor) {
 Words rouge_tokens(std::string_view text) {
   Words words;
   bool is_within_word = false;
-  for (const char c : with_ascii_lower_case(text)) {
-    if (is_in_word(c)) {
-      if (!is_within_word) words.emplace_back();
-      words.back() += c;
-    }
-    is_within_word = is_in_word(c);
+  for (const char c : lower_case(text)) {
+    const bool was_within_word = std::exchange(is_within_word, (c >= 'a' && c <= 'z') || is_digit(c));
+    if (!is_within_word) continue;
+    if (!was_within_word) words.emplace_back();
+    words.back() += c;
   }
   return words;
 }

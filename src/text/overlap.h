@@ -24,7 +24,7 @@ struct BleuOptions {
   bool is_tokenized = false;  // lines are tokens between white space ("none"); otherwise tokenize_13a makes them
 };
 
-// What sacreBLEU prints beside such a score, for example
+// The signature that sacreBLEU prints beside such a score, for example
 // "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0".
 std::string bleu_signature(const BleuOptions& options);
 
@@ -57,7 +57,7 @@ BleuScore bleu(const BleuStatistics& statistics);
 // each line, as sacreBLEU computes it by default: 1- to 6-grams of code points without white space, F score with beta
 // 2, no word n-grams.
 
-// What sacreBLEU prints beside such a score.
+// The signature that sacreBLEU prints beside such a score.
 std::string chrf_signature();
 
 // Counts of one line or, added up, of a corpus. Element n - 1 is of n-grams.

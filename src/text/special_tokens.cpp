@@ -12,34 +12,6 @@
 
 namespace metaformer {
 
-void AddedTokens::add(const std::string& content, std::int32_t id) {
-  auto& alike = by_first_byte_[static_cast<unsigned char>(content.front())];
-  const auto is_shorter = [&](const Token& token) { return token.content.size() < content.size(); };
-  alike.insert(std::find_if(alike.begin(), alike.end(), is_shorter), {content, id});
-}
-
-const AddedTokens::Token* AddedTokens::find_at(std::string_view text) const {
-  for (const auto& token : by_first_byte_[static_cast<unsigned char>(text.front())])
-    if (text.starts_with(token.content)) return &token;
-  return nullptr;
-}
-
-void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& use_text,
-                        const std::function<void(std::int32_t)>& use_token) const {
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto* token = begins_one(text[at]) ? find_at(text.substr(at)) : nullptr;
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    if (at > begin) use_text(text.substr(begin, at - begin));
-    use_token(token->id);
-    begin = at += token->content.size();
-  }
-  if (begin < text.size()) use_text(text.substr(begin));
-}
-
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -48,16 +20,14 @@ namespace {
 constexpr std::uintmax_t largest_file = 1 << 28;
 constexpr auto name_keys = std::to_array<const char*>({"bos_token", "eos_token", "pad_token", "unk_token"});
 
-const Json& member(const Json& object, const std::string& name) {
-  static const Json none;
-  return object.is_object() && object.contains(name) ? object[name] : none;
+bool is_id(const Json& id, std::int64_t vocabulary) {
+  return id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocabulary);
 }
 
 // null without the file.
 Json read_json(const fs::path& file) {
   std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) return nullptr;
-  return parse_json(read_file(file, largest_file, ExitCode::data));
+  return fs::is_regular_file(file, ignored) ? parse_json(read_file(file, largest_file, ExitCode::data)) : Json();
 }
 
 Json read_object(const fs::path& file) {
@@ -66,95 +36,51 @@ Json read_object(const fs::path& file) {
   return json;
 }
 
-class FolderReader {
- public:
-  FolderReader(const fs::path& folder, const SubwordTokenizer& tokenizer)
-      : folder_(folder.string()),
-        tokenizer_(tokenizer),
-        config_(read_json(folder / "config.json")),
-        generation_(read_object(folder / "generation_config.json")),
-        tokenizer_config_(read_object(folder / "tokenizer_config.json")),
-        token_map_(read_object(folder / "special_tokens_map.json")) {
-    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
-      if (auto name = tokenizer.token_name(id); !name.empty()) ids_.emplace(std::move(name), id);
-  }
+// The library leaves a key out where it has the default of the model type.
+Json default_id(const Json& config, std::string_view key) {
+  const auto& type = json_member(config, "model_type");
+  if (key == "pad_token_id") return nullptr;
+  if (type == "gpt2") return 50256U;
+  if (type == "llama") return key == "bos_token_id" ? 1U : 2U;
+  return nullptr;
+}
 
-  SpecialTokens read() const {
-    SpecialTokens tokens;
-    for (const auto* key : name_keys)
-      if (const auto name = name_of(key); ids_.contains(name)) tokens.names[key] = name;
-    if (member(config_, "model_type").is_string()) {
-      tokens.bos = first(ids_of("bos_token_id"));
-      tokens.eos = ids_of("eos_token_id");
-      tokens.pad = first(ids_of("pad_token_id"));
-    } else {
-      tokens.bos = id_of(tokens, "bos_token");
-      if (const auto eos = id_of(tokens, "eos_token")) tokens.eos = {*eos};
-      tokens.pad = id_of(tokens, "pad_token");
+// The ids that a folder's files give: one or a list of them; those that the tokenizer lacks are left out.
+std::vector<std::int32_t> read_ids(const fs::path& folder, const SubwordTokenizer& tokenizer, const Json& config,
+                                   const Json& generation, const std::string& key) {
+  auto given = json_member(generation, key);
+  const bool is_default = given.is_null() && !config.contains(key);
+  if (given.is_null()) given = is_default ? default_id(config, key) : config[key];
+  std::vector<std::int32_t> ids;
+  for (const auto& id : given.is_array() ? given : Json::array({given})) {
+    const bool is_known =
+        is_id(id, tokenizer.vocabulary_size()) && !tokenizer.token_name(id.get<std::int32_t>()).empty();
+    if (is_known)
+      ids.push_back(id.get<std::int32_t>());
+    else if (!is_default && !id.is_null() && id != -1 && id != default_id(config, key))  // -1: none, in some models
+      log::warning("{}: {} {} is no token of the tokenizer, and left out", folder.string(), key, json_text(id));
+  }
+  return ids;
+}
+
+// By the keys of tokenizer_config.json and special_tokens_map.json. A token is written as its text, or as an object
+// with its text.
+std::map<std::string, std::string> read_names(const fs::path& folder) {
+  std::map<std::string, std::string> names;
+  for (const auto* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto json = read_object(folder / file);
+    for (const auto* key : name_keys) {
+      const auto& given = json_member(json, key);
+      const auto& name = given.is_object() ? json_member(given, "content") : given;
+      if (name.is_string()) names.emplace(key, name.get<std::string>());
     }
-    add_name(tokens, "bos_token", tokens.bos);
-    add_name(tokens, "eos_token", first(tokens.eos));
-    add_name(tokens, "pad_token", tokens.pad);
-    return tokens;
   }
+  return names;
+}
 
- private:
-  static std::optional<std::int32_t> first(const std::vector<std::int32_t>& ids) {
-    return ids.empty() ? std::nullopt : std::optional(ids.front());
-  }
-
-  // A token is written as its text, or as an object with its text.
-  std::string name_of(const char* key) const {
-    for (const auto* file : {&tokenizer_config_, &token_map_}) {
-      const auto& given = member(*file, key);
-      const auto& name = given.is_object() ? member(given, "content") : given;
-      if (name.is_string()) return name.get<std::string>();
-    }
-    return "";
-  }
-
-  std::optional<std::int32_t> id_of(const SpecialTokens& tokens, const char* key) const {
-    const auto name = tokens.names.find(key);
-    return name == tokens.names.end() ? std::nullopt : std::optional(ids_.at(name->second));
-  }
-
-  void add_name(SpecialTokens& tokens, const char* key, std::optional<std::int32_t> id) const {
-    if (id && !tokens.names.contains(key)) tokens.names[key] = tokenizer_.token_name(*id);
-  }
-
-  // The library leaves a key out where it has the default of the model type.
-  Json default_of(const std::string& key) const {
-    const auto& type = member(config_, "model_type");
-    if (key == "pad_token_id") return nullptr;
-    if (type == "gpt2") return 50256U;
-    if (type == "llama") return key == "bos_token_id" ? 1U : 2U;
-    return nullptr;
-  }
-
-  // One id or a list of them.
-  std::vector<std::int32_t> ids_of(const std::string& key) const {
-    auto given = member(generation_, key);
-    if (given.is_null()) given = config_.contains(key) ? config_[key] : default_of(key);
-    const bool is_default = member(generation_, key).is_null() && !config_.contains(key);
-    const auto list = given.is_array() ? given : Json::array({given});
-    std::vector<std::int32_t> ids;
-    for (const auto& id : list) {
-      const bool is_known = id.is_number_unsigned() &&
-                            id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer_.vocabulary_size()) &&
-                            !tokenizer_.token_name(id.get<std::int32_t>()).empty();
-      if (is_known)
-        ids.push_back(id.get<std::int32_t>());
-      else if (!is_default && !id.is_null() && id != -1 && id != default_of(key))  // -1: none, in some models
-        log::warning("{}: {} {} is no token of the tokenizer, and left out", folder_, key, json_text(id));
-    }
-    return ids;
-  }
-
-  std::string folder_;
-  const SubwordTokenizer& tokenizer_;
-  Json config_, generation_, tokenizer_config_, token_map_;
-  std::map<std::string, std::int32_t> ids_;  // by name
-};
+std::optional<std::int32_t> first_of(const std::vector<std::int32_t>& ids) {
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
 
 }  // namespace
 
@@ -177,7 +103,29 @@ std::vector<std::int32_t> ids_without_token(const Tokenizer& tokenizer) {
 }
 
 SpecialTokens read_special_tokens(const fs::path& folder, const SubwordTokenizer& tokenizer) {
-  return FolderReader(folder, tokenizer).read();
+  const auto config = read_json(folder / "config.json");
+  const auto generation = read_object(folder / "generation_config.json");
+  std::map<std::string, std::int32_t> ids;  // by name
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    if (auto name = tokenizer.token_name(id); !name.empty()) ids.emplace(std::move(name), id);
+  SpecialTokens tokens{.names = read_names(folder)};
+  std::erase_if(tokens.names, [&](const auto& entry) { return !ids.contains(entry.second); });
+  const bool has_model = json_member(config, "model_type").is_string();
+  const auto ids_of = [&](const std::string& token) {
+    if (has_model) return read_ids(folder, tokenizer, config, generation, token + "_id");
+    const auto name = tokens.names.find(token);
+    return name == tokens.names.end() ? std::vector<std::int32_t>() : std::vector{ids.at(name->second)};
+  };
+  tokens.bos = first_of(ids_of("bos_token"));
+  tokens.eos = ids_of("eos_token");
+  tokens.pad = first_of(ids_of("pad_token"));
+  const auto add_name = [&](const char* key, std::optional<std::int32_t> id) {
+    if (id && !tokens.names.contains(key)) tokens.names[key] = tokenizer.token_name(*id);
+  };
+  add_name("bos_token", tokens.bos);
+  add_name("eos_token", first_of(tokens.eos));
+  add_name("pad_token", tokens.pad);
+  return tokens;
 }
 
 nlohmann::ordered_json to_json(const SpecialTokens& tokens) {
@@ -191,18 +139,16 @@ nlohmann::ordered_json to_json(const SpecialTokens& tokens) {
 }
 
 std::optional<SpecialTokens> special_tokens_from_json(const Json& json, std::int64_t vocabulary) {
-  const auto is_id = [&](const Json& id) {
-    return id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(vocabulary);
-  };
+  const auto is_known = [&](const Json& id) { return is_id(id, vocabulary); };
   SpecialTokens tokens;
   for (const auto& [key, id] : {std::pair("bos_token_id", &tokens.bos), std::pair("pad_token_id", &tokens.pad)}) {
-    const auto& given = member(json, key);
-    if (!given.is_null() && !is_id(given)) return std::nullopt;
+    const auto& given = json_member(json, key);
+    if (!given.is_null() && !is_known(given)) return std::nullopt;
     if (!given.is_null()) *id = given.get<std::int32_t>();
   }
-  const auto& eos = member(json, "eos_token_id");
-  const auto& names = member(json, "names");
-  if (!eos.is_array() || !std::all_of(eos.begin(), eos.end(), is_id) || !names.is_object()) return std::nullopt;
+  const auto& eos = json_member(json, "eos_token_id");
+  const auto& names = json_member(json, "names");
+  if (!eos.is_array() || !std::all_of(eos.begin(), eos.end(), is_known) || !names.is_object()) return std::nullopt;
   tokens.eos = eos.get<std::vector<std::int32_t>>();
   for (const auto& [key, name] : names.items()) {
     if (!name.is_string() || std::find(name_keys.begin(), name_keys.end(), key) == name_keys.end()) return std::nullopt;

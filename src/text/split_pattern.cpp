@@ -57,12 +57,6 @@ constexpr std::array<CharacterRange, 125> newer_characters = {
      {0x1FAF7, 0x1FAF8, "So"}, {0x1FBCB, 0x1FBEF, "So"}, {0x2B739, 0x2B739, "Lo"}, {0x2EBF0, 0x2EE5D, "Lo"},
      {0x31350, 0x323AF, "Lo"}}};
 
-// Regular expressions of tokenizer files are written for Oniguruma, in Ruby's syntax.
-
-// The same expression for PCRE2 with UTF and UCP. Errors (exit code 3) name `source` and the part whose meaning differs
-// between the two libraries or depends on their version of Unicode: it is refused, unless it can be rewritten.
-std::string to_pcre2(std::string_view pattern, const std::string& source);
-
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -88,6 +82,9 @@ std::string class_of(std::string_view category) {
   return text;
 }
 
+// Regular expressions of tokenizer files are written for Oniguruma, in Ruby's syntax: gives the same expression for
+// PCRE2 with UTF and UCP. Errors (exit code 3) name `source` and the part whose meaning differs between the two
+// libraries or depends on their version of Unicode: it is refused, unless it can be rewritten.
 class Translator {
  public:
   Translator(std::string_view pattern, const std::string& source) : rest_(pattern), source_(source) {}
@@ -209,14 +206,6 @@ class Translator {
   std::string text_;
 };
 
-}  // namespace
-
-std::string to_pcre2(std::string_view pattern, const std::string& source) {
-  return Translator(pattern, source).translate();
-}
-
-namespace {
-
 PCRE2_SPTR as_units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 std::string message_of(int error) {
@@ -225,48 +214,33 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-template <auto free>
-struct Free {
-  template <class T>
-  void operator()(T* object) const {
-    free(object);
-  }
-};
-using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
-
 }  // namespace
 
-struct SplitPattern::Code {
-  std::unique_ptr<pcre2_code, Free<pcre2_code_free>> compiled;
-};
+void SplitPattern::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
 
-SplitPattern::SplitPattern(std::string_view pattern, const std::string& source)
-    : code_(std::make_unique<Code>()), source_(source) {
-  const auto translated = to_pcre2(pattern, source);
+SplitPattern::SplitPattern(std::string_view pattern, const std::string& source) : source_(source) {
+  const auto translated = Translator(pattern, source).translate();
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_->compiled.reset(pcre2_compile(as_units(translated), translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset,
-                                      /*context=*/nullptr));
-  if (code_->compiled == nullptr)
+  code_.reset(pcre2_compile(as_units(translated), translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset,
+                            /*context=*/nullptr));
+  if (code_ == nullptr)
     throw Error(ExitCode::data, fmt::format("{}: not a regular expression: {}", source, message_of(error)));
   std::uint32_t matches_nothing = 0;
-  pcre2_pattern_info(code_->compiled.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
+  pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   if (matches_nothing != 0)
     throw Error(ExitCode::data, source + ": a regular expression that matches the empty text is not supported");
-  pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);  // where it cannot, matching is slower
+  pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where it cannot, matching is slower
 }
 
-SplitPattern::~SplitPattern() = default;
-SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
-SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
-
 void SplitPattern::split(std::string_view text, const std::function<void(std::string_view)>& use) const {
-  const auto* code = code_->compiled.get();
-  const MatchData match(pcre2_match_data_create(/*pairs=*/1, /*context=*/nullptr));
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
+      pcre2_match_data_create(/*pairs=*/1, /*context=*/nullptr), pcre2_match_data_free);
   const auto* place = pcre2_get_ovector_pointer(match.get());
   for (std::size_t at = 0; at < text.size();) {
     const auto find = [&](std::uint32_t options) {
-      return pcre2_match(code, as_units(text), text.size(), at, PCRE2_NO_UTF_CHECK | options, match.get(), nullptr);
+      return pcre2_match(code_.get(), as_units(text), text.size(), at, PCRE2_NO_UTF_CHECK | options, match.get(),
+                         nullptr);
     };
     auto found = find(0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = find(PCRE2_NO_JIT);

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+struct pcre2_real_code_8;  // of PCRE2
+
 namespace metaformer {
 
 class SplitPattern {
@@ -13,17 +15,16 @@ class SplitPattern {
   // `pattern` in the syntax of tokenizer files (text/split_pattern.cpp). Errors (exit code 3) name `source`: not a
   // valid or supported expression, or one that matches the empty text.
   SplitPattern(std::string_view pattern, const std::string& source);
-  ~SplitPattern();
-  SplitPattern(SplitPattern&&) noexcept;
-  SplitPattern& operator=(SplitPattern&&) noexcept;
 
   // Calls `use` with every match and with all text between matches, in order: together they are `text`, which must be
   // valid UTF-8. May be called from several threads. Throws Error (exit code 3) when a match takes too long.
   void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
  private:
-  struct Code;
-  std::unique_ptr<Code> code_;
+  struct Free {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+  std::unique_ptr<pcre2_real_code_8, Free> code_;
   std::string source_;
 };
 

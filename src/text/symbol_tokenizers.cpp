@@ -51,9 +51,13 @@ CharacterTokenizer::CharacterTokenizer(std::vector<std::string> characters, cons
 std::vector<std::int32_t> CharacterTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   ids.reserve(text.size());
+  const auto unknown = unknown_id();
   for_each_code_point(text, [&](std::uint32_t point) {
     const auto found = ids_.find(point);
-    ids.push_back(found == ids_.end() ? id_of_unknown(point) : found->second);
+    if (found == ids_.end() && !unknown)
+      throw Error(ExitCode::data, fmt::format("the character {} (U+{:04X}) is not among the {} this model knows",
+                                              in_quotes(to_utf8(point)), point, characters_.size()));
+    ids.push_back(found == ids_.end() ? *unknown : found->second);
   });
   return ids;
 }
@@ -63,18 +67,11 @@ std::optional<std::int32_t> CharacterTokenizer::unknown_id() const {
   return static_cast<std::int32_t>(characters_.size());
 }
 
-std::int32_t CharacterTokenizer::id_of_unknown(std::uint32_t point) const {
-  if (const auto id = unknown_id()) return *id;
-  throw Error(ExitCode::data, fmt::format("the character {} (U+{:04X}) is not among the {} this model knows",
-                                          in_quotes(to_utf8(point)), point, characters_.size()));
-}
-
 std::string CharacterTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
   for (const auto id : ids) {
-    const bool unknown = unknown_ == Unknown::map && static_cast<std::size_t>(id) == characters_.size();
-    text += unknown ? replacement_character : characters_.at(static_cast<std::size_t>(id));
+    text += id == unknown_id() ? replacement_character : characters_.at(static_cast<std::size_t>(id));
   }
   return text;
 }

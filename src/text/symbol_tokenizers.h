@@ -34,8 +34,6 @@ class CharacterTokenizer : public Tokenizer {
   nlohmann::ordered_json to_json() const override;
 
  private:
-  std::int32_t id_of_unknown(std::uint32_t point) const;
-
   std::vector<std::string> characters_;                  // UTF-8, by id
   std::unordered_map<std::uint32_t, std::int32_t> ids_;  // by code point
   Unknown unknown_;

@@ -80,21 +80,17 @@ class WordMemoPool {
   // Calls `use(memo)` with a memo that no other thread uses.
   template <class Use>
   void borrow(Use use) {
-    auto memo = take();
+    std::unique_lock lock(mutex_);
+    if (free_.empty()) free_.push_back(std::make_unique<WordMemo<Value>>(most_words_));
+    auto memo = std::move(free_.back());
+    free_.pop_back();
+    lock.unlock();
     use(*memo);
-    const std::lock_guard lock(mutex_);
+    lock.lock();
     free_.push_back(std::move(memo));
   }
 
  private:
-  std::unique_ptr<WordMemo<Value>> take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<WordMemo<Value>>(most_words_);
-    auto memo = std::move(free_.back());
-    free_.pop_back();
-    return memo;
-  }
-
   std::size_t most_words_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<WordMemo<Value>>> free_;

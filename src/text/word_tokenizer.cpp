@@ -130,13 +130,9 @@ void for_each_token(std::string_view text, const WordRules& rules, Use use) {
 }
 
 bool is_one_token(const std::string& word, const WordRules& rules) {
-  int tokens = 0;
-  bool same = false;
-  for_each_token(word, rules, [&](const std::string& token) {
-    ++tokens;
-    same = token == word;
-  });
-  return tokens == 1 && same;
+  std::vector<std::string> tokens;
+  for_each_token(word, rules, [&](const std::string& token) { tokens.push_back(token); });
+  return tokens == std::vector{word};
 }
 
 }  // namespace

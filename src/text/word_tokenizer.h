@@ -15,7 +15,7 @@
 
 namespace metaformer {
 
-// What a character is where words are cut; `attached`: to the character before it.
+// Kinds of characters for cutting words; `attached`: to the character before it.
 enum class CharacterKind { space, word, mark, attached };
 CharacterKind character_kind(char32_t point);
 

@@ -14,7 +14,7 @@
 #include "config/writer.h"
 #include "run/moved_data.h"
 #include "run/run_directory.h"
-#include "text/pretrained_tokenizer.h"
+#include "text/make_tokenizer.h"
 #include "train/initial_weights.h"
 #include "train/optim/schedule.h"
 #include "train/trainer.h"

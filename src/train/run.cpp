@@ -1,11 +1,11 @@
 #include "train/run.h"
 
 #include "attention/kernel_choice.h"
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "config/writer.h"

@@ -7,6 +7,7 @@
 #include "attention/mixers.h"
 #include "attention/score_positions.h"
 #include "config/writer.h"
+#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -48,6 +49,37 @@ inline void set_distances(Visibility& visibility, const MixerShape& shape, const
   visibility.distance_bias_nk = biases_2nk[1];
 }
 
+// The number of parameters that docs/architecture.md says, with biases, norms and positions.
+inline std::int64_t parameters_by_formula(const MixerConfig& options, const MixerShape& shape) {
+  const auto d = shape.width, n = shape.heads, k = shape.head_width();
+  const auto matrices = [&](std::int64_t count) { return count * (d * d + (shape.bias ? d : 0)); };
+  const auto of_positions = [&](std::int64_t key_width) -> std::int64_t {
+    if (const auto* shaw = std::get_if<ShawPositionsConfig>(&shape.positions))
+      return (2 * shaw->max_distance + 1) * (key_width + k);
+    const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
+    return xl == nullptr ? 0 : n * key_width * (d + (xl->shared_biases ? 0 : 2));
+  };
+  const auto of_norms = [&](const auto& o, std::int64_t norms) -> std::int64_t {
+    return o.learned_temperature ? n : o.qk_norm ? norms * k : 0;
+  };
+  const auto shared = [&](const auto& o) {
+    return matrices(2 + (o.values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0)) + of_norms(o, 1);
+  };
+  if (const auto* dot = options.get_if<ScaledDotProductOptions>())
+    return matrices(4) + of_norms(*dot, 2) + of_positions(k);
+  if (options.get_if<LshOptions>() != nullptr) return matrices(3);
+  if (const auto* quadratic = options.get_if<QuadraticOptions>()) {
+    const auto side = quadratic->form == QuadraticForm::full ? d : k;
+    return shared(*quadratic) + n * side * side + of_positions(side);
+  }
+  const auto* metric = options.get_if<MetricOptions>();
+  if (metric == nullptr) return 0;
+  const auto form = metric->constraint == MetricConstraint::identity   ? 0
+                    : metric->constraint == MetricConstraint::diagonal ? k
+                                                                       : k * (k + 1) / 2;
+  return shared(*metric) + n * form + of_positions(k);
+}
+
 inline double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
   const auto difference = (value.to(torch::kDouble) - expected.to(torch::kDouble)).norm().item<double>();
   const auto size = expected.to(torch::kDouble).norm().item<double>();
@@ -63,6 +95,87 @@ inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const Visibility& visibility,
                          MixerState* state = nullptr) {
   return mix(mixer, x_bcd, x_bcd, visibility, state);
+}
+
+// The same of tokens that come in parts, with what the state has of those before; visibility_of(part, all so far).
+template <class VisibilityOf>
+torch::Tensor mix_in_parts(Mixer& mixer, const torch::Tensor& x_bcd, const std::vector<std::int64_t>& lengths,
+                           const VisibilityOf& visibility_of) {
+  MixerState state(x_bcd.size(1));
+  std::vector<torch::Tensor> parts;
+  std::int64_t done = 0;
+  for (const auto length : lengths) {
+    const auto fresh_bcd = x_bcd.narrow(1, done, length).contiguous();
+    done += length;
+    parts.push_back(mix(mixer, fresh_bcd, visibility_of(length, done), &state));
+  }
+  return torch::cat(parts, 1);
+}
+
+// The gradients of the loss are finite differences, in every entry of every input.
+template <class Loss>
+void check_gradients(const std::vector<torch::Tensor>& inputs, const Loss& loss, double tolerance) {
+  const auto gradients = torch::autograd::grad({loss()}, inputs);
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    auto flat = inputs[i].view(-1);
+    auto numeric = torch::empty_like(flat);
+    constexpr double step = 1e-5;
+    for (std::int64_t j = 0; j < flat.numel(); ++j) {
+      const double value = flat[j].template item<double>();
+      const auto loss_at = [&](double moved) {
+        flat[j] = moved;
+        return loss().template item<double>();
+      };
+      numeric[j] = (loss_at(value + step) - loss_at(value - step)) / (2 * step);
+      flat[j] = value;
+    }
+    CHECK(relative_error(gradients[i].reshape(-1), numeric) < tolerance);
+  }
+}
+
+// F sqrt(k) / |F| of each head.
+inline torch::Tensor with_fixed_norm(const torch::Tensor& form_nkk) {
+  const auto k = static_cast<double>(form_nkk.size(1));
+  return form_nkk * (k / form_nkk.square().sum({1, 2}, true)).sqrt();
+}
+
+// Dense [n, k, k] from a packed lower triangle, entry by entry.
+inline torch::Tensor dense(const torch::Tensor& packed_nl, std::int64_t k, bool lower_only) {
+  auto m = torch::zeros({packed_nl.size(0), k, k}, packed_nl.options());
+  for (std::int64_t i = 0, l = 0; i < k; ++i)
+    for (std::int64_t j = 0; j <= i; ++j, ++l) {
+      m.select(1, i).select(1, j).copy_(packed_nl.select(1, l));
+      if (!lower_only) m.select(1, j).select(1, i).copy_(packed_nl.select(1, l));
+    }
+  return m;
+}
+
+// The metric M of every head as its options define it, without the temperature, in double: [n, k, k].
+inline torch::Tensor metric_by_formula(const MetricOptions& options, const Mixer& mixer, const MixerShape& shape) {
+  const torch::NoGradGuard no_grad;
+  const auto parameters = mixer.named_parameters();
+  const auto k = shape.head_width();
+  const auto of = [&](const char* name) { return parameters[name].to(torch::kDouble); };
+  auto m = torch::eye(k, torch::kDouble).repeat({shape.heads, 1, 1});
+  if (options.constraint == MetricConstraint::symmetric) m = dense(of("packed_metric"), k, false);
+  if (options.constraint == MetricConstraint::psd) {
+    const auto l = dense(of("packed_factor"), k, true);
+    m = torch::einsum("nij,nkj->nik", {l, l});
+  }
+  if (options.constraint == MetricConstraint::diagonal) {
+    const auto diagonal = of("diagonal_metric");
+    m = torch::diag_embed(options.score == MetricScore::distance ? torch::log1p(torch::exp(diagonal)) : diagonal);
+  }
+  return options.fixed_norm ? with_fixed_norm(m) : m;
+}
+
+// The form W or U of quadratic attention, likewise.
+inline torch::Tensor form_by_formula(const QuadraticOptions& options, const Mixer& mixer) {
+  const torch::NoGradGuard no_grad;
+  const bool is_full = options.form == QuadraticForm::full;
+  const auto form = mixer.named_parameters()[is_full ? "full_form" : "form"].to(torch::kDouble);
+  return options.fixed_norm ? with_fixed_norm(form) : form;
 }
 
 // Segment ids of a batch of 2 sequences of 9: packed documents with padding, and one short sequence.

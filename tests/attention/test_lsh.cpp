@@ -140,24 +140,8 @@ TEST_CASE("gradients of LSH attention equal finite differences where buckets sta
   c.q_bnck.requires_grad_();
   c.value_bnck.requires_grad_();
   const auto direction = torch::randn_like(c.value_bnck);
-  const auto loss = [&] { return (attend(c, rule) * direction).sum(); };
-  const auto gradients = torch::autograd::grad({loss()}, {c.q_bnck, c.value_bnck});
-  const torch::NoGradGuard no_grad;
-  for (const auto& [input, gradient] : {std::pair{c.q_bnck, gradients[0]}, std::pair{c.value_bnck, gradients[1]}}) {
-    auto flat = input.view(-1);
-    auto numeric = torch::empty_like(flat);
-    constexpr double step = 1e-5;
-    for (std::int64_t i = 0; i < flat.numel(); ++i) {
-      const double value = flat[i].item<double>();
-      flat[i] = value + step;
-      const double above = loss().item<double>();
-      flat[i] = value - step;
-      const double below = loss().item<double>();
-      flat[i] = value;
-      numeric[i] = (above - below) / (2 * step);
-    }
-    CHECK(relative_error(gradient.reshape(-1), numeric) < 1e-8);
-  }
+  check_gradients(
+      {c.q_bnck, c.value_bnck}, [&] { return (attend(c, rule) * direction).sum(); }, 1e-8);
 }
 
 TEST_CASE("no token attends to one behind it, nor to one of another segment", "[lsh]") {
@@ -286,7 +270,7 @@ TEST_CASE("the CPU kernel of LSH attention gives the numbers and gradients of th
 
 TEST_CASE("the kernel of LSH attention is the same in all vector code, and takes queries as projections lie", "[lsh]") {
   const auto code = GENERATE(VectorCode::plain, VectorCode::avx2, VectorCode::avx512);
-  if (code > widest_vector_code()) return;
+  if (code > widest_vector_code()) return skip("this CPU lacks the instruction set");
   torch::manual_seed(3);
   constexpr std::int64_t tokens = 100, rounds = 2, width = 20, stride = 50;
   const auto q = torch::randn({tokens, stride}), v = torch::randn({tokens, stride}), dt = torch::randn({tokens, width});

@@ -69,15 +69,9 @@ TEST_CASE("incremental mixing equals mixing all at once", "[mixer]") {
   const auto x = torch::randn({2, 11, 12}, torch::kDouble);
   const auto visibility = self_visibility(true, {});
   const auto full = mix(*mixer, x, visibility);
-  MixerState state(11);
-  std::vector<torch::Tensor> parts;
-  std::int64_t done = 0;
-  for (const std::int64_t count : {4, 1, 3, 1, 1, 1}) {
-    const auto fresh = x.narrow(1, done, count).contiguous();
-    parts.push_back(mix(*mixer, fresh, visibility, &state));
-    done += count;
-  }
-  CHECK(relative_error(torch::cat(parts, 1), full) < 1e-12);
+  const auto in_parts =
+      mix_in_parts(*mixer, x, {4, 1, 3, 1, 1, 1}, [&](std::int64_t, std::int64_t) { return visibility; });
+  CHECK(relative_error(in_parts, full) < 1e-12);
 }
 
 TEST_CASE("a batch is a set of independent sequences", "[mixer]") {
@@ -97,7 +91,7 @@ TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
   const auto* metric = options.get_if<MetricOptions>();
   const bool uses_order = (pooling && !pooling->window.all() && pooling->window.tokens < 40) ||
                           (metric && metric->score == MetricScore::as_published);
-  if (uses_order) return;
+  if (uses_order) return does_not_apply("it uses the order");
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
   const auto x = torch::randn({2, 8, 12}, torch::kDouble);
@@ -110,37 +104,21 @@ TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
 TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
-  const std::int64_t d = 12, n = 3, k = 4;
-  std::int64_t expected = 0;
-  const auto shared = [&](const auto& o) {
-    return (o.values == MixerValues::own ? 2 : 1) * d * n * k +
-           (o.learned_temperature ? n
-            : o.qk_norm           ? k
-                                  : 0) +
-           n * k * d;
-  };
-  if (const auto* sdp = options.get_if<ScaledDotProductOptions>())
-    expected = 3 * d * n * k + n * k * d + (sdp->learned_temperature ? n : sdp->qk_norm ? 2 * k : 0);
-  if (options.get_if<LshOptions>() != nullptr) expected = 2 * d * n * k + n * k * d;
-  if (const auto* quadratic = options.get_if<QuadraticOptions>())
-    expected = shared(*quadratic) + (quadratic->form == QuadraticForm::full ? n * d * d : n * k * k);
-  if (const auto* metric = options.get_if<MetricOptions>())
-    expected = shared(*metric) + (metric->constraint == MetricConstraint::identity   ? 0
-                                  : metric->constraint == MetricConstraint::diagonal ? n * k
-                                                                                     : n * k * (k + 1) / 2);
+  auto with_bias = shape;
+  with_bias.bias = GENERATE(false, true);
   std::int64_t actual = 0;
-  for (const auto& parameter : make_mixer(options, shape)->parameters()) actual += parameter.numel();
-  CHECK(actual == expected);
-  CHECK(options->cost(shape, {}).parameters == expected);
+  for (const auto& parameter : make_mixer(options, with_bias)->parameters()) actual += parameter.numel();
+  CHECK(actual == parameters_by_formula(options, with_bias));
+  CHECK(options->cost(with_bias, {}).parameters == actual);
 }
 
 TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
   auto options = any_mixer();
   auto* quadratic = options.get_if<QuadraticOptions>();
   auto* metric = options.get_if<MetricOptions>();
-  if (!(quadratic && quadratic->fixed_norm) && !(metric && metric->fixed_norm)) return;
-  // The softplus of a number is no multiple of it.
-  if (metric && metric->constraint == MetricConstraint::diagonal && metric->score == MetricScore::distance) return;
+  if (!(quadratic && quadratic->fixed_norm) && !(metric && metric->fixed_norm)) return does_not_apply("no fixed norm");
+  if (metric && metric->constraint == MetricConstraint::diagonal && metric->score == MetricScore::distance)
+    return does_not_apply("the softplus of a number is no multiple of it");
   INFO(describe(options));
   const auto x = torch::randn({2, 7, 12}, torch::kDouble);
   const auto visibility = self_visibility(true, {});
@@ -163,7 +141,7 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal);
-  if (options.get_if<NoneOptions>() != nullptr) return;
+  if (options.get_if<NoneOptions>() != nullptr) return does_not_apply("none has no gradient");
   const MixerShape small{.width = 6, .heads = 2, .dropout = 0, .bias = true};
   const auto mixer = random_mixer(options, small);
   const auto x = torch::randn({1, 9, 6}, torch::kDouble).requires_grad_();
@@ -172,23 +150,7 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const auto loss = [&] { return (mix(*mixer, x, visibility) * direction).sum(); };
   auto inputs = mixer->parameters();
   inputs.push_back(x);
-  const auto gradients = torch::autograd::grad({loss()}, inputs);
-  const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    auto flat = inputs[i].view(-1);
-    auto numeric = torch::empty_like(flat);
-    constexpr double step = 1e-5;
-    for (std::int64_t j = 0; j < flat.numel(); ++j) {
-      const double value = flat[j].item<double>();
-      flat[j] = value + step;
-      const double above = loss().item<double>();
-      flat[j] = value - step;
-      const double below = loss().item<double>();
-      flat[j] = value;
-      numeric[j] = (above - below) / (2 * step);
-    }
-    CHECK(relative_error(gradients[i].reshape(-1), numeric) < 1e-7);
-  }
+  check_gradients(inputs, loss, 1e-7);
 }
 
 TEST_CASE("backends agree, values and gradients", "[mixer]") {
@@ -278,7 +240,7 @@ TEST_CASE("under autocast weights are float32, and so is what their softmax is t
   const AutocastScope autocast(Precision::bf16, torch::kCPU);
   Pass pass{.probe = &probe};
   mixer->forward(x, x, self_visibility(true, {}), nullptr, pass);
-  if (!probe.weight.defined()) return;  // no scores
+  if (!probe.weight.defined()) return does_not_apply("no scores");
   CHECK(probe.weight.scalar_type() == torch::kFloat);
   const auto* node = dynamic_cast<torch::autograd::generated::SafeSoftmaxBackward0*>(probe.weight.grad_fn().get());
   if (node != nullptr) CHECK(node->self_scalar_type == torch::kFloat);  // average pooling has none
@@ -289,7 +251,7 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
   const auto* metric = options.get_if<MetricOptions>();
-  if (metric && metric->score == MetricScore::as_published) return;
+  if (metric && metric->score == MetricScore::as_published) return does_not_apply("it has no cross attention");
   if (options.get_if<AveragePoolingOptions>() != nullptr || options.get_if<LshOptions>() != nullptr) {
     const auto x = torch::randn({2, 6, 12}, torch::kDouble);
     CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so

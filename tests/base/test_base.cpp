@@ -1,15 +1,12 @@
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
+// Text for people, whole numbers, random numbers.
 
+#include <array>
 #include <cmath>
+#include <limits>
 
-#include "base/files.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "support/catch.h"
-#include "support/failure.h"
-#include "support/temporary_folder.h"
 
 namespace metaformer {
 
@@ -29,7 +26,7 @@ TEST_CASE("values in messages are short and on one line", "[text]") {
   CHECK(human_bytes(1536) == "1.5 KiB");
 }
 
-TEST_CASE("what a terminal would act on is escaped, other text is left as it is", "[text]") {
+TEST_CASE("control characters are escaped, other text is unchanged", "[text]") {
   CHECK(escaped("a\x1b[31mb\r\n\tc\x7f") == "a\\x1b[31mb\\r\\n\\tc\\u007f");
   CHECK(escaped("\xc2\x9b"
                 "2J") == "\\u009b2J");  // CSI as one character
@@ -74,74 +71,42 @@ TEST_CASE("random numbers are uniform", "[random]") {
   }
 }
 
-TEST_CASE("no file is written through a link that another has put in its place", "[files]") {
-  const TemporaryFolder folder;
-  const auto victim = folder.write("victim", "precious");
-  const auto temporary = folder / fmt::format(".a.txt.{}.tmp", ::getpid());
-  std::filesystem::create_symlink(victim, temporary);
-  write_file_atomically(folder / "a.txt", "new");
-  CHECK(read_text(folder / "a.txt") == "new");
-  CHECK(read_text(victim) == "precious");
-  std::filesystem::create_symlink(victim, folder / "b.txt");
-  CHECK_THROWS_AS(write_file_synced(folder / "b.txt", "new"), Error);
-  CHECK(read_text(victim) == "precious");
-}
-
-TEST_CASE("a file is replaced whole or not at all", "[files]") {
-  const TemporaryFolder folder;
-  const auto path = folder.write("a.txt", "old");
-  write_file_atomically(path, "new");
-  CHECK(read_text(path) == "new");
-  CHECK_THROWS_WITH(write_file_atomically(folder / "missing/a.txt", "x"), ContainsSubstring("No such file"));
-  // Writing to a full device fails and leaves no trace.
-  std::filesystem::create_directory_symlink("/dev", folder / "dev");
-  CHECK_THROWS_AS(write_file_synced(folder / "dev/full", "x"), Error);
-  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);
-}
-
-TEST_CASE("reading says what is wrong with a file", "[files]") {
-  const TemporaryFolder folder;
-  folder.write("a", "12345");
-  CHECK(read_file(folder / "a", 5, ExitCode::data) == "12345");
-  CHECK_THROWS_WITH(read_file(folder / "a", 4, ExitCode::data), ContainsSubstring("larger than the 4 bytes allowed"));
-  CHECK_THROWS_WITH(read_file(folder / "b", 4, ExitCode::data), ContainsSubstring("no such file"));
-  CHECK_THROWS_WITH(read_file(folder.path(), 4, ExitCode::data), ContainsSubstring("not a regular file"));
-}
-
-TEST_CASE("a link is replaced in one step", "[files]") {
-  const TemporaryFolder folder;
-  replace_symlink("one", folder / "link");
-  replace_symlink("two", folder / "link");
-  CHECK(std::filesystem::read_symlink(folder / "link") == "two");
-}
-
-TEST_CASE("a file that grows is opened where it lies, never through a link", "[files]") {
-  const TemporaryFolder folder;
-  {
-    const AppendedFile file(folder / "a");
-    file.write("one\n");
-    file.write("two\n");
-    file.sync();
-  }
-  AppendedFile(folder / "a").write("three\n");
-  CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
-  const auto complaint = [&](const std::string& name) {
-    const auto [code, message] = failure([&] { AppendedFile(folder / name).write("x"); });
-    CHECK(code == ExitCode::usage);
-    CHECK_THAT(message, ContainsSubstring((folder / name).string() + ": "));
-    return message;
-  };
-  std::filesystem::create_symlink("a", folder / "link");
-  CHECK_THAT(complaint("link"), ContainsSubstring("it is a link"));
-  std::filesystem::create_symlink("absent", folder / "dangling");
-  CHECK_THAT(complaint("dangling"), ContainsSubstring("it is a link"));
-  CHECK_FALSE(std::filesystem::exists(folder / "absent"));
-  CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
-  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
-  CHECK_THAT(complaint("pipe"), ContainsSubstring("it is no regular file"));
-  std::filesystem::create_directory(folder / "folder");
-  CHECK_THAT(complaint("folder"), ContainsSubstring("Is a directory"));
-  CHECK_THAT(complaint("absent/file"), ContainsSubstring("No such file or directory"));
+TEST_CASE("whole numbers are read with and without an exponent, and others are malformed or too large", "[numbers]") {
+  static constexpr auto valid = WholeNumber::valid, malformed = WholeNumber::malformed,
+                        too_large = WholeNumber::too_large;
+  static constexpr std::int64_t unset = 5;
+  const auto [text, expected, number] = GENERATE(table<std::string, WholeNumber, std::int64_t>({
+      {"12", valid, 12},
+      {"+3", valid, 3},
+      {"-4", valid, -4},
+      {"1e3", valid, 1000},
+      {"+2.5e2", valid, 250},
+      {"1E3", valid, 1000},
+      {"7.0", valid, 7},
+      {"010", valid, 10},
+      {"9223372036854775807", valid, std::numeric_limits<std::int64_t>::max()},
+      {"9007199254740992e0", valid, 9007199254740992},
+      {"1.5", malformed, unset},
+      {"1.5e0", malformed, unset},
+      {"1e-3", malformed, unset},
+      {"1e-400", malformed, unset},
+      {"", malformed, unset},
+      {"+", malformed, unset},
+      {"+-3", malformed, unset},
+      {" 3", malformed, unset},
+      {"3 ", malformed, unset},
+      {"0x10", malformed, unset},
+      {"nan", malformed, unset},
+      {"inf", malformed, unset},
+      {"1e30", too_large, unset},
+      {"-1e400", too_large, unset},
+      {"9223372036854775808", too_large, unset},
+      {"18446744073709551615", too_large, unset},
+  }));
+  INFO(text);
+  std::int64_t value = unset;
+  CHECK(parse_whole_number(text, value) == expected);
+  CHECK(value == number);
 }
 
 }  // namespace metaformer

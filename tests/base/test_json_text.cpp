@@ -1,14 +1,11 @@
 // JSON from untrusted files.
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "support/catch.h"
+#include "support/failure.h"
 
 namespace metaformer {
 
@@ -32,7 +29,7 @@ std::string random_json(const Rng& rng, std::uint64_t& drawn, int depth) {
   return kind == 2 ? "[" + text + "]" : "{" + text + "}";
 }
 
-// Of many values in one list or object, each of which a search of the whole would make take minutes.
+// Many values in one list: with a search of the whole for each, parsing would take minutes.
 std::string many_objects(int count) {
   std::string text = "[";
   for (int i = 0; i < count; ++i) text += i % 2 == 0 ? "{}," : "{\"a\": [[1], {}]},";
@@ -41,7 +38,7 @@ std::string many_objects(int count) {
 
 }  // namespace
 
-TEST_CASE("parsed JSON is what the library parses", "[json]") {
+TEST_CASE("parsed JSON equals the library's values", "[json]") {
   const Rng rng(7, RandomPurpose::sampling);
   std::uint64_t drawn = 0;
   for (int round = 0; round < 500; ++round) {
@@ -89,21 +86,7 @@ TEST_CASE("an object whose keys must be compared too often is refused", "[json]"
 }
 
 TEST_CASE("a stop signal ends parsing", "[json]") {
-  const auto child = ::fork();  // the note of a signal stays for the life of a process
-  if (child == 0) {
-    catch_signals();
-    ::raise(SIGTERM);
-    try {
-      parse_json(many_objects(200'000));
-    } catch (const Interrupted& interrupted) {
-      ::_exit(interrupted.signal());
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == SIGTERM);
+  CHECK(interruption([] { parse_json(many_objects(200'000)); }) == SIGTERM);
 }
 
 }  // namespace metaformer

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <future>
 #include <thread>
 
 #include "base/rows.h"
@@ -71,13 +72,11 @@ TEST_CASE("a reader knows whether a line is there, and waits for one that is not
   CHECK(reader.is_ready());
   CHECK(reader.next()->text == "half a line");
   CHECK_FALSE(reader.is_ready());
-  std::thread writer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    pipe.write(" more\n");
-    pipe.finish();
-  });
-  CHECK(reader.next()->text == "and more");
-  writer.join();
+  auto line = std::async(std::launch::async, [&] { return reader.next()->text; });
+  CHECK(line.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  pipe.write(" more\n");
+  pipe.finish();
+  CHECK(line.get() == "and more");
   CHECK(reader.is_ready());
   CHECK_FALSE(reader.next());
 }

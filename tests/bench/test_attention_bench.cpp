@@ -1,15 +1,264 @@
-// What a benchmark says of memory, operations and accuracy is checked; what it says of time cannot be.
+// Memory, operations and accuracy that benchmarks report; times are not tested. A core is compared with its mixer,
+// whose projections are permutations: they give p, q, k and v exactly, so outputs must be equal to the bit.
 
-#include "attention/metric.h"
+#include <cmath>
+
+#include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "bench/attention_bench.h"
 #include "bench/step_bench.h"
 #include "bench/timing.h"
+#include "ops/attention.h"
+#include "support/graph_by_hand.h"
 #include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
 
-TEST_CASE("the meter counts what tensors take", "[bench]") {
+namespace {
+
+constexpr AttentionShape shape{.batch = 2, .heads = 3, .context = 13, .head_width = 8};
+
+std::vector<MixerConfig> mixers_with_cores() {
+  std::vector<MixerConfig> list = {ScaledDotProductOptions{},
+                                   QuadraticOptions{},
+                                   QuadraticOptions{.form = QuadraticForm::full},
+                                   LshOptions{},
+                                   LshOptions{.rounds = 2, .chunk = 4},
+                                   AveragePoolingOptions{},
+                                   AveragePoolingOptions{.window = {.tokens = 0}},
+                                   IdentityOptions{},
+                                   NoneOptions{}};
+  for (const auto constraint :
+       {MetricConstraint::symmetric, MetricConstraint::psd, MetricConstraint::diagonal, MetricConstraint::identity}) {
+    list.emplace_back(MetricOptions{.constraint = constraint});
+    if (constraint != MetricConstraint::symmetric)
+      list.emplace_back(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
+  }
+  return list;
+}
+
+// Not the memory of x: attention takes keys and values in one place for one tensor.
+torch::Tensor heads_of(const torch::Tensor& x_bcd) { return split_heads(x_bcd.clone(), shape.heads); }
+
+// The form that the mixer's parameters stand for; its projection is the identity.
+torch::Tensor form_of_metric(Mixer& mixer, const MetricOptions& options) {
+  const auto right_nkd = mixer.score_form()->right_nrd / (options.score == MetricScore::distance ? 2 : 1);
+  std::vector<torch::Tensor> forms;
+  for (std::int64_t n = 0; n < shape.heads; ++n)
+    forms.push_back(right_nkd[n].narrow(1, n * shape.head_width, shape.head_width));
+  const auto form_nkk = torch::stack(forms);
+  return options.constraint == MetricConstraint::diagonal ? form_nkk.diagonal(0, 1, 2) : form_nkk;
+}
+
+// Sets the mixer's projections, and returns the inputs of its core.
+CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tensor& x_bcd) {
+  const auto d = shape.width();
+  auto parameters = mixer.named_parameters();
+  const auto identity = torch::eye(d);
+  if (options.get_if<ScaledDotProductOptions>() != nullptr) {
+    const auto q_rows = torch::randperm(d), k_rows = torch::randperm(d);
+    parameters["query_key_value.weight"].copy_(
+        torch::cat({identity.index_select(0, q_rows), identity.index_select(0, k_rows), identity}));
+    return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd.index_select(2, k_rows)), heads_of(x_bcd)};
+  }
+  if (options.get_if<LshOptions>() != nullptr) {
+    const auto q_rows = torch::randperm(d);
+    parameters["projection.weight"].copy_(torch::cat({identity.index_select(0, q_rows), identity}));
+    return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd)};
+  }
+  if (auto* projection = parameters.find("projection.weight")) projection->copy_(identity);
+  if (const auto* metric = options.get_if<MetricOptions>()) {
+    if (metric->constraint == MetricConstraint::identity) return {heads_of(x_bcd)};
+    return {heads_of(x_bcd), form_of_metric(mixer, *metric)};
+  }
+  if (const auto* form = parameters.find("form")) return {heads_of(x_bcd), *form};
+  if (const auto* form = parameters.find("full_form")) return {x_bcd, heads_of(x_bcd), *form};
+  return {x_bcd};
+}
+
+Visibility visibility_of(bool segmented) {
+  if (!segmented) return self_visibility(true, {});
+  auto segment_bc = torch::arange(shape.context).div(5, "floor").repeat({shape.batch, 1});
+  segment_bc.narrow(1, shape.context - 2, 2).fill_(-1);
+  return self_visibility(true, segment_bc);
+}
+
+AttentionRequest core_request() {
+  AttentionRequest request;
+  request.shapes = {shape};
+  request.core = true;
+  request.rounds = 1;
+  return request;
+}
+
+std::vector<AttentionResult> bench(const AttentionRequest& request) {
+  return bench_attention(request, [](const std::string&) {});
+}
+
+}  // namespace
+
+TEST_CASE("a core equals its mixer between its projections", "[attention_core]") {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(5);
+  const auto visibility = visibility_of(GENERATE(false, true));
+  for (const auto& mixer_options : mixers_with_cores()) {
+    for (const auto backend : mixer_options->backends()) {
+      if (backend == Backend::fused) continue;
+      const auto options = with_backend(mixer_options, backend);
+      CAPTURE(kind_of(options), to_string(backend), visibility.has_segments());
+      const auto mixer = make_mixer(options, {.width = shape.width(), .heads = shape.heads, .context = shape.context});
+      for (auto& parameter : mixer->parameters()) parameter.copy_(torch::randn_like(parameter));
+      const auto x_bcd = torch::randn({shape.batch, shape.context, shape.width()});
+      const auto inputs = inputs_of(options, *mixer, x_bcd);
+      Pass pass;
+      const auto expected = mixer->mix(x_bcd, x_bcd, visibility, nullptr, pass);
+      const auto given = make_core_mix(options, shape)(inputs, visibility);
+      CHECK(torch::equal(given, expected));
+    }
+  }
+}
+
+TEST_CASE("inputs of a core have the shapes of the mixer's, and scores of the standard deviation 1",
+          "[attention_core]") {
+  NormalDraws draws(torch::kCPU);
+  const AttentionShape wide{.batch = 4, .heads = 8, .context = 64, .head_width = 32};
+  const double root_k = std::sqrt(32.0);
+  const auto std_of = [&](const torch::Tensor& score) { return (score / root_k).std().item<double>(); };
+  const auto drawn = [&](const MixerConfig& options) { return draw_core_inputs(options, wide, draws).value(); };
+  const auto form_scores = [](const CoreInputs& in) {
+    const auto form_nkk = in[1].dim() == 3 ? in[1] : torch::diag_embed(in[1]);
+    return torch::einsum("bnck,nkj,bnej->bnce", {in[0], form_nkk, in[0].roll(1, 0)});  // of different sequences
+  };
+  const auto qkv = drawn(ScaledDotProductOptions{});
+  REQUIRE(qkv.size() == 3);
+  CHECK(std_of(torch::matmul(qkv[0], qkv[1].transpose(2, 3))) == Approx(1).margin(0.05));
+  CHECK(std_of(form_scores(drawn(QuadraticOptions{}))) == Approx(1).margin(0.1));
+  CHECK(std_of(form_scores(drawn(MetricOptions{}))) == Approx(1).margin(0.1));
+  CHECK(std_of(form_scores(drawn(MetricOptions{.constraint = MetricConstraint::diagonal}))) == Approx(1).margin(0.1));
+  const auto full = drawn(QuadraticOptions{.form = QuadraticForm::full});
+  CHECK(std_of(torch::einsum("bcd,ndf,bef->bnce", {full[0], full[2], full[0].roll(1, 0)})) == Approx(1).margin(0.1));
+  for (const auto constraint : {MetricConstraint::psd, MetricConstraint::diagonal}) {
+    const auto distance = drawn(MetricOptions{.constraint = constraint, .score = MetricScore::distance});
+    const auto form_nkk = distance[1].dim() == 3 ? distance[1] : torch::diag_embed(distance[1]);
+    CHECK((torch::linalg_eigvalsh(form_nkk, "L") > -1e-5).all().item<bool>());
+    // What varies along the context, 2 p M p' - p' M p'.
+    const auto length = torch::einsum("bnek,nkj,bnej->bne", {distance[0], form_nkk, distance[0]}).roll(1, 0);
+    CHECK(std_of(2 * form_scores(distance) - length.unsqueeze(2)) < 1.5);
+    CHECK(std_of(2 * form_scores(distance) - length.unsqueeze(2)) > 0.5);
+  }
+}
+
+TEST_CASE("vectors of a core lie as a projection leaves them", "[attention_core]") {
+  NormalDraws draws(torch::kCPU);
+  const auto inputs = draw_core_inputs(ScaledDotProductOptions{}, shape, draws).value();
+  for (const auto& vectors : inputs) {
+    CHECK(vectors.sizes() == std::vector<std::int64_t>{2, 3, 13, 8});
+    CHECK(vectors.strides() == std::vector<std::int64_t>{13 * 24, 8, 24, 1});
+    CHECK(vectors.is_leaf());
+  }
+}
+
+TEST_CASE("operations of a core are those of a layer without its projections", "[attention_core]") {
+  const double tokens = 26, d = 24, k = 8, pairs = 2 * 13 * 13;
+  const auto operations = [](const MixerConfig& options) {
+    return forward_operations(options, shape, false) - projection_operations(options, shape);
+  };
+  CHECK(operations(ScaledDotProductOptions{}) == 2 * 2 * pairs * d);
+  CHECK(operations(MetricOptions{}) == 2 * tokens * d * k + 2 * 2 * pairs * d);
+  CHECK(operations(QuadraticOptions{}) == 2 * tokens * d * k + 2 * 2 * pairs * d);
+  CHECK(operations(QuadraticOptions{.form = QuadraticForm::full}) ==
+        2 * tokens * 3 * d * d + 2 * pairs * 3 * d + 2 * pairs * d);
+  CHECK(operations(MetricOptions{.constraint = MetricConstraint::identity}) == 2 * 2 * pairs * d);
+  CHECK(operations(AveragePoolingOptions{}) == 0);
+  CHECK(operations(IdentityOptions{}) == 0);
+}
+
+TEST_CASE("the benchmark of cores has right operations, errors and memory for every mixer", "[attention_core]") {
+  auto request = core_request();
+  request.type = GENERATE(torch::kFloat, torch::kBFloat16);
+  for (const auto& mixer : mixers_with_cores())
+    for (const auto backend : mixer->backends())
+      if (backend != Backend::fused) request.mixers.push_back(with_backend(mixer, backend));
+  const auto results = bench(request);
+  REQUIRE(results.size() == request.mixers.size());
+  const double largest = request.type == torch::kFloat ? 1e-5 : 5e-2;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto& result = results[i];
+    CAPTURE(result.mixer, result.backend);
+    const double operations =
+        forward_operations(request.mixers[i], shape, true) - projection_operations(request.mixers[i], shape);
+    CHECK(result.ms > 0);
+    CHECK(result.teraflops == Approx(3 * operations / result.ms * 1e-9));
+    CHECK(result.timed_by == TimedBy::clock);
+    CHECK(result.peak_bytes >= result.kept_bytes);
+    CHECK(result.error.has_value() == (result.mixer != "none"));  // which gives zeros
+    if (result.error) CHECK(*result.error < largest);
+    if (result.error && request.type == torch::kBFloat16 && result.mixer != "identity") CHECK(*result.error > 1e-4);
+  }
+}
+
+TEST_CASE("memory of a core is attention's, without inputs", "[attention_core]") {
+  auto request = core_request();
+  request.shapes = {{.batch = 2, .heads = 2, .context = 64, .head_width = 16}};
+  request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::composed}};
+  const auto results = bench(request);
+  const std::int64_t vectors = 2 * 64 * 2 * 16 * 4, number_per_row = 2 * 2 * 64 * 4;
+  CHECK(results[0].kept_bytes == vectors + number_per_row);             // t
+  CHECK(results[1].kept_bytes == 2 * vectors + number_per_row);         // and q = p M
+  CHECK(results[0].peak_bytes >= results[0].kept_bytes + 3 * vectors);  // and the gradients of q, k and v
+}
+
+TEST_CASE("every backend of the library's attention equals composed attention", "[attention_core]") {
+  auto request = core_request();
+  request.mixers = {ScaledDotProductOptions{.backend = Backend::composed}};
+  request.library = true;
+  const auto results = bench(request);
+  std::vector<std::string> backends;
+  for (const auto& result : results) {
+    CHECK(result.mixer == "scaled_dot_product");
+    REQUIRE(result.error);
+    CHECK(*result.error < 1e-5);
+    CHECK(result.teraflops / results[0].teraflops == Approx(results[0].ms / result.ms));
+    backends.push_back(result.backend);
+  }
+  CHECK(backends == std::vector<std::string>{"composed", "library_flash", "library_math"});  // of a CPU
+  for (const bool enabled : {at::globalContext().userEnabledFlashSDP(), at::globalContext().userEnabledMathSDP(),
+                             at::globalContext().userEnabledMemEfficientSDP()})
+    CHECK(enabled);
+}
+
+TEST_CASE("a core that the benchmark does not know is left out, with the reason", "[attention_core]") {
+  auto request = core_request();
+  request.mixers = {MetricOptions{.score = MetricScore::as_published, .backend = Backend::reference},
+                    MetricOptions{.values = MixerValues::own, .backend = Backend::composed},
+                    QuadraticOptions{.qk_norm = true, .backend = Backend::composed},
+                    QuadraticOptions{.fixed_norm = true, .backend = Backend::composed},
+                    MetricOptions{.fixed_norm = true, .backend = Backend::composed}};
+  for (const auto& result : bench(request)) {
+    CHECK_THAT(result.skipped, ContainsSubstring("does not know the core"));
+    CHECK(result.predicted_bytes == 0);
+  }
+}
+
+TEST_CASE("candidates are timed by replays, forward and backward, where they can be recorded", "[attention_core]") {
+  auto request = core_request();
+  request.core = GENERATE(true, false);
+  request.backward = GENERATE(true, false);
+  request.mixers = {MetricOptions{.backend = Backend::composed}, MetricOptions{.backend = Backend::reference}};
+  request.rounds = 3;
+  GraphCounts counts;
+  request.make_graph = [&] { return std::make_unique<GraphByHand>(counts, /*fails=*/counts.captures == 1); };
+  std::vector<std::string> lines;
+  const auto results = bench_attention(request, [&](const std::string& line) { lines.push_back(line); });
+  CHECK(counts.captures == 2);
+  CHECK(lines.at(0) == "metric reference is not timed as a graph: this work needs the host");
+  CHECK(results[0].timed_by == TimedBy::graph);
+  CHECK(results[1].timed_by == TimedBy::clock);  // the recording failed
+  CHECK(counts.replays >= 2 + 3);
+}
+
+TEST_CASE("the meter counts the bytes of tensors", "[bench]") {
   auto before = torch::ones({1000});
   {
     const MemoryMeter meter(torch::kCPU);
@@ -24,10 +273,14 @@ TEST_CASE("the meter counts what tensors take", "[bench]") {
 }
 
 TEST_CASE("the pair table gives p M p", "[bench]") {
-  const auto p_bnck = torch::randn({2, 3, 7, 5}, torch::kDouble), packed = torch::randn({3, 15}, torch::kDouble);
-  const auto metric_nkk = unpack_symmetric(packed, symmetric_index(5), 5);
+  const auto p_bnck = torch::randn({2, 3, 7, 5}, torch::kDouble), triangle = torch::randn({3, 15}, torch::kDouble);
+  auto metric_nkk = torch::zeros({3, 5, 5}, torch::kDouble);
+  for (std::int64_t i = 0, l = 0; i < 5; ++i)
+    for (std::int64_t j = 0; j <= i; ++j, ++l)
+      for (const auto& [row, column] : {std::pair{i, j}, std::pair{j, i}})
+        metric_nkk.select(1, row).select(1, column).copy_(triangle.select(1, l));
   const auto expected = torch::einsum("bnck,nkj,bnej->bnce", {p_bnck, metric_nkk, p_bnck});
-  CHECK(torch::allclose(pair_table_scores(p_bnck, packed), expected, 1e-12, 1e-12));
+  CHECK(torch::allclose(pair_table_scores(p_bnck, triangle), expected, 1e-12, 1e-12));
   CHECK(pair_table_bytes(32, 8, 256, 48, 4) == 32.0 * 8 * 4 * (256 * 257 / 2) * (48 * 49 / 2));
 }
 
@@ -98,12 +351,12 @@ TEST_CASE("memory of composed attention grows with the context, that of the refe
   }
 }
 
-TEST_CASE("what does not fit is left out, with its size", "[bench]") {
+TEST_CASE("a candidate that does not fit is left out, with its size", "[bench]") {
   AttentionRequest request;
   request.shapes = {{.batch = 32, .heads = 8, .context = 2048, .head_width = 48}};
   request.pair_table = true;
   request.rounds = 1;
-  const auto results = bench_attention(request, [](const std::string&) {});
+  const auto results = bench(request);
   REQUIRE(results.size() == 1);
   CHECK_FALSE(results[0].skipped.empty());
   CHECK(results[0].predicted_bytes > 1e12);

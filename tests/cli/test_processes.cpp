@@ -197,10 +197,7 @@ TEST_CASE("a stop that comes while a process starts ends it with the usual code"
 TEST_CASE("processes work where the program is process 1, as in a container", "[cli][processes]") {
   const Program program;
   const std::string unshare = "unshare --user --map-root-user --pid --fork --mount-proc ";
-  if (std::system((unshare + "true 2>/dev/null").c_str()) != 0) {
-    WARN("skipped: no process namespaces here");
-    return;
-  }
+  if (std::system((unshare + "true 2>/dev/null").c_str()) != 0) return skip("no process namespaces here");
   const auto in_namespace = [&](const Arguments& arguments) {
     std::string command = "cd '" + program.folder().path().string() + "' && exec " + unshare + METAFORMER_PROGRAM;
     for (const auto& word : arguments) command += " '" + word + "'";

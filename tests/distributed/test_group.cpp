@@ -1,10 +1,11 @@
-// What processes of a group say to each other.
+// Communication of a process group.
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <future>
 
 #include "base/error.h"
 #include "distributed/process_group.h"
@@ -79,7 +80,7 @@ TEST_CASE("terms are added in the order of the processes, to the bit", "[group]"
   for (const auto count : wrong) CHECK(count == 0);
 }
 
-TEST_CASE("what must be the same on all processes is named where it is not", "[group]") {
+TEST_CASE("a value that differs between processes is named", "[group]") {
   std::vector<std::string> problems(3);
   together(3, [&](ProcessGroup& group) {
     require_same(group, {{"steps", 10}});
@@ -94,7 +95,7 @@ TEST_CASE("what must be the same on all processes is named where it is not", "[g
     CHECK(problem == "the processes do not train the same: config.train.steps is 20 on rank 2 and 10 on rank 0");
 }
 
-TEST_CASE("a process that fails says why to the others", "[group]") {
+TEST_CASE("a process that fails sends its reason to the others", "[group]") {
   std::string heard;
   CHECK_THROWS_AS(together(2,
                            [&](ProcessGroup& group) {
@@ -116,23 +117,22 @@ TEST_CASE("a process that fails says why to the others", "[group]") {
 }
 
 TEST_CASE("a process that does not answer is lost after the time for it", "[group]") {
-  std::string heard;
+  std::promise<std::string> lost;
+  auto message = lost.get_future().share();
   CHECK_THROWS(together(
       2,
       [&](ProcessGroup& group) {
-        if (group.rank() == 1) {
-          std::this_thread::sleep_for(std::chrono::seconds(4));
-          return;
-        }
+        if (group.rank() == 1) return (void)message.wait_for(std::chrono::seconds(60));
         try {
           wait_for_all(group);
+          lost.set_value("");
         } catch (const Error& error) {
-          heard = error.what();
+          lost.set_value(error.what());
           throw;
         }
       },
-      std::chrono::seconds(2)));
-  CHECK_THAT(heard, ContainsSubstring("has not answered for 2 s"));
+      std::chrono::seconds(1)));
+  CHECK_THAT(message.get(), ContainsSubstring("has not answered for 1 s"));
 }
 
 // Accepts connections and says nothing.
@@ -157,7 +157,7 @@ class SilentPort {
   int socket_, port_ = 0;
 };
 
-TEST_CASE("the time limit covers a port that accepts and says nothing", "[group]") {
+TEST_CASE("the time limit covers a port that accepts and never answers", "[group]") {
   const SilentPort port;
   Launch launch{.launcher = "a test", .rank = 1, .size = 2, .local_rank = 1, .local_size = 2};
   launch.address = "127.0.0.1";

@@ -1,4 +1,4 @@
-// What launchers say in the environment.
+// Launchers' environment variables.
 
 #include <map>
 

@@ -1,4 +1,4 @@
-// JSON lines: rows and malformed rows on lines that exist, whatever the bytes; rows hold what a table promises.
+// JSON lines: rows and malformed rows on lines that exist, whatever the bytes; rows keep a table's promises.
 
 #include <algorithm>
 #include <cstdlib>

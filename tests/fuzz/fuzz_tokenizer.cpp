@@ -1,10 +1,10 @@
-// tokenizer.json: an Error, or a tokenizer that encodes what it decodes.
+// tokenizer.json: an Error, or a tokenizer that encodes its decoded text.
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
-#include "text/load_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace metaformer;

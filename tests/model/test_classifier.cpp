@@ -1,11 +1,6 @@
-#include "attention/mixer.h"
-#include "attention/mixers.h"
 #include "base/error.h"
 #include "model/classifier.h"
-#include "model/make_model.h"
-#include "model/memory_estimate.h"
 #include "model/parameters.h"
-#include "support/any_block.h"
 #include "support/any_mixer.h"
 
 namespace metaformer {
@@ -98,38 +93,6 @@ TEST_CASE("attention lets the last token change the class token, so nothing is c
   ids[0][5] = 2;
   CHECK(difference(model.evaluate(Batch{.ids_bc = ids}), before) > 1e-9);
   CHECK_THROWS_AS(model.evaluate(Batch{.ids_bc = torch::ones({1, 7}, torch::kLong)}), Error);
-}
-
-TEST_CASE("parameters are estimated to the number, for every mixer and task", "[memory]") {
-  static const auto mixers = every_mixer();
-  ExperimentConfig config;
-  config.task = GENERATE(TaskConfig{LanguageModelConfig{}}, TaskConfig{MaskedLanguageModelConfig{}},
-                         TaskConfig{ClassificationConfig{}});
-  auto& model = transformer(config);
-  model.layers = 2;
-  model.heads = 2;
-  model.width = 12;
-  model.context = 7;
-  model.bias = GENERATE(true, false);
-  model.embedding.tie = GENERATE(true, false);
-  model.norm = any_norm();
-  const bool has_final = GENERATE(true, false);
-  std::visit([&](auto& options) { options.final = has_final; }, model.norm);
-  if (!has_final) model.positions = NoPositionsConfig{};
-  if (has_final)
-    model.feed_forward = GatedConfig{};
-  else
-    std::get<MlpConfig>(model.feed_forward).ratio = 2.6;
-  if (!model.bias) model.embedding.ngrams = {.order = 2, .buckets = 20};
-  if (model.bias && is<ClassificationConfig>(config.task)) model.embedding.region = every_region.back();
-  for (const auto& head : every_head) {
-    if (is<ClassificationConfig>(config.task)) classification(config).head = head;
-    for (const auto& mixer : mixers) {
-      model.mixer = mixer;
-      const auto made = make_model(config, {.vocabulary = vocabulary, .classes = classes});
-      CHECK(count_parameters(config, vocabulary, classes) == count_parameters(*made).all);
-    }
-  }
 }
 
 }  // namespace metaformer

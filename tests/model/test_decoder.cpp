@@ -1,15 +1,10 @@
 // Decoders against the model's own forward pass over the whole sequence, in float64.
 
-#include <fmt/format.h>
-
-#include "base/error.h"
-#include "config/writer.h"
-#include "model/sequence_model.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -18,15 +13,7 @@ namespace {
 constexpr std::int64_t vocabulary = 13;
 constexpr double tolerance = 2e-6;  // of the norm of a row of logits
 
-TransformerConfig config_of(const MixerConfig& mixer) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 12;
-  config.context = 20;
-  config.mixer = mixer;
-  return config;
-}
+TransformerConfig config_of(const MixerConfig& mixer) { return small_transformer(mixer, 12, 20); }
 
 // The same weights in float32 and in float64.
 struct Models {

@@ -4,10 +4,9 @@
 #include "attention/mixers.h"
 #include "config/experiment_config.h"
 #include "config/loader.h"
-#include "model/encoder_decoder.h"
 #include "model/make_model.h"
-#include "model/memory_estimate.h"
 #include "model/parameters.h"
+#include "model/token_model.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
@@ -85,7 +84,7 @@ TEST_CASE("sequences of a state can change places while a target is written", "[
   Batch first = batch;
   first.ids_bc = batch.ids_bc.narrow(1, 0, 3);
   model->evaluate(first, state.get());
-  EncoderDecoderState::of(*state).select(rows_b);
+  state_as<EncoderDecoderState>(*state).select(rows_b);
   Batch rest;
   rest.ids_bc = batch.ids_bc.narrow(1, 3, 4).index_select(0, rows_b);
   const auto logits = model->evaluate(rest, state.get());
@@ -121,16 +120,6 @@ TEST_CASE("a part of a batch has the logits that its rows have in the whole", "[
   const auto part = rows_of(batch, 1, 1);
   CHECK(part.source_ids_bs.size(1) == 8);  // of 4 tokens
   CHECK(are_near(model->evaluate(part), model->evaluate(batch).narrow(0, 1, 1)));
-}
-
-TEST_CASE("the estimated number of parameters is the model's", "[encoder_decoder]") {
-  auto more = GENERATE(from_range(mixers));
-  more.push_back(GENERATE("model.shared_embedding=true", "model.shared_embedding=false"));
-  more.push_back(GENERATE("model.embedding.tie=true", "model.embedding.tie=false"));
-  more.push_back(GENERATE("model.norm.position=pre", "model.norm.position=post", "model.norm.position=both"));
-  more.push_back(GENERATE("model.bias=true", "model.bias=false"));
-  const auto config = config_with(more);
-  CHECK(count_parameters(config, vocabulary, 0) == count_parameters(*model_of(config)).all);
 }
 
 TEST_CASE("every parameter is trained", "[encoder_decoder]") {

@@ -1,11 +1,10 @@
 // A model that predicts hidden tokens from both sides.
 
-#include "base/error.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -14,31 +13,17 @@ namespace {
 constexpr std::int64_t vocabulary = 13, context = 12;
 
 TransformerConfig config_of(const MixerConfig& mixer, const PositionsConfig& positions) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = context;
-  config.mixer = mixer;
+  auto config = small_transformer(mixer, 8, context);
   config.positions = positions;
   return config;
 }
 
 MaskedLanguageModel random(const TransformerConfig& config) {
-  MaskedLanguageModel model(config, vocabulary);
-  model.to(torch::kDouble);
-  torch::manual_seed(4);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.4);
-  return model;
+  return randomised(MaskedLanguageModel(config, vocabulary), 0.4);
 }
 
 // With mask tokens.
 torch::Tensor random_ids(std::int64_t rows) { return torch::randint(vocabulary + 1, {rows, context}, torch::kLong); }
-
-torch::Tensor row(std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); }
-
-bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-11, 1e-11); }
 
 }  // namespace
 
@@ -85,7 +70,8 @@ TEST_CASE("a later token changes earlier logits with every mixer that mixes", "[
   const std::string kind(kind_of(mixer));
   CAPTURE(kind);
   const auto* pooling = mixer.get_if<AveragePoolingOptions>();
-  if (pooling != nullptr && !pooling->window.all() && pooling->window.tokens < 3) return;  // sees no later token
+  if (pooling != nullptr && !pooling->window.all() && pooling->window.tokens < 3)
+    return does_not_apply("its window has no later token");
   const bool mixes = kind != "identity" && kind != "none";
   CHECK(torch::equal(before.select(1, context - 3), after.select(1, context - 3)) == !mixes);
   CHECK(torch::equal(before.select(1, context - 1), after.select(1, context - 1)) == !mixes);
@@ -106,9 +92,9 @@ TEST_CASE("positions of every kind let a token see both sides", "[masking]") {
 
 TEST_CASE("padding and other documents change no logits", "[masking]") {
   const auto mixer = any_mixer();
-  if (mixer->chooses_by_whole_sequence()) return;  // its chunks are made of all tokens of a row
+  if (mixer->chooses_by_whole_sequence()) return does_not_apply("its chunks are made of all tokens of a row");
   const auto positions = any_positions();
-  if (act_on_scores(positions) && !mixer->has_scores()) return;
+  if (act_on_scores(positions) && !mixer->has_scores()) return does_not_apply("no scores");
   CAPTURE(kind_of(mixer), kind_of(positions));
   auto model = random(config_of(mixer, positions));
   const torch::NoGradGuard no_grad;

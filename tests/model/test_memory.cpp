@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/failure.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -17,33 +15,18 @@ namespace {
 constexpr std::int64_t vocabulary = 13, batch = 2, segment = 5;
 
 TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig& mixer, std::int64_t memory) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = segment;
+  auto config = small_transformer(mixer, 8, segment);
   config.memory = memory;
   config.positions = positions;
-  config.mixer = mixer;
   return config;
 }
 
-// Random weights, in double.
-Gpt model_of(const TransformerConfig& config) {
-  Gpt model(config, vocabulary);
-  model.to(torch::kDouble);
-  torch::manual_seed(5);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.5);
-  return model;
-}
+Gpt model_of(const TransformerConfig& config) { return randomised(Gpt(config, vocabulary)); }
 
 torch::Tensor random_ids(std::int64_t length) {
   torch::manual_seed(length);
   return torch::randint(vocabulary, {batch, length}, torch::kLong);
 }
-
-bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-10, 1e-12); }
 
 // Those that take a longer context.
 MixerConfig any_remembering_mixer() {
@@ -63,13 +46,8 @@ std::unique_ptr<ModelState> state_of(const Gpt& model, bool training) {
 
 // Segment by segment.
 torch::Tensor read(Gpt& model, const torch::Tensor& ids_bc, ModelState& state, const torch::Tensor& segments_bc = {}) {
-  std::vector<torch::Tensor> parts;
-  for (std::int64_t first = 0; first < ids_bc.size(1); first += segment) {
-    Batch part{.ids_bc = ids_bc.narrow(1, first, segment)};
-    if (segments_bc.defined()) part.segments_bc = segments_bc.narrow(1, first, segment);
-    parts.push_back(model.evaluate(part, &state));
-  }
-  return torch::cat(parts, 1);
+  const auto count = static_cast<std::size_t>(ids_bc.size(1) / segment);
+  return metaformer::read(model, {.ids_bc = ids_bc, .segments_bc = segments_bc}, state, std::vector(count, segment));
 }
 
 Gpt with_context(const Gpt& model, std::int64_t context) {
@@ -96,7 +74,7 @@ TEST_CASE("segments with enough memory are one long segment, with every mixer", 
 TEST_CASE("segments with enough memory are one long segment, with all relative positions", "[memory]") {
   const torch::NoGradGuard no_grad;
   const auto positions = any_positions();
-  if (!are_relative(positions)) return;
+  if (!are_relative(positions)) return does_not_apply("these positions are not relative");
   const auto mixer =
       GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(QuadraticOptions{.form = QuadraticForm::full}),
                MixerConfig(MetricOptions{.values = MixerValues::own}),
@@ -167,14 +145,7 @@ TEST_CASE("a token sees nothing of other documents in the memory", "[memory]") {
   const auto ids_bc = random_ids(4 * segment);
   // Documents of 7, 9 and 4 tokens, in the other row of 12 and 8.
   const auto lengths = std::vector<std::vector<std::int64_t>>{{7, 9, 4}, {12, 8}};
-  std::vector<torch::Tensor> rows;
-  for (const auto& of_row : lengths) {
-    std::vector<torch::Tensor> documents;
-    for (std::size_t i = 0; i < of_row.size(); ++i)
-      documents.push_back(torch::full({of_row[i]}, static_cast<std::int64_t>(i), torch::kLong));
-    rows.push_back(torch::cat(documents));
-  }
-  const auto logits_bcv = read(model, ids_bc, *state_of(model, GENERATE(false, true)), torch::stack(rows));
+  const auto logits_bcv = read(model, ids_bc, *state_of(model, GENERATE(false, true)), documents(lengths));
   auto alone = with_context(model, 12);
   for (std::int64_t row = 0; row < batch; ++row) {
     std::int64_t first = 0;
@@ -194,30 +165,12 @@ TEST_CASE("no gradient flows into the memory", "[memory]") {
   model.evaluate({.ids_bc = ids_bc.narrow(1, 0, segment)}, memory.get());
   const auto saved = memory->tensors();
   for (const auto& [name, tensor] : saved) CHECK_FALSE(tensor.requires_grad());
-  // Finite differences of the second segment's loss while the memory stays as it is.
-  const auto loss = [&] {
+  // While the memory stays as it is.
+  check_gradients(model, [&] {
     const auto again = model.new_memory();
     again->load(saved, "the memory");
     return model.evaluate({.ids_bc = ids_bc.narrow(1, segment, segment)}, again.get()).square().mean();
-  };
-  model.zero_grad();
-  loss().backward();
-  constexpr double step = 1e-5;
-  for (auto& parameter : model.parameters()) {
-    const auto value = parameter.flatten();
-    const auto at = value.numel() / 2;
-    const torch::NoGradGuard no_grad;
-    auto entry = parameter.view(-1).select(0, at);
-    const double original = entry.item<double>();
-    entry.fill_(original + step);
-    const double above = loss().item<double>();
-    entry.fill_(original - step);
-    const double below = loss().item<double>();
-    entry.fill_(original);
-    const double expected = (above - below) / (2 * step);
-    const double found = parameter.grad().defined() ? parameter.grad().view(-1)[at].item<double>() : 0;
-    CHECK(std::abs(found - expected) <= 1e-7 + 1e-6 * std::abs(expected));
-  }
+  });
 }
 
 TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[memory]") {
@@ -228,9 +181,7 @@ TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[mem
   const auto state = state_of(model, training), loaded = state_of(model, training);
   const auto ids_bc = random_ids(segment);
   for (int i = 0; i < 3; ++i) model.evaluate({.ids_bc = ids_bc}, state.get());
-  NamedTensors saved;
-  for (const auto& [name, tensor] : state->tensors()) saved.emplace_back(name, tensor.clone());
-  loaded->load(saved, "a file");
+  loaded->load(copy_of(*state), "a file");
   CHECK(loaded->length() == state->length());
   const auto next_bc = random_ids(segment);
   CHECK(torch::equal(model.evaluate({.ids_bc = next_bc}, loaded.get()),
@@ -240,24 +191,20 @@ TEST_CASE("a memory that was saved and loaded goes on with the same bits", "[mem
 TEST_CASE("what another model remembers is refused", "[memory]") {
   Gpt model(config_of(NoPositionsConfig{}, MetricOptions{}, 4), vocabulary);
   const auto memory = model.new_memory();
-  const auto complaint = [&](const NamedTensors& saved) {
-    const auto [code, message] = failure([&] { memory->load(saved, "a file"); });
-    CHECK(code == ExitCode::usage);
-    CHECK_THAT(message, ContainsSubstring("a file: cannot go on from it: "));
-    return message;
-  };
+  const auto refused = [&](const NamedTensors& saved) { return complaint(*memory, saved); };
   const auto of_block = torch::zeros({batch, 4, 8});
-  CHECK_THAT(complaint({{"blocks.0", of_block}}), ContainsSubstring("is not of 2 blocks"));
-  CHECK_THAT(complaint({{"blocks.7", of_block}}), ContainsSubstring("does not remember 'blocks.7'"));
-  CHECK_THAT(complaint({{"blocks.0", torch::zeros({batch, 5, 8})}, {"blocks.1", of_block}}),
+  CHECK_THAT(refused({{"blocks.0", of_block}}), ContainsSubstring("it has no 'blocks.1'"));
+  CHECK_THAT(refused({{"blocks.0", of_block}, {"blocks.1", of_block}, {"blocks.7", of_block}}),
+             ContainsSubstring("this model has no 'blocks.7'"));
+  CHECK_THAT(refused({{"blocks.0", torch::zeros({batch, 5, 8})}, {"blocks.1", of_block}}),
              ContainsSubstring("'blocks.0' holds 5 tokens, and model.memory is 4"));
   CHECK_THAT(
-      complaint({{"blocks.0", torch::zeros({batch, 4, 7})}, {"blocks.1", of_block}}),
+      refused({{"blocks.0", torch::zeros({batch, 4, 7})}, {"blocks.1", of_block}}),
       ContainsSubstring(fmt::format("'blocks.0' has shape [{}, 4, 7], and this model expects [any, any, 8]", batch)));
   CHECK_THAT(
-      complaint({{"blocks.0", of_block}, {"blocks.1", torch::zeros({batch, 3, 8})}}),
+      refused({{"blocks.0", of_block}, {"blocks.1", torch::zeros({batch, 3, 8})}}),
       ContainsSubstring(fmt::format("'blocks.1' has shape [{0}, 3, 8], and this model expects [{0}, 4, 8]", batch)));
-  CHECK_THAT(complaint({{"blocks.0", of_block}, {"blocks.1", of_block}, {"segments", torch::zeros({batch})}}),
+  CHECK_THAT(refused({{"blocks.0", of_block}, {"blocks.1", of_block}, {"segments", torch::zeros({batch})}}),
              ContainsSubstring(fmt::format("'segments' has shape [{0}], and this model expects [{0}, 4]", batch)));
   CHECK(memory->length() == 0);
   Gpt without(config_of(NoPositionsConfig{}, MetricOptions{}, 0), vocabulary);

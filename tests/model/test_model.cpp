@@ -1,26 +1,16 @@
 #include <cmath>
-#include <map>
+#include <limits>
 
-#include "base/error.h"
+#include "attention/mixer_support.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_block.h"
 #include "support/any_mixer.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
 namespace {
-
-TransformerConfig small_config(const MixerConfig& mixer = MetricOptions{}) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = 12;
-  config.mixer = mixer;
-  return config;
-}
 
 constexpr std::int64_t vocabulary = 11;
 
@@ -28,69 +18,44 @@ Batch random_batch(std::int64_t rows, std::int64_t length) {
   return {.ids_bc = torch::randint(vocabulary, {rows, length}, torch::kLong)};
 }
 
-double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
-  return ((value - expected).norm() / expected.norm()).item<double>();
-}
-
 }  // namespace
 
 TEST_CASE("cached generation gives the logits of the whole sequence", "[model]") {
-  auto config = small_config(any_mixer());
+  auto config = small_transformer(any_mixer());
   config.norm = any_norm();
-  torch::manual_seed(1);
-  Gpt model(config, vocabulary);
-  model.to(torch::kDouble);
+  auto model = randomised(Gpt(config, vocabulary), 0.3);
   const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
   const auto batch = random_batch(3, 12);
   const auto whole = model.evaluate(batch);
   const auto state = model.new_state(3, config.context);
-  std::vector<torch::Tensor> parts;
-  for (const auto& [first, count] : std::vector<std::pair<int, int>>{{0, 5}, {5, 1}, {6, 4}, {10, 2}})
-    parts.push_back(model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, first, count)}, state.get()));
-  CHECK(relative_error(torch::cat(parts, 1), whole) < 1e-12);
+  CHECK(relative_error(read(model, batch, *state, {5, 1, 4, 2}), whole) < 1e-12);
   CHECK(state->length() == 12);
   CHECK_THROWS_AS(model.evaluate(random_batch(3, 1), state.get()), Error);
 }
 
 TEST_CASE("a sequence longer than the context is refused", "[model]") {
-  Gpt model(small_config(), vocabulary);
+  Gpt model(small_transformer(MetricOptions{}), vocabulary);
   CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
 }
 
 TEST_CASE("without positions, packed documents equal separate documents", "[model]") {
-  auto config = small_config(any_mixer());
+  auto config = small_transformer(any_mixer());
   config.positions = NoPositionsConfig{};
-  torch::manual_seed(2);
-  Gpt model(config, vocabulary);
-  model.to(torch::kDouble);
+  auto model = randomised(Gpt(config, vocabulary), 0.3);
   const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.3);
-  const auto long_tensor = [](std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); };
   auto batch = random_batch(1, 9);
   const auto apart_one = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 0, 4)});
   const auto apart_two = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 4, 3)});
-  batch.segments_bc = long_tensor({0, 0, 0, 0, 1, 1, 1, -1, -1});
+  batch.segments_bc = row({0, 0, 0, 0, 1, 1, 1, -1, -1});
   const auto packed = model.evaluate(batch);
   CHECK(relative_error(packed.narrow(1, 0, 4), apart_one) < 1e-12);
   CHECK(relative_error(packed.narrow(1, 4, 3), apart_two) < 1e-12);
 }
 
-TEST_CASE("parameters are counted by formula", "[model]") {
-  auto config = small_config(ScaledDotProductOptions{});
-  config.embedding.tie = GENERATE(true, false);
+TEST_CASE("the parameters of mixers are counted apart", "[model]") {
+  auto config = small_transformer(ScaledDotProductOptions{});
   config.bias = GENERATE(true, false);
-  config.norm = any_norm();
-  const Gpt model(config, vocabulary);
-  const std::int64_t d = 8, hidden = 32, bias = config.bias;
-  const std::int64_t norms = std::map<NormPosition, std::int64_t>{
-      {NormPosition::pre, 5}, {NormPosition::post, 4}, {NormPosition::both, 9}}[position_of(config.norm)];
-  const std::int64_t norm_bias = is<LayerNormConfig>(config.norm) ? bias : 0;
-  const auto mixers = 2 * (4 * d * d + bias * 4 * d);
-  const auto counts = count_parameters(model);
-  CHECK(counts.mixers == mixers);
-  CHECK(counts.all == vocabulary * d * (config.embedding.tie ? 1 : 2) + 12 * d + mixers +
-                          2 * (2 * d * hidden + bias * (hidden + d)) + norms * d * (1 + norm_bias));
+  CHECK(count_parameters(Gpt(config, vocabulary)).mixers == 2 * 4 * (8 * 8 + (config.bias ? 8 : 0)));
 }
 
 TEST_CASE("initialisation has GPT-2's spreads and is a function of seed and name", "[model]") {
@@ -135,37 +100,6 @@ torch::Tensor head_vectors(const Mixer& mixer, const torch::Tensor& x_cd, std::i
   return parameters.contains(gain) ? unit_nck * parameters[gain].to(torch::kDouble) : unit_nck;
 }
 
-// The form of a metric or quadratic mixer, [n, k, k], from its parameters; its norm is not fixed yet.
-torch::Tensor learned_form_of(const Mixer& mixer, const MetricOptions* metric, std::int64_t heads, std::int64_t k) {
-  const auto parameters = mixer.named_parameters();
-  if (metric == nullptr) return parameters["form"].to(torch::kDouble);
-  if (metric->constraint == MetricConstraint::identity) return torch::eye(k, torch::kDouble).repeat({heads, 1, 1});
-  if (metric->constraint == MetricConstraint::diagonal) {
-    const auto m_nk = parameters["diagonal_metric"].to(torch::kDouble);
-    return torch::diag_embed(metric->score == MetricScore::distance ? torch::log1p(m_nk.exp()) : m_nk);
-  }
-  const bool psd = metric->constraint == MetricConstraint::psd;
-  const bool published = metric->score == MetricScore::as_published;
-  const auto packed_nl = parameters[psd ? "packed_factor" : "packed_metric"].to(torch::kDouble);
-  auto lower_nkk = torch::zeros({heads, k, k}, torch::kDouble);
-  for (std::int64_t i = 0; i < k; ++i)
-    for (std::int64_t j = 0; j <= i; ++j)
-      lower_nkk.select(1, i).select(1, j).copy_(packed_nl.select(1, i * (i + 1) / 2 + j) *
-                                                (published && i != j ? 2 : 1));
-  if (published) return 2 * lower_nkk;
-  return psd ? torch::matmul(lower_nkk, lower_nkk.mT()) : lower_nkk + lower_nkk.tril(-1).mT();
-}
-
-// The same with a fixed norm, if asked for; of the published formula, which is not symmetric, M has that norm.
-torch::Tensor form_of(const Mixer& mixer, const MetricOptions* metric, bool fixed_norm, std::int64_t heads,
-                      std::int64_t k) {
-  const auto form_nkk = learned_form_of(mixer, metric, heads, k);
-  if (!fixed_norm) return form_nkk;
-  const bool published = metric != nullptr && metric->score == MetricScore::as_published;
-  const auto metric_nkk = published ? form_nkk / 4 + form_nkk.mT() / 4 : form_nkk;
-  return form_nkk * std::sqrt(static_cast<double>(k)) / metric_nkk.square().sum({1, 2}, true).sqrt();
-}
-
 // Without their temperature, the formulas of docs/architecture.md for one mixer's scores of x_cd against y_ed, in
 // float64: [n, c, e]. The row term of a distance is left out: the softmax cancels it.
 torch::Tensor plain_scores_of(const Mixer& mixer, const MixerConfig& options, const torch::Tensor& x_cd,
@@ -180,14 +114,15 @@ torch::Tensor plain_scores_of(const Mixer& mixer, const MixerConfig& options, co
   }
   const auto* quadratic = options.get_if<QuadraticOptions>();
   if (quadratic != nullptr && quadratic->form == QuadraticForm::full)
-    return torch::einsum("cd,ndf,ef->nce", {x_cd, mixer.named_parameters()["full_form"].to(torch::kDouble), y_ed}) /
-           root_k;
+    return torch::einsum("cd,ndf,ef->nce", {x_cd, form_by_formula(*quadratic, mixer), y_ed}) / root_k;
   const auto* metric = options.get_if<MetricOptions>();
   const bool normalised = metric != nullptr ? metric->qk_norm : quadratic->qk_norm;
-  const bool fixed_norm = metric != nullptr ? metric->fixed_norm : quadratic->fixed_norm;
   const auto p = head_vectors(mixer, x_cd, heads, "projection.weight", 0, normalised, "norm.weight");
   const auto other = head_vectors(mixer, y_ed, heads, "projection.weight", 0, normalised, "norm.weight");
-  const auto form_nkk = form_of(mixer, metric, fixed_norm, heads, k);
+  auto form_nkk = metric != nullptr ? metric_by_formula(*metric, mixer, {.width = width, .heads = heads})
+                                    : form_by_formula(*quadratic, mixer);
+  if (metric != nullptr && metric->score == MetricScore::as_published)  // counts pairs of tokens and features twice
+    form_nkk = 2 * (torch::diag_embed(form_nkk.diagonal(0, 1, 2)) + 2 * form_nkk.tril(-1));
   auto scores_nce = torch::einsum("nck,nkj,nej->nce", {p, form_nkk, other});
   if (metric != nullptr && metric->score == MetricScore::distance)
     scores_nce = 2 * scores_nce - torch::einsum("nek,nkj,nej->ne", {other, form_nkk, other}).unsqueeze(1);
@@ -213,7 +148,7 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
   const bool has_scores = set_score_std(config.mixer.get_if<ScaledDotProductOptions>()) ||
                           set_score_std(config.mixer.get_if<QuadraticOptions>()) ||
                           set_score_std(config.mixer.get_if<MetricOptions>());
-  if (!has_scores) return;
+  if (!has_scores) return does_not_apply("no scores");
   Gpt model(config, vocabulary);
   initialise(model, 5);
   torch::manual_seed(3);
@@ -307,7 +242,8 @@ TEST_CASE("a temperature starts at 1 where a form can have the norm that scores 
 }
 
 TEST_CASE("models that differ in their mixer share everything else at initialisation", "[model]") {
-  Gpt one(small_config(MetricOptions{}), vocabulary), other(small_config(ScaledDotProductOptions{}), vocabulary);
+  Gpt one(small_transformer(MetricOptions{}), vocabulary),
+      other(small_transformer(ScaledDotProductOptions{}), vocabulary);
   initialise(one, 5);
   initialise(other, 5);
   const auto parameters = other.named_parameters();
@@ -318,13 +254,13 @@ TEST_CASE("models that differ in their mixer share everything else at initialisa
     ++shared;
   }
   CHECK(shared == 2 + 2 * 4 + 1);
-  Gpt another_seed(small_config(MetricOptions{}), vocabulary);
+  Gpt another_seed(small_transformer(MetricOptions{}), vocabulary);
   initialise(another_seed, 6);
   CHECK_FALSE(torch::equal(one.parameters()[0], another_seed.parameters()[0]));
 }
 
 TEST_CASE("dropout acts in training only, and draws the same from the same place", "[model]") {
-  auto config = small_config(any_mixer());
+  auto config = small_transformer(any_mixer());
   config.dropout = 0.5;
   Gpt model(config, vocabulary);
   initialise(model, 1);
@@ -343,7 +279,7 @@ TEST_CASE("dropout acts in training only, and draws the same from the same place
 
 TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[model]") {
   torch::manual_seed(4);
-  Gpt model(small_config(), vocabulary), plain(small_config(), vocabulary);
+  Gpt model(small_transformer(MetricOptions{}), vocabulary), plain(small_transformer(MetricOptions{}), vocabulary);
   initialise(model, 3);
   initialise(plain, 3);
   ParameterBuffer buffer(model);
@@ -372,6 +308,23 @@ TEST_CASE("the flat buffer holds all parameters and receives all gradients", "[m
   // What is written to the buffer is what the model uses.
   buffer.values().zero_();
   CHECK(model.evaluate(batch).abs().max().item<double>() == 0);
+}
+
+TEST_CASE("a NaN in one parameter is found by name", "[parameters]") {
+  Gpt model(small_transformer(MetricOptions{}), vocabulary);
+  initialise(model, 1);
+  ParameterBuffer parameters(model);
+  CHECK(parameters.first_not_finite(parameters.values()) == nullptr);
+  const auto value = GENERATE(std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity());
+  const torch::NoGradGuard no_grad;
+  for (const auto& view : parameters.views()) {
+    const auto kept = view.parameter.clone();
+    view.parameter.flatten()[view.count - 1].fill_(value);
+    const auto* found = parameters.first_not_finite(parameters.values());
+    REQUIRE(found != nullptr);
+    CHECK(found->name == view.name);
+    view.parameter.copy_(kept);
+  }
 }
 
 }  // namespace metaformer

@@ -6,6 +6,7 @@
 
 #include "model/classifier.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "ops/linear.h"
 #include "support/any_mixer.h"
@@ -24,12 +25,9 @@ struct Odd : Layer {
   }
 };
 
-TransformerConfig small_config() {
-  TransformerConfig config;
-  config.layers = 2;
+TransformerConfig config_of(const MixerConfig& mixer) {
+  auto config = small_transformer(mixer, 12, 9);
   config.heads = 3;
-  config.width = 12;
-  config.context = 9;
   return config;
 }
 
@@ -59,8 +57,7 @@ TEST_CASE("a parameter without a spec is an error that names it", "[specs]") {
 }
 
 TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]") {
-  auto config = small_config();
-  config.mixer = any_mixer();
+  auto config = config_of(any_mixer());
   config.bias = true;
   config.embedding.tie = false;
   config.embedding.ngrams = {.order = 2, .buckets = 32};
@@ -75,8 +72,7 @@ TEST_CASE("in every model matrices decay, and norms and biases do not", "[specs]
 }
 
 TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are counted", "[specs]") {
-  auto config = small_config();
-  config.mixer = any_mixer();
+  auto config = config_of(any_mixer());
   config.embedding.tie = false;
   config.feed_forward = GENERATE(FeedForwardConfig(MlpConfig{}), FeedForwardConfig(GatedConfig{}));
   Gpt model(config, 11);
@@ -96,8 +92,7 @@ TEST_CASE("the matrices of the blocks are hidden matrices, and their parts are c
 TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
   const auto bits = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const auto before = bits();
-  auto config = small_config();
-  config.mixer = any_mixer();
+  auto config = config_of(any_mixer());
   config.dropout = 0.3;
   config.embedding.dropout = 0.3;
   Gpt model(config, 11);

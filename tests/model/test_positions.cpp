@@ -3,11 +3,10 @@
 #include <cmath>
 
 #include "model/classifier.h"
-#include "model/memory_estimate.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -16,51 +15,30 @@ namespace {
 constexpr std::int64_t vocabulary = 13;
 
 TransformerConfig config_of(const PositionsConfig& positions, const MixerConfig& mixer = ScaledDotProductOptions{}) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = 12;
+  auto config = small_transformer(mixer);
   config.positions = positions;
-  config.mixer = mixer;
   return config;
-}
-
-template <class Model>
-Model random(Model model) {
-  model.to(torch::kDouble);
-  torch::manual_seed(5);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.5);
-  return model;
 }
 
 torch::Tensor random_ids(std::int64_t rows, std::int64_t length) {
   return torch::randint(vocabulary, {rows, length}, torch::kLong);
 }
 
-bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-10, 1e-12); }
-
 }  // namespace
 
 TEST_CASE("generating with any positions gives the logits of the whole sequence", "[positions]") {
   const auto mixer = GENERATE(MixerConfig(ScaledDotProductOptions{}), MixerConfig(MetricOptions{}),
                               MixerConfig(QuadraticOptions{.form = QuadraticForm::full}));
-  auto model = random(Gpt(config_of(any_positions(), mixer), vocabulary));
+  auto model = randomised(Gpt(config_of(any_positions(), mixer), vocabulary));
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(2, 12);
   const auto whole_bcv = model.evaluate({.ids_bc = ids_bc});
   const auto state = model.new_state(2, 12);
-  std::int64_t done = 0;
-  for (const std::int64_t count : {3, 1, 1, 4, 1, 2}) {
-    const auto part_bcv = model.evaluate({.ids_bc = ids_bc.narrow(1, done, count)}, state.get());
-    CHECK(close(part_bcv, whole_bcv.narrow(1, done, count)));
-    done += count;
-  }
+  CHECK(close(read(model, {.ids_bc = ids_bc}, *state, {3, 1, 1, 4, 1, 2}), whole_bcv));
 }
 
 TEST_CASE("positions begin anew in every text of a packed row", "[positions]") {
-  auto model = random(Classifier(config_of(any_positions()), MeanPooledHeadConfig{}, vocabulary, 3));
+  auto model = randomised(Classifier(config_of(any_positions()), MeanPooledHeadConfig{}, vocabulary, 3));
   const torch::NoGradGuard no_grad;
   const auto one = random_ids(1, 4), two = random_ids(1, 6);
   const auto packed_lv = model.evaluate({.ids_bc = torch::cat({one, two}, 1),
@@ -72,7 +50,7 @@ TEST_CASE("positions begin anew in every text of a packed row", "[positions]") {
 
 TEST_CASE("the order of tokens matters to every kind of positions but none", "[positions]") {
   const auto positions = any_positions();
-  auto model = random(Classifier(config_of(positions), MeanPooledHeadConfig{}, vocabulary, 3));
+  auto model = randomised(Classifier(config_of(positions), MeanPooledHeadConfig{}, vocabulary, 3));
   const torch::NoGradGuard no_grad;
   const auto ids_bc = torch::tensor({{1, 2, 3, 4, 5, 6}}), other_bc = torch::tensor({{6, 2, 4, 3, 5, 1}});
   const bool equal = close(model.evaluate({.ids_bc = ids_bc}), model.evaluate({.ids_bc = other_bc}));
@@ -80,7 +58,7 @@ TEST_CASE("the order of tokens matters to every kind of positions but none", "[p
 }
 
 TEST_CASE("a causal model with any positions does not look ahead", "[positions]") {
-  auto model = random(Gpt(config_of(any_positions()), vocabulary));
+  auto model = randomised(Gpt(config_of(any_positions()), vocabulary));
   const torch::NoGradGuard no_grad;
   const auto ids_bc = random_ids(1, 12);
   auto other_bc = ids_bc.clone();
@@ -92,7 +70,7 @@ TEST_CASE("a causal model with any positions does not look ahead", "[positions]"
 TEST_CASE("weights fit a model of a longer context unless positions are learned", "[positions]") {
   const auto positions = any_positions();
   auto config = config_of(positions);
-  auto trained = random(Gpt(config, vocabulary));
+  auto trained = randomised(Gpt(config, vocabulary));
   config.context = 30;
   Gpt longer(config, vocabulary);
   longer.to(torch::kDouble);
@@ -105,13 +83,6 @@ TEST_CASE("weights fit a model of a longer context unless positions are learned"
   const auto ids_bc = random_ids(1, 30);
   CHECK(close(longer.evaluate({.ids_bc = ids_bc}).narrow(1, 0, 12),
               trained.evaluate({.ids_bc = ids_bc.narrow(1, 0, 12)})));
-}
-
-TEST_CASE("parameters of positions are counted as they are", "[positions]") {
-  ExperimentConfig experiment;
-  transformer(experiment) = config_of(any_positions());
-  Gpt model(transformer(experiment), vocabulary);
-  CHECK(count_parameters(experiment, vocabulary, 0) == count_parameters(model).all);
 }
 
 TEST_CASE("sinusoids are those of 2017 and no parameter", "[positions]") {
@@ -132,9 +103,9 @@ TEST_CASE("embeddings are multiplied by the root of the width before positions a
   auto config = config_of(GENERATE(PositionsConfig(SinusoidalPositionsConfig{}), PositionsConfig(NoPositionsConfig{})),
                           NoneOptions{});
   config.embedding.tie = false;
-  auto plain = random(Gpt(config, vocabulary));
+  auto plain = randomised(Gpt(config, vocabulary));
   config.embedding.scale = EmbeddingScale::sqrt_width;
-  auto scaled = random(Gpt(config, vocabulary));
+  auto scaled = randomised(Gpt(config, vocabulary));
   const torch::NoGradGuard no_grad;
   for (auto& parameter : scaled.named_parameters())
     if (parameter.key().ends_with("token_embedding.weight")) parameter.value().div_(std::sqrt(8.0));

@@ -1,23 +1,48 @@
-// What language models with an LSTM or a GRU compute.
+// What language models with an LSTM or a GRU compute, and how they are trained; test_language_models.cpp has the rest.
+
+#include <torch/nn/modules/rnn.h>
 
 #include <cmath>
 
-#include "model/recurrent_support.h"
+#include "model/parameters.h"
+#include "model/recurrent_model.h"
+#include "model/small_models.h"
+#include "ops/autocast.h"
 
 namespace metaformer {
 
 namespace {
 
-// Segment by segment.
-torch::Tensor read(RecurrentModel& model, const torch::Tensor& ids_bc, ModelState& state,
-                   const torch::Tensor& segments_bc = {}) {
-  std::vector<torch::Tensor> parts;
-  for (std::int64_t first = 0; first < ids_bc.size(1); first += segment) {
-    Batch part{.ids_bc = ids_bc.narrow(1, first, segment)};
-    if (segments_bc.defined()) part.segments_bc = segments_bc.narrow(1, first, segment);
-    parts.push_back(model.evaluate(part, &state));
-  }
-  return torch::cat(parts, 1);
+constexpr std::int64_t vocabulary = 13, batch = 2, segment = 5;
+const std::vector<std::int64_t> four_segments(4, segment);
+
+RecurrentConfig any_config() {
+  RecurrentConfig config{.cell = GENERATE(RecurrentCell::lstm, RecurrentCell::gru)};
+  config.layers = 2;
+  config.width = 6;
+  config.context = segment;
+  return config;
+}
+
+// Random weights.
+RecurrentModel model_of(const RecurrentConfig& config, torch::ScalarType type = torch::kDouble) {
+  auto model = randomised(RecurrentModel(config, vocabulary));
+  model.to(type);
+  return model;
+}
+
+torch::Tensor random_ids(std::int64_t length) {
+  torch::manual_seed(length);
+  return torch::randint(vocabulary, {batch, length}, torch::kLong);
+}
+
+// "weight_ih" of layer 1 is weight_ih_l1; in double.
+torch::Tensor weight_of(const RecurrentModel& model, const std::string& name, std::int64_t layer) {
+  for (const auto& parameter : model.named_parameters())
+    if (parameter.key().ends_with("." + name + "_l" + std::to_string(layer)))
+      return parameter.value().to(torch::kDouble);
+  FAIL("no parameter " << name);
+  return {};
 }
 
 // Of one token through one layer, as Hochreiter and Schmidhuber (1997) with forget gates, or Cho et al. (2014) with the
@@ -82,7 +107,7 @@ TEST_CASE("segments with a carried state are one long segment", "[recurrent]") {
   auto model = model_of(config);
   const auto ids_bc = random_ids(4 * segment);
   const auto state = GENERATE(true, false) ? model.new_memory() : model.new_state(batch, segment);
-  CHECK(close(read(model, ids_bc, *state), model.evaluate({.ids_bc = ids_bc})));
+  CHECK(close(read(model, {.ids_bc = ids_bc}, *state, four_segments), model.evaluate({.ids_bc = ids_bc})));
   CHECK(state->length() == 4 * segment);
 }
 
@@ -103,43 +128,6 @@ TEST_CASE("without a carried state every batch starts from zeros", "[recurrent]"
   CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}, state.get()), first_bcv));
 }
 
-TEST_CASE("a recurrent model generates what the whole sequence gives", "[recurrent]") {
-  const torch::NoGradGuard no_grad;
-  auto model = model_of(any_config());
-  const auto ids_bc = random_ids(17);
-  const auto whole_bcv = model.evaluate({.ids_bc = ids_bc});
-  const auto state = model.new_state(batch, segment);
-  std::int64_t done = 0;
-  for (const std::int64_t count : {3, 1, 1, 8, 1, 3}) {
-    const auto part_bcv = model.evaluate({.ids_bc = ids_bc.narrow(1, done, count)}, state.get());
-    CHECK(close(part_bcv, whole_bcv.narrow(1, done, count)));
-    done += count;
-  }
-}
-
-TEST_CASE("a token of a recurrent model changes its own logits and later ones only", "[recurrent]") {
-  const torch::NoGradGuard no_grad;
-  auto model = model_of(any_config());
-  const auto ids_bc = random_ids(9);
-  const auto logits_bcv = model.evaluate({.ids_bc = ids_bc});
-  for (std::int64_t changed = 0; changed < 9; ++changed) {
-    auto other_bc = ids_bc.clone();
-    other_bc.select(1, changed).add_(1).remainder_(vocabulary);
-    const auto other_bcv = model.evaluate({.ids_bc = other_bc});
-    for (std::int64_t c = 0; c < 9; ++c)
-      CHECK(torch::equal(logits_bcv.select(1, c), other_bcv.select(1, c)) == (c < changed));
-  }
-}
-
-TEST_CASE("rows of a recurrent model do not know of each other", "[recurrent]") {
-  const torch::NoGradGuard no_grad;
-  auto model = model_of(any_config());
-  const auto ids_bc = random_ids(7);
-  const auto together_bcv = model.evaluate({.ids_bc = ids_bc});
-  for (std::int64_t row = 0; row < batch; ++row)
-    CHECK(close(model.evaluate({.ids_bc = ids_bc.narrow(0, row, 1)})[0], together_bcv[row]));
-}
-
 TEST_CASE("a document begins with zeros, wherever it stands in its row", "[recurrent]") {
   const torch::NoGradGuard no_grad;
   auto config = any_config();
@@ -150,7 +138,7 @@ TEST_CASE("a document begins with zeros, wherever it stands in its row", "[recur
       {{{7, 9, 4}, {12, 8}}, {{5, 5, 10}, {20}}, {{1, 1, 18}, {2, 17, 1}}}));
   const auto segments_bc = documents(lengths);
   const auto memory = model.new_memory();
-  const auto carried_bcv = read(model, ids_bc, *memory, segments_bc);
+  const auto carried_bcv = read(model, {.ids_bc = ids_bc, .segments_bc = segments_bc}, *memory, four_segments);
   const auto whole_bcv = model.evaluate({.ids_bc = ids_bc, .segments_bc = segments_bc});
   for (std::int64_t row = 0; row < batch; ++row) {
     std::int64_t first = 0;
@@ -194,6 +182,113 @@ TEST_CASE("a decoder of a recurrent model gives the logits of the whole sequence
 
 TEST_CASE("a recurrent model in another type has no decoder", "[recurrent]") {
   CHECK(model_of(any_config(), torch::kDouble).decoder(batch) == nullptr);
+}
+
+TEST_CASE("gradients flow through a segment and not into the state before it", "[recurrent]") {
+  auto config = any_config();
+  config.carry_state = true;
+  auto model = model_of(config);
+  const auto ids_bc = random_ids(2 * segment);
+  const auto segments_bc = documents({{7, 3}, {10}});
+  const auto part = [&](std::int64_t first) {
+    return Batch{.ids_bc = ids_bc.narrow(1, first, segment), .segments_bc = segments_bc.narrow(1, first, segment)};
+  };
+  const auto memory = model.new_memory();
+  model.evaluate(part(0), memory.get());
+  const auto saved = memory->tensors();
+  for (const auto& [name, tensor] : saved) CHECK_FALSE(tensor.requires_grad());
+  // While the state before it stays as it is.
+  check_gradients(model, [&] {
+    const auto again = model.new_memory();
+    again->load(saved, "the state");
+    return model.evaluate(part(segment), again.get()).square().mean();
+  });
+}
+
+TEST_CASE("the parameters of a recurrent model have PyTorch's names and shapes", "[recurrent]") {
+  auto config = any_config();
+  config.layers = GENERATE(1, 3);
+  config.embedding.tie = GENERATE(true, false);
+  const RecurrentModel model(config, vocabulary);
+  const auto own = model.named_parameters();
+  const auto check_names = [&](const auto& layers, const std::string& prefix) {
+    std::size_t found = 0;
+    for (const auto& parameter : layers->named_parameters()) {
+      const auto* same = own.find(prefix + parameter.key());
+      REQUIRE(same != nullptr);
+      CHECK(same->sizes() == parameter.value().sizes());
+      ++found;
+    }
+    CHECK(found + (config.embedding.tie ? 1 : 2) == own.size());
+  };
+  if (config.cell == RecurrentCell::lstm)
+    check_names(torch::nn::LSTM(torch::nn::LSTMOptions(6, 6).num_layers(config.layers)), "lstm.");
+  else
+    check_names(torch::nn::GRU(torch::nn::GRUOptions(6, 6).num_layers(config.layers)), "gru.");
+}
+
+TEST_CASE("a recurrent model starts as PyTorch's does, each parameter by its name", "[recurrent]") {
+  auto config = any_config();
+  config.width = 64;
+  RecurrentModel two(config, vocabulary);
+  config.layers = 1;
+  RecurrentModel one(config, vocabulary);
+  initialise(two, 3);
+  initialise(one, 3);
+  const auto of_two = two.named_parameters();
+  for (const auto& parameter : one.named_parameters()) CHECK(torch::equal(parameter.value(), of_two[parameter.key()]));
+  for (const auto& [name, value, spec] : specified_parameters(two)) {
+    INFO(name);
+    const bool is_matrix = name.find(".weight_") != std::string::npos,
+               is_bias = name.find(".bias_") != std::string::npos;
+    CHECK((spec.decay == Decay::none) == is_bias);
+    CHECK(spec.hidden_matrices == (is_matrix ? config.gates() : 0));
+    if (!is_matrix && !is_bias) continue;
+    CHECK(value.abs().max().item<double>() <= 0.125);
+    CHECK(value.abs().max().item<double>() > 0.12);
+    CHECK(value.std().item<double>() == Approx(0.125 / std::sqrt(3.0)).epsilon(0.1));
+    CHECK(std::abs(value.mean().item<double>()) < 0.02);
+  }
+  CHECK_FALSE(torch::equal(weight_of(two, "weight_ih", 0), weight_of(two, "weight_ih", 1)));
+}
+
+TEST_CASE("what an optimiser writes into the buffer is what a recurrent model computes with", "[recurrent]") {
+  const auto config = any_config();
+  RecurrentModel model(config, vocabulary);
+  initialise(model, 3);
+  ParameterBuffer buffer(model);
+  const auto ids_bc = random_ids(segment);
+  const auto before_bcv = model.evaluate({.ids_bc = ids_bc}).detach();
+  for (const auto& view : buffer.views()) {
+    INFO(view.name);
+    const torch::NoGradGuard no_grad;
+    auto part = ParameterBuffer::part(buffer.values(), view);
+    const auto kept = part.clone();
+    part.add_(0.5);
+    CHECK_FALSE(torch::allclose(model.evaluate({.ids_bc = ids_bc}), before_bcv, 1e-4, 1e-5));
+    part.copy_(kept);
+  }
+  CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}), before_bcv));
+  model.evaluate({.ids_bc = ids_bc}).square().sum().backward();
+  for (const auto& view : buffer.views()) {
+    INFO(view.name);
+    CHECK(ParameterBuffer::part(buffer.gradients(), view).abs().sum().item<double>() > 0);
+  }
+}
+
+TEST_CASE("under autocast the recurrence stays in float32, and the output layer does not", "[recurrent]") {
+  const auto precision = GENERATE(Precision::bf16, Precision::fp16);
+  auto model = model_of(any_config(), torch::kFloat);
+  const Batch given{.ids_bc = random_ids(segment)};
+  Pass plain, cast;
+  const auto expected_bcd = model.hidden(given, nullptr, plain);
+  const AutocastScope autocast(precision, torch::kCPU);
+  const auto x_bcd = model.hidden(given, nullptr, cast);
+  CHECK(torch::equal(x_bcd, expected_bcd));
+  const auto logits_bcv = model.logits_of(x_bcd);
+  CHECK(logits_bcv.scalar_type() == (precision == Precision::bf16 ? torch::kBFloat16 : torch::kHalf));
+  logits_bcv.to(torch::kFloat).square().mean().backward();
+  for (const auto& parameter : model.parameters()) CHECK(parameter.grad().isfinite().all().item<bool>());
 }
 
 }  // namespace metaformer

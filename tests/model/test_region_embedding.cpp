@@ -8,7 +8,7 @@
 #include "model/make_model.h"
 #include "model/memory_estimate.h"
 #include "model/parameters.h"
-#include "support/torch_catch.h"
+#include "model/small_models.h"
 
 namespace metaformer {
 
@@ -65,16 +65,9 @@ torch::Tensor convolved(const torch::Tensor& ids_bc, std::int64_t places,
 
 torch::Tensor response_normalised(const torch::Tensor& x_ld) { return x_ld / (1 + x_ld.square().sum(1, true)).sqrt(); }
 
-// What a recorder sees keeps the model from taking shortcuts.
-struct Watcher : Probe {
-  bool wants_scores() const override { return false; }
-  void stream(StreamPoint, const torch::Tensor& x_bcd) override { seen.push_back(x_bcd.detach()); }
-  std::vector<torch::Tensor> seen;
-};
-
 torch::Tensor watched_logits(Classifier& model, const Batch& batch) {
   const torch::NoGradGuard no_grad;
-  Watcher watcher;
+  StreamWatcher watcher;
   Pass pass{.probe = &watcher};
   const auto logits_lv = model.forward(batch, nullptr, pass);
   REQUIRE_FALSE(watcher.seen.empty());
@@ -120,7 +113,7 @@ TEST_CASE("a token's vector is that of the region that ends at it, with blocks b
   config.positions = GENERATE(PositionsConfig{NoPositionsConfig{}}, PositionsConfig{LearnedPositionsConfig{}});
   const auto model = made(config, MeanPooledHeadConfig{});
   const auto ids_bc = some_ids();
-  Watcher watcher;
+  StreamWatcher watcher;
   Pass pass{.probe = &watcher};
   model->forward({.ids_bc = ids_bc}, nullptr, pass);
   const auto weights = model->named_parameters();
@@ -135,7 +128,7 @@ TEST_CASE("without blocks a head reads the embeddings, and there is no final nor
   config.embedding.region = GENERATE(RegionConfig{NoRegionConfig{}}, RegionConfig{SequenceRegionConfig{}});
   const auto head = GENERATE(HeadConfig{PerTokenMeanHeadConfig{}}, HeadConfig{MeanPooledHeadConfig{}});
   const auto model = made(config, head);
-  Watcher watcher;
+  StreamWatcher watcher;
   Pass pass{.probe = &watcher};
   model->forward({.ids_bc = some_ids()}, nullptr, pass);
   REQUIRE(watcher.seen.size() == 2);  // the embeddings and the output
@@ -215,18 +208,6 @@ TEST_CASE("gradients of a whole model equal finite differences in float64", "[re
     const double h = 1e-7, slope = (at(h) - at(-h)) / (2 * h);
     CHECK((gradient * along).sum().item<double>() == Approx(slope).epsilon(1e-6).margin(1e-8));
   }
-}
-
-TEST_CASE("parameters of models without blocks are counted to the number", "[memory]") {
-  ExperimentConfig config;
-  config.task.emplace<ClassificationConfig>();
-  auto& model = transformer(config) = pooled_config();
-  model.embedding.region = GENERATE(RegionConfig{NoRegionConfig{}}, RegionConfig{SequenceRegionConfig{}},
-                                    RegionConfig{SequenceRegionConfig{.shortest = 1, .longest = 5}});
-  classification(config).head =
-      GENERATE(HeadConfig{pooled_head()}, HeadConfig{pooled_head(true, small_bag)}, HeadConfig{MeanPooledHeadConfig{}});
-  const auto made = make_model(config, {.vocabulary = vocabulary, .classes = classes});
-  CHECK(count_parameters(config, vocabulary, classes) == count_parameters(*made).all);
 }
 
 TEST_CASE("regions that are pooled at once take less memory than vectors of all tokens", "[memory]") {

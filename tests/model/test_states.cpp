@@ -1,11 +1,9 @@
 // What a model remembers of sequences can be saved and taken up again.
 
-#include "base/error.h"
 #include "model/parameters.h"
+#include "model/small_models.h"
 #include "model/token_model.h"
 #include "support/any_mixer.h"
-#include "support/failure.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 
@@ -13,30 +11,18 @@ namespace {
 
 constexpr std::int64_t vocabulary = 11, batch = 3;
 
-TransformerConfig config_of(const MixerConfig& mixer) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = 12;
-  config.mixer = mixer;
-  return config;
+Gpt model_of(const MixerConfig& mixer) {
+  Gpt model(small_transformer(mixer), vocabulary);
+  initialise(model, 5);
+  return model;
 }
 
 torch::Tensor random_ids(std::int64_t length) { return torch::randint(vocabulary, {batch, length}, torch::kLong); }
 
-// As a file would keep it.
-NamedTensors copy_of(const ModelState& state) {
-  NamedTensors copy;
-  for (const auto& [name, tensor] : state.tensors()) copy.emplace_back(name, tensor.clone());
-  return copy;
-}
-
 }  // namespace
 
 TEST_CASE("a state that was saved and loaded continues a sequence with the same bits", "[state]") {
-  Gpt model(config_of(any_mixer()), vocabulary);
-  initialise(model, 5);
+  auto model = model_of(any_mixer());
   const torch::NoGradGuard no_grad;
   const auto state = model.new_state(batch, 12);
   model.evaluate({.ids_bc = random_ids(5)}, state.get());
@@ -61,8 +47,7 @@ TEST_CASE("a state that was saved and loaded continues a sequence with the same 
 }
 
 TEST_CASE("a state that was reset is like a new one", "[state]") {
-  Gpt model(config_of(any_mixer()), vocabulary);
-  initialise(model, 5);
+  auto model = model_of(any_mixer());
   const torch::NoGradGuard no_grad;
   const auto used = model.new_state(batch, 12), fresh = model.new_state(batch, 12);
   model.evaluate({.ids_bc = random_ids(7)}, used.get());
@@ -73,19 +58,10 @@ TEST_CASE("a state that was reset is like a new one", "[state]") {
 }
 
 TEST_CASE("what was saved of another model, batch or length is refused, and the state stays as it was", "[state]") {
-  Gpt model(config_of(MetricOptions{}), vocabulary);
-  initialise(model, 5);
+  auto model = model_of(MetricOptions{});
   const torch::NoGradGuard no_grad;
   const auto state = model.new_state(batch, 12);
   model.evaluate({.ids_bc = random_ids(5)}, state.get());
-  const auto complaint = [&](ModelState& target, const NamedTensors& saved) {
-    const auto length = target.length();
-    const auto [code, message] = failure([&] { target.load(saved, "a file"); });
-    CHECK(code == ExitCode::usage);
-    CHECK_THAT(message, ContainsSubstring("a file: "));
-    CHECK(target.length() == length);
-    return message;
-  };
   auto saved = copy_of(*state);
   CHECK_THAT(complaint(*model.new_state(2, 12), saved), ContainsSubstring("is not of 2 sequences"));
   CHECK_THAT(complaint(*model.new_state(batch, 4), saved), ContainsSubstring("5 tokens are more than the 4"));
@@ -97,9 +73,7 @@ TEST_CASE("what was saved of another model, batch or length is refused, and the 
   saved.erase(saved.begin());
   CHECK_THAT(complaint(*state, saved), ContainsSubstring("it has no 'length'"));
   // Of a wider model: seen when the sequence goes on.
-  auto wide_config = config_of(MetricOptions{});
-  wide_config.width = 16;
-  Gpt wide(wide_config, vocabulary);
+  Gpt wide(small_transformer(MetricOptions{}, 16), vocabulary);
   const auto wide_state = wide.new_state(batch, 12);
   wide_state->load(copy_of(*state), "a file");
   CHECK_THROWS_WITH(wide.evaluate({.ids_bc = random_ids(1)}, wide_state.get()), ContainsSubstring("other sizes"));

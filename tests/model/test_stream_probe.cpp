@@ -142,7 +142,8 @@ TEST_CASE("no observed distance is positive", "[probe]") {
   const auto options = any_mixer();
   const auto* metric = options.get_if<MetricOptions>();
   const bool is_distance = metric && metric->score == MetricScore::distance;
-  if (!is_distance || metric->learned_temperature) return;  // a temperature may be negative
+  if (!is_distance) return does_not_apply("no distance");
+  if (metric->learned_temperature) return does_not_apply("a temperature may be negative");
   const auto positions = GENERATE(PositionsConfig(NoPositionsConfig{}), PositionsConfig(AlibiPositionsConfig{}));
   INFO(describe(options) << " " << kind_of(positions));
   const bool causal = GENERATE(false, true);
@@ -152,12 +153,12 @@ TEST_CASE("no observed distance is positive", "[probe]") {
 
 TEST_CASE("observed scores are those of the observed vectors and form", "[probe]") {
   const auto options = any_mixer();
-  if (!options->has_scores()) return;
+  if (!options->has_scores()) return does_not_apply("no scores");
   INFO(describe(options));
   const auto observed = observe(options, NoPositionsConfig{}, true);
   const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);
   const auto name = describe(options);
-  if (name.find("as_published") != std::string::npos) return;  // of no single form
+  if (name.find("as_published") != std::string::npos) return does_not_apply("its scores are of no single form");
   const auto left_nci = vectors.left_bnci[0], right_nej = vectors.right_bnej[0];
   const auto form_nij = vectors.form_nij.defined()
                             ? vectors.form_nij

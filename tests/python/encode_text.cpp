@@ -19,8 +19,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/utf8.h"
-#include "text/load_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 

@@ -8,8 +8,7 @@
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
 #include "text/byte_level_bpe.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/special_tokens.h"
 #include "text/symbol_tokenizers.h"
 

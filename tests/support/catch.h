@@ -1,5 +1,5 @@
 #pragma once
-// Catch2, version 2 or 3.
+// Catch2, version 2 or 3, and test cases that say why they assert nothing.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Matchers::ContainsSubstring;
@@ -7,3 +7,15 @@ using Catch::Matchers::ContainsSubstring;
 #include <catch2/catch.hpp>
 inline auto ContainsSubstring(const std::string& text) { return Catch::Matchers::Contains(text); }
 #endif
+
+inline std::uint64_t skips = 0;  // of this run of the executable
+
+// This machine cannot run the test case: prints why. A case that only skips is skipped for CTest (support/main.cpp).
+inline void skip(const std::string& reason) {
+  WARN("skipped: " << reason);
+  SUCCEED();  // every case must assert something (--warn NoAssertions)
+  ++skips;
+}
+
+// The property is not meant for the generated value.
+inline void does_not_apply(const std::string& reason) { SUCCEED(reason); }

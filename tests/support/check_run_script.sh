@@ -78,7 +78,7 @@ chosen() {
   grep -qx "variant=$expected" "$tree/.deps/setup.stamp" || fail "GPU: $gpu, options: $*: $(cat "$tree/.deps/setup.stamp")"
 }
 rm "$tree/.deps/setup.stamp"
-[[ -e /dev/nvidia0 ]] || chosen cpu no
+if [[ -e /dev/nvidia0 ]]; then echo "skipped: the choice without a GPU, because there is one"; else chosen cpu no; fi
 rm -f "$tree/.deps/setup.stamp"
 chosen cuda yes
 chosen cuda no  # as before

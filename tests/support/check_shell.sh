@@ -7,4 +7,6 @@ for script in scripts/*.sh scripts/lib/*.sh experiments/*.sh experiments/lib/*.s
 done
 if command -v shellcheck >/dev/null; then
   shellcheck -x scripts/*.sh experiments/*.sh tests/support/*.sh
+else
+  echo "skipped: shellcheck is not installed"
 fi

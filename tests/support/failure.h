@@ -1,10 +1,15 @@
 #pragma once
-// What an action fails with.
+// How an action fails, and how it ends when the program is to stop.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/signals.h"
 
 namespace metaformer {
 
@@ -17,6 +22,26 @@ std::pair<ExitCode, std::string> failure(Action action) {
     return {error.code(), error.what()};
   }
   return {ExitCode::ok, ""};
+}
+
+// The signal with which `action` is interrupted when SIGTERM came before it; 0: it is not. In a child, because the note
+// of a signal stays for the life of a process.
+template <class Action>
+int interruption(Action action) {
+  const auto child = ::fork();
+  if (child == 0) {
+    catch_signals();
+    ::raise(SIGTERM);
+    try {
+      action();
+    } catch (const Interrupted& interrupted) {
+      ::_exit(interrupted.signal());
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace metaformer

@@ -1,5 +1,5 @@
 #pragma once
-// What the graph of a result consists of.
+// The nodes in the graph of a result.
 
 #include <torch/autograd.h>
 

@@ -3,4 +3,8 @@
 
 TEST_CASE("a CHECK that does not hold", "[fails]") { CHECK(torch::ones({1}).item<int>() == 2); }
 
+TEST_CASE("a case without assertions", "[empty]") {}
+
+TEST_CASE("a case that cannot run here", "[skips]") { skip("to be seen"); }
+
 TEST_CASE("a CHECK that holds", "[passes]") { CHECK(torch::ones({1}).item<int>() == 1); }

@@ -1,5 +1,5 @@
 #pragma once
-// A cache folder of its own for as long as it lives: what the program keeps between runs.
+// A cache folder of its own for as long as it lives: files that the program keeps between runs.
 
 #include <cstdlib>
 #include <optional>

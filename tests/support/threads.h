@@ -1,5 +1,5 @@
 #pragma once
-// For tests of what must not depend on the number of threads.
+// Sets the number of threads, for results that must not depend on it.
 
 #include <ATen/Parallel.h>
 

@@ -11,7 +11,7 @@
 #include "support/catch.h"
 #include "support/failure.h"
 #include "text/byte_level_bpe.h"
-#include "text/load_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 
@@ -190,7 +190,7 @@ TEST_CASE("several threads encode at once", "[byte_level_bpe]") {
   for (const auto& result : results) CHECK(result == expected);
 }
 
-TEST_CASE("what is not supported is an error that names the field", "[byte_level_bpe]") {
+TEST_CASE("an unsupported field is an error that names it", "[byte_level_bpe]") {
   const auto [place, value, message] = GENERATE(table<std::string, std::string, std::string>({
       {"/normalizer", R"({"type":"NFC"})", "normalizer.type is \"NFC\"; only null is supported"},
       {"/model/type", R"("WordPiece")", "model.type is \"WordPiece\"; only byte-level BPE is supported"},

@@ -11,9 +11,7 @@
 #include "support/temporary_folder.h"
 #include "text/byte_level_bpe.h"
 #include "text/make_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 
 namespace metaformer {
 
@@ -50,7 +48,7 @@ TEST_CASE("a folder's tokenizer.json is read, before other files", "[pretrained_
   CHECK(make_tokenizer(PretrainedTokenizerOptions{.path = folder.path().string()}, "")->encode(text) == expected);
 }
 
-TEST_CASE("GPT-2's two files say the same, and have an end of text", "[pretrained_tokenizer]") {
+TEST_CASE("GPT-2's two files give the same ids, and an end of text", "[pretrained_tokenizer]") {
   const TemporaryFolder folder;
   auto vocabulary = merges.vocabulary();
   vocabulary["<|endoftext|>"] = vocabulary.size();

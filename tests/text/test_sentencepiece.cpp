@@ -13,10 +13,8 @@
 #include "base/utf8.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
-#include "text/sentencepiece_model.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/word_memo.h"
 
 namespace metaformer {
@@ -182,7 +180,7 @@ TEST_CASE("training is a function of the text and the options", "[sentencepiece]
   CHECK(follows_text);
 }
 
-TEST_CASE("the vocabulary holds what was asked for, or all there is", "[sentencepiece]") {
+TEST_CASE("the vocabulary has the requested size, or all pieces of a smaller text", "[sentencepiece]") {
   const bool bpe = GENERATE(false, true);
   const auto size = [&](std::int64_t vocabulary) {
     const Choice choice{.bpe = bpe, .vocabulary = vocabulary};
@@ -234,7 +232,7 @@ TEST_CASE("words are sampled with the probabilities of their cuts, to a power", 
   const std::string word = "walker";
   sentencepiece::SentencePieceProcessor library;
   REQUIRE(library.LoadFromSerializedProto(model).ok());
-  std::map<Ids, double> expected;  // share by cut
+  std::map<Ids, double> expected;  // weight by cut
   double total = 0;
   for (const auto& ids : library.NBestEncodeAsIds(word, 1000)) {
     double score = 0;
@@ -258,8 +256,8 @@ TEST_CASE("words are sampled with the probabilities of their cuts, to a power", 
     current.push_back(id);
   }
   found[current] += 1.0 / rounds;
-  for (const auto& [ids, share] : expected) {
-    const double p = share / total;
+  for (const auto& [ids, weight] : expected) {
+    const double p = weight / total;
     CHECK(std::abs(found[ids] - p) < 5 * std::sqrt(p / rounds) + 1e-4);
     found.erase(ids);
   }
@@ -325,7 +323,7 @@ TEST_CASE("bytes that are no model are refused even when their digest is right",
   }
 }
 
-TEST_CASE("a memo tells of every word what was found for it, however many there are", "[sentencepiece]") {
+TEST_CASE("a memo returns the value found for each word, however many there are", "[sentencepiece]") {
   const std::size_t most_words = GENERATE(1, 7, 20'000);
   WordMemo<std::string> memo(most_words);
   const Rng rng(1, RandomPurpose::sampling);

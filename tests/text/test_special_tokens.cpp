@@ -5,8 +5,7 @@
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 #include "text/byte_level_bpe.h"
-#include "text/load_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
+#include "text/make_tokenizer.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {

@@ -66,7 +66,7 @@ TEST_CASE("everything that a tokenizer depends on is in its cache name, and samp
   CHECK(cached_tokenizer_path(WordTokenizerOptions{}, text_of()).empty());
 }
 
-TEST_CASE("what the cache holds is never used when it is not what was kept", "[tokenizer_cache]") {
+TEST_CASE("a damaged entry of the cache is never used", "[tokenizer_cache]") {
   const OwnCache cache;
   const auto config = config_with(BpeTokenizerOptions{.vocabulary = 40});
   const auto path = cached_tokenizer_path(config.tokenizer, text_of());
@@ -83,7 +83,7 @@ TEST_CASE("what the cache holds is never used when it is not what was kept", "[t
     CAPTURE(bad.size());
     cache.folder().write(fs::relative(path, cache.folder().path()), bad);
     CHECK(made(config, text_of()) == good);
-    CHECK(read_text(path) == content);  // mended
+    CHECK(read_text(path) == content);  // repaired
   }
 }
 

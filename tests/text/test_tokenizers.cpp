@@ -1,7 +1,4 @@
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -10,10 +7,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "base/signals.h"
 #include "support/catch.h"
 #include "support/failure.h"
-#include "text/load_tokenizer.h"
 #include "text/make_tokenizer.h"
 #include "text/symbol_tokenizers.h"
 #include "text/word_tokenizer.h"
@@ -32,6 +27,11 @@ std::unique_ptr<Tokenizer> reload(const Tokenizer& tokenizer) {
 
 WordTokenizer words_of(const std::string& text, WordTokenizerOptions options = {.min_count = 1}) {
   return WordTokenizer::from_text(options, text);
+}
+
+// A word tokenizer's file, of `fields` after the usual ones.
+std::string word_file(const std::string& fields) {
+  return R"({"kind":"word","lowercase":true,"letters":"unicode",)" + fields + "}";
 }
 
 // The tokens of a text, through a vocabulary that holds them all.
@@ -167,10 +167,9 @@ TEST_CASE("lower case is Unicode's, of whole words and whatever the locale", "[t
   CHECK(tokens_of("ΟΔΟΣ МИР", false) == Tokens{"ΟΔΟΣ", "МИР"});
 }
 
-TEST_CASE("a file of words says by which rules they are cut, and each is one word by these", "[tokenizer]") {
+TEST_CASE("a word tokenizer's file names its rules, by which each of its words is one", "[tokenizer]") {
   const auto complaint = [](const std::string& file) { return failure([&] { load_tokenizer(file, "t"); }).second; };
-  CHECK(complaint(R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a—b"]})") ==
-        "t: 'a—b' is not one new word");
+  CHECK(complaint(word_file(R"("words":["a—b"])")) == "t: 'a—b' is not one new word");
   CHECK(complaint(R"({"kind":"word","lowercase":true,"words":["a"]})") == "t: letters is not unicode");
 }
 
@@ -268,18 +267,12 @@ TEST_CASE("an unknown word leaves its space, and a word is known with a space or
   CHECK(words_of("A b", {.min_count = 1, .whitespace = Whitespace::kept}).decode(Ids{2, 1}) == " b ");
 }
 
-TEST_CASE("a word tokenizer's file says whose letters it knows, and when white space is kept", "[tokenizer]") {
-  CHECK(words_of("a b").to_json().dump() ==
-        R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a","b"]})");
+TEST_CASE("a word tokenizer's file names its letters, and white space where it is kept", "[tokenizer]") {
+  CHECK(words_of("a b").to_json().dump() == word_file(R"("words":["a","b"])"));
   const WordTokenizerOptions options{.min_count = 1, .whitespace = Whitespace::kept};
-  CHECK(words_of("a b", options).to_json().dump() ==
-        R"({"kind":"word","lowercase":true,"letters":"unicode","whitespace":"kept","words":[" "," b","a"]})");
-  CHECK(
-      load_tokenizer(R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a"]})", "t")->decode(Ids{1, 1}) ==
-      "a a");
-  CHECK(load_tokenizer(R"({"kind":"word","lowercase":true,"letters":"unicode","whitespace":"dropped","words":["a"]})",
-                       "t")
-            ->decode(Ids{1, 1}) == "a a");
+  CHECK(words_of("a b", options).to_json().dump() == word_file(R"("whitespace":"kept","words":[" "," b","a"])"));
+  CHECK(load_tokenizer(word_file(R"("words":["a"])"), "t")->decode(Ids{1, 1}) == "a a");
+  CHECK(load_tokenizer(word_file(R"("whitespace":"dropped","words":["a"])"), "t")->decode(Ids{1, 1}) == "a a");
   for (const auto* joiners : {R"("a")", R"(" ")", R"("é")", R"("0")", "1", "null"})
     CHECK(failure([&] {
             load_tokenizer(
@@ -308,7 +301,7 @@ TEST_CASE("numbers are read with commas and white space between them", "[tokeniz
   CHECK(reload(NumberTokenizer(NumberTokenizer::largest_count))->encode("999999") == Ids{999999});
 }
 
-TEST_CASE("what is no number of the list is refused", "[tokenizer]") {
+TEST_CASE("numbers outside the range and other words are refused", "[tokenizer]") {
   const NumberTokenizer tokenizer(3);
   const auto message = [&](const std::string& text) {
     const auto [code, what] = failure([&] { tokenizer.encode(text); });
@@ -330,19 +323,12 @@ TEST_CASE("hostile tokenizer files are data errors that name the file", "[tokeni
                R"({"kind":"character","characters":["a"],"unknown":1})", R"({"kind":"word"})",
                R"({"kind":"word","letters":"unicode","words":["a"]})",
                R"({"kind":"word","lowercase":1,"letters":"unicode","words":["a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode"})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":{"a":"b"}})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a",null]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a","a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":[""]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":["a b"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":[" a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":["A"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":["<unk>"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","words":["'a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","whitespace":"kept","words":["a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","whitespace":"kept","words":[" ","\n a"]})",
-               R"({"kind":"word","lowercase":true,"letters":"unicode","whitespace":1,"words":["a"]})",
+               R"({"kind":"word","lowercase":true,"letters":"unicode"})", word_file(R"("words":{"a":"b"})"),
+               word_file(R"("words":["a",null])"), word_file(R"("words":["a","a"])"), word_file(R"("words":[""])"),
+               word_file(R"("words":["a b"])"), word_file(R"("words":[" a"])"), word_file(R"("words":["A"])"),
+               word_file(R"("words":["<unk>"])"), word_file(R"("words":["'a"])"),
+               word_file(R"("whitespace":"kept","words":["a"])"),
+               word_file(R"("whitespace":"kept","words":[" ","\n a"])"), word_file(R"("whitespace":1,"words":["a"])"),
                R"({"kind":"unigram"})", R"({"kind":"bpe","whitespace":"kept","sha256":"","model":""})",
                "{\"kind\":\"word\",\"lowercase\":true,\"words\":[\"\xff\"]}", R"({"kind":"number"})",
                R"({"kind":"number","count":0})", R"({"kind":"number","count":-1})", R"({"kind":"number","count":1.5})",
@@ -366,21 +352,7 @@ TEST_CASE("a stop signal ends tokenizing", "[tokenizer]") {
       +[](const std::string& text) { CharacterTokenizer::from_text(text).encode(text); });
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += "word ";
-  const auto child = ::fork();  // the note of a signal stays for the life of a process
-  if (child == 0) {
-    catch_signals();
-    ::raise(SIGTERM);
-    try {
-      make(text);
-    } catch (const Interrupted& interrupted) {
-      ::_exit(interrupted.signal());
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == SIGTERM);
+  CHECK(interruption([&] { make(text); }) == SIGTERM);
 }
 
 }  // namespace metaformer

@@ -163,10 +163,12 @@ TEST_CASE("classifiers, sorters, and encoders with decoders are measured, and tr
   const Workplace place;
   Overrides overrides;
   std::vector<std::string> blocks = {"block_0"};
-  SECTION("sorter") { overrides = sorter({"model.heads=2"}); }
-  SECTION("classifier") { overrides = classifier(place, {"task.head=first_token", "data.packing=spfhp"}); }
-  SECTION("regions") { overrides = classifier(place, {"model.embedding.region=sequence"}); }
-  SECTION("pairs") {
+  const std::string kind = GENERATE("sorter", "classifier", "regions", "pairs");
+  CAPTURE(kind);
+  if (kind == "sorter") overrides = sorter({"model.heads=2"});
+  if (kind == "classifier") overrides = classifier(place, {"task.head=first_token", "data.packing=spfhp"});
+  if (kind == "regions") overrides = classifier(place, {"model.embedding.region=sequence"});
+  if (kind == "pairs") {
     place.folder().write("pairs.tsv", "source\ttarget\nthe quick brown fox\tthe fox\nthe lazy dog\ta dog\n");
     const auto path = "'" + (place / "pairs.tsv").string() + "'";
     overrides = {"task=sequence_to_sequence", "data.path=" + path, "data.validation_path=" + path,

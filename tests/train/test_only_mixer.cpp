@@ -5,7 +5,7 @@
 #include "bench/attention_bench.h"
 #include "config/writer.h"
 #include "infer/sampling.h"
-#include "model/memory_estimate.h"
+#include "model/make_model.h"
 #include "support/failure.h"
 #include "support/workplace.h"
 
@@ -131,7 +131,7 @@ TEST_CASE("a mixer of one's own is benchmarked, with the operations and memory t
   const Workplace place;
   const Parts parts(place.experiment(with_shift()));
   const auto& codec = parts.task.data->codec();
-  CHECK(count_parameters(parts.experiment.config, codec.tokenizer->vocabulary_size(), 0) ==
+  CHECK(count_parameters(parts.experiment.config, {.vocabulary = codec.tokenizer->vocabulary_size()}) ==
         count_parameters(*parts.model).all);
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "attention/scaled_dot_product_options.h"
@@ -11,32 +13,62 @@
 
 namespace metaformer {
 
-TensorTable::TensorTable(const NamedTensors& tensors, std::string source)
-    : tensors_(tensors.begin(), tensors.end()), source_(std::move(source)) {}
-
-torch::Tensor TensorTable::take(const std::string& name, at::IntArrayRef shape) {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end())
-    throw Error(ExitCode::data, fmt::format("{}: it has no tensor {}", source_, in_quotes(name)));
-  const auto tensor = found->second;
-  tensors_.erase(found);
-  if (tensor.sizes() != shape)
-    throw Error(ExitCode::data, fmt::format("{}: its {} has shape [{}], and the config needs [{}]", source_,
-                                            in_quotes(name), fmt::join(tensor.sizes(), ", "), fmt::join(shape, ", ")));
-  return tensor.to(torch::kCPU, torch::kFloat);
-}
-
-void TensorTable::drop(const std::string& suffix) {
-  std::erase_if(tensors_, [&](const auto& entry) { return entry.first.ends_with(suffix); });
-}
-
-void TensorTable::require_empty() const {
-  if (!tensors_.empty())
-    throw Error(ExitCode::data, fmt::format("{}: its tensor {} is not part of the model that the config describes",
-                                            source_, in_quotes(tensors_.begin()->first)));
-}
-
 namespace {
+
+// Named tensors from which others are made: each is taken once, and none may be left over.
+class TensorTable {
+ public:
+  // `source` names the tensors in errors (exit code 3).
+  TensorTable(const NamedTensors& tensors, std::string source)
+      : tensors_(tensors.begin(), tensors.end()), source_(std::move(source)) {}
+
+  // The tensor in float32, on the CPU. Errors: it is missing, or has another shape.
+  torch::Tensor take(const std::string& name, at::IntArrayRef shape) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end())
+      throw Error(ExitCode::data, fmt::format("{}: it has no tensor {}", source_, in_quotes(name)));
+    const auto tensor = found->second;
+    tensors_.erase(found);
+    if (tensor.sizes() != shape)
+      throw Error(ExitCode::data,
+                  fmt::format("{}: its {} has shape [{}], and the config needs [{}]", source_, in_quotes(name),
+                              fmt::join(tensor.sizes(), ", "), fmt::join(shape, ", ")));
+    return tensor.to(torch::kCPU, torch::kFloat);
+  }
+
+  bool contains(const std::string& name) const { return tensors_.contains(name); }
+
+  // Removes what ends with `suffix`.
+  void drop(const std::string& suffix) {
+    std::erase_if(tensors_, [&](const auto& entry) { return entry.first.ends_with(suffix); });
+  }
+
+  void require_empty() const {
+    if (!tensors_.empty())
+      throw Error(ExitCode::data, fmt::format("{}: its tensor {} is not part of the model that the config describes",
+                                              source_, in_quotes(tensors_.begin()->first)));
+  }
+
+ private:
+  std::map<std::string, torch::Tensor> tensors_;
+  std::string source_;
+};
+
+// Which of their tensors make up one of ours. The same list leads from theirs to ours and back.
+struct TheirTensor {
+  std::string name;
+  std::int64_t rows = 0;
+  // Each of so many heads is there once and is used `copies` times, one after another (grouped-query attention).
+  std::int64_t heads = 1, copies = 1;
+};
+
+struct TensorLink {
+  std::string ours;
+  std::vector<std::int64_t> shape;  // of ours
+  std::vector<TheirTensor> theirs;  // below each other
+  bool transposed = false;          // theirs
+  bool zero_if_absent = false;      // ours, a bias that only they have
+};
 
 std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
   shape.front() = rows;
@@ -51,8 +83,6 @@ torch::Tensor take_part(const TensorLink& link, const TheirTensor& part, TensorT
   if (part.copies == 1) return tensor;
   return tensor.unflatten(0, {part.heads, -1}).repeat_interleave(part.copies, 0).flatten(0, 1);
 }
-
-}  // namespace
 
 NamedTensors to_ours(const std::vector<TensorLink>& links, TensorTable& theirs) {
   NamedTensors ours;
@@ -81,6 +111,84 @@ NamedTensors to_theirs(const std::vector<TensorLink>& links, TensorTable& ours) 
   return theirs;
 }
 
+const std::string head = "lm_head.weight";
+
+// All tensors, the token embeddings first.
+std::vector<TensorLink> links_of(const Architecture& architecture, const DescribedModel& model) {
+  const auto& config = model.config;
+  const auto& names = architecture.names;
+  const auto d = config.width;
+  std::vector<TensorLink> links;
+  const auto add_table = [&](const std::string& ours, const std::string& theirs, std::int64_t rows) {
+    links.push_back({ours, {rows, d}, {{theirs, rows}}});
+  };
+  // `inputs`: 0 for a norm. Of several parts the first has the rows of queries, the others those of `heads`.
+  const auto add_layer = [&](const std::string& ours, const std::string& block, const std::vector<std::string>& parts,
+                             std::int64_t outputs, std::int64_t inputs, std::int64_t heads = 1,
+                             std::int64_t copies = 1) {
+    const bool is_linear = inputs > 0, has_bias = architecture.always_biased || (is_linear && config.bias);
+    for (const auto* kind : {".weight", ".bias"}) {
+      const bool is_bias = kind == std::string_view(".bias");
+      if (is_bias && !has_bias) continue;
+      TensorLink link{.ours = ours + kind,
+                      .shape = is_linear && !is_bias ? std::vector{outputs, inputs} : std::vector{outputs},
+                      .transposed = is_linear && !is_bias && architecture.transposes,
+                      .zero_if_absent = is_bias && !config.bias};
+      const auto rows = outputs / std::ssize(parts);
+      for (const auto& part : parts) {
+        const bool is_first = link.theirs.empty();
+        const auto name = names.prefix + block + part + kind;
+        link.theirs.push_back(is_first ? TheirTensor{name, rows} : TheirTensor{name, rows / copies, heads, copies});
+      }
+      links.push_back(std::move(link));
+    }
+  };
+  add_table("transformer.token_embedding.weight", names.prefix + names.token_embedding + ".weight", model.vocabulary);
+  if (!names.position_embedding.empty())
+    add_table("transformer.position_embedding.weight", names.prefix + names.position_embedding + ".weight",
+              config.context);
+  const auto key_heads = model.key_value_heads, copies = key_heads > 0 ? config.heads / key_heads : 1;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto ours = fmt::format("transformer.blocks.{}.", layer), block = fmt::format("{}{}.", names.blocks, layer);
+    add_layer(ours + "mixer_norm", block, {names.mixer_norm}, d, 0);
+    add_layer(ours + "mixer.query_key_value", block, names.query_key_value, 3 * d, d, key_heads, copies);
+    add_layer(ours + "mixer.output", block, {names.output}, d, d);
+    add_layer(ours + "feed_forward_norm", block, {names.feed_forward_norm}, d, 0);
+    add_layer(ours + "feed_forward.up", block, names.up, config.up_width(), d);
+    add_layer(ours + "feed_forward.down", block, {names.down}, d, config.hidden_width());
+  }
+  add_layer("transformer.final_norm", "", {names.final_norm}, d, 0);
+  if (!config.embedding.tie) add_table("head.weight", head, model.vocabulary);
+  return links;
+}
+
+}  // namespace
+
+NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
+                            const std::string& source) {
+  NamedTensors named;
+  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
+    const bool is_whole = name.starts_with(architecture.names.prefix) || name == head;
+    named.emplace_back(is_whole ? name : architecture.names.prefix + name, tensor);
+  }
+  TensorTable table(named, source);
+  for (const auto& buffer : architecture.names.buffers) table.drop(buffer);
+  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
+  if (model.config.embedding.tie && table.contains(head))
+    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
+  auto ours = to_ours(links_of(architecture, model), table);
+  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
+    throw Error(ExitCode::data,
+                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
+  return ours;
+}
+
+NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
+                            const std::string& source) {
+  TensorTable table(ours, source);
+  return to_theirs(links_of(architecture, model), table);
+}
+
 namespace {
 
 // Of several names for the same function the first is the one that is written.
@@ -93,46 +201,6 @@ const std::array<std::pair<std::string_view, ActivationConfig>, 7> activations =
      {"swish", SiluConfig{}},
      {"relu2", ReluSquaredConfig{}}}};
 
-const std::string head = "lm_head.weight";
-
-std::vector<TensorLink> all_links(const Architecture& architecture, const DescribedModel& model) {
-  auto links = architecture.links(model);
-  for (auto& link : links)
-    for (auto& part : link.theirs) part.name = architecture.prefix() + part.name;
-  if (!model.config.embedding.tie)
-    links.push_back({"head.weight", {model.vocabulary, model.config.width}, {{head, model.vocabulary}}});
-  return links;
-}
-
-}  // namespace
-
-NamedTensors import_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& theirs,
-                            const std::string& source) {
-  NamedTensors named;
-  for (const auto& [name, tensor] : theirs) {  // a model without its head is saved without prefix
-    const bool is_whole = name.starts_with(architecture.prefix()) || name == head;
-    named.emplace_back(is_whole ? name : architecture.prefix() + name, tensor);
-  }
-  TensorTable table(named, source);
-  for (const auto& buffer : architecture.buffers()) table.drop(buffer);
-  torch::Tensor tied_head_vd;  // may be stored beside the embeddings
-  if (model.config.embedding.tie && table.contains(head))
-    tied_head_vd = table.take(head, {model.vocabulary, model.config.width});
-  auto ours = to_ours(all_links(architecture, model), table);
-  if (tied_head_vd.defined() && !tied_head_vd.equal(ours.front().second))
-    throw Error(ExitCode::data,
-                fmt::format("{}: its {} is not the embeddings, and tie_word_embeddings is true", source, head));
-  return ours;
-}
-
-NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
-                            const std::string& source) {
-  TensorTable table(ours, source);
-  return to_theirs(all_links(architecture, model), table);
-}
-
-std::vector<const Architecture*> architectures() { return {&gpt2(), &llama()}; }
-
 std::string name_of(const ActivationConfig& activation) {
   const auto* silu = std::get_if<SiluConfig>(&activation);
   for (const auto& [known, candidate] : activations)
@@ -142,7 +210,7 @@ std::string name_of(const ActivationConfig& activation) {
 
 // What every architecture takes over of a config: its sizes, tied embeddings and biases. Their mixer is scaled dot
 // product.
-static TransformerConfig with_sizes_of(const TransformerConfig& given) {
+TransformerConfig with_sizes_of(const TransformerConfig& given) {
   TransformerConfig config;
   config.layers = given.layers;
   config.heads = given.heads;
@@ -157,7 +225,7 @@ static TransformerConfig with_sizes_of(const TransformerConfig& given) {
 // The branch of the architecture, with the ratio and activation of `given` where that is one and they have its
 // activation.
 template <class FeedForward>
-static FeedForward closest_feed_forward(const FeedForwardConfig& given) {
+FeedForward closest_feed_forward(const FeedForwardConfig& given) {
   FeedForward closest;
   if (const auto* own = std::get_if<FeedForward>(&given)) {
     closest.ratio = own->ratio;
@@ -173,243 +241,186 @@ ActivationConfig read_activation(ConfigFile& file, const char* key, const std::s
   file.refuse(key, "this program has no such activation");
 }
 
-// GPT-2 (Radford et al. 2019), as GPT2LMHeadModel. Its linear layers are stored as [inputs, outputs].
+// GPT-2 (Radford et al. 2019), as GPT2LMHeadModel.
 
-namespace {
+DescribedModel read_gpt2(ConfigFile& file) {
+  DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 50257)};
+  auto& config = model.config;
+  config.layers = file.count("n_layer", 12);
+  config.heads = file.count("n_head", 12);
+  config.width = file.count("n_embd", 768);
+  config.context = file.count("n_positions", 1024);
+  config.dropout = file.number("resid_pdrop", 0.1);
+  config.positions = LearnedPositionsConfig{};
+  config.norm = LayerNormConfig{.epsilon = file.number("layer_norm_epsilon", 1e-5)};
+  config.embedding.tie = file.flag("tie_word_embeddings", true);
+  config.bias = true;
+  config.mixer = ScaledDotProductOptions{};
+  const auto hidden = static_cast<double>(file.count("n_inner", 4 * config.width));
+  config.feed_forward = MlpConfig{.activation = read_activation(file, "activation_function", "gelu_new"),
+                                  .ratio = hidden / static_cast<double>(config.width)};
+  if (config.width % config.heads != 0) file.refuse("n_head", "it must divide n_embd");
+  file.require("scale_attn_weights", true);
+  file.require("scale_attn_by_inverse_layer_idx", false);
+  file.require("add_cross_attention", false);
+  file.ignore({"embd_pdrop", "attn_pdrop", "n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj",
+               "summary_activation", "summary_proj_to_labels", "summary_first_dropout"});
+  return model;
+}
 
-class Gpt2 : public Architecture {
- public:
-  std::string_view model_type() const override { return "gpt2"; }
-  std::string prefix() const override { return "transformer."; }
-  std::vector<std::string> buffers() const override { return {".attn.bias", ".attn.masked_bias"}; }
+nlohmann::ordered_json write_gpt2(const DescribedModel& model) {
+  const auto& config = model.config;
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", model.vocabulary},
+          {"n_positions", config.context},
+          {"n_embd", config.width},
+          {"n_layer", config.layers},
+          {"n_head", config.heads},
+          {"n_inner", config.hidden_width()},
+          {"activation_function", name_of(std::get<MlpConfig>(config.feed_forward).activation)},
+          {"layer_norm_epsilon", epsilon_of(config.norm)},
+          {"resid_pdrop", config.dropout},
+          {"embd_pdrop", config.dropout},
+          {"attn_pdrop", config.dropout},
+          {"tie_word_embeddings", config.embedding.tie}};
+}
 
-  DescribedModel read_config(ConfigFile& file) const override {
-    DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 50257)};
-    auto& config = model.config;
-    config.layers = file.count("n_layer", 12);
-    config.heads = file.count("n_head", 12);
-    config.width = file.count("n_embd", 768);
-    config.context = file.count("n_positions", 1024);
-    config.dropout = file.number("resid_pdrop", 0.1);
-    config.positions = LearnedPositionsConfig{};
-    config.norm = LayerNormConfig{.epsilon = file.number("layer_norm_epsilon", 1e-5)};
-    config.embedding.tie = file.flag("tie_word_embeddings", true);
-    config.bias = true;
-    config.mixer = ScaledDotProductOptions{};
-    const auto hidden = static_cast<double>(file.count("n_inner", 4 * config.width));
-    config.feed_forward = MlpConfig{.activation = read_activation(file, "activation_function", "gelu_new"),
-                                    .ratio = hidden / static_cast<double>(config.width)};
-    if (config.width % config.heads != 0) file.refuse("n_head", "it must divide n_embd");
-    file.require("scale_attn_weights", true);
-    file.require("scale_attn_by_inverse_layer_idx", false);
-    file.require("add_cross_attention", false);
-    file.ignore({"embd_pdrop", "attn_pdrop", "n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj",
-                 "summary_activation", "summary_proj_to_labels", "summary_first_dropout"});
-    return model;
-  }
-
-  nlohmann::ordered_json write_config(const DescribedModel& model) const override {
-    const auto& config = model.config;
-    return {{"architectures", {"GPT2LMHeadModel"}},
-            {"model_type", model_type()},
-            {"vocab_size", model.vocabulary},
-            {"n_positions", config.context},
-            {"n_embd", config.width},
-            {"n_layer", config.layers},
-            {"n_head", config.heads},
-            {"n_inner", config.hidden_width()},
-            {"activation_function", name_of(std::get<MlpConfig>(config.feed_forward).activation)},
-            {"layer_norm_epsilon", epsilon_of(config.norm)},
-            {"resid_pdrop", config.dropout},
-            {"embd_pdrop", config.dropout},
-            {"attn_pdrop", config.dropout},
-            {"tie_word_embeddings", config.embedding.tie}};
-  }
-
-  TransformerConfig closest(const TransformerConfig& given) const override {
-    auto config = with_sizes_of(given);  // without biases theirs are zero
-    config.dropout = given.dropout;
-    config.positions = LearnedPositionsConfig{};
-    config.norm = LayerNormConfig{.epsilon = epsilon_of(given.norm)};
-    config.feed_forward = closest_feed_forward<MlpConfig>(given.feed_forward);
-    return config;
-  }
-
-  std::vector<TensorLink> links(const DescribedModel& model) const override {
-    const auto& config = model.config;
-    const auto d = config.width, h = config.hidden_width();
-    std::vector<TensorLink> links = {
-        {"transformer.token_embedding.weight", {model.vocabulary, d}, {{"wte.weight", model.vocabulary}}},
-        {"transformer.position_embedding.weight", {config.context, d}, {{"wpe.weight", config.context}}}};
-    const auto add_bias = [&](const std::string& ours, const std::string& theirs, std::int64_t size) {
-      links.push_back({.ours = ours + ".bias",
-                       .shape = {size},
-                       .theirs = {{theirs + ".bias", size}},
-                       .zero_if_absent = !config.bias});
-    };
-    const auto add_norm = [&](const std::string& ours, const std::string& theirs) {
-      links.push_back({ours + ".weight", {d}, {{theirs + ".weight", d}}});
-      add_bias(ours, theirs, d);
-    };
-    const auto add_linear = [&](const std::string& ours, const std::string& theirs, std::int64_t outputs,
-                                std::int64_t inputs) {
-      links.push_back({.ours = ours + ".weight",
-                       .shape = {outputs, inputs},
-                       .theirs = {{theirs + ".weight", outputs}},
-                       .transposed = true});
-      add_bias(ours, theirs, outputs);
-    };
-    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-      const auto ours = fmt::format("transformer.blocks.{}.", layer), theirs = fmt::format("h.{}.", layer);
-      add_norm(ours + "mixer_norm", theirs + "ln_1");
-      add_linear(ours + "mixer.query_key_value", theirs + "attn.c_attn", 3 * d, d);
-      add_linear(ours + "mixer.output", theirs + "attn.c_proj", d, d);
-      add_norm(ours + "feed_forward_norm", theirs + "ln_2");
-      add_linear(ours + "feed_forward.up", theirs + "mlp.c_fc", h, d);
-      add_linear(ours + "feed_forward.down", theirs + "mlp.c_proj", d, h);
-    }
-    add_norm("transformer.final_norm", "ln_f");
-    return links;
-  }
-};
-
-}  // namespace
-
-const Architecture& gpt2() {
-  static const Gpt2 architecture;
-  return architecture;
+TransformerConfig closest_gpt2(const TransformerConfig& given) {
+  auto config = with_sizes_of(given);  // without biases theirs are zero
+  config.dropout = given.dropout;
+  config.positions = LearnedPositionsConfig{};
+  config.norm = LayerNormConfig{.epsilon = epsilon_of(given.norm)};
+  config.feed_forward = closest_feed_forward<MlpConfig>(given.feed_forward);
+  return config;
 }
 
 // LLaMA (Touvron et al. 2023), as LlamaForCausalLM: queries and keys are rotated in halves, as here.
 
-namespace {
-
-class Llama : public Architecture {
- public:
-  std::string_view model_type() const override { return "llama"; }
-  std::string prefix() const override { return "model."; }
-  std::vector<std::string> buffers() const override { return {".rotary_emb.inv_freq"}; }
-
-  DescribedModel read_config(ConfigFile& file) const override {
-    DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 32000)};
-    auto& config = model.config;
-    config.layers = file.count("num_hidden_layers", 32);
-    config.heads = file.count("num_attention_heads", 32);
-    config.width = file.count("hidden_size", 4096);
-    config.context = file.count("max_position_embeddings", 2048);
-    config.positions = RotaryPositionsConfig{.base = read_base(file)};
-    config.norm = RmsNormConfig{.epsilon = file.number("rms_norm_eps", 1e-6)};
-    config.embedding.tie = file.flag("tie_word_embeddings", false);
-    config.bias = file.flag("attention_bias", false);
-    if (file.flag("mlp_bias", false) != config.bias)
-      file.refuse("mlp_bias", "here all linear layers have a bias, or none: it must equal attention_bias");
-    config.mixer = ScaledDotProductOptions{};
-    config.feed_forward = read_feed_forward(file, config.width);
-    if (config.width % config.heads != 0) file.refuse("num_attention_heads", "it must divide hidden_size");
-    model.key_value_heads = file.count("num_key_value_heads", config.heads);
-    if (config.heads % model.key_value_heads != 0)
-      file.refuse("num_key_value_heads", "it must divide num_attention_heads");
-    file.require("head_dim", config.head_width());
-    file.require("rope_interleaved", false);
-    file.ignore({"attention_dropout", "pretraining_tp", "is_llama_config"});
-    return model;
-  }
-
-  nlohmann::ordered_json write_config(const DescribedModel& model) const override {
-    const auto& config = model.config;
-    return {{"architectures", {"LlamaForCausalLM"}},
-            {"model_type", model_type()},
-            {"vocab_size", model.vocabulary},
-            {"max_position_embeddings", config.context},
-            {"hidden_size", config.width},
-            {"intermediate_size", config.hidden_width()},
-            {"num_hidden_layers", config.layers},
-            {"num_attention_heads", config.heads},
-            {"num_key_value_heads", config.heads},
-            {"hidden_act", name_of(std::get<GatedConfig>(config.feed_forward).activation)},
-            {"rms_norm_eps", epsilon_of(config.norm)},
-            {"rope_theta", std::get<RotaryPositionsConfig>(config.positions).base},
-            {"attention_bias", config.bias},
-            {"mlp_bias", config.bias},
-            {"tie_word_embeddings", config.embedding.tie}};
-  }
-
-  TransformerConfig closest(const TransformerConfig& given) const override {
-    auto config = with_sizes_of(given);
-    RotaryPositionsConfig positions;
-    if (const auto* own = std::get_if<RotaryPositionsConfig>(&given.positions)) positions.base = own->base;
-    config.positions = positions;
-    config.norm = RmsNormConfig{.epsilon = epsilon_of(given.norm)};
-    config.feed_forward = closest_feed_forward<GatedConfig>(given.feed_forward);
-    return config;
-  }
-
-  std::vector<TensorLink> links(const DescribedModel& model) const override {
-    const auto& config = model.config;
-    const auto d = config.width, h = config.hidden_width();
-    const auto key_heads = model.key_value_heads, copies = config.heads / key_heads, key_rows = d / copies;
-    std::vector<TensorLink> links = {
-        {"transformer.token_embedding.weight", {model.vocabulary, d}, {{"embed_tokens.weight", model.vocabulary}}}};
-    const auto add_norm = [&](const std::string& ours, const std::string& theirs) {
-      links.push_back({ours + ".weight", {d}, {{theirs + ".weight", d}}});
-    };
-    const auto add_linear = [&](const std::string& ours, std::int64_t outputs, std::int64_t inputs,
-                                const std::vector<TheirTensor>& parts) {
-      for (const auto* kind : {".weight", ".bias"}) {
-        const bool is_bias = std::string_view(kind) == ".bias";
-        if (is_bias && !config.bias) continue;
-        auto theirs = parts;
-        for (auto& part : theirs) part.name += kind;
-        links.push_back({ours + kind, is_bias ? std::vector{outputs} : std::vector{outputs, inputs}, theirs});
-      }
-    };
-    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-      const auto ours = fmt::format("transformer.blocks.{}.", layer), theirs = fmt::format("layers.{}.", layer);
-      const auto attention = theirs + "self_attn.", mlp = theirs + "mlp.";
-      add_norm(ours + "mixer_norm", theirs + "input_layernorm");
-      add_linear(ours + "mixer.query_key_value", 3 * d, d,
-                 {{attention + "q_proj", d},
-                  {attention + "k_proj", key_rows, key_heads, copies},
-                  {attention + "v_proj", key_rows, key_heads, copies}});
-      add_linear(ours + "mixer.output", d, d, {{attention + "o_proj", d}});
-      add_norm(ours + "feed_forward_norm", theirs + "post_attention_layernorm");
-      add_linear(ours + "feed_forward.up", 2 * h, d, {{mlp + "gate_proj", h}, {mlp + "up_proj", h}});
-      add_linear(ours + "feed_forward.down", d, h, {{mlp + "down_proj", d}});
+// rope_theta, or the same within rope_parameters; a scaling of positions is another function.
+double read_base(ConfigFile& file) {
+  double base = file.number("rope_theta", 10000);
+  for (const auto* key : {"rope_scaling", "rope_parameters"}) {
+    const auto section = file.object(key);
+    for (const auto& [name, value] : section.items()) {
+      if (name == "rope_theta" && value.is_number())
+        base = value.get<double>();
+      else if ((name != "rope_type" && name != "type") || value != "default")
+        file.refuse(key, "only the rope_type default is supported");
     }
-    add_norm("transformer.final_norm", "norm");
-    return links;
   }
+  return base;
+}
 
- private:
-  // rope_theta, or the same within rope_parameters; a scaling of positions is another function.
-  static double read_base(ConfigFile& file) {
-    double base = file.number("rope_theta", 10000);
-    for (const auto* key : {"rope_scaling", "rope_parameters"}) {
-      const auto section = file.object(key);
-      for (const auto& [name, value] : section.items()) {
-        if (name == "rope_theta" && value.is_number())
-          base = value.get<double>();
-        else if ((name != "rope_type" && name != "type") || value != "default")
-          file.refuse(key, "only the rope_type default is supported");
-      }
-    }
-    return base;
-  }
+GatedConfig read_feed_forward(ConfigFile& file, std::int64_t width) {
+  const auto hidden = file.count("intermediate_size", 11008);
+  GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
+                    .ratio = static_cast<double>(hidden) / static_cast<double>(width)};
+  if (gated.hidden_width(width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
+  return gated;
+}
 
-  static GatedConfig read_feed_forward(ConfigFile& file, std::int64_t width) {
-    const auto hidden = file.count("intermediate_size", 11008);
-    GatedConfig gated{.activation = read_activation(file, "hidden_act", "silu"),
-                      .ratio = static_cast<double>(hidden) / static_cast<double>(width)};
-    if (gated.hidden_width(width) != hidden) file.refuse("intermediate_size", "it must be a multiple of 8");
-    return gated;
-  }
-};
+DescribedModel read_llama(ConfigFile& file) {
+  DescribedModel model{.config = {}, .vocabulary = file.count("vocab_size", 32000)};
+  auto& config = model.config;
+  config.layers = file.count("num_hidden_layers", 32);
+  config.heads = file.count("num_attention_heads", 32);
+  config.width = file.count("hidden_size", 4096);
+  config.context = file.count("max_position_embeddings", 2048);
+  config.positions = RotaryPositionsConfig{.base = read_base(file)};
+  config.norm = RmsNormConfig{.epsilon = file.number("rms_norm_eps", 1e-6)};
+  config.embedding.tie = file.flag("tie_word_embeddings", false);
+  config.bias = file.flag("attention_bias", false);
+  if (file.flag("mlp_bias", false) != config.bias)
+    file.refuse("mlp_bias", "here all linear layers have a bias, or none: it must equal attention_bias");
+  config.mixer = ScaledDotProductOptions{};
+  config.feed_forward = read_feed_forward(file, config.width);
+  if (config.width % config.heads != 0) file.refuse("num_attention_heads", "it must divide hidden_size");
+  model.key_value_heads = file.count("num_key_value_heads", config.heads);
+  if (config.heads % model.key_value_heads != 0)
+    file.refuse("num_key_value_heads", "it must divide num_attention_heads");
+  file.require("head_dim", config.head_width());
+  file.require("rope_interleaved", false);
+  file.ignore({"attention_dropout", "pretraining_tp", "is_llama_config"});
+  return model;
+}
+
+nlohmann::ordered_json write_llama(const DescribedModel& model) {
+  const auto& config = model.config;
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"vocab_size", model.vocabulary},
+          {"max_position_embeddings", config.context},
+          {"hidden_size", config.width},
+          {"intermediate_size", config.hidden_width()},
+          {"num_hidden_layers", config.layers},
+          {"num_attention_heads", config.heads},
+          {"num_key_value_heads", config.heads},
+          {"hidden_act", name_of(std::get<GatedConfig>(config.feed_forward).activation)},
+          {"rms_norm_eps", epsilon_of(config.norm)},
+          {"rope_theta", std::get<RotaryPositionsConfig>(config.positions).base},
+          {"attention_bias", config.bias},
+          {"mlp_bias", config.bias},
+          {"tie_word_embeddings", config.embedding.tie}};
+}
+
+TransformerConfig closest_llama(const TransformerConfig& given) {
+  auto config = with_sizes_of(given);
+  RotaryPositionsConfig positions;
+  if (const auto* own = std::get_if<RotaryPositionsConfig>(&given.positions)) positions.base = own->base;
+  config.positions = positions;
+  config.norm = RmsNormConfig{.epsilon = epsilon_of(given.norm)};
+  config.feed_forward = closest_feed_forward<GatedConfig>(given.feed_forward);
+  return config;
+}
 
 }  // namespace
 
-const Architecture& llama() {
-  static const Llama architecture;
+const Architecture& gpt2() {
+  static const Architecture architecture{.model_type = "gpt2",
+                                         .names = {.prefix = "transformer.",
+                                                   .token_embedding = "wte",
+                                                   .position_embedding = "wpe",
+                                                   .blocks = "h.",
+                                                   .mixer_norm = "ln_1",
+                                                   .query_key_value = {"attn.c_attn"},
+                                                   .output = "attn.c_proj",
+                                                   .feed_forward_norm = "ln_2",
+                                                   .up = {"mlp.c_fc"},
+                                                   .down = "mlp.c_proj",
+                                                   .final_norm = "ln_f",
+                                                   .buffers = {".attn.bias", ".attn.masked_bias"}},
+                                         .transposes = true,
+                                         .always_biased = true,
+                                         .read_config = read_gpt2,
+                                         .write_config = write_gpt2,
+                                         .closest = closest_gpt2};
   return architecture;
 }
+
+const Architecture& llama() {
+  static const Architecture architecture{
+      .model_type = "llama",
+      .names = {.prefix = "model.",
+                .token_embedding = "embed_tokens",
+                .position_embedding = "",
+                .blocks = "layers.",
+                .mixer_norm = "input_layernorm",
+                .query_key_value = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                .output = "self_attn.o_proj",
+                .feed_forward_norm = "post_attention_layernorm",
+                .up = {"mlp.gate_proj", "mlp.up_proj"},
+                .down = "mlp.down_proj",
+                .final_norm = "norm",
+                .buffers = {".rotary_emb.inv_freq"}},
+      .transposes = false,
+      .always_biased = false,
+      .read_config = read_llama,
+      .write_config = write_llama,
+      .closest = closest_llama};
+  return architecture;
+}
+
+std::vector<const Architecture*> architectures() { return {&gpt2(), &llama()}; }
 
 }  // namespace metaformer

@@ -1,7 +1,6 @@
 #pragma once
-// The models of `transformers` that this program has, too.
+// The models of the library `transformers` that are models of this program, too: the same function under other names.
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -13,79 +12,45 @@
 
 namespace metaformer {
 
-// Named tensors from which others are made: each is taken once, and none may be left over.
-class TensorTable {
- public:
-  // `source` names the tensors in errors (exit code 3).
-  TensorTable(const NamedTensors& tensors, std::string source);
-
-  // The tensor in float32, on the CPU. Errors: it is missing, or has another shape.
-  torch::Tensor take(const std::string& name, at::IntArrayRef shape);
-
-  bool contains(const std::string& name) const { return tensors_.contains(name); }
-
-  // Removes what ends with `suffix`.
-  void drop(const std::string& suffix);
-
-  void require_empty() const;
-
- private:
-  std::map<std::string, torch::Tensor> tensors_;
-  std::string source_;
-};
-
-// Which tensors of a model of the library `transformers` make up a tensor of this program's model. The same list leads
-// from theirs to ours and back.
-struct TheirTensor {
-  std::string name;
-  std::int64_t rows = 0;
-  // Each of so many heads is there once and is used `copies` times, one after another (grouped-query attention).
-  std::int64_t heads = 1, copies = 1;
-};
-
-struct TensorLink {
-  std::string ours;
-  std::vector<std::int64_t> shape;  // of ours
-  std::vector<TheirTensor> theirs;  // below each other
-  bool transposed = false;          // theirs
-  bool zero_if_absent = false;      // ours, a bias that only they have
-};
-
-// Errors (exit code 3): as of TensorTable.
-NamedTensors to_ours(const std::vector<TensorLink>& links, TensorTable& theirs);
-NamedTensors to_theirs(const std::vector<TensorLink>& links, TensorTable& ours);
-
-// The models of the library `transformers` that are models of this program, too: the same function under other names.
 struct DescribedModel {
   TransformerConfig config;
   std::int64_t vocabulary = 0;
   std::int64_t key_value_heads = 0;  // divides config.heads; each of them serves several
 };
 
-class Architecture {
- public:
-  virtual ~Architecture() = default;
+// Their names of the tensors of each layer, without ".weight" and ".bias". Where there are several, theirs lie below
+// each other in ours.
+struct TheirNames {
+  std::string prefix;                               // of all tensors but the head's
+  std::string token_embedding, position_embedding;  // the second may be empty
+  std::string blocks;                               // "h." of "h.0.ln_1"
+  std::string mixer_norm;
+  std::vector<std::string> query_key_value;
+  std::string output, feed_forward_norm;
+  std::vector<std::string> up;
+  std::string down, final_norm;
+  std::vector<std::string> buffers;  // endings of the names of tensors that are no parameters, which some files have
+};
 
-  virtual std::string_view model_type() const = 0;  // as in config.json
-
-  // In front of the names of all tensors but the head's.
-  virtual std::string prefix() const = 0;
-
-  // Endings of the names of tensors that are no parameters, which some files have.
-  virtual std::vector<std::string> buffers() const = 0;
+struct Architecture {
+  std::string_view model_type;  // as in config.json
+  TheirNames names;
+  bool transposes;     // linear layers are stored as [inputs, outputs]
+  bool always_biased;  // linear layers and norms have biases, which are zero where ours have none
 
   // Errors (exit code 3) name the key whose value this program's models cannot have.
-  virtual DescribedModel read_config(ConfigFile& file) const = 0;
+  DescribedModel (*read_config)(ConfigFile& file);
 
-  // Of a model that `closest(model.config)` does not change.
-  virtual nlohmann::ordered_json write_config(const DescribedModel& model) const = 0;
+  // config.json of a model that `closest(model.config)` does not change.
+  nlohmann::ordered_json (*write_config)(const DescribedModel& model);
 
   // The config of this architecture that is closest to `given`: what differs keeps it from being exported.
-  virtual TransformerConfig closest(const TransformerConfig& given) const = 0;
-
-  // All tensors but the head, theirs without prefix. The token embeddings come first.
-  virtual std::vector<TensorLink> links(const DescribedModel& model) const = 0;
+  TransformerConfig (*closest)(const TransformerConfig& given);
 };
+
+const Architecture& gpt2();
+const Architecture& llama();
+std::vector<const Architecture*> architectures();  // those above
 
 // The model's tensors by the names of this program, from theirs, and back; `source` names what is given in errors (exit
 // code 3): a tensor is missing, left over or of another shape.
@@ -93,15 +58,5 @@ NamedTensors import_tensors(const Architecture& architecture, const DescribedMod
                             const std::string& source);
 NamedTensors export_tensors(const Architecture& architecture, const DescribedModel& model, const NamedTensors& ours,
                             const std::string& source);
-
-const Architecture& gpt2();
-const Architecture& llama();
-std::vector<const Architecture*> architectures();  // those above
-
-// The name that the library gives an activation; "" for one that it does not have.
-std::string name_of(const ActivationConfig& activation);
-
-// Reads the activation from `key`. Errors: exit code 3.
-ActivationConfig read_activation(ConfigFile& file, const char* key, const std::string& fallback);
 
 }  // namespace metaformer

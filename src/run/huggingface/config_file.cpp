@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <sstream>
 #include <string_view>
 
 #include "base/error.h"
@@ -17,87 +18,36 @@ namespace metaformer {
 namespace {
 
 // Of the library's own bookkeeping, of generation and of other tasks.
-constexpr auto without_effect = std::to_array<std::string_view>({"_attn_implementation",
-                                                                 "_attn_implementation_autoset",
-                                                                 "_name_or_path",
-                                                                 "architectures",
-                                                                 "attn_impl",
-                                                                 "attn_implementation",
-                                                                 "bad_words_ids",
-                                                                 "begin_suppress_tokens",
-                                                                 "bos_token_id",
-                                                                 "chunk_size_feed_forward",
-                                                                 "cross_attention_hidden_size",
-                                                                 "decoder_start_token_id",
-                                                                 "diversity_penalty",
-                                                                 "do_sample",
-                                                                 "dtype",
-                                                                 "early_stopping",
-                                                                 "encoder_no_repeat_ngram_size",
-                                                                 "eos_token_id",
-                                                                 "exponential_decay_length_penalty",
-                                                                 "finetuning_task",
-                                                                 "forced_bos_token_id",
-                                                                 "forced_eos_token_id",
-                                                                 "gradient_checkpointing",
-                                                                 "id2label",
-                                                                 "initializer_factor",
-                                                                 "initializer_range",
-                                                                 "is_decoder",
-                                                                 "label2id",
-                                                                 "length_penalty",
-                                                                 "max_length",
-                                                                 "min_length",
-                                                                 "model_type",
-                                                                 "no_repeat_ngram_size",
-                                                                 "num_beam_groups",
-                                                                 "num_beams",
-                                                                 "num_labels",
-                                                                 "num_return_sequences",
-                                                                 "output_attentions",
-                                                                 "output_hidden_states",
-                                                                 "output_scores",
-                                                                 "pad_token_id",
-                                                                 "prefix",
-                                                                 "problem_type",
-                                                                 "remove_invalid_values",
-                                                                 "repetition_penalty",
-                                                                 "return_dict",
-                                                                 "return_dict_in_generate",
-                                                                 "sep_token_id",
-                                                                 "suppress_tokens",
-                                                                 "task_specific_params",
-                                                                 "temperature",
-                                                                 "tf_legacy_loss",
-                                                                 "tie_encoder_decoder",
-                                                                 "tokenizer_class",
-                                                                 "top_k",
-                                                                 "top_p",
-                                                                 "torch_dtype",
-                                                                 "torchscript",
-                                                                 "transformers.js_config",
-                                                                 "transformers_version",
-                                                                 "typical_p",
-                                                                 "unk_token_id",
-                                                                 "use_bfloat16",
-                                                                 "use_cache",
-                                                                 "use_flash_attention",
-                                                                 "use_flash_attention_2",
-                                                                 "use_flash_attn",
-                                                                 "use_sdpa_attention"});
+constexpr std::string_view without_effect =
+    "_attn_implementation _attn_implementation_autoset _name_or_path architectures attn_impl attn_implementation "
+    "bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward cross_attention_hidden_size "
+    "decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size "
+    "eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id "
+    "gradient_checkpointing id2label initializer_factor initializer_range is_decoder label2id length_penalty "
+    "max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences "
+    "output_attentions output_hidden_states output_scores pad_token_id prefix problem_type remove_invalid_values "
+    "repetition_penalty return_dict return_dict_in_generate sep_token_id suppress_tokens task_specific_params "
+    "temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript "
+    "transformers.js_config transformers_version typical_p unk_token_id use_bfloat16 use_cache use_flash_attention "
+    "use_flash_attention_2 use_flash_attn use_sdpa_attention ";
 
 // Words of keys that change what a model computes, or how its weights are stored, in this or another architecture.
-constexpr auto words_of_models = std::to_array<std::string_view>(
-    {"activation", "act_fn", "adapter", "alibi",    "attention", "attn", "auto_map", "bias",       "conv_", "dim",
-     "embed",      "expert", "factor",  "ffn",      "gated",     "glu",  "head",     "hidden",     "inner", "interleav",
-     "kv",         "layer",  "logit",   "lora",     "mixer",     "mlp",  "moe",      "multiplier", "nope",  "norm",
-     "position",   "qk",     "quant",   "relative", "residual",  "rope", "rotary",   "router",     "scale", "scaling",
-     "shared",     "sink",   "sliding", "soft",     "sparse",    "ssm",  "theta",    "tie_",       "tied",  "window"});
+constexpr std::string_view words_of_models =
+    "activation act_fn adapter alibi attention attn auto_map bias conv_ dim embed expert factor ffn gated glu head "
+    "hidden inner interleav kv layer logit lora mixer mlp moe multiplier nope norm position qk quant relative "
+    "residual rope rotary router scale scaling shared sink sliding soft sparse ssm theta tie_ tied window ";
+
+std::vector<std::string> words_of(std::string_view list) {
+  std::istringstream stream{std::string(list)};
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 // Names that begin with an underscore are the library's own notes.
 bool may_have_effect(const std::string& key) {
-  return !key.starts_with('_') && std::any_of(words_of_models.begin(), words_of_models.end(),
-                                              [&](auto word) { return key.find(word) != std::string::npos; });
+  static const auto words = words_of(words_of_models);
+  return !key.starts_with('_') && std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return key.find(word) != std::string::npos;
+  });
 }
 
 }  // namespace
@@ -162,9 +112,10 @@ void ConfigFile::require(const char* key, const nlohmann::json& only) {
 }
 
 std::vector<std::string> ConfigFile::unknown_keys() const {
+  static const auto free = words_of(without_effect);
   std::vector<std::string> unknown;
   for (const auto& [key, given] : json_.items()) {
-    const bool harmless = std::find(without_effect.begin(), without_effect.end(), key) != without_effect.end();
+    const bool harmless = std::find(free.begin(), free.end(), key) != free.end();
     if (harmless || known_.contains(key)) continue;
     if (!given.is_null() && may_have_effect(key))
       refuse(key, "this key is unknown and may change the model; remove it if it does not");

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "config/writer.h"
 #include "ops/device.h"
 #include "run/huggingface/architecture.h"
@@ -17,8 +17,8 @@
 #include "run/safetensors.h"
 #include "text/byte_level_bpe.h"
 #include "text/library_tokenizer.h"
-#include "text/pretrained_tokenizer.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/make_tokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {
@@ -60,7 +60,7 @@ const Architecture& architecture_of(const ExperimentConfig& config) {
   throw Error(
       ExitCode::usage,
       fmt::format("--format huggingface: the library has no such model{}: {}; --format safetensors takes any model",
-                  nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type()),
+                  nearest == nullptr ? "" : fmt::format(", the nearest is {}", nearest->model_type),
                   fmt::join(differences, "; ")));
 }
 

@@ -14,7 +14,7 @@
 #include "config/writer.h"
 #include "run/huggingface/architecture.h"
 #include "run/safetensors.h"
-#include "text/pretrained_tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace metaformer {
 
@@ -42,8 +42,8 @@ const Architecture& architecture_of(ConfigFile& file) {
   const auto type = file.text("model_type");
   std::vector<std::string> types;
   for (const auto* architecture : architectures()) {
-    if (architecture->model_type() == type) return *architecture;
-    types.emplace_back(architecture->model_type());
+    if (architecture->model_type == type) return *architecture;
+    types.emplace_back(architecture->model_type);
   }
   file.refuse("model_type", fmt::format("only {} is supported", join_alternatives(types)));
 }
@@ -143,7 +143,7 @@ PretrainedModel describe_huggingface(const fs::path& folder) {
   const auto [architecture, described, ignored] = open_model(folder);
   if (!ignored.empty())
     log::info("{}: keys that are no part of a {} are ignored: {}", (folder / config_file).string(),
-              architecture.model_type(), fmt::join(ignored, ", "));
+              architecture.model_type, fmt::join(ignored, ", "));
   return {.config = described.config,
           .vocabulary = described.vocabulary,
           .tensors = {},

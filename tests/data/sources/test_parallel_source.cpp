@@ -171,10 +171,8 @@ TEST_CASE("a corpus of several files lies in a folder that has all of them", "[p
 TEST_CASE("Multi30k has its pairs in both directions", "[parallel]") {
   const char* corpora = std::getenv("METAFORMER_DATA");
   const std::filesystem::path folder = corpora != nullptr ? corpora : "";
-  if (!std::filesystem::exists(folder / "multi30k/train.de.gz") && !std::filesystem::exists(folder / "train.de.gz")) {
-    WARN("nothing is tested: METAFORMER_DATA names no folder with multi30k");
-    return;
-  }
+  if (!std::filesystem::exists(folder / "multi30k/train.de.gz") && !std::filesystem::exists(folder / "train.de.gz"))
+    return skip("METAFORMER_DATA names no folder with multi30k");
   auto config = multi30k();
   const auto splits = load_pair_splits(config, true);
   std::swap(config.source_language, config.target_language);

@@ -1,98 +1,4 @@
 #pragma once
-// Subwords by sentencepiece.
-
-#include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
-
-#include "base/signals.h"
-#include "config/data_config.h"
-#include "text/special_tokens.h"
-#include "text/word_memo.h"
-
-namespace metaformer {
-
-// The words that sentencepiece splits into pieces. No piece extends beyond a word, because marks of spaces (U+2581)
-// occur only at its start. The pieces of a text are therefore those of its words, and can be reused.
-constexpr std::string_view space_mark = "\u2581";
-
-// ASCII white space that is a separate piece if white space is kept; otherwise it separates words, as a space does.
-inline bool is_break(char c) { return c == '\n' || c == '\t' || c == '\r'; }
-
-// Bytes of the word that starts `text`, which is not empty. A break and the mark of a space are words; a space
-// belongs to the word after it, and of several spaces all but the last are words.
-inline std::size_t word_length(std::string_view text) {
-  if (is_break(text[0])) return 1;
-  if (text.starts_with(space_mark)) return space_mark.size();
-  std::size_t length = 1;
-  const auto ends_at = [&](char c) {
-    return c == ' ' || is_break(c) || (c == space_mark[0] && text.substr(length).starts_with(space_mark));
-  };
-  while (length < text.size() && !ends_at(text[length])) ++length;
-  return length;
-}
-
-// The same where spaces in a row belong to the word after them, as pieces of several spaces need it.
-inline std::size_t spaced_word_length(std::string_view text) {
-  const auto spaces = std::min(text.find_first_not_of(' '), text.size());
-  if (spaces < 2) return word_length(text);
-  const auto rest = text.substr(spaces);
-  const bool is_followed = !rest.empty() && !is_break(rest[0]) && !rest.starts_with(space_mark);
-  return is_followed ? spaces + word_length(rest) : spaces;
-}
-
-// Calls `use(word)` in order. If white space is kept, the words are the whole text, otherwise they contain none.
-// Throws Interrupted when a signal asks to stop.
-template <class Use>
-void for_each_word(std::string_view text, Whitespace whitespace, Use use,
-                   std::size_t (*length_of)(std::string_view) = word_length) {
-  constexpr int words_between_looks = 1 << 16;
-  for (int words = 1; !text.empty(); ++words) {
-    if (words % words_between_looks == 0) throw_if_stopped();
-    auto word = text.substr(0, length_of(text));
-    text.remove_prefix(word.size());
-    if (whitespace == Whitespace::dropped) {
-      if (word[0] == ' ') word.remove_prefix(1);
-      if (word.empty() || is_break(word[0]) || word == space_mark) continue;
-    }
-    use(word);
-  }
-}
-
-// All segmentations of a word into pieces, and a random one: forward filtering, backward sampling (Kudo 2018, 3.2).
-class SubwordLattice {
- public:
-  struct Edge {
-    std::int32_t id;
-    std::int32_t begin;  // the node that the piece starts at
-    double score;        // logarithm of the piece's probability
-  };
-
-  // Adds a character, and with it a new node. `edges` are the pieces that end at the new node.
-  void add_node(const std::vector<Edge>& edges);
-
-  // Appends a path through all nodes to `ids`. Its probability is the product of those of its pieces to the power
-  // `alpha`, divided by the sum over all paths. `uniform` in [0, 1) decides. There must be a path.
-  void draw(double alpha, double uniform, std::vector<std::int32_t>& ids);
-
- private:
-  struct WeighedEdge {
-    Edge edge;
-    double cumulative;  // probability of this and the edges before it that end at the same node
-  };
-
-  void weigh(double alpha);
-
-  std::vector<WeighedEdge> edges_;            // by the node they end at
-  std::vector<std::int32_t> first_ = {0, 0};  // of edges_, by node; the start has none
-  double alpha_ = -1;                         // for which the probabilities were computed
-};
-
-}  // namespace metaformer
-
 // Subwords: sentencepiece's unigram model (Kudo 2018) and byte-pair encoding (Sennrich et al. 2016).
 //
 // If white space is dropped, the library normalises a text (NFKC, white space to single spaces; folded to
@@ -105,11 +11,28 @@ class SubwordLattice {
 // models put in front of a text is left out; and of segmentations with the same probability unigram takes the one that
 // the library `tokenizers` takes, while the choice of sentencepiece depends on the rounding of float32.
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "config/data_config.h"
+#include "text/special_tokens.h"
+#include "text/word_memo.h"
+
 namespace sentencepiece {
 class SentencePieceProcessor;
 }
 
 namespace metaformer {
+
+// Marks of spaces, which occur only at the start of a piece, and a piece with spaces in their place.
+constexpr std::string_view space_mark = "\u2581";
+std::string with_spaces(std::string piece);
+
+class SubwordLattice;
 
 // A piece that texts have, the unknown one, a byte, or one that no text has: a mark of a model, or a retired piece.
 enum class PieceKind { text, unknown, byte, control, unused };
@@ -184,5 +107,26 @@ class SentencePieceTokenizer : public SubwordTokenizer {
   std::size_t longest_piece_ = 0;                           // bytes
   mutable WordMemoPool<SubwordLattice> lattice_memos_;
 };
+
+// A model from elsewhere. `model`: the bytes of a tokenizer.model. Errors (exit code 3) name `source`: not a model; not
+// one with pieces for bytes that restores every text, because it normalises; one with pieces that reach beyond a word.
+std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source);
+
+struct SentencePieceTraits {
+  bool normalises = false;   // characters, by a table
+  bool marks_ends = false;   // the mark of a space stands behind a word
+  bool has_symbols = false;  // symbols of several characters that are found before all else
+};
+
+// The properties of a valid model on which ids depend, besides its pieces and their scores.
+SentencePieceTraits traits_of_sentencepiece(std::string_view model);
+
+// Trains a model on a text in memory; returns it serialized (sentencepiece's ModelProto). A function of the options and
+// the text on any machine: the library receives every distinct word with its count, in order. The vocabulary is smaller
+// than requested if the text has fewer pieces. If white space is kept, text that no pieces spell is encoded as bytes.
+// Errors (exit code 3): a vocabulary too small for the text's characters, with the smallest possible one; no word in
+// the text; not UTF-8.
+template <class UnigramOrBpeOptions>
+std::string train_sentencepiece(const UnigramOrBpeOptions& options, std::string_view text);
 
 }  // namespace metaformer

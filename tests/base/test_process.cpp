@@ -1,12 +1,14 @@
-// A computation in a child process: whatever becomes of the child, this process goes on.
+// Computations in a child process, whose end this process survives; how long this process has run.
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/child_process.h"
+#include "base/platform.h"
 #include "support/catch.h"
 #include "support/failure.h"
 
@@ -63,6 +65,20 @@ TEST_CASE("a program that is not there, or fails, is reported", "[child_process]
   });
   CHECK(code == ExitCode::failure);
   CHECK(message == "it failed: 'last'");
+}
+
+TEST_CASE("a program knows how long it has run", "[process]") {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const double before = seconds_since_program_start();
+  note_program_start();  // too late
+  while (Clock::now() - start < std::chrono::milliseconds(10)) continue;
+  const double after = seconds_since_program_start();
+  CHECK(before > 0);
+  CHECK(before < 3600);
+  CHECK(after >= before);
+  CHECK(after - before <= std::chrono::duration<double>(Clock::now() - start).count());
+  CHECK(after - before > 0.009);
 }
 
 }  // namespace metaformer

@@ -1,0 +1,616 @@
+#include "text/sentencepiece.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <utility>
+
+#include "base/child_process.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+namespace metaformer {
+
+std::string with_spaces(std::string piece) {
+  for (std::size_t at = 0; (at = piece.find(space_mark, at)) != std::string::npos; ++at)
+    piece.replace(at, space_mark.size(), " ");
+  return piece;
+}
+
+namespace {
+
+// ASCII white space that is a separate piece if white space is kept; otherwise it separates words, as a space does.
+bool is_break(char c) { return c == '\n' || c == '\t' || c == '\r'; }
+
+// The words that sentencepiece splits into pieces. No piece extends beyond a word, because marks of spaces occur only
+// at its start. The pieces of a text are therefore those of its words, and can be reused.
+
+// Bytes of the word that starts `text`, which is not empty. A break and the mark of a space are words; a space
+// belongs to the word after it, and of several spaces all but the last are words.
+std::size_t word_length(std::string_view text) {
+  if (is_break(text[0])) return 1;
+  if (text.starts_with(space_mark)) return space_mark.size();
+  std::size_t length = 1;
+  const auto ends_at = [&](char c) {
+    return c == ' ' || is_break(c) || (c == space_mark[0] && text.substr(length).starts_with(space_mark));
+  };
+  while (length < text.size() && !ends_at(text[length])) ++length;
+  return length;
+}
+
+// The same where spaces in a row belong to the word after them, as pieces of several spaces need it.
+std::size_t spaced_word_length(std::string_view text) {
+  const auto spaces = std::min(text.find_first_not_of(' '), text.size());
+  if (spaces < 2) return word_length(text);
+  const auto rest = text.substr(spaces);
+  const bool is_followed = !rest.empty() && !is_break(rest[0]) && !rest.starts_with(space_mark);
+  return is_followed ? spaces + word_length(rest) : spaces;
+}
+
+// Calls `use(word)` in order. If white space is kept, the words are the whole text, otherwise they contain none.
+// Throws Interrupted when a signal asks to stop.
+template <class Use>
+void for_each_word(std::string_view text, Whitespace whitespace, Use use,
+                   std::size_t (*length_of)(std::string_view) = word_length) {
+  constexpr int words_between_looks = 1 << 16;
+  for (int words = 1; !text.empty(); ++words) {
+    if (words % words_between_looks == 0) throw_if_stopped();
+    auto word = text.substr(0, length_of(text));
+    text.remove_prefix(word.size());
+    if (whitespace == Whitespace::dropped) {
+      if (word[0] == ' ') word.remove_prefix(1);
+      if (word.empty() || is_break(word[0]) || word == space_mark) continue;
+    }
+    use(word);
+  }
+}
+
+}  // namespace
+
+// All segmentations of a word into pieces, and a random one: forward filtering, backward sampling (Kudo 2018, 3.2).
+class SubwordLattice {
+ public:
+  struct Edge {
+    std::int32_t id;
+    std::int32_t begin;  // the node that the piece starts at
+    double score;        // logarithm of the piece's probability
+  };
+
+  // Adds a character, and with it a new node. `edges` are the pieces that end at the new node.
+  void add_node(const std::vector<Edge>& edges) {
+    for (const auto& edge : edges) edges_.push_back({edge, 0});
+    first_.push_back(static_cast<std::int32_t>(edges_.size()));
+  }
+
+  // Appends a path through all nodes to `ids`. Its probability is the product of those of its pieces to the power
+  // `alpha`, divided by the sum over all paths. `uniform` in [0, 1) decides. There must be a path.
+  void draw(double alpha, double uniform, std::vector<std::int32_t>& ids) {
+    if (alpha != alpha_) weigh(alpha);
+    const auto before = ids.size();
+    for (auto node = first_.size() - 2; node > 0;) {
+      const auto begin = edges_.begin() + first_[node], end = edges_.begin() + first_[node + 1];
+      auto drawn =
+          std::upper_bound(begin, end, uniform, [](double u, const auto& edge) { return u < edge.cumulative; });
+      if (drawn == end) --drawn;
+      // The number's place within the edge's interval is uniform again.
+      const double below = drawn == begin ? 0 : std::prev(drawn)->cumulative;
+      uniform = std::clamp((uniform - below) / (drawn->cumulative - below), 0.0, 1.0);
+      ids.push_back(drawn->edge.id);
+      node = static_cast<std::size_t>(drawn->edge.begin);
+    }
+    std::reverse(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
+  }
+
+ private:
+  struct WeighedEdge {
+    Edge edge;
+    double cumulative;  // probability of this and the edges before it that end at the same node
+  };
+
+  void weigh(double alpha) {
+    constexpr double never = -std::numeric_limits<double>::infinity();
+    alpha_ = alpha;
+    std::vector<double> forward = {0};  // by node: logarithm of the sum over all paths to it
+    for (std::size_t node = 1; node + 1 < first_.size(); ++node) {
+      const auto begin = edges_.begin() + first_[node], end = edges_.begin() + first_[node + 1];
+      const auto weight = [&](const Edge& edge) {
+        return forward[static_cast<std::size_t>(edge.begin)] + alpha * edge.score;
+      };
+      double greatest = never, sum = 0;
+      for (auto at = begin; at != end; ++at) greatest = std::max(greatest, weight(at->edge));
+      if (greatest != never)
+        for (auto at = begin; at != end; ++at) at->cumulative = sum += std::exp(weight(at->edge) - greatest);
+      for (auto at = begin; at != end; ++at) at->cumulative /= sum;
+      forward.push_back(greatest + std::log(sum));
+    }
+  }
+
+  std::vector<WeighedEdge> edges_;            // by the node they end at
+  std::vector<std::int32_t> first_ = {0, 0};  // of edges_, by node; the start has none
+  double alpha_ = -1;                         // for which the probabilities were computed
+};
+
+namespace {
+
+constexpr std::size_t most_words = 1 << 19;       // of a memo: about 80 MB
+constexpr std::size_t most_lattices = 1 << 18;    // about 300 MB
+constexpr std::size_t longest_sampled_word = 64;  // bytes
+constexpr char unspelt = '\xFF';                  // occurs in no piece, because it is not valid UTF-8
+constexpr std::string_view replacement_character = "\uFFFD";
+
+// Appended to the bytes of a model, it changes one field (protobuf): no space in front of a text
+// (normalizer_spec.add_dummy_prefix).
+constexpr std::string_view without_space_in_front("\x1a\x02\x18\x00", 4);
+
+// "<0x0A>", the library's name for a byte.
+std::string byte_piece(char byte) { return fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)); }
+
+// The text of a piece: marks of spaces become spaces, names of bytes become bytes.
+std::string text_of(const sentencepiece::SentencePieceProcessor& processor, int id) {
+  const auto& piece = processor.IdToPiece(id);
+  if (processor.IsUnknown(id)) return std::string(replacement_character);
+  if (processor.IsByte(id)) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
+  return with_spaces(piece);
+}
+
+// The double with the shortest decimal form of a float: another program that reads it there has the same number.
+double decimal(float value) {
+  const auto text = fmt::format("{}", value);
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+}  // namespace
+
+SentencePieceTokenizer::SentencePieceTokenizer(std::string kind, Whitespace whitespace, std::string model,
+                                               const std::string& source)
+    : kind_(std::move(kind)),
+      whitespace_(whitespace),
+      model_(std::move(model)),
+      processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()),
+      memos_(most_words),
+      lattice_memos_(most_lattices) {
+  try {
+    const bool keeps = whitespace == Whitespace::kept;
+    const auto status =
+        processor_->LoadFromSerializedProto(keeps ? model_ + std::string(without_space_in_front) : model_);
+    if (!status.ok()) throw Error(ExitCode::data, status.error_message());
+    read_pieces();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {  // the library throws if one of its checks fails
+    throw Error(ExitCode::data, fmt::format("{}: not a sentencepiece model: {}", source, error.what()));
+  }
+}
+
+SentencePieceTokenizer::~SentencePieceTokenizer() = default;
+
+void SentencePieceTokenizer::read_pieces() {
+  const auto require = [&](bool valid, const std::string& what) {
+    if (!valid) throw Error(ExitCode::data, what);
+  };
+  unknown_ = processor_->unk_id();
+  const auto size = processor_->GetPieceSize();
+  require(unknown_ >= 0 && unknown_ < size && processor_->IsUnknown(unknown_), "it has no unknown token");
+  for (int id = 0; id < size; ++id) {
+    require(std::isfinite(processor_->GetScore(id)), fmt::format("piece {} has no finite score", id));
+    scores_.push_back(decimal(processor_->GetScore(id)));
+    if (processor_->IsControl(id) || processor_->IsUnused(id)) {  // no text has it
+      pieces_.emplace_back();
+      continue;
+    }
+    pieces_.push_back(text_of(*processor_, id));
+    if (processor_->IsUnknown(id) || processor_->IsByte(id)) continue;
+    const auto& piece = processor_->IdToPiece(id);
+    require(utf8_defect(piece).empty(), fmt::format("piece {} is not UTF-8", id));
+    require_piece_of_word(id, pieces_.back());
+    ids_[piece] = id;
+    longest_piece_ = std::max(longest_piece_, piece.size());
+  }
+  for (const auto& [piece, id] : ids_) {
+    const bool is_preferred = score(id) >= 0 && character_size(piece) < piece.size();
+    if (kind_ == UnigramTokenizerOptions::kind && is_preferred) has_plain_scores_ = false;
+    for (auto rest = piece; !rest.empty(); rest.remove_prefix(character_size(rest)))
+      if (!ids_.contains(rest.substr(0, character_size(rest)))) has_plain_scores_ = false;
+  }
+  const auto& any_byte = processor_->IdToPiece(processor_->PieceToId(byte_piece('\0')));
+  const bool has_bytes = any_byte == byte_piece('\0');
+  require(has_bytes == (whitespace_ == Whitespace::kept),
+          fmt::format("it is not one that has white space {}", to_string(whitespace_)));
+}
+
+void SentencePieceTokenizer::require_piece_of_word(int id, std::string_view piece) {
+  const auto spaces = std::min(piece.find_first_not_of(' '), piece.size());
+  const bool reaches_beyond = piece.find(' ', spaces) != std::string_view::npos ||
+                              (piece.size() > 1 && std::any_of(piece.begin(), piece.end(), is_break));
+  if (reaches_beyond)
+    throw Error(ExitCode::data,
+                fmt::format("piece {} reaches beyond a word, which is not supported: {}", id, in_quotes(piece)));
+  has_pieces_of_spaces_ = has_pieces_of_spaces_ || (spaces > 1 && whitespace_ == Whitespace::kept);
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::cut(std::string_view word) const {
+  Ids ids;
+  if (word == space_mark) {  // occurs only if white space is kept
+    for (const char byte : word) ids.push_back(processor_->PieceToId(byte_piece(byte)));
+    return ids;
+  }
+  if (const auto status = processor_->Encode(word, &ids); !status.ok())
+    throw Error(ExitCode::failure, fmt::format("sentencepiece: {}", status.error_message()));
+  const bool may_tie = kind_ == UnigramTokenizerOptions::kind && whitespace_ == Whitespace::kept && has_plain_scores_;
+  return may_tie ? first_best(ids) : ids;
+}
+
+// The most probable segmentation (Viterbi 1967) of the text of `best`, which is one: where several are, the one whose
+// last piece begins first, and so on. The sums are those of `tokenizers`, digit by digit. They begin again behind a
+// character that no piece spells, which every segmentation leaves to its bytes.
+std::vector<std::int32_t> SentencePieceTokenizer::first_best(const Ids& best) const {
+  std::string text;  // normalised
+  for (const auto id : best)
+    text += processor_->IsByte(id) ? pieces_[static_cast<std::size_t>(id)] : processor_->IdToPiece(id);
+  struct End {
+    double score = -std::numeric_limits<double>::infinity();  // of the best segmentation up to here
+    std::size_t begin = 0;                                    // of its last piece
+    std::int32_t id = 0;
+  };
+  constexpr std::int32_t unspelt = -1;
+  std::vector<End> ends(text.size() + 1);
+  ends[0].score = 0;
+  const std::string_view all = text;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto character = character_size(all.substr(begin));
+    for (auto length = character; length <= longest_piece_ && begin + length <= text.size();) {
+      auto& end = ends[begin + length];
+      if (const auto piece = ids_.find(all.substr(begin, length)); piece != ids_.end())
+        if (const double sum = score(piece->second) + ends[begin].score; sum > end.score)
+          end = {sum, begin, piece->second};
+      if (begin + length == text.size()) break;
+      length += character_size(all.substr(begin + length));
+    }
+    if (!ids_.contains(all.substr(begin, character))) ends[begin + character] = {0, begin, unspelt};
+    begin += character;
+  }
+  Ids ids;
+  for (auto end = text.size(); end > 0; end = ends[end].begin) {
+    if (ends[end].id != unspelt) {
+      ids.push_back(ends[end].id);
+      continue;
+    }
+    for (auto byte = end; byte-- > ends[end].begin;) ids.push_back(processor_->PieceToId(byte_piece(text[byte])));
+  }
+  std::reverse(ids.begin(), ids.end());
+  return ids;
+}
+
+SentencePieceTokenizer::LengthOfWord SentencePieceTokenizer::length_of_word() const {
+  return has_pieces_of_spaces_ ? spaced_word_length : word_length;
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  require_utf8(text);
+  Ids ids;
+  memos_.borrow([&](WordMemo<Ids>& memo) {
+    const auto add = [&](std::string_view word) {
+      const auto& found = memo.get(word, [&] { return cut(word); });
+      ids.insert(ids.end(), found.begin(), found.end());
+    };
+    for_each_word(text, whitespace_, add, length_of_word());
+  });
+  return ids;
+}
+
+bool SentencePieceTokenizer::begins_word(std::int32_t id, std::int32_t before) const {
+  const auto& piece = pieces_.at(static_cast<std::size_t>(id));
+  const auto& last = pieces_.at(static_cast<std::size_t>(before));
+  return piece.starts_with(' ') || is_break(piece[0]) || is_break(last[0]);
+}
+
+SubwordLattice SentencePieceTokenizer::all_cuts(std::string_view word) const {
+  const auto likeliest = cut(word);
+  // The normalised word as a lattice with nodes between characters. Text that no piece spells has a single path.
+  std::string text;
+  std::vector<std::size_t> nodes = {0};
+  std::vector<SubwordLattice::Edge> edges;
+  SubwordLattice lattice;
+  for (const auto id : likeliest) {
+    const bool spelt = !processor_->IsUnknown(id) && !processor_->IsByte(id);
+    if (!spelt || word.size() > longest_sampled_word) {
+      text += unspelt;
+      lattice.add_node({{.id = id, .begin = static_cast<std::int32_t>(nodes.size()) - 1, .score = 0}});
+      nodes.push_back(text.size());
+      continue;
+    }
+    const auto& piece = processor_->IdToPiece(id);
+    for (auto at = piece.begin(); at != piece.end();) {
+      const auto start = at;
+      utf8::unchecked::next(at);
+      text.append(start, at);
+      edges.clear();
+      for (auto begin = nodes.size(); begin-- > 0 && text.size() - nodes[begin] <= longest_piece_;)
+        if (const auto known = ids_.find(std::string_view(text).substr(nodes[begin])); known != ids_.end())
+          edges.push_back({.id = known->second,
+                           .begin = static_cast<std::int32_t>(begin),
+                           .score = processor_->GetScore(known->second)});
+      lattice.add_node(edges);
+      nodes.push_back(text.size());
+    }
+  }
+  return lattice;
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode_sampled(std::string_view text, double alpha,
+                                                                 const Rng& rng) const {
+  if (kind_ != UnigramTokenizerOptions::kind) return encode(text);
+  require_utf8(text);
+  Ids ids;
+  std::uint64_t index = 0;
+  lattice_memos_.borrow([&](WordMemo<SubwordLattice>& memo) {
+    const auto add = [&](std::string_view word) {
+      memo.get(word, [&] { return all_cuts(word); }).draw(alpha, rng.uniform(index++), ids);
+    };
+    for_each_word(text, whitespace_, add, length_of_word());
+  });
+  return ids;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string text;
+  for (const auto id : ids) text += pieces_.at(static_cast<std::size_t>(id));
+  if (whitespace_ == Whitespace::dropped && text.starts_with(' ')) text.erase(0, 1);
+  return text;
+}
+
+std::string SentencePieceTokenizer::token_name(std::int32_t id) const { return processor_->IdToPiece(id); }
+
+PieceKind SentencePieceTokenizer::piece_kind(std::int32_t id) const {
+  if (processor_->IsUnknown(id)) return PieceKind::unknown;
+  if (processor_->IsByte(id)) return PieceKind::byte;
+  if (processor_->IsControl(id)) return PieceKind::control;
+  return processor_->IsUnused(id) ? PieceKind::unused : PieceKind::text;
+}
+
+nlohmann::ordered_json SentencePieceTokenizer::to_json() const {
+  return with_special_tokens({{"kind", kind_},
+                              {"whitespace", to_string(whitespace_)},
+                              {"sha256", sha256(model_)},
+                              {"model", to_base64(model_)}});
+}
+
+namespace {
+
+// Only the unigram model knows the n likeliest segmentations.
+bool is_unigram(const std::string& model) {
+  sentencepiece::SentencePieceProcessor processor;
+  std::vector<std::vector<int>> likeliest;
+  return processor.LoadFromSerializedProto(model).ok() && processor.NBestEncode("a", 1, &likeliest).ok();
+}
+
+// With texts that the usual normalisers change: spaces in a row, forms of characters, case.
+void require_restored_text(const Tokenizer& tokenizer, const std::string& source) {
+  for (const std::string text : {"a", " a  b ", "\n\t a", "\uFF21", "e\u0301", "\u2460", "A"}) {
+    const auto restored = tokenizer.decode(tokenizer.encode(text));
+    if (restored != text)
+      throw Error(ExitCode::data,
+                  fmt::format("{}: its normaliser makes {} of {}; only a model that restores every text "
+                              "is supported: of rule identity, that keeps spaces in a row",
+                              source, in_quotes(restored), in_quotes(text)));
+  }
+}
+
+// The fields of a message in the wire format of protocol buffers.
+class Fields {
+ public:
+  explicit Fields(std::string_view message) : rest_(message) {}
+
+  // False at the end, and where no field follows.
+  bool next() {
+    if (rest_.empty()) return false;
+    const auto tag = varint();
+    number = tag >> 3;
+    value = 0;
+    bytes = {};
+    switch (tag & 7) {
+      case 0:
+        value = varint();
+        return true;
+      case 1:
+        return skip(8);
+      case 2:
+        value = varint();
+        bytes = rest_.substr(0, value);
+        return skip(value);
+      case 5:
+        return skip(4);
+      default:
+        return false;
+    }
+  }
+
+  std::uint64_t number = 0, value = 0;
+  std::string_view bytes;
+
+ private:
+  std::uint64_t varint() {
+    std::uint64_t result = 0;
+    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(rest_.front());
+      rest_.remove_prefix(1);
+      result |= std::uint64_t{byte & 0x7FU} << shift;
+      if (byte < 0x80) break;
+    }
+    return result;
+  }
+  bool skip(std::uint64_t count) {
+    if (count > rest_.size()) return false;
+    rest_.remove_prefix(count);
+    return true;
+  }
+
+  std::string_view rest_;
+};
+
+bool is_symbol(std::string_view piece_message) {
+  constexpr std::uint64_t user_defined = 4;
+  std::string_view piece;
+  std::uint64_t type = 1;
+  for (Fields fields(piece_message); fields.next();) {
+    if (fields.number == 1) piece = fields.bytes;
+    if (fields.number == 3) type = fields.value;
+  }
+  return type == user_defined && count_characters(piece) > 1;
+}
+
+}  // namespace
+
+std::unique_ptr<SubwordTokenizer> read_sentencepiece(std::string model, const std::string& source) {
+  const std::string kind(is_unigram(model) ? UnigramTokenizerOptions::kind : BpeTokenizerOptions::kind);
+  auto tokenizer = std::make_unique<SentencePieceTokenizer>(kind, Whitespace::kept, std::move(model), source);
+  require_restored_text(*tokenizer, source);
+  return tokenizer;
+}
+
+// Field numbers of sentencepiece_model.proto.
+SentencePieceTraits traits_of_sentencepiece(std::string_view model) {
+  SentencePieceTraits traits;
+  for (Fields fields(model); fields.next();) {
+    if (fields.number == 1) traits.has_symbols = traits.has_symbols || is_symbol(fields.bytes);
+    if (fields.number == 2)
+      for (Fields trainer(fields.bytes); trainer.next();)
+        if (trainer.number == 24) traits.marks_ends = trainer.value != 0;
+    if (fields.number == 3)
+      for (Fields normalizer(fields.bytes); normalizer.next();)
+        if (normalizer.number == 2) traits.normalises = !normalizer.bytes.empty();
+  }
+  return traits;
+}
+
+namespace {
+
+using WordCounts = std::vector<std::pair<std::string, std::int64_t>>;
+
+// Distinct words in byte order. In languages without spaces words are very long, and are cut.
+WordCounts count_words(std::string_view text, Whitespace whitespace) {
+  constexpr std::size_t longest = 1024;
+  require_utf8(text);
+  std::unordered_map<std::string_view, std::int64_t> counts;
+  for_each_word(text, whitespace, [&](std::string_view word) {
+    if (is_break(word[0]) || word == space_mark) return;
+    while (word.size() > longest) {
+      auto cut = longest;
+      while (utf8::internal::is_trail(word[cut])) --cut;
+      ++counts[word.substr(0, cut)];
+      word.remove_prefix(cut);
+    }
+    ++counts[word];
+  });
+  WordCounts words(counts.begin(), counts.end());
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+// Gives the trainer "word\tcount". The unigram trainer's candidates are substrings that occur at least twice, whatever
+// the counts, so a frequent word is given several times, with its count divided among them.
+class WordIterator : public sentencepiece::SentenceIterator {
+ public:
+  explicit WordIterator(const WordCounts& words) : words_(words) { write(); }
+
+  bool done() const override { return word_ == words_.size() || stop_signal() != 0; }
+  const std::string& value() const override { return value_; }
+  sentencepiece::util::Status status() const override { return {}; }
+  void Next() override {
+    if (++copy_ == copies()) {
+      copy_ = 0;
+      ++word_;
+    }
+    write();
+  }
+
+ private:
+  std::int64_t copies() const { return std::min<std::int64_t>(words_[word_].second, 16); }
+  void write() {
+    if (word_ == words_.size()) return;
+    const auto& [word, count] = words_[word_];
+    value_ = fmt::format("{}\t{}", word, count * (copy_ + 1) / copies() - count * copy_ / copies());
+  }
+
+  const WordCounts& words_;
+  std::size_t word_ = 0;
+  std::int64_t copy_ = 0;
+  std::string value_;
+};
+
+template <class Options>
+std::unordered_map<std::string, std::string> trainer_arguments(const Options& options) {
+  std::unordered_map<std::string, std::string> arguments = {
+      {"model_type", std::string(Options::kind)},
+      {"vocab_size", std::to_string(options.vocabulary)},
+      {"hard_vocab_limit", "false"},
+      {"character_coverage", fmt::format("{}", options.character_coverage)},
+      {"required_chars", std::string(space_mark)},
+      {"input_format", "tsv"},
+      {"seed_sentencepiece_size", "200000"},  // a fifth of the default: equally good here, and faster
+      {"num_threads", "4"},                   // the order of sums, and so the model, depends on it
+      {"unk_id", "0"},
+      {"bos_id", "-1"},
+      {"eos_id", "-1"},
+      {"minloglevel", "3"},
+  };
+  if (options.whitespace == Whitespace::dropped) {
+    arguments["normalization_rule_name"] = options.lowercase ? "nmt_nfkc_cf" : "nmt_nfkc";
+  } else {
+    arguments["normalization_rule_name"] = options.lowercase ? "nfkc_cf" : "identity";
+    arguments["add_dummy_prefix"] = "false";
+    arguments["remove_extra_whitespaces"] = "false";
+    arguments["byte_fallback"] = "true";
+    arguments["user_defined_symbols"] = "\n,\t,\r";
+  }
+  return arguments;
+}
+
+[[noreturn]] void refuse(const std::string& library_message, std::int64_t vocabulary) {
+  static const std::regex too_small(R"(required_chars\. \d+ vs (\d+)\.)");
+  if (std::smatch match; std::regex_search(library_message, match, too_small))
+    throw Error(ExitCode::data,
+                fmt::format("data.tokenizer.vocabulary {} is too small: the characters of the training text take "
+                            "{}; set it to more than that, or lower data.tokenizer.character_coverage",
+                            vocabulary, match[1].str()));
+  throw Error(ExitCode::data, fmt::format("sentencepiece cannot learn from the training text: {}", library_message));
+}
+
+}  // namespace
+
+template <class UnigramOrBpeOptions>
+std::string train_sentencepiece(const UnigramOrBpeOptions& options, std::string_view text) {
+  auto words = count_words(text, options.whitespace);
+  if (words.empty()) throw Error(ExitCode::data, "the training text has no word to learn pieces from");
+  // The library ends the process if a required character is in no word.
+  const auto starts_with_space = [](const auto& word) { return word.first[0] == ' '; };
+  if (options.whitespace == Whitespace::kept && std::none_of(words.begin(), words.end(), starts_with_space))
+    words.emplace(words.begin(), " ", 1);
+  const auto learn = [&] {
+    WordIterator iterator(words);
+    std::string model;
+    const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options), &iterator, &model);
+    throw_if_stopped();
+    if (!status.ok()) refuse(status.error_message(), options.vocabulary);
+    return model;
+  };
+  // It also ends the process for other unexpected texts.
+  return compute_in_child(learn, "sentencepiece cannot learn pieces from the training text");
+}
+
+template std::string train_sentencepiece(const UnigramTokenizerOptions&, std::string_view);
+template std::string train_sentencepiece(const BpeTokenizerOptions&, std::string_view);
+
+}  // namespace metaformer

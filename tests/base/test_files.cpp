@@ -1,0 +1,145 @@
+// Files that are read and written whole, files that grow, and locks.
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file_lock.h"
+#include "base/files.h"
+#include "support/catch.h"
+#include "support/failure.h"
+#include "support/temporary_folder.h"
+
+namespace metaformer {
+
+TEST_CASE("no file is written through a link that another has put in its place", "[files]") {
+  const TemporaryFolder folder;
+  const auto victim = folder.write("victim", "precious");
+  const auto temporary = folder / fmt::format(".a.txt.{}.tmp", ::getpid());
+  std::filesystem::create_symlink(victim, temporary);
+  write_file_atomically(folder / "a.txt", "new");
+  CHECK(read_text(folder / "a.txt") == "new");
+  CHECK(read_text(victim) == "precious");
+  std::filesystem::create_symlink(victim, folder / "b.txt");
+  CHECK_THROWS_AS(write_file_synced(folder / "b.txt", "new"), Error);
+  CHECK(read_text(victim) == "precious");
+}
+
+TEST_CASE("a file is replaced whole or not at all", "[files]") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.txt", "old");
+  write_file_atomically(path, "new");
+  CHECK(read_text(path) == "new");
+  CHECK_THROWS_WITH(write_file_atomically(folder / "missing/a.txt", "x"), ContainsSubstring("No such file"));
+  // Writing to a full device fails and leaves no trace.
+  std::filesystem::create_directory_symlink("/dev", folder / "dev");
+  CHECK_THROWS_AS(write_file_synced(folder / "dev/full", "x"), Error);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 2);
+}
+
+TEST_CASE("errors of reading name the file's fault", "[files]") {
+  const TemporaryFolder folder;
+  folder.write("a", "12345");
+  CHECK(read_file(folder / "a", 5, ExitCode::data) == "12345");
+  CHECK_THROWS_WITH(read_file(folder / "a", 4, ExitCode::data), ContainsSubstring("larger than the 4 bytes allowed"));
+  CHECK_THROWS_WITH(read_file(folder / "b", 4, ExitCode::data), ContainsSubstring("no such file"));
+  CHECK_THROWS_WITH(read_file(folder.path(), 4, ExitCode::data), ContainsSubstring("not a regular file"));
+}
+
+TEST_CASE("a link is replaced in one step", "[files]") {
+  const TemporaryFolder folder;
+  replace_symlink("one", folder / "link");
+  replace_symlink("two", folder / "link");
+  CHECK(std::filesystem::read_symlink(folder / "link") == "two");
+}
+
+TEST_CASE("a file that grows is opened where it lies, never through a link", "[files]") {
+  const TemporaryFolder folder;
+  {
+    const AppendedFile file(folder / "a");
+    file.write("one\n");
+    file.write("two\n");
+    file.sync();
+  }
+  AppendedFile(folder / "a").write("three\n");
+  CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
+  const auto complaint = [&](const std::string& name) {
+    const auto [code, message] = failure([&] { AppendedFile(folder / name).write("x"); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(message, ContainsSubstring((folder / name).string() + ": "));
+    return message;
+  };
+  std::filesystem::create_symlink("a", folder / "link");
+  CHECK_THAT(complaint("link"), ContainsSubstring("it is a link"));
+  std::filesystem::create_symlink("absent", folder / "dangling");
+  CHECK_THAT(complaint("dangling"), ContainsSubstring("it is a link"));
+  CHECK_FALSE(std::filesystem::exists(folder / "absent"));
+  CHECK(read_text(folder / "a") == "one\ntwo\nthree\n");
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THAT(complaint("pipe"), ContainsSubstring("it is no regular file"));
+  std::filesystem::create_directory(folder / "folder");
+  CHECK_THAT(complaint("folder"), ContainsSubstring("Is a directory"));
+  CHECK_THAT(complaint("absent/file"), ContainsSubstring("No such file or directory"));
+}
+
+namespace {
+
+// A process that holds the lock until it is killed.
+pid_t start_holder(const std::filesystem::path& file) {
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const auto pid = fork();
+  if (pid == 0) {
+    const FileLock lock(file);
+    [[maybe_unused]] const auto written = write(ready[1], "x", 1);
+    pause();
+    _exit(0);
+  }
+  char byte = 0;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  return pid;
+}
+
+}  // namespace
+
+TEST_CASE("a second holder is refused with the name of the first", "[lock]") {
+  const TemporaryFolder folder;
+  const auto file = folder / "lock";
+  const auto pid = start_holder(file);
+  CHECK_THROWS_WITH(FileLock(file), ContainsSubstring("is in use by process " + std::to_string(pid) + " on "));
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  CHECK_NOTHROW(FileLock(file));  // the dead hold nothing
+}
+
+TEST_CASE("a lock is free again when its holder is done, and leaves no file", "[lock]") {
+  const TemporaryFolder folder;
+  const auto file = folder / "lock";
+  {
+    const FileLock lock(file);
+    CHECK_THROWS_AS(FileLock(file), Error);
+    CHECK(read_text(file).starts_with("process " + std::to_string(getpid())));
+  }
+  CHECK_FALSE(std::filesystem::exists(file));
+  CHECK_NOTHROW(FileLock(file));
+  CHECK_THROWS_AS(FileLock(folder / "no/such/folder"), Error);
+}
+
+TEST_CASE("a link in the place of a lock is left alone", "[lock]") {
+  const TemporaryFolder folder;
+  const auto victim = folder.write("victim", "untouched");
+  for (const auto* target : {"victim", "absent"}) {
+    std::filesystem::create_symlink(target, folder / "lock");
+    CHECK_THROWS_WITH(FileLock(folder / "lock"), ContainsSubstring("lock: it is a link"));
+    CHECK(std::filesystem::is_symlink(folder / "lock"));
+    std::filesystem::remove(folder / "lock");
+  }
+  CHECK(read_text(victim) == "untouched");
+  CHECK_FALSE(std::filesystem::exists(folder / "absent"));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,109 @@
+#pragma once
+// Small models with random weights, and what tests of models compare.
+
+#include "config/model_config.h"
+#include "model/sequence_model.h"
+#include "support/failure.h"
+#include "support/mixer_options.h"
+#include "support/torch_catch.h"
+
+namespace metaformer {
+
+// Two layers, two heads.
+inline TransformerConfig small_transformer(const MixerConfig& mixer, std::int64_t width = 8,
+                                           std::int64_t context = 12) {
+  TransformerConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = width;
+  config.context = context;
+  config.mixer = mixer;
+  return config;
+}
+
+// Every parameter is drawn from N(0, std^2), and is in double.
+template <class Model>
+Model randomised(Model model, double std = 0.5) {
+  model.to(torch::kDouble);
+  torch::manual_seed(5);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.normal_(0, std);
+  return model;
+}
+
+// Sees the stream. What is observed is computed part by part, and by plain autograd.
+struct StreamWatcher : Probe {
+  bool wants_scores() const override { return false; }
+  void stream(StreamPoint, const torch::Tensor& x_bcd) override { seen.push_back(x_bcd.detach()); }
+  std::vector<torch::Tensor> seen;
+};
+
+inline bool close(const torch::Tensor& a, const torch::Tensor& b) { return torch::allclose(a, b, 1e-10, 1e-12); }
+
+inline torch::Tensor row(std::vector<std::int64_t> values) { return torch::tensor(values).unsqueeze(0); }
+
+// The segments of rows with documents of these lengths.
+inline torch::Tensor documents(const std::vector<std::vector<std::int64_t>>& rows) {
+  std::vector<torch::Tensor> all;
+  for (const auto& lengths : rows)
+    all.push_back(torch::repeat_interleave(torch::arange(std::ssize(lengths)), torch::tensor(lengths)));
+  return torch::stack(all);
+}
+
+// The logits of a text that is read in parts of these lengths, with what the state has of those before.
+inline torch::Tensor read(SequenceModel& model, const Batch& text, ModelState& state,
+                          const std::vector<std::int64_t>& lengths) {
+  std::vector<torch::Tensor> parts;
+  std::int64_t done = 0;
+  for (const auto length : lengths) {
+    Batch part{.ids_bc = text.ids_bc.narrow(1, done, length)};
+    if (text.segments_bc.defined()) part.segments_bc = text.segments_bc.narrow(1, done, length);
+    parts.push_back(model.evaluate(part, &state));
+    done += length;
+  }
+  return torch::cat(parts, 1);
+}
+
+// As a file would keep it.
+inline NamedTensors copy_of(const ModelState& state) {
+  NamedTensors copy;
+  for (const auto& [name, tensor] : state.tensors()) copy.emplace_back(name, tensor.clone());
+  return copy;
+}
+
+// Why the state, which stays as it is, refuses to go on from `saved`.
+inline std::string complaint(ModelState& target, const NamedTensors& saved) {
+  const auto length = target.length();
+  const auto [code, message] = failure([&] { target.load(saved, "a file"); });
+  CHECK(code == ExitCode::usage);
+  CHECK_THAT(message, Catch::StartsWith("a file: "));
+  CHECK(target.length() == length);
+  return message;
+}
+
+// The gradients of the loss are finite differences, in the first, the middle and the last entry of every parameter.
+template <class Loss>
+void check_gradients(torch::nn::Module& model, const Loss& loss) {
+  constexpr double step = 1e-5;
+  model.zero_grad();
+  loss().backward();
+  for (auto& parameter : model.named_parameters()) {
+    INFO(parameter.key());
+    const auto& value = parameter.value();
+    const torch::NoGradGuard no_grad;
+    for (const auto at : {std::int64_t{0}, value.numel() / 2, value.numel() - 1}) {
+      auto entry = value.view(-1).select(0, at);
+      const double original = entry.template item<double>();
+      const auto loss_at = [&](double moved) {
+        entry.fill_(moved);
+        return loss().template item<double>();
+      };
+      const double expected = (loss_at(original + step) - loss_at(original - step)) / (2 * step);
+      entry.fill_(original);
+      const double found = value.grad().defined() ? value.grad().view(-1)[at].template item<double>() : 0;
+      CHECK(std::abs(found - expected) <= 1e-8 + 1e-6 * std::abs(expected));
+    }
+  }
+}
+
+}  // namespace metaformer
