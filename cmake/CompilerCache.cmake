@@ -1,5 +1,5 @@
-# ccache, where it is installed. Precompiled headers need the relaxed modes named here (ccache manual, "Precompiled
-# headers"); -fpch-preprocess lets it see what a header contains.
+# Uses ccache if it is installed. Precompiled headers need these relaxed modes (ccache manual, "Precompiled
+# headers"); -fpch-preprocess shows ccache the content of a header.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(launcher "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime

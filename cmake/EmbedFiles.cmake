@@ -1,5 +1,5 @@
 # Writes OUTPUT, a C++ file that defines a string for each NAME=FILE[,FILE...] of FILES (separated by spaces), declared in
-# HEADER: the files' content, one after another.
+# HEADER: the concatenated contents of the files.
 file(WRITE "${OUTPUT}" "#include \"${HEADER}\"\n\nnamespace metaformer::embedded {\n")
 separate_arguments(entries UNIX_COMMAND "${FILES}")
 foreach(entry IN LISTS entries)

@@ -1,5 +1,5 @@
-# Decides whether CUDA code is compiled: sets METAFORMER_WITH_CUDA. A GPU is not needed, nvcc and LibTorch's CUDA parts are.
-# AUTO: where there is a GPU, or scripts/setup.sh was told --cuda.
+# Sets METAFORMER_WITH_CUDA if CUDA code is to be compiled, which requires nvcc and LibTorch's CUDA parts, but no GPU.
+# AUTO: on a machine with a GPU, or after scripts/setup.sh --cuda.
 set(METAFORMER_WITH_CUDA OFF)
 if(METAFORMER_CUDA STREQUAL "OFF")
   return()
@@ -19,7 +19,7 @@ find_program(METAFORMER_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDACXX}" /u
 if(METAFORMER_NVCC AND LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY)
   set(CMAKE_CUDA_COMPILER "${METAFORMER_NVCC}")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # Machine code for all that LibTorch supports, by the majors; later ones translate the PTX of the last.
+    # Machine code for each major architecture that LibTorch supports; later GPUs translate the PTX of the last.
     execute_process(COMMAND "${METAFORMER_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known_architectures)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real)
     foreach(newer 100 120)
@@ -30,12 +30,12 @@ if(METAFORMER_NVCC AND LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY)
     list(APPEND CMAKE_CUDA_ARCHITECTURES 90-virtual)
   endif()
   enable_language(CUDA)
-  # Every nvcc since 12.0 has this dialect; CMake 3.25 has not heard of it.
+  # Every nvcc since 12.0 has this dialect; CMake 3.25 does not know this.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
-  # Kernels for every architecture weigh more than the rest of the program.
+  # Kernels for every architecture are larger than the rest of the program.
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
     add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
   endif()

@@ -1,5 +1,5 @@
 # d3, which the report page embeds: D3_SCRIPT (d3.min.js) and D3_LICENCE (a text with its licence) of Debian's node-d3.
-# Another version may behave otherwise, so the script's SHA-256 must be the known one, or D3_SHA256.
+# Other versions may behave differently, so the script's SHA-256 must be D3_SHA256.
 set(D3_SHA256 "63cdc8691107d063922c58ece1b9b4eeb9fef305429a55d3d962eea0812f1e03" CACHE STRING
   "SHA-256 of the d3.min.js to embed; the default is that of node-d3 5.16.0-10")
 find_file(D3_SCRIPT d3.min.js PATHS /usr/share/nodejs/d3/dist NO_DEFAULT_PATH

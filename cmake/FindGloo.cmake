@@ -1,4 +1,4 @@
-# Imported target Gloo::headers. The library itself is a part of LibTorch; only what c10d's headers include is needed.
+# Imported target Gloo::headers. The library itself is a part of LibTorch; only the includes of c10d's headers are needed.
 find_path(Gloo_INCLUDE_DIR NAMES gloo/transport/device.h)
 mark_as_advanced(Gloo_INCLUDE_DIR)
 

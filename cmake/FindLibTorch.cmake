@@ -1,6 +1,6 @@
-# Imported targets for LibTorch: LibTorch::torch (C++ API on the CPU) and, when present, LibTorch::c10_cuda.
+# Imported targets for LibTorch: LibTorch::torch (C++ API on the CPU) and, if present, LibTorch::c10_cuda.
 #
-# Torch's own package file demands a CUDA toolkit whenever LibTorch was built with CUDA; this one does not. Looked up in
+# Unlike Torch's own package file, this one does not require a CUDA toolkit if LibTorch was built with CUDA. Searches in
 # LIBTORCH (variable or environment: an unpacked archive), then in the set-up's Python environment.
 set(libtorch_hints ${LIBTORCH} $ENV{LIBTORCH})
 file(GLOB libtorch_venv "${CMAKE_SOURCE_DIR}/.deps/venv/lib/python3*/site-packages/torch")
@@ -21,12 +21,12 @@ find_package_handle_standard_args(LibTorch
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   add_library(LibTorch::torch INTERFACE IMPORTED)
-  # After the system's folders: LibTorch carries a newer fmt that would shadow the one spdlog was built with. nvcc does
-  # not know the option, and the kernels include no torch.
+  # After the system's folders: LibTorch contains a newer fmt that would shadow the fmt of spdlog. nvcc does
+  # not have the option, and the kernels include no torch.
   foreach(folder "${LibTorch_INCLUDE_DIR}" "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
     target_compile_options(LibTorch::torch INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter \"${folder}\">")
   endforeach()
   target_link_libraries(LibTorch::torch INTERFACE "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}")
-  # A CPU-only set-up lacks NVIDIA libraries that LibTorch's own libraries name.
+  # A CPU-only set-up lacks NVIDIA libraries that LibTorch's libraries link.
   target_link_options(LibTorch::torch INTERFACE -Wl,--allow-shlib-undefined)
 endif()

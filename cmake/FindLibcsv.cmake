@@ -1,4 +1,4 @@
-# Imported target for libcsv, which ships no package file: Libcsv::csv.
+# Imported target for libcsv, which has no package file: Libcsv::csv.
 find_path(Libcsv_INCLUDE_DIR NAMES csv.h)
 find_library(Libcsv_LIBRARY NAMES csv)
 mark_as_advanced(Libcsv_INCLUDE_DIR Libcsv_LIBRARY)

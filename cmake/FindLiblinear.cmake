@@ -1,4 +1,4 @@
-# Imported target for liblinear, which ships no package file: Liblinear::linear.
+# Imported target for liblinear, which has no package file: Liblinear::linear.
 find_path(Liblinear_INCLUDE_DIR NAMES linear.h)
 find_library(Liblinear_LIBRARY NAMES linear)
 mark_as_advanced(Liblinear_INCLUDE_DIR Liblinear_LIBRARY)

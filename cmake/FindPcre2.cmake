@@ -1,4 +1,4 @@
-# Imported target for PCRE2 with 8-bit units, which Debian packages without a package file: Pcre2::pcre2.
+# Imported target for PCRE2 with 8-bit units, which has no package file in Debian: Pcre2::pcre2.
 find_path(Pcre2_INCLUDE_DIR NAMES pcre2.h)
 find_library(Pcre2_LIBRARY NAMES pcre2-8)
 mark_as_advanced(Pcre2_INCLUDE_DIR Pcre2_LIBRARY)

@@ -1,4 +1,4 @@
-# Imported targets for sentencepiece, which ships no package file: SentencePiece::processor, SentencePiece::trainer.
+# Imported targets for sentencepiece, which has no package file: SentencePiece::processor, SentencePiece::trainer.
 find_path(SentencePiece_INCLUDE_DIR NAMES sentencepiece_processor.h)
 find_library(SentencePiece_LIBRARY NAMES sentencepiece)
 find_library(SentencePiece_TRAIN_LIBRARY NAMES sentencepiece_train)

@@ -1,5 +1,5 @@
-# LibArchive::LibArchive becomes the static library where that links with zlib alone: the shared one brings libxml2 and 30 MB
-# of ICU along, for formats that are not read here. LibArchive_SHARED: the library as it was found.
+# LibArchive::LibArchive becomes the static library if that links with zlib alone: the shared library needs libxml2 and 30 MB
+# of ICU, for formats that this program does not read. LibArchive_SHARED is the shared library.
 include(CheckSourceCompiles)
 
 set(LibArchive_SHARED "${LibArchive_LIBRARY}")

@@ -1,5 +1,5 @@
-# Run as a script at build time, whenever HEAD or a source file changes: writes OUTPUT with the commit in it, and whether
-# what is built differs from that commit. An OUTPUT that would not change keeps its time.
+# Run as a script at build time, whenever HEAD or a source file changes: writes OUTPUT with the commit, and whether
+# the sources differ from that commit. An unchanged OUTPUT keeps its time.
 execute_process(COMMAND git -C "${SOURCE_DIR}" rev-parse HEAD OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE
   ERROR_QUIET)
 set(DIRTY false)

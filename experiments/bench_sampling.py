@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Speed of sampling on the CPU: ours against nanoGPT's way in Python, over the same weights, in turns on one machine.
+"""Compares the speed of sampling on the CPU with nanoGPT's method in Python, with the same weights, interleaved on one machine.
 
   .deps/venv/bin/python experiments/bench_sampling.py               (scripts/setup.sh --tests installs its packages)
   .deps/venv/bin/python experiments/bench_sampling.py --rounds 3 --json
 
-nanoGPT's way: PyTorch, eager, float32, without a cache, so that every token encodes the whole window again. Ours with a
-metric mixer, whose cache is half as large, stands beside it. Both sides always see the same tokens: within the context all
-of them, and past it the last 256 (our --window slide, which has no cache either; the default, --window half, would see
-fewer). Weights are those after one step: speed does not depend on them. OMP_NUM_THREADS sets the threads of both sides; with more threads than idle cores, both mostly wait.
+nanoGPT's method is PyTorch, eager, float32, without a cache, so that every token encodes the whole window again. metaformer is
+also measured with a metric mixer, whose cache is half as large. Both programs always see the same tokens: within the context
+all tokens, and past it the last 256 (--window slide, without a cache; the default, --window half, would see fewer). The
+weights are those after one step, because the speed does not depend on them. OMP_NUM_THREADS sets the threads of both
+programs; with more threads than idle cores, both mostly wait.
 """
 import argparse
 import datetime
@@ -33,7 +34,7 @@ SHAPES = {"CPU recipe": {"layers": 4, "heads": 4, "width": 128}, "GPU recipe": {
 MIXERS = {"scaled_dot_product": "scaled_dot_product", "metric": "metric_published"}  # the ends of the configs' names
 TEMPERATURE, TOP_K = 0.8, 200
 PROMPT = "\n"
-# Prompt and generated tokens of each row. The last token of the first is drawn after as many as the context holds, less one.
+# Prompt and generated tokens of each row. The last token within the context is drawn after CONTEXT - 1 tokens.
 CASES = {"within": {"prompt": 1, "tokens": CONTEXT - 1}, "past": {"prompt": CONTEXT, "tokens": 64}}
 
 
@@ -75,7 +76,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """nanoGPT's model, with the names of our weights (without "transformer.")."""
+    """nanoGPT's model, with metaformer's names of weights (without "transformer.")."""
 
     def __init__(self, vocabulary, layers, heads, width):
         super().__init__()
@@ -97,7 +98,7 @@ class Gpt(nn.Module):
     def generate(self, ids, tokens):
         for _ in range(tokens):
             hidden = self.hidden(ids[:, -CONTEXT:])
-            logits = F.linear(hidden[:, -1], self.token_embedding.weight) / TEMPERATURE  # of the last token alone
+            logits = F.linear(hidden[:, -1], self.token_embedding.weight) / TEMPERATURE  # only of the last token
             least = torch.topk(logits, min(TOP_K, logits.shape[-1])).values[:, -1:]
             probabilities = F.softmax(logits.masked_fill(logits < least, -float("inf")), -1)
             ids = torch.cat((ids, torch.multinomial(probabilities, 1)), 1)
@@ -105,7 +106,7 @@ class Gpt(nn.Module):
 
 
 def train(program, shape, mixer, run):
-    """A run of one step: everything that sampling needs."""
+    """A run of one step, which is sufficient for sampling."""
     settings = {**{f"model.{key}": value for key, value in shape.items()}, "model.context": CONTEXT, "train.steps": 1,
                 "train.batch_size": 1, "data.validation_fraction": 0.01}
     overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -115,7 +116,7 @@ def train(program, shape, mixer, run):
 
 
 def our_speed(program, run, prompt, tokens):
-    """The median of a few starts: one takes some hundredths of a second only."""
+    """The median of a few starts, because one takes only some hundredths of a second."""
     speeds = []
     for _ in range(5):
         answer = json.loads(subprocess.check_output(
@@ -127,7 +128,7 @@ def our_speed(program, run, prompt, tokens):
 
 
 def load(run, shape):
-    """The PyTorch model of a run and the id of the prompt's character; checked against the formulas."""
+    """The PyTorch model of a run, compared with the formulas, and the id of the prompt's character."""
     checkpoint = run / "checkpoints/best"
     weights = load_file(checkpoint / "model.safetensors")
     characters = json.loads((checkpoint / "tokenizer.json").read_text())["characters"]
@@ -154,7 +155,7 @@ def measure(program, name, runs, case, rounds):
     shape, tokens = SHAPES[name], CASES[case]["tokens"]
     model, character = load(runs["scaled_dot_product"], shape)
     prompt = character.repeat(1, CASES[case]["prompt"])
-    python_speed(model, prompt, 10)  # what the first calls of a process cost is not counted
+    python_speed(model, prompt, 10)  # warm-up: the first calls of a process are not timed
     speeds = {"nanogpt": [], **{mixer: [] for mixer in MIXERS}}
     for _ in range(rounds):
         for mixer, run in runs.items():

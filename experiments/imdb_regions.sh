@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# IMDb: the linear model; regions of words, pooled at once with a bag of n-grams beside them, and under one block with every mixer.
-# McNemar's test is in `metaformer compare RUNS/imdb_linear-* RUNS/imdb_regions-*`.
+# IMDb: the linear model; regions of words, pooled without a block and with a bag of n-grams; and regions with one block and every
+# mixer. `metaformer compare RUNS/imdb_linear-* RUNS/imdb_regions-*` prints McNemar's test.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# IMDb: every mixer with the recipe of scaled dot product, so that only the mixer differs; two standard deviations of the
-# scores at the start. The rungs between the mixers of the other sweeps need one of them.
+# IMDb: every mixer with the recipe of scaled dot product, so that only the mixer differs, with two standard deviations of the
+# scores at the start. The steps from scaled dot product to metric attention have only the first.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# IMDb: the attention mixers with equal scores at the start, for three values of their standard deviation.
+# IMDb: the attention mixers with three equal standard deviations of the scores at the start.
 SEEDS=${SEEDS:-1337}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# IMDb: metric and quadratic attention with values of their own and a normalised p, beside scaled dot product with and without
+# IMDb: metric and quadratic attention with own values and a normalised p, beside scaled dot product with and without
 # normalised queries and keys, all with the recipe of scaled dot product (experiments/imdb_same_recipe.sh).
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh

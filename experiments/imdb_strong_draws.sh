@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# IMDb: the same twelve draws from one search space, with rates up to 2e-2, for metric and quadratic attention with values of
-# their own and a normalised p, scaled dot product with and without normalised queries and keys, average pooling and the identity,
+# IMDb: the same twelve draws from one search space, with rates up to 2e-2, for metric and quadratic attention with own
+# values and a normalised p, scaled dot product with and without normalised queries and keys, average pooling and the identity,
 # one seed each. experiments/imdb_strong_tuned.sh takes the best draw of each.
 DRAWS=${DRAWS:-12}
 # shellcheck source=experiments/lib/sweep.sh

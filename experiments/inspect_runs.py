@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs `metaformer inspect` on finished runs and writes what it finds into a results file for `metaformer compare`: a row for each
-run, means over its layers and heads. Runs whose rows the file has are not inspected again.
+"""Runs `metaformer inspect` on finished runs and writes the results into a results file for `metaformer compare`: a row for each
+run, with means over its layers and heads. Runs with a row in the file are not inspected again.
 
   experiments/inspect_runs.py experiments/results/interpretation.csv runs/shakespeare_ladder/*-[0-9]*
 """
@@ -26,7 +26,7 @@ def mean(values):
 
 def columns_of(inspection):
     """The numbers of one run. log_gradient_ratio is the logarithm (to the base 10) of the norm of the gradient at the
-    embeddings over that after the last block; best_order_correlation is that of the head with the largest absolute value."""
+    embeddings over that after the last block; best_order_correlation is the correlation of the head with the largest absolute value."""
     layers = [layer["heads"] for layer in inspection["layers"]]
     heads = [head for layer in layers for head in layer]
     found = {name: mean(head.get(name) for head in heads)
@@ -50,7 +50,7 @@ def columns_of(inspection):
 def run(program, *arguments):
     finished = subprocess.run([program, *map(str, arguments)], text=True, stdout=subprocess.PIPE)
     if finished.returncode != 0:
-        sys.exit(finished.returncode)  # the program has said why
+        sys.exit(finished.returncode)  # the program has printed the reason
     return finished.stdout
 
 
@@ -84,7 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="a CSV file")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of finished runs")
-    parser.add_argument("--batches", type=int, default=0, help="as of `metaformer inspect`; default: the whole validation split")
+    parser.add_argument("--batches", type=int, default=0, help="the same as for `metaformer inspect`; default: the whole validation split")
     parser.add_argument("--program", type=Path, default=ROOT / "scripts/run.sh", help="a built metaformer")
     arguments = parser.parse_args()
     program = arguments.program.resolve()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time and peak memory of training steps against context, depth and chunks: `metaformer bench step` with variants of one small
-model, a process for each, in turn. Every step has the same number of tokens. Prints tables of medians, and writes every number
-into a CSV file. --draw makes a picture of such a file, and measures nothing.
+model, interleaved, each in its own process. Every step of a figure has the same number of tokens. Prints tables of medians,
+and writes every number into a CSV file. --draw only draws such a file.
 
   experiments/long_contexts.py experiments/results/long_contexts.csv
   experiments/long_contexts.py experiments/results/long_contexts.csv --draw docs/figures/long_contexts.svg
@@ -39,7 +39,7 @@ def variants():
         for name, overrides in ATTENTIONS.items():
             if name != "full, matrix of scores" or context <= MOST_SCORES:
                 yield "context", name, context, [f"model.context={context}", f"train.batch_size={TOKENS // context}", *overrides]
-        # Half of what a token sees is memory: the same reach in half as many tokens of a segment.
+        # Half of the context is memory, so the window has half as many tokens.
         segment = context // 2
         yield "context", "Transformer-XL", context, [
             f"model.context={segment}", f"model.memory={segment}", f"train.batch_size={TOKENS // segment}",
@@ -94,10 +94,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--program", default=ROOT / "build/release/metaformer")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each variant, in turn")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each variant, interleaved")
     parser.add_argument("--steps", type=int, default=3, help="steps of a measurement")
     parser.add_argument("--figures", nargs="+", default=["context", "depth", "chunks"])
-    parser.add_argument("--draw", type=Path, metavar="SVG", help="draw what RESULTS has against context")
+    parser.add_argument("--draw", type=Path, metavar="SVG", help="draw the results against the context into this file")
     arguments = parser.parse_args()
     if arguments.draw:
         draw(arguments.results, arguments.draw)

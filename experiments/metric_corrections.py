@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the corrections of docs/metric_attention.md change, in numbers: the published scores against p M p', and the gradient
+"""Measures the corrections of docs/metric_attention.md: the published scores against p M p', and the gradient
 of a distance's metric with and without the row sums that are 0 in exact arithmetic.
 
   .deps/venv/bin/python experiments/metric_corrections.py
@@ -37,7 +37,7 @@ def score_differences(seed, context=64, width=32):
 
 
 def metric_gradient_errors(seed, context, width, narrow=torch.bfloat16):
-    """Of dM for a causal distance, products rounded to `narrow` and summed in float32: (without rho, with rho)."""
+    """Errors of dM for a causal distance, with products rounded to `narrow` and summed in float32: (without rho, with rho)."""
     generator = torch.Generator().manual_seed(seed)
     p = (torch.randn(context, width, generator=generator) / 2).to(narrow).double().requires_grad_()
     factor = torch.randn(width, width, generator=generator, dtype=torch.float64) / width**0.5

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Why metric attention as published fails at the rates from which scaled dot product gains: one change at a time, at four rates.
-# The recipe is the one that twelve draws chose for scaled dot product (experiments/shakespeare_draws.sh), in 1,200 steps.
+# The cause of the failure of metric attention as published at the rates from which scaled dot product gains: one change at a time,
+# at four rates. The recipe is the best of twelve draws for scaled dot product (experiments/shakespeare_draws.sh), in 1,200 steps.
 #
-# Cause: its scores p M p' have no scale. They grow until the softmax attends to one token and passes no gradient on.
-# Predictions, written before their runs. Each would refute the cause if it failed:
-#   1. M and P learn at 0.15 of the rate, everything else as before: at 6.7e-3 the loss is below 2.1 (as published: 2.48).
-#   2. At 1e-3, where nothing fails, scores start with a standard deviation of 300: the loss is above 2.3 at the end, near that of
-#      the identity, for scaled dot product too.
+# Cause: its scores p M p' have no scale. They grow until the softmax attends to one token and passes on no gradient.
+# Predictions, written before their runs. The failure of either would refute the cause:
+#   1. If M and P learn at 0.15 of the rate, the loss at 6.7e-3 is below 2.1 (as published: 2.48).
+#   2. If scores start with a standard deviation of 300 at 1e-3, a rate without failures, the final loss is above 2.3, near that of
+#      the identity, also for scaled dot product.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
 recipe=(--set train.steps=1200 --set train.schedule.warmup_steps=395 --set model.dropout=0.01424)
 decay=0.06804
 
-# A change, at every rate of $rates: options of the mixer, or keys of other sections.
+# Adds a change at every rate of $rates: options of the mixer, or keys of other sections.
 try() { # mixer [option=value | train.key=value]...
   local mixer=$1 words=() word rate
   shift
@@ -35,7 +35,7 @@ try_muon() { # mixer
   done
 }
 
-# The parameters that scores are made of, learned more slowly.
+# Lowers the learning rate of the parameters of the scores.
 try_slow() { # mixer parameter...
   local mixer=$1 factors
   shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the results of experiments/metric_failure.sh as a table: a row for each mixer and change, a column for each learning rate, the mean
-validation loss over the seeds with its standard deviation. An asterisk: the program warned of collapsed attention, in at least one
-seed.
+validation loss over the seeds with its standard deviation. An asterisk means that the program warned of collapsed attention in at
+least one seed.
 
   experiments/metric_failure_table.py experiments/results/metric_failure.csv
 """
@@ -15,7 +15,7 @@ RECIPE = {"train.steps", "train.schedule.warmup_steps", "model.dropout", "train.
 
 
 def change_of(overrides):
-    """What a run changes beside the mixer and the rate: "qk_norm=true values=own", or "none"."""
+    """The changes of a run besides the mixer and the rate: "qk_norm=true values=own", or "none"."""
     changes = [word.removeprefix("model.mixer.").removeprefix("train.") for word in overrides if word.split("=")[0] not in RECIPE]
     return " ".join(changes).replace("optimizer.kind=", "") or "none"
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The form of metric and quadratic attention, chosen by validation: as published, with a normalised p, with values of their own,
-# with values that are p before its normalisation, and with a diagonal metric; beside scaled dot product with and without
+# Selects the form of metric and quadratic attention by validation: as published, with a normalised p, with own values,
+# with p before normalisation as values, and with a diagonal metric; beside scaled dot product with and without
 # normalised queries and keys. IMDb has the recipe of experiments/imdb_same_recipe.sh, Multi30k three epochs and the mixer in all
 # three places. Shakespeare by characters is in experiments/metric_failure.sh.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
-# The forms that normalise p, in $task and $places, with options that all of them have.
+# Adds the forms with a normalised p in $task and $places, with common options.
 try_normalised() { # [option=value]...
   local mixer
   run_with scaled_dot_product "$@"

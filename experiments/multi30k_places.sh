@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Multi30k, German to English, three epochs: every mixer in the encoder, in the decoder (where the target's tokens see each other) and
-# in both, and those with scores everywhere. Other places have scaled dot product.
+# Multi30k, German to English, three epochs: every mixer in the encoder, in the decoder's self-attention and
+# in both; metric and quadratic attention also in all three places. Other places have scaled dot product.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Multi30k, German to English, three epochs and five: metric and quadratic attention with values of their own and a normalised p,
+# Multi30k, German to English, three and five epochs: metric and quadratic attention with own values and a normalised p,
 # and scaled dot product with and without normalised queries and keys, in all three places.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Evaluates runs with other memories than they were trained with, on the validation split, and by where targets stand in their
-segment. Prints the losses as two tables, means over seeds, and writes every number into a CSV file.
+"""Evaluates runs on the validation split with other memories than in training, and by the place of targets in their
+window. Prints the losses as two tables, means over seeds, and writes every number into a CSV file.
 
   experiments/other_memories.py experiments/results/other_memories.csv runs/transformer_xl/*-[0-9]*
 """
@@ -28,7 +28,7 @@ def loss(program, folder, memory):
 
 
 def losses_by_place(program, folder):
-    """Mean losses of the first eighth of a segment, of the rest of its first half, and of the second half."""
+    """Mean losses of the first eighth of a window, of the rest of its first half, and of the second half."""
     found = json.loads(run(program, "inspect", "--run", folder, "--checkpoint", "last", "--json", "--no-pictures", "--tokens", 2))
     entries = found["validation"]["loss_by_position"]
     segment = len(entries)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does a causal language model need a mask between the texts in a row? Film reviews, packed, with and without it; evaluations always
-# keep reviews apart. Reviews are written into DATA (default /tmp/metaformer_texts) from the archive that IMDB names.
+# Tests whether a causal language model needs a mask between the texts in a row: packed film reviews with and without it. Evaluations
+# always keep reviews separate. The script writes the reviews into DATA (default /tmp/metaformer_texts) from the archive IMDB.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/packing.sh
 # shellcheck source=experiments/lib/sweep.sh

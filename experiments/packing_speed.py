@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Speed of training on IMDb's reviews by how rows are filled: padded, sorted by length, packed. `metaformer bench step` of each in
-turn. Prints a table of medians, and writes every number into a CSV file.
+"""Speed of training on IMDb's reviews with padded, sorted and packed rows: interleaved measurements with `metaformer bench step`.
+Prints a table of medians, and writes every number into a CSV file.
 
   experiments/packing_speed.py experiments/results/packing_speed.csv
   experiments/packing_speed.py speed.csv --config imdb_metric.yaml --rounds 1
@@ -35,8 +35,8 @@ def main():
     parser.add_argument("results", type=Path)
     parser.add_argument("--program", default=ROOT / "build/release/metaformer")
     parser.add_argument("--config", default="imdb_scaled_dot_product.yaml")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every variant")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each variant, in turn")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override for every variant")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each variant, interleaved")
     parser.add_argument("--steps", type=int, default=100, help="steps of a measurement")
     arguments = parser.parse_args()
     rows = []

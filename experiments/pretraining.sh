@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A classifier of 1,000 labelled reviews: from random weights, and from those of masked and of causal language models of reviews
-# without labels, each as a whole and with blocks that stay as they are. Both learning rates were chosen by the validation split.
-# Reviews are written into DATA (default /tmp/metaformer_texts) from the archive that IMDB names, which must have the
+# A classifier with 1,000 labelled reviews, from random weights and from the weights of a masked and a causal language model of reviews
+# without labels, each as a whole and with frozen blocks. Both learning rates were chosen on the validation split.
+# The script writes the reviews into DATA (default /tmp/metaformer_texts) from the archive IMDB, which must contain the
 # unlabelled reviews.
 #
 #   IMDB=aclImdb_v1.tar.gz experiments/pretraining.sh
@@ -11,7 +11,7 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 # shellcheck source=experiments/lib/imdb_texts.sh
 source "$experiments/lib/imdb_texts.sh"
 
-[[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || die 2 "no Slurm array: classifiers begin with runs that must have ended before"
+[[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || die 2 "not possible as a Slurm array: the classifiers need finished runs of this script"
 write_texts reviews small_imdb
 reviews=(--set "data.path=$DATA/reviews/train.jsonl" --set "data.validation_path=$DATA/reviews/validation.jsonl")
 labelled=(--set "data.path=$DATA/small_imdb/train.jsonl" --set "data.validation_path=$DATA/small_imdb/validation.jsonl"

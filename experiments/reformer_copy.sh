@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Reformer's synthetic task: models trained with 4, 2 and 1 rounds of hashing, and one that attends in full (a chunk as long as
-# the sequence). Then experiments/reformer_rounds.py evaluates each with every number of rounds.
+# Reformer's synthetic task: models trained with 4, 2 and 1 rounds of hashing, and with full attention (a chunk as long as
+# the sequence). Afterwards experiments/reformer_rounds.py evaluates each with every number of rounds.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

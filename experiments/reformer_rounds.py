@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Evaluates runs of experiments/reformer_copy.sh with other numbers of rounds of hashing than they were trained with, and in
-full. Prints the accuracy of the second half as a table, mean over seeds with the smallest and the largest, and writes every number
+"""Evaluates runs of experiments/reformer_copy.sh with other numbers of rounds of hashing than in training, and with full
+attention. Prints the accuracy of the second half as a table (mean, smallest and largest over the seeds), and writes every number
 into a CSV file.
 
   experiments/reformer_rounds.py experiments/results/reformer_rounds.csv runs/reformer_copy/*-[0-9]*

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Lines of letters that stand twice, further apart than a segment goes: does memory carry them over, and with which positions?
+# Lines of letters that repeat at a distance beyond the window: tests which positions let a model use its memory.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 
-text=/tmp/metaformer_repeats.txt  # one place on every machine: the keys of the results depend on it
+text=/tmp/metaformer_repeats.txt  # the same path on every machine: the keys of the results depend on it
 [[ -f $text ]] || "$experiments/write_repeats.py" "$text"
 for seed in $SEEDS; do
   for memory in 0 64; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lists of ten random symbols to copy and to reverse: the mixers with scores everywhere, and those without in the encoder, in the
-# decoder (where the target's tokens see each other) and in both, beside scaled dot product.
+# Lists of ten random symbols to copy and to reverse: mixers with scores in all three places; mixers without scores in the encoder, in
+# the decoder's self-attention and in both, with scaled dot product in the other places.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shakespeare by characters: from the block of 2017 to LLaMA's, equal numbers of steps.
+# Shakespeare by characters: from the block of 2017 to LLaMA's, with equal numbers of steps.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

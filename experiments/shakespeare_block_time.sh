@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shakespeare by characters: from the block of 2017 to LLaMA's, with as many steps as take the time of 2,000 steps of the
-# first block (measured in turn with `metaformer bench step`, 2 threads, AMD EPYC, Zen 4), and how few LLaMA's needs.
+# Shakespeare by characters: from the block of 2017 to LLaMA's, with equal training time, that of 2,000 steps of the first block
+# (measured interleaved with `metaformer bench step`, 2 threads, AMD EPYC, Zen 4); LLaMA's block also with fewer steps.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

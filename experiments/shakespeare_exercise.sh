@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# An exercise that is often set: language models of Shakespeare by words, a feed-forward one, a recurrent one and the transformer of 2017,
-# with embeddings of the same width and the same dropout. Is the transformer worse than the recurrent model, and does it gain from fewer
-# heads or layers? Then with as many parameters (a wider LSTM), and with as many steps as take the time of 600 steps of the transformer
-# (`metaformer bench step` in turn, 1 thread).
+# A common exercise: language models of Shakespeare by words, a feed-forward one, a recurrent one and the transformer of 2017,
+# with embeddings of the same width and the same dropout. Compares the transformer with the recurrent model, and with fewer
+# heads or layers. Further runs have equal parameters (a wider LSTM), and equal time, that of 600 steps of the transformer
+# (`metaformer bench step`, interleaved, 1 thread).
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

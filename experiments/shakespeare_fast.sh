@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shakespeare by characters: what each choice of shakespeare_fast.yaml brings, by taking back one at a time.
+# Shakespeare by characters: the effect of each choice of shakespeare_fast.yaml, by undoing one at a time.
 SEEDS=${SEEDS:-1337 1 2}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shakespeare by characters: what each choice of shakespeare_good.yaml brings, by changing one at a time, in runs of 400 steps
-# (the schedule falls to 0 within them). A context of 128 has batches of 16, so that all runs see equally many tokens.
+# Shakespeare by characters: the effect of each choice of shakespeare_good.yaml, by changing one at a time, in runs of 400 steps
+# whose schedule falls to 0. A context of 128 has batches of 16, so that all runs see the same number of tokens.
 SEEDS=${SEEDS:-1337 1 2}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Shakespeare by characters in LLaMA's block with Muon (shakespeare_fast.yaml): metric and quadratic attention with values of
-# their own and a normalised p, beside scaled dot product with and without normalised queries and keys. Rotary positions act on
-# scores, which average pooling and the identity do not have: these two have learned positions, and so has scaled dot product once
-# more beside them.
+# Shakespeare by characters in LLaMA's block with Muon (shakespeare_fast.yaml): metric and quadratic attention with own
+# values and a normalised p, beside scaled dot product with and without normalised queries and keys. Average pooling and the
+# identity have no scores, on which rotary positions act. They have learned positions, and are compared with scaled dot product
+# with learned positions.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shakespeare by characters: what says where a token is, also when more tokens are seen at once than in training (64).
-# Learned positions end there. Sinusoids have an amplitude of 1, so embeddings are multiplied by sqrt(width) as in the paper.
+# Shakespeare by characters: kinds of positions, also with longer contexts than in training (64), except learned positions.
+# Sinusoids have an amplitude of 1, so embeddings are multiplied by sqrt(width) as in the paper.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

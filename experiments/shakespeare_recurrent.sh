@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Shakespeare by characters: LSTM, GRU and the feed-forward model beside the transformer, with as many parameters. First with as many
-# steps; then with as many as take the time of 2,000 steps of the transformer (`metaformer bench step` in turn, 1 thread). Recurrent
-# models start from zeros in random windows, as the transformer does, or carry their state through the text; so does a transformer
-# with a memory.
+# Shakespeare by characters: LSTM, GRU and the feed-forward model beside the transformer, with equal numbers of parameters, first with
+# equal steps, then with equal time, that of 2,000 steps of the transformer (`metaformer bench step`, interleaved, 1 thread). Recurrent
+# models start from zeros in random windows, or carry their state through the text; the transformer reads random windows, or has a
+# memory.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shakespeare by characters, with the settings of nanoGPT for the CPU: metric and quadratic attention with values of their own and a
+# Shakespeare by characters, with the settings of nanoGPT for the CPU: metric and quadratic attention with own values and a
 # normalised p, beside scaled dot product with and without normalised queries and keys, all with the same recipe.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shakespeare by subwords: every mixer and the rungs between them with the same recipe; scores start with a standard deviation of
-# 1, and for the attention mixers also with 0.3.
+# Shakespeare by subwords: every mixer and the steps from scaled dot product to metric attention with the same recipe. Scores start
+# with a standard deviation of 1, and for the attention mixers also with 0.3.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

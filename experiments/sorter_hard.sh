@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ten digits: every mixer, the rungs between them and constrained metrics with the same recipe; scores start with a standard
-# deviation of 1, and for the attention mixers also with 0.3.
+# The sorters of ten numbers: every mixer, the steps from scaled dot product to metric attention and constrained metrics with the same
+# recipe. Scores start with a standard deviation of 1, and for the attention mixers also with 0.3.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"

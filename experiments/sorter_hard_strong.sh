@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ten digits: metric and quadratic attention with values of their own and a normalised p, beside scaled dot product with and without
+# The sorters of ten numbers: metric and quadratic attention with own values and a normalised p, beside scaled dot product with and without
 # normalised queries and keys, all with the same recipe.
 SEEDS=${SEEDS:-1337 1 2 3 4}
 # shellcheck source=experiments/lib/sweep.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""BLEU on Multi30k's test2016 as bentrevett's pytorch-seq2seq counts it: over spaCy's English tokens in lower case, without
-smoothing. Targets are written greedily. Needs the Python packages spacy and sacrebleu.
+"""BLEU on Multi30k's test2016 as in bentrevett's pytorch-seq2seq: over spaCy's English tokens in lower case, without
+smoothing. Targets are generated greedily. Needs the Python packages spacy and sacrebleu.
 
   experiments/spacy_bleu.py $METAFORMER_DATA/multi30k runs/multi30k/multi30k_scaled_dot_product-*
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Synopses of Debian's packages from their descriptions: the mixers with scores everywhere.
+# Synopses of Debian's packages from their descriptions: the mixers with scores, in all three places.
 #
-#   DATA=FOLDER   where debian_descriptions is, or is written by write_descriptions.py; default /tmp/metaformer_texts
+#   DATA=FOLDER   folder of debian_descriptions, which write_descriptions.py writes if it is missing; default /tmp/metaformer_texts
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Synopses of Debian's packages from their descriptions: metric attention with values of its own and a normalised p, and scaled dot product
+# Synopses of Debian's packages from their descriptions: metric attention with own values and a normalised p, and scaled dot product
 # with and without normalised queries and keys, in all three places; quadratic attention last.
-# 
-#   DATA=FOLDER   where debian_descriptions is, or is written by write_descriptions.py; default /tmp/metaformer_texts
+#
+#   DATA=FOLDER   folder of debian_descriptions, which write_descriptions.py writes if it is missing; default /tmp/metaformer_texts
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

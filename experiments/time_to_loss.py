@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the time that nanoGPT's CPU recipe and a config of ours take to train to the same loss, both on this machine.
+"""Compares the times in which nanoGPT's CPU recipe and a config of metaformer train to the same loss on this machine.
 
   experiments/time_to_loss.py NANOGPT [--config shakespeare_fast.yaml] [--seeds 1337 1 2] [--program build/release/metaformer]
 
-NANOGPT is a checkout of https://github.com/karpathy/nanoGPT whose data/shakespeare_char/prepare.py has run. For every seed in turn
-its train.py runs with the CPU recipe of its README, then `metaformer train`. Times are of whole processes, from their start to
-their end: imports, data, training, evaluations, checkpoints. Losses are of the last weights on the whole validation split, in
-windows of the context that the model was trained with. Prints a line per seed, then the ratio of the median times.
+NANOGPT is a checkout of https://github.com/karpathy/nanoGPT whose data/shakespeare_char/prepare.py has run. For every seed
+its train.py runs with the CPU recipe of its README, then `metaformer train`. Times are those of whole processes: imports, data,
+training, evaluations, checkpoints. Losses are those of the last weights on the whole validation split, in windows of the
+training context. Prints a line per seed, then the ratio of the median times.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ("--device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 --batch_size=12 --n_layer=4 --n_head=4 "
           "--n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0 --always_save_checkpoint=True").split()
 
-# train.py has its seed in its code.
+# train.py sets its seed in its code.
 TRAIN = """
 import torch
 usual = torch.manual_seed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Memory and positions on Shakespeare by characters: segments of 64 tokens, with and without the 64 before them; twice as long a
-# context and half as many rows in place of the memory; and the other mixers with Transformer-XL's positions.
+# Memory and positions on Shakespeare by characters: windows of 64 tokens, with and without a memory of 64; a context of 128 with
+# half as many rows in place of the memory; and the other mixers with Transformer-XL's positions.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

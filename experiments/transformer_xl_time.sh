@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Memory on Shakespeare at equal time: a step with a memory of 64 tokens takes 1.33 times as long as one without (`metaformer bench
-# step` on one thread), so models without it train for 1.33 times as many steps. Then what the order of the text alone does: a
-# memory of one token.
+# Memory on Shakespeare at equal time: a step with a memory of 64 tokens takes 1.33 times as long as a step without it (`metaformer bench
+# step` on one thread), so models without it train for 1.33 times as many steps. A memory of one token shows the effect of
+# reading the text in order.
 # shellcheck source=experiments/lib/sweep.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/sweep.sh"
 

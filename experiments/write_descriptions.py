@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the descriptions of Debian's packages as pairs for a summariser: JSON lines with the long description as "source" and
 the one-line synopsis as "target". train.jsonl, validation.jsonl and test.jsonl have no source package and no long description
-in common. description.json says what was read, left out and written.
+in common. description.json describes the sources, the omitted packages and the output.
 
-Reads apt's lists of component main for amd64 in the release of the machine's apt sources, without its updates. They are fetched
-into a temporary folder, and nothing of the machine's apt changes; --lists reads a folder of such lists instead.
+Reads apt's lists of component main for amd64 in the release of the machine's apt sources, without its updates. The script fetches
+them into a temporary folder without a change of the machine's apt; --lists reads a folder of such lists instead.
 
   experiments/write_descriptions.py debian_descriptions
   metaformer train --config summaries_scaled_dot_product.yaml
@@ -25,7 +25,7 @@ LISTS = ["main/binary-amd64/Packages", "main/i18n/Translation-en"]
 SUFFIXES = ["", ".lz4", ".zst", ".xz", ".gz", ".bz2", ".lzma"]  # of lists that apt keeps compressed
 APT_HELPER = "/usr/lib/apt/apt-helper"
 SPLITS = ["train", "validation", "test"]
-# Read behind the machine's own settings. #clear also removes commands that these run after an update.
+# apt reads these after the machine's settings. #clear also removes the machine's commands after an update.
 APT_SETTINGS = """
 #clear APT::Update;
 #clear APT::Architectures;
@@ -39,15 +39,15 @@ Acquire::Languages {{ "en"; }};
 
 
 class Problem(Exception):
-    """Told in one line."""
+    """An error with a message of one line."""
 
 
 def fetch(folder):
-    """Lets apt fetch the lists of all its sources. Returns its first complaint, too, which is no error by itself: the source that
-    failed may be another one than Debian."""
+    """Lets apt fetch the lists of all its sources. Returns the folder and apt's first complaint, which is not always an error: the
+    failed source may be other than Debian."""
     if not shutil.which("apt-get"):
-        raise Problem("there is no apt-get to fetch the lists with; --lists FOLDER reads lists that apt fetched elsewhere")
-    folder.chmod(0o755)  # started by root, apt downloads as another user
+        raise Problem("there is no apt-get to fetch the lists; --lists FOLDER reads lists from another machine")
+    folder.chmod(0o755)  # apt downloads as another user if root starts it
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "apt.conf").write_text(APT_SETTINGS.format(folder=folder))
@@ -61,7 +61,7 @@ def unpacked(path):
     if path.suffix not in SUFFIXES[1:]:
         return path.read_bytes()
     if not Path(APT_HELPER).exists():
-        raise Problem(f"{path.name} is compressed, and there is no {APT_HELPER} to read it with")
+        raise Problem(f"{path.name} is compressed, and there is no {APT_HELPER} to read it")
     helper = subprocess.run([APT_HELPER, "cat-file", path], capture_output=True)
     if helper.returncode:
         reasons = helper.stderr.decode(errors="replace").splitlines()
@@ -70,7 +70,7 @@ def unpacked(path):
 
 
 def release_fields(text):
-    """Those of one line, such as Suite, and the SHA-256 digests of the release's files by their names."""
+    """Fields of one line, such as Suite, and the SHA-256 digests of the release's files by their names."""
     fields, digests, section = {}, {}, ""
     for line in text.split("\n"):
         if not line.startswith(" "):
@@ -83,7 +83,7 @@ def release_fields(text):
 
 
 def find_release(lists):
-    """Path, fields and digests of the main release. Its updates have a codename such as bookworm-updates, and its security
+    """Path, fields and digests of the main release. Updates have a codename such as bookworm-updates, and security
     updates another label."""
     if not lists.is_dir():
         raise Problem(f"there is no folder {lists}")
@@ -100,7 +100,7 @@ def find_release(lists):
 
 
 def read_lists(lists):
-    """The texts of the two lists, and what description.json says of the release and its files."""
+    """The texts of the two lists, and the entries of description.json for the release and its files."""
     release, fields, digests = find_release(lists)
     start = release.name.rpartition("_")[0]
     files, texts = {release.name: hashlib.sha256(release.read_bytes()).hexdigest()}, []
@@ -136,13 +136,13 @@ def stanzas(text):
 
 
 def plain(lines):
-    """As one line. A lone dot separates paragraphs."""
+    """The text as one line. A line with only a dot separates paragraphs."""
     return " ".join(word for line in lines if line.strip() != "." for word in line.split())
 
 
 def read_pairs(packages, translation):
-    """(source package, package, long description, synopsis) in order, and how many packages were left out."""
-    # By package, too: several may have descriptions of one digest.
+    """(source package, package, long description, synopsis) in order, and the number of omitted packages."""
+    # The package is part of the key, because descriptions of several packages may have one digest.
     descriptions = {(fields["Package"], fields.get("Description-md5")): fields.get("Description-en", "")
                     for fields in stanzas(translation)}
     pairs, left_out = [], Counter()
@@ -167,7 +167,7 @@ def split_of(source_package, held_out):
 
 
 def split(pairs, held_out, left_out):
-    """Pairs of each split with their source package. Equal ones are taken once, and a long description stays in the first split
+    """Pairs of each split with their source package. Equal pairs occur once, and a long description only in the first split
     that has it."""
     rows = {name: [] for name in SPLITS}
     for source_package, _, source, target in pairs:
@@ -188,7 +188,7 @@ def split(pairs, held_out, left_out):
 
 
 def write_split(path, rows):
-    """Returns what description.json says of it."""
+    """Returns the split's entry in description.json."""
     content = "".join(json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n" for _, source, target in rows)
     path.write_text(content, encoding="utf-8", newline="\n")
     words = [sum(len(row[column].split()) for row in rows) for column in (1, 2)]
@@ -200,7 +200,7 @@ def write_split(path, rows):
 
 @contextmanager
 def whole_folder(folder):
-    """A folder beside it that takes its name at the end, and is removed after an error."""
+    """A temporary folder beside `folder`, which takes its name at the end, and is removed after an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     unfinished.mkdir()
@@ -249,7 +249,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--held-out", type=float, default=0.05,
                         help="fraction of the source packages for each of validation and test")
-    parser.add_argument("--lists", type=Path, help="folder of lists that apt fetched, with Translation-en")
+    parser.add_argument("--lists", type=Path, help="folder with apt's lists, Translation-en included")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Labels texts with the class of the greatest probability, the mean over several classifiers: a table for data.extra_path.
+"""Labels texts with the most probable class, by the mean over several classifiers, and writes a table for data.extra_path.
 
   metaformer predict --run RUN --json texts.jsonl > predictions.jsonl
   experiments/write_pseudo_labels.py texts.jsonl labelled.jsonl predictions.jsonl...
@@ -18,7 +18,7 @@ def read_lines(path):
 
 
 def label(predictions):
-    """Of one text, by all classifiers."""
+    """The label of one text by all classifiers."""
     probabilities = Counter()
     for prediction in predictions:
         probabilities.update(prediction["probabilities"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a text of lines of random letters, each of which stands twice: half of it cannot be predicted, and the other half only
-by who remembers the line before.
+"""Writes a text of random lines, each written twice: the first line of a pair cannot be predicted, and the second only with
+a memory of the first.
 
   experiments/write_repeats.py repeats.txt
 """
@@ -14,8 +14,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
-    parser.add_argument("--pairs", type=int, default=20000, help="lines, each of which is written twice")
-    parser.add_argument("--length", type=int, default=48, help="letters of a line")
+    parser.add_argument("--pairs", type=int, default=20000, help="number of lines that are written twice")
+    parser.add_argument("--length", type=int, default=48, help="letters per line")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)

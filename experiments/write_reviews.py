@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes IMDb's reviews as documents of a text: JSON lines, one file to train on and one to validate on, each with all reviews of
-its films. Takes the labelled training half and the unlabelled reviews, without those whose text the test half has, too.
+"""Writes IMDb's reviews as documents of a text: JSON lines in a file for training and a file for validation, each with all reviews of
+its films. Takes the labelled training half and the unlabelled reviews, without texts that also occur in the test half.
 
   experiments/write_reviews.py aclImdb_v1.tar.gz reviews
   metaformer train --config xl_reviews.yaml --set data.path=reviews/train.jsonl --set data.validation_path=reviews/validation.jsonl
@@ -17,7 +17,7 @@ FILMS = re.compile(r"train/urls_(pos|neg|unsup)\.txt$")
 
 
 def read(archive):
-    """The reviews of both halves by (kind, id), and the films of the training half's by the same."""
+    """The reviews of both halves by (kind, id), and the films of the training half by the same keys."""
     halves, films = {"train": {}, "test": {}}, {}
     with tarfile.open(archive) as files:
         for member in files:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tables of IMDb's labelled reviews for a classifier that has few of them: as many positive as negative reviews to train
-on, all training reviews of the films that are held out to validate on, and the test half. No film of the training reviews is
-among those that are held out, and no text of the test half is in the other tables.
+"""Writes tables of IMDb's reviews for a classifier with few labels: training reviews, half of them positive, all reviews of the
+held-out films in the training half for validation, and the test half. The training reviews have no held-out film, and no text
+of the test half is in the other tables.
 
   experiments/write_small_imdb.py aclImdb_v1.tar.gz small_imdb
   metaformer train --config imdb_small.yaml
@@ -15,12 +15,12 @@ from write_reviews import is_held_out, read, with_line_breaks
 
 
 def order(key):
-    """A random one that every machine draws alike."""
+    """A random order that is the same on every machine."""
     return hashlib.sha256(f"{key[0]} {key[1]}".encode()).hexdigest()
 
 
 def choose(reviews, test, films, size, held_out):
-    """Keys of the reviews to train on and to validate on."""
+    """Keys of the training reviews and of the validation reviews."""
     test_texts = set(test.values())
     keys = sorted((key for key, text in reviews.items() if key[0] != "unsup" and text not in test_texts), key=order)
     validation = [key for key in keys if is_held_out(films[key], held_out)]
@@ -41,7 +41,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--reviews", type=int, default=1000, help="to train on, half of them positive")
+    parser.add_argument("--reviews", type=int, default=1000, help="training reviews, half of them positive")
     parser.add_argument("--held-out", type=float, default=0.08, help="fraction of the films, for validation")
     arguments = parser.parse_args()
     reviews, test, films = read(arguments.archive)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Training steps side by side with the same network in plain PyTorch (scripts/peers/), in turn, in one run.
+# Times training steps of metaformer and of the same network in plain PyTorch (scripts/peers/), interleaved in one measurement.
 #
 #   scripts/bench_against_pytorch.sh [--rounds N] [--small|--large|--reviews] [--json FILE]
 #
 # Three shapes, each in fp32 and bf16: nanoGPT's CPU recipe (4 layers, 4 heads, width 128, context 64, batch 12);
 # 6 / 6 / 384 / 256 with batch 8; and the classifier of imdb_scaled_dot_product.yaml on its reviews. Every round runs each
-# side once, ours with one and with two slices (train.cpu_slices); medians over rounds, and the median of the rounds'
-# ratios to PyTorch in fp32. About four minutes a round on two cores.
+# program once, metaformer with one and with two slices (train.cpu_slices). Prints medians over rounds, and the median of the
+# rounds' ratios to PyTorch in fp32. A round takes about four minutes on two cores.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
@@ -30,7 +30,7 @@ ensure_built metaformer
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
-# note SHAPE NAME COMMAND...: one line of JSON more.
+# note SHAPE NAME COMMAND...: appends one line of JSON to the results.
 note() {
   local shape=$1 name=$2 line
   shift 2
@@ -69,7 +69,7 @@ run_round() {
     peer_sizes='--layers 6 --heads 6 --width 384 --context 256 --batch 8' steps=4 warmup=2
   fi
   for precision in fp32 bf16; do
-    # shellcheck disable=SC2086  # words on purpose
+    # shellcheck disable=SC2086  # split into words
     note "$shape" "PyTorch $precision" "$python" "$root/scripts/peers/pytorch_step.py" $peer_sizes \
       --precision $precision --steps $steps --warmup $warmup
     for mixer in scaled_dot_product metric_published; do

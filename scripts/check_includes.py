@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that folders include each other as their libraries link each other, and nothing else declares it:
+"""Checks that the includes between folders match the links between their libraries:
 
-  - a file includes only folders that its own library links, directly or through PUBLIC links, and torch only where
-    metaformer_torch is linked so;
+  - a file includes only folders that its library links, directly or through PUBLIC links, and torch only if
+    metaformer_torch is linked in the same way;
   - every link between libraries is needed by an include;
   - neither files nor folders include each other in a loop. A header and its .cpp count as one file.
 
-usage: check_includes.py SRC_FOLDER      with the links in SRC_FOLDER/CMakeLists.txt
+usage: check_includes.py SRC_FOLDER      reads the links in SRC_FOLDER/CMakeLists.txt
 """
 import re
 import sys
@@ -19,7 +19,7 @@ TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 
 
 def links_of(cmake):
-    """Per library the libraries of this program that it links, and those of them that its users see. All without the
+    """For each library the libraries of this program that it links, and those that it links publicly. All without the
     prefix metaformer_."""
     own, public = {}, {}
     for command, arguments in COMMAND.findall(re.sub(r"#.*", "", cmake.read_text())):
@@ -40,7 +40,7 @@ def links_of(cmake):
     return own, public
 
 
-# What files of the library may include.
+# The libraries that files of the library may include.
 def allowed(name, own, public):
     found, waiting = {name}, own[name] | public[name]
     while waiting:
@@ -65,7 +65,7 @@ def folder_of(path):
     return path.rpartition("/")[0]
 
 
-# (path, line, name in src, what it includes) of every include of this program's files or of torch.
+# (path, line, name in src, included name) of every include of this program's files or of torch.
 def includes(root):
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -93,7 +93,7 @@ def unused_links(found, own, cmake):
                 yield f"{cmake}: {name} links {below}, and includes nothing of it"
 
 
-# The first loop that a walk from `unit` runs into, as a list that starts and ends with the same unit.
+# The first loop found from `unit` on, as a list that starts and ends with the same unit.
 def loop_from(unit, needs, path, done):
     if unit in path:
         return path[path.index(unit):] + [unit]
@@ -106,7 +106,7 @@ def loop_from(unit, needs, path, done):
     return []
 
 
-# `part_of`: what may not need itself.
+# `part_of` maps a file to its unit or folder, which must not be part of a loop.
 def loops(found, part_of):
     needs = {}
     for _, _, name, target in found:

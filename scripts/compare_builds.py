@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares two builds of metaformer by the time of a training step, in turn, so that a noisy machine hits both alike.
+"""Compares the training step time of two builds of metaformer. The builds run interleaved, so that noise affects both equally.
 
   scripts/compare_builds.py OLD NEW [--config FILE] [--set KEY=VALUE ...] [--pairs 15] [--steps 30] [--limit 1.02]
 
-OLD and NEW are executables, for instance build/release/metaformer of two checkouts. Prints the median of the pairs' ratios
-NEW / OLD and its 90% interval by resampling. Exit code 1 when NEW is slower beyond doubt: the interval lies above --limit.
+OLD and NEW are executables, for example build/release/metaformer of two checkouts. Prints the median of the pairs' ratios
+NEW / OLD and its 90% interval by resampling. Exit code 1 if the interval lies above --limit, that is, if NEW is slower.
 """
 import argparse
 import json
@@ -42,7 +42,7 @@ def main():
     a = parser.parse_args()
     ratios = []
     for pair in range(a.pairs):
-        # Which goes first alternates: a machine that warms up or cools down favours neither.
+        # The order alternates, so that a machine that warms up or cools down favours neither.
         order = [a.old, a.new] if pair % 2 == 0 else [a.new, a.old]
         times = {program: milliseconds(program, a) for program in order}
         ratios.append(times[a.new] / times[a.old])

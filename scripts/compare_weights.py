@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks that two builds of metaformer train the same weights, byte for byte: for every config in configs/ the weights after
-a few steps with the same seed. A change of structure must not change them.
+"""Checks that two builds of metaformer train the same weights, byte for byte, for every config in configs/, after
+a few steps with the same seed. A refactoring must not change them.
 
   scripts/compare_weights.py OLD NEW [--old-configs DIR] [--new-configs DIR] [--steps 3] [--only NAME ...]
 
-OLD and NEW are executables, for instance build/release/metaformer of two checkouts; each reads its own configs (default:
-configs/ of this checkout), so that keys may have moved between the two. Exit code 1 when weights differ or a training fails.
+OLD and NEW are executables, for example build/release/metaformer of two checkouts. Each reads its own configs (default:
+configs/ of this checkout), so that the names of keys may differ. Exit code 1 if weights differ or a run fails.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ WORDS = {"negative": "dull bad poor weak stale", "positive": "fine good rich str
 NEUTRAL = "the a film plot with and of scene was it in story"
 
 
-# Configs that name no corpus read a table of texts and labels: CSV, or JSON lines as Amazon's reviews come.
+# Configs without a corpus read a table of texts and labels: CSV, or JSON lines in the format of Amazon's reviews.
 def write_tables(folder):
     draw = random.Random(1)
     rows = []
@@ -42,7 +42,7 @@ def write_tables(folder):
 def overrides_for(program, config, folder, steps):
     overrides = []
     whole = subprocess.run([program, "config", "dump", "--config", str(config)], capture_output=True, text=True).stdout
-    # A linear model is fitted at once and has no steps.
+    # A linear model is fitted in one call and has no steps.
     if not re.search(r"^model:\n(  .*\n)*?  kind: linear$", whole, re.MULTILINE):
         overrides += [f"train.{key}={steps}" for key in ("steps", "eval_interval", "checkpoint_interval")]
     if config.stem == "text_classifier":
@@ -60,7 +60,7 @@ def train(program, config, out, overrides):
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
-# By name: type, shape and bytes of every tensor of a safetensors file.
+# {name: (type, shape, bytes)} of the tensors of a safetensors file.
 def tensors(path):
     content = path.read_bytes()
     (size,) = struct.unpack("<Q", content[:8])
@@ -79,7 +79,7 @@ def difference(old, new):
     return ""
 
 
-# "" when both programs train the same weights, else what is wrong.
+# "" if both programs train the same weights, otherwise the problem.
 def compare(name, arguments, folder):
     weights = []
     for side, program, configs in (("old", arguments.old, arguments.old_configs),

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
-"""Stops trainings at random moments, or at every operation on a file, resumes each, and compares what it ends with to an
+"""Stops runs at random moments, or at every operation on a file, resumes them, and compares the result with an
 undisturbed run: weights, optimiser, metrics.jsonl and summary.json.
 
-  scripts/fault_campaign.py                      200 trainings, stopped at random (about 20 minutes)
+  scripts/fault_campaign.py                      200 runs, stopped at random (about 20 minutes)
   scripts/fault_campaign.py --count 20 --seed 7 --program build/release/metaformer
-  scripts/fault_campaign.py --processes --count 100    trainings of 2 to 4 processes, a random one of which is stopped
-  scripts/fault_campaign.py --every-operation    one training of each task for every operation on a file (about 20 minutes)
+  scripts/fault_campaign.py --processes --count 100    runs of 2 to 4 processes; one process, chosen at random, is stopped
+  scripts/fault_campaign.py --every-operation    one run of each task for every operation on a file (about 20 minutes)
   scripts/fault_campaign.py --every-operation sort --signal TERM --stride 5
 
-At random: every run is stopped again and again until it ends by itself: by SIGKILL or SIGTERM at a random time, by SIGTERM
-within an evaluation, by death inside the program (METAFORMER_FAULT) before a write, a sync, a rename, a link or the naming
-of a checkpoint, or by a full disk at a random write. Tasks, mixers, precisions, dropout and accumulation take turns with
-configs that once broke: rollbacks, random estimates, recalibration, 150 classes, baselines, byte-pair encoding.
+At random: a run is stopped by SIGKILL or SIGTERM at a random time, by SIGTERM during an evaluation, by the end of the
+program (METAFORMER_FAULT) before a write, a sync, a rename, a link or the naming of a checkpoint, or by a full disk at a
+random write. It is resumed until it ends normally. Configs with all tasks, mixers, precisions, dropout and accumulation
+alternate with configs of earlier errors: rollbacks, random estimates, recalibration, 150 classes, baselines, byte-pair
+encoding.
 
-At every operation: a library that is compiled here and preloaded counts the operations of an undisturbed run, and stops a
-run at each of them (of a write, half is written). What is left must be whole: links that resolve, files with the digests
-that meta.json gives. Then the run is resumed and compared. Exit code 1 when a run ends differently or cannot go on.
+At every operation: a preloaded library, which this script compiles, counts the operations of an undisturbed run, and stops
+a run at each of them (a write after its first half). The remaining checkpoints must be intact: their links resolve, and
+their files have the digests of meta.json. Then the run is resumed and compared. Exit code 1 if a run ends differently or
+cannot be resumed.
 """
 import argparse
 import hashlib
@@ -40,7 +42,7 @@ TASKS = {
     "sort": ["task=sort", "task.length=4", "model.context=7"],
     "classification": CLASSIFICATION,
 }
-# Rates that rise until gradients overflow: these runs go back five and seven times, over several checkpoints.
+# Rates that rise until gradients overflow: these runs roll back five and seven times, over several checkpoints.
 RISING = [*TASKS["language_model"], "train.learning_rate=100", "train.clip=0", "train.optimizer.weight_decay=0",
           "train.schedule={kind: constant, warmup_steps: 40}", "train.divergence.action={kind: rollback, limit: 12}",
           "model.dropout=0"]
@@ -77,7 +79,7 @@ def write_data(folder):
 
 
 def without_times(value):
-    """Without what differs from run to run: times, memory, places."""
+    """Without the values that differ from run to run: times, memory, paths."""
     if not isinstance(value, dict):
         return value
     varying = ("second", "time", "memory", "ms_per", "path")
@@ -107,7 +109,7 @@ class Campaign:
         self.undisturbed_seconds = 0.5
 
     def start(self, out, overrides, fault=None, extra=None):
-        """One process on the run; True when it ended by itself. `fault`: kill, term, or a point of METAFORMER_FAULT."""
+        """Starts one process on the run; True if it ends normally. `fault`: kill, term, or a point of METAFORMER_FAULT."""
         command = [self.program, "train", "--config", "empty.yaml", "--out", out, "--resume", "--quiet", "--device", "cpu"]
         command += [word for override in overrides for word in ("--set", override)]
         if self.processes > 1:
@@ -137,7 +139,7 @@ class Campaign:
         return True
 
     def stop(self, process, number):
-        """Of several processes a random one, or the one that has started them."""
+        """Signals a random one of the run's processes, or the process that has started them."""
         targets = [process.pid, *children_of(process.pid)] if self.processes > 1 else [process.pid]
         try:
             os.kill(self.rng.choice(targets), number)
@@ -145,7 +147,7 @@ class Campaign:
             pass  # it has just ended
 
     def story(self, out):
-        """What a run must end with, whatever happened to it."""
+        """The result of a run, which must not depend on its stops."""
         run = self.folder / out
         story = {f"{link}/{name}": (run / "checkpoints" / link / name).read_bytes()
                  for link in ("last", "best") for name in ("model.safetensors", "state.safetensors")}
@@ -164,7 +166,7 @@ class Campaign:
         return story
 
     def disturb(self, number, overrides, expected):
-        """Trains with up to five stops, and at least one; what differs, or None."""
+        """Trains with one to five stops; returns the name of the first difference, or None."""
         out, stops = f"run-{number}", self.stops
         while self.stops == stops:
             shutil.rmtree(self.folder / out, ignore_errors=True)
@@ -195,7 +197,7 @@ class Campaign:
             if difference := self.disturb(number, overrides, known[name]):
                 failures.append(name)
                 print(f"{name}: ended with another {difference}", file=sys.stderr)
-        print(f"{count} trainings stopped {self.stops} times, {self.full_disks} full disks, in {self.starts} starts: "
+        print(f"{count} runs stopped {self.stops} times, {self.full_disks} full disks, in {self.starts} starts: "
               f"{len(failures)} ended differently")
         return failures
 
@@ -217,7 +219,7 @@ class Campaign:
             stop = {"STOP_AT": str(operation), "STOP_SIGNAL": str(int(stop_signal))}
             if not self.start(out, overrides, extra={**preload, **stop}):
                 problem = problem_of(self.folder / out, no_exchange)
-                # A second stop, at the same operation of the process that goes on.
+                # A second stop, at the same operation of the resumed process.
                 if problem is None and not self.start(out, overrides, extra={**preload, **stop}):
                     problem = problem_of(self.folder / out, no_exchange)
                 if problem is None:
@@ -236,7 +238,7 @@ class Campaign:
 
 
 def problem_of(run, may_lack_a_name):
-    """What is wrong with the checkpoints of a run that was stopped."""
+    """The problem with the checkpoints of a stopped run, or None."""
     checkpoints = run / "checkpoints"
     for link in ("last", "best"):
         if not may_lack_a_name and (checkpoints / link).is_symlink() and not (checkpoints / link / "meta.json").is_file():
@@ -246,9 +248,9 @@ def problem_of(run, may_lack_a_name):
             files = json.loads((folder / "meta.json").read_text())["files"]
             for name, digest in files.items():
                 if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
-                    return f"{folder.name}/{name} is not what its digest is of"
+                    return f"{folder.name}/{name} does not match its digest"
         except (OSError, ValueError) as error:
-            return f"{folder.name} is not whole: {error}"
+            return f"{folder.name} is damaged: {error}"
     return None
 
 
@@ -261,13 +263,13 @@ def build_library(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, help="trainings to stop at random; default 200, with --every-operation 0")
+    parser.add_argument("--count", type=int, help="runs to stop at random; default 200, with --every-operation 0")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program", type=Path, default=ROOT / "build/release/metaformer")
-    parser.add_argument("--processes", action="store_true", help="trainings of several processes, stopped at random")
+    parser.add_argument("--processes", action="store_true", help="runs of several processes, stopped at random")
     parser.add_argument("--every-operation", nargs="*", choices=TASKS, metavar="TASK", help="these tasks, or all")
-    parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL", help="what stops at every operation")
-    parser.add_argument("--stride", type=int, default=1, help="only every so many of the operations")
+    parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL", help="the signal at every operation")
+    parser.add_argument("--stride", type=int, default=1, help="stop only at every N-th operation")
     parser.add_argument("--no-exchange", action="store_true", help="on a file system that cannot swap two names")
     arguments = parser.parse_args()
     every = arguments.every_operation

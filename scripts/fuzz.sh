@@ -3,7 +3,7 @@
 #
 #   scripts/fuzz.sh [SECONDS] [TARGET ...]      default: 60 seconds of each target
 #
-# Needs clang++ and what scripts/setup.sh installs. What was found lies in build/fuzz/found/TARGET.
+# Needs clang++ and the packages of scripts/setup.sh. Findings are written into build/fuzz/found/TARGET.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
@@ -19,7 +19,7 @@ done
 targets=("$@")
 ((${#targets[@]})) || targets=("${known[@]}")
 for target in "${targets[@]}"; do
-  [[ " ${known[*]} " == *" $target "* ]] || die 2 "unknown target '$target'; there are ${known[*]}"
+  [[ " ${known[*]} " == *" $target "* ]] || die 2 "unknown target '$target'; expected ${known[*]}"
 done
 command -v clang++ >/dev/null || die 2 "clang++ is needed; on Debian: sudo apt-get install -y clang libomp-dev"
 
@@ -33,6 +33,6 @@ for target in "${targets[@]}"; do
   say "fuzzing $target for $seconds s"
   (cd "$found" && ASAN_OPTIONS=allocator_may_return_null=1 "$root/build/fuzz/tests/fuzz_$target" -max_total_time="$seconds" \
     -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 corpus "$root/tests/fuzz/seeds/$target") ||
-    die 1 "$target: found something; see $found"
+    die 1 "$target: found an error; see $found"
 done
 say "no findings"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Packs what scripts/gpu_check.sh runs, for a GPU machine that cannot build it and has no network: executables, the shared
-# libraries they need besides LibTorch, CUDA and the C library, configs, the corpus, and the script itself.
+# Bundles the files of scripts/gpu_check.sh, for a GPU machine that cannot build and has no network: executables, their shared
+# libraries except LibTorch, CUDA and the C library, configs, the corpus, and the script itself.
 #
 #   scripts/gpu_bundle.sh DIR                    after scripts/setup.sh --cuda and a build, on a machine with nvcc
-#   scripts/gpu_bundle.sh --without-cuda DIR     what a dry run needs; nvcc is not needed
-#   --built FOLDER                               from this build, as it is
+#   scripts/gpu_bundle.sh --without-cuda DIR     the files of a dry run; needs no nvcc
+#   --built FOLDER                               takes the programs of this build, without building
 #
-# There: DIR/scripts/gpu_check.sh, with a Python that has LibTorch's version of torch.
+# On the GPU machine run DIR/scripts/gpu_check.sh, with a Python that has LibTorch's version of torch.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
@@ -29,10 +29,10 @@ if $with_cuda; then
   programs+=("$build/tests/cuda/device/test_kernels_cuda" "$build/tests/cuda/device/wrapper_probes_cuda")
 fi
 ! $builds || cmake --build "$build" --target "${targets[@]}" >&2 ||
-  die 1 "cannot build the programs; those of the GPU need nvcc and scripts/setup.sh --cuda"
+  die 1 "cannot build the programs; the CUDA programs need nvcc and scripts/setup.sh --cuda"
 
 mkdir -p "$folder"/{bin,lib,data,share/metaformer,scripts/lib,scripts/peers}
-# In every C library's own package, and of no use with another one.
+# Parts of the C library's package, which cannot be used with another C library.
 of_the_system='ld-linux.*|lib(c|m|dl|rt|pthread|resolv|nsl|util|anl|mvec|BrokenLocale|thread_db|nss_.*|crypt)'
 of_torch='lib(torch.*|c10.*|cud.*|cupti.*|cublas.*|nv.*|gomp.*)'
 for program in "${programs[@]}"; do
@@ -51,4 +51,4 @@ cp "$("$build/metaformer" data fetch tinyshakespeare)" "$folder/data/" || die 1 
 cp "$root/scripts/gpu_check.sh" "$folder/scripts/"
 cp "$root/scripts/lib/environment.sh" "$folder/scripts/lib/"
 cp "$root/scripts/peers/pytorch_step.py" "$folder/scripts/peers/"
-say "$(du -sm "$folder" | cut -f1) MB in $folder; there: scripts/gpu_check.sh"
+say "$(du -sm "$folder" | cut -f1) MB in $folder; run scripts/gpu_check.sh in it"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes, and writes one results file as it goes:
-# what was done before a cut is in it.
+# Checks and measures the CUDA path on a machine with a GPU, in at most eight minutes. Writes one results file after every check,
+# so that an interrupted run keeps its results.
 #
 #   scripts/gpu_check.sh [--output FILE]     in the tree: builds (needs nvcc and the libraries of setup.sh)
-#                                            in a folder of scripts/gpu_bundle.sh: runs what was packed there; needs a Python
-#                                            with torch 2.11, $PYTHON if that is set
-#   scripts/gpu_check.sh --dry-run           without a GPU: runs what needs none
+#                                            in a folder of scripts/gpu_bundle.sh: runs the programs of the bundle; needs a
+#                                            Python with torch 2.11, $PYTHON if that is set
+#   scripts/gpu_check.sh --dry-run           without a GPU: runs only the parts that need none
 #   --binaries DIR                           a bundle in another folder
 #   --seconds N                              in place of 480
 #
-# The results go to experiments/gpu/DATE.md unless --output says otherwise. Exit code 1 when a check fails or had no time.
+# The results go to experiments/gpu/DATE.md or to --output. Exit code 1 if a check fails or has no time.
 # shellcheck disable=SC2317  # functions that are called by name
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -55,10 +55,10 @@ use_tree() {
     { tail -n 20 "$work/build.log" >&2; die 1 "the build failed"; }
 }
 
-# Output as it is kept: without the folders of this machine.
+# Removes the folders of this machine from the output.
 without_folders() { sed "s#$work#.#g; s#${binaries:-$root}#.#g"; }
 
-# check NAME SECONDS COMMAND...: runs it for at most that long, notes the outcome and the end of what it printed.
+# check NAME SECONDS COMMAND...: runs the command for at most that long, and writes the result and the end of its output.
 check() {
   local name=$1 seconds=$2 outcome=passed start=$SECONDS
   shift 2
@@ -80,7 +80,7 @@ check() {
   [[ $outcome == passed ]] || { say "$name: $outcome"; tail -n 20 "$work/out" >&2; }
 }
 
-# The same words from the emulator and from the GPU; functions that only approximate within 1e-5.
+# The emulator and the GPU must print the same words; approximate functions may differ by 1e-5.
 compare_probes() {
   "$probes" >"$work/emulated"
   "$probes_cuda" >"$work/device"
@@ -98,7 +98,7 @@ sys.exit(bool(wrong))
 PYTHON
 }
 
-# Each test in a process of its own, as many at once as there are cores: most of the time goes into the float64 references.
+# Runs each test in its own process, one process per core: the float64 references take most of the time.
 run_suite() {
   "$suite" --list-test-names-only | sed 's/[][,]/\\&/g' >"$work/tests" || true  # the exit code is their number
   wc -l <"$work/tests"
@@ -119,7 +119,7 @@ bench() {
     --precision "$precision" --head-width "$width" --heads $((512 / width)) --batch 4 --context 64 128 256 512 1024 2048 4096 "$@"
 }
 
-# train_with NAME OPTION...: a training of shakespeare_gpu_metric_published without its noise.
+# train_with NAME OPTION...: a short run of shakespeare_gpu_metric_published.
 train_with() {
   local name=$1
   shift
@@ -128,7 +128,7 @@ train_with() {
     --set train.batch_size=16 "$@"
 }
 
-# Every kind of layer in bf16 and with dropout, of which nothing is compared: that it trains.
+# Every kind of layer trains in bf16 with dropout; no losses are compared.
 train_in_bf16() {
   local config
   for config in shakespeare_{scaled_dot_product,quadratic,average_pooling,lstm,block_llama}.yaml seq2seq_copy.yaml sorter_metric.yaml \
@@ -140,7 +140,7 @@ train_in_bf16() {
   done
 }
 
-# compare_losses A B: the losses of two trainings, step by step. Trainings diverge as rounding grows, so the first ones count.
+# compare_losses A B: compares the losses of two runs at the first 30 steps; later the runs differ, because rounding errors grow.
 compare_losses() {
   "$python" - "$work" "$@" <<'PYTHON'
 import json
@@ -168,7 +168,7 @@ compare_backends() {
   compare_losses reference composed fused
 }
 
-# compare_devices CONFIG OPTION...: the first steps on the GPU lose what they lose on the CPU.
+# compare_devices CONFIG OPTION...: the first steps have the same losses on the GPU and on the CPU.
 compare_devices() {
   local config=$1 device
   shift
@@ -180,7 +180,7 @@ compare_devices() {
   compare_losses "$config.cpu" "$config.cuda"
 }
 
-# Encoders with decoders, recurrent layers, memories, hashing, and other blocks and tasks than the recipes of the GPU have.
+# Encoders with decoders, recurrent layers, memories, hashing, and blocks and tasks that the GPU recipes do not have.
 compare_all_devices() {
   local failed=0
   compare_devices seq2seq_copy.yaml --set model.mixer=metric --set model.encoder.mixer=metric --set model.cross_mixer=metric || failed=1
@@ -192,7 +192,7 @@ compare_all_devices() {
   return "$failed"
 }
 
-# The same draws of dropout with and without a graph, and with micro-batches; on the last device of the machine.
+# Steps with and without a graph draw the same dropout, with micro-batches; on the last device of the machine.
 compare_graphs() {
   local device graph
   device=cuda:$(($(nvidia-smi -L | wc -l) - 1))
@@ -203,7 +203,7 @@ compare_graphs() {
   compare_losses graph_false graph_true
 }
 
-# Two processes, each on a GPU of its own, train what one does. NCCL takes no two processes on one GPU.
+# Two processes, each on its own GPU, have the losses of one process. NCCL does not support two processes on one GPU.
 compare_processes() {
   local gpus processes
   gpus=$(nvidia-smi -L | wc -l)
@@ -216,7 +216,7 @@ compare_processes() {
   compare_losses processes_1 processes_2
 }
 
-# Time of a step, with the host starting every operator and with one graph; then PyTorch's.
+# Time of a step with one graph, and with the host starting every operator; then PyTorch's time.
 bench_steps() {
   local backend precision graph compile
   for precision in bf16 tf32 fp32; do
@@ -242,8 +242,8 @@ bench_steps() {
   done
 }
 
-# sample_both RUN DEVICE TOKENS: text with graphs and with the host starting every operation is the same, but for a token that
-# rounding decides, after which all may differ; how fast both are.
+# sample_both RUN DEVICE TOKENS: the text with graphs equals the text with the host starting every operation, until rounding
+# changes a token. Prints the speed of both.
 sample_both() {
   local way
   for way in '' --no-graph; do
@@ -263,12 +263,12 @@ sys.exit(same < min(200, len(started["text"])))
 PYTHON
 }
 
-# Where graphs are used there is no cache.
+# Generation with graphs uses no cache.
 compare_sampling() {
   sample_both graph_false cuda 1000 && grep -q '"cache_bytes": *0[,}]' "$work/sample"
 }
 
-# The recipe as it is shipped, as far as the time allows: losses beside seconds.
+# The shipped recipe, until the time ends: losses and seconds.
 time_to_loss() {
   "$program" train --config "shakespeare_gpu_$1.yaml" --device cuda --offline --out "$work/time_$1" --set train.eval_interval=250 ||
     true  # stopped at the end of its time
@@ -280,13 +280,13 @@ dry_run() {
   "$program" info >/dev/null
   train_with dry --quiet --device cpu --set train.steps=2 --set train.batch_size=2 --set model.width=48 --set model.context=32 --json >/dev/null
   sample_both dry cpu 20 >/dev/null
-  say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a training of $("$program" config check \
-    --config shakespeare_gpu_metric_published.yaml | head -n 1) ends; the rest needs a GPU"
+  say "dry run: the emulated wrappers print $(wc -l <"$work/emulated") results, and a run of $("$program" config check \
+    --config shakespeare_gpu_metric_published.yaml | head -n 1) ends; the other checks need a GPU"
 }
 
 if [[ -n $binaries ]]; then use_bundle; else use_tree; fi
 output=$(realpath -m -- "$output")
-cd "$work"  # trainings leave a link to the latest one
+cd "$work"  # training writes the link runs/latest
 if $dry; then
   dry_run
   exit
@@ -294,7 +294,7 @@ fi
 export program probes probes_cuda suite peers python work
 export -f train_in_bf16 compare_probes run_suite sanitize bench bench_steps train_with compare_losses compare_backends compare_graphs compare_processes \
   sample_both compare_sampling time_to_loss compare_devices compare_all_devices
-nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run does what needs none"
+nvidia-smi >/dev/null 2>&1 || die 2 "no GPU here; --dry-run needs none"
 mkdir -p "$(dirname "$output")"
 SECONDS=0
 {
@@ -303,13 +303,13 @@ SECONDS=0
   "$program" info | without_folders
   printf '```\n'
 } >"$output"
-check "wrappers on the GPU do what the emulated ones do" 20 compare_probes
+check "wrappers on the GPU agree with the emulated ones" 20 compare_probes
 check "the kernel suite on the GPU" 100 run_suite
 check "the backends' losses agree" 60 compare_backends
-check "losses on the GPU are those on the CPU" 75 compare_all_devices
+check "losses on the GPU equal those on the CPU" 75 compare_all_devices
 check "other models train in bf16 with dropout" 45 train_in_bf16 cuda
-check "a replayed step is an eager one, with dropout and micro-batches" 45 compare_graphs
-check "two processes train what one does" 60 compare_processes
+check "a replayed step equals an eager step, with dropout and micro-batches" 45 compare_graphs
+check "two processes have the losses of one process" 60 compare_processes
 check "training steps of the program and of PyTorch" 130 bench_steps
 for precision in bf16 tf32 fp32; do
   check "attention without projections, $precision, head width 64" 12 bench "$precision" 64 --core --backend library
@@ -324,7 +324,7 @@ if command -v compute-sanitizer >/dev/null; then
 else
   printf '\n## compute-sanitizer: not on this machine\n' >>"$output"
 fi
-check "text from graphs is the text without them" 20 compare_sampling
+check "text with graphs equals the text without them" 20 compare_sampling
 check "time to loss, metric" 60 time_to_loss metric
 check "time to loss, scaled dot product" 60 time_to_loss scaled_dot_product
 say "$failures checks failed or had no time; results in $output"

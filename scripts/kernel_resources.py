@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Registers, spills and stack of every CUDA kernel, as ptxas tells them, and the instructions that a tile takes.
+"""Prints the registers and spills of every CUDA kernel, as reported by ptxas, and the number of instructions of a tile.
 
   scripts/kernel_resources.py                 sm_80 and sm_90
   scripts/kernel_resources.py --arch 90 --element bf16
 
-Instructions of a tile: those on the shortest way through the kernel's main loop, which is that of a tile without masks.
-Needs nvcc (CUDA 13), and for the instructions cuobjdump; Triton brings one. Exit code 1 when a kernel of a head width up to
-64 spills.
+The instructions of a tile are those on the shortest path through the kernel's main loop, the path of a tile without masks.
+Needs nvcc (CUDA 13), and for the instructions cuobjdump, which Triton contains. Exit code 1 if a kernel of a head width up
+to 64 spills.
 """
 import argparse
 import concurrent.futures
@@ -52,7 +52,7 @@ def compile_source(nvcc, cuobjdump, source, arch):
 
 
 def shortest_way(instructions, head, tail):
-    """Instructions executed at least from address `head` to `tail`, by Dijkstra."""
+    """The smallest number of instructions from address `head` to `tail`, by Dijkstra."""
     following = dict(zip(instructions, list(instructions)[1:]))
     done, left = set(), [(1, head)]
     while left:
@@ -71,7 +71,7 @@ def shortest_way(instructions, head, tail):
 
 
 def instructions_of_tiles(code):
-    """{(kernel, element, width): instructions of a tile}: of the innermost loop with the most matrix products."""
+    """{(kernel, element, width): instructions of a tile}, for the innermost loop with the most matrix products."""
     found = {}
     for function in code.split("Function : ")[1:]:
         name = KERNEL.search(function.split("\n", 1)[0])
@@ -93,7 +93,7 @@ def instructions_of_tiles(code):
 
 
 def kernels(report, arch):
-    """(kernel, element, width, arch, registers, bytes spilled) of each in ptxas's report."""
+    """(kernel, element, width, arch, registers, bytes spilled) of each kernel in ptxas's report."""
     name, spilled = None, 0
     for line in report.splitlines():
         if "Compiling entry function" in line:

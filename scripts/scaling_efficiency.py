@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What several processes gain, by a model of data-parallel training: which share of n times the throughput of one process
-n processes reach, where each computes as many tokens of a step as one did.
+"""Estimates the scaling efficiency of data-parallel training: the throughput of n processes as a fraction of n times that of
+one process, if each computes the same number of tokens per step as the single process.
 
   scripts/scaling_efficiency.py                                      the table of docs/long_runs.md
   scripts/scaling_efficiency.py --parameters 124 --tokens 65536 --teraflops 300 --gigabytes 12.5 300 --processes 2 8 64
 
 A step computes for C = 6 parameters tokens / speed, two thirds of it backward. The ring sums B bytes of gradients in
 R = 2 (n - 1) / n B / bandwidth + 2 (n - 1) latency (Patarasuk and Yuan 2009). All but the last bucket of 25 MB may be sent
-while backward goes on, so that a step takes C + max(R - 2 C / 3, R of the last bucket). Divide: C / that.
+during the backward pass, so a step takes T = C + max(R - 2 C / 3, R of the last bucket). The efficiency is C / T.
 
 `metaformer bench step --processes N` measures C (phases forward and backward) and R (all_reduce_ms) of a config.
 """
@@ -37,10 +37,10 @@ def positive(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parameters", type=positive, nargs="+", default=[10, 124, 1300], help="millions")
-    parser.add_argument("--tokens", type=positive, default=32768, help="of a step and a process")
-    parser.add_argument("--teraflops", type=positive, default=200, help="of a process, per second, as bench step measures")
+    parser.add_argument("--tokens", type=positive, default=32768, help="tokens per step and process")
+    parser.add_argument("--teraflops", type=positive, default=200, help="teraflops per second of a process, as measured by bench step")
     parser.add_argument("--gigabytes", type=positive, nargs="+", default=[1.25, 12.5, 300],
-                        help="bandwidth per second: 1.25 of 10 Gb Ethernet, 12.5 of 100 Gb, 300 of NVLink")
+                        help="bandwidth per second: 1.25 for 10 Gb Ethernet, 12.5 for 100 Gb, 300 for NVLink")
     parser.add_argument("--microseconds", type=positive, default=20, help="latency of a message")
     parser.add_argument("--processes", type=lambda text: int(positive(text)), nargs="+", default=[2, 8, 64])
     a = parser.parse_args()

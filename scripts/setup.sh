@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what metaformer needs to build and run: system packages (apt) and LibTorch (a wheel in a venv).
-# Safe to run again: it does what is missing, and goes on where an interrupted run stopped.
+# Installs the requirements of metaformer: system packages (apt) and LibTorch (a wheel in a venv).
+# May be run again: it installs only missing parts, and continues an interrupted installation.
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/lib/environment.sh"
@@ -10,13 +10,13 @@ usage() {
 usage: scripts/setup.sh [--cpu | --cuda] [--tests]
 
   --cpu     LibTorch for the CPU alone (1.3 GB), and a build without CUDA code
-  --cuda    LibTorch with its CUDA libraries (4.6 GB), and, where nvcc is, a build with CUDA code; that needs no GPU
-            default: what was chosen before, else --cuda where there is an NVIDIA GPU, else --cpu
-  --tests   also the Python packages that the tests compare against (needs the 4.6 GB in either case)
+  --cuda    LibTorch with its CUDA libraries (4.6 GB), and, if nvcc is installed, a build with CUDA code; needs no GPU
+            default: the previous choice, else --cuda on a machine with an NVIDIA GPU, else --cpu
+  --tests   also the Python packages that the tests compare against (4.6 GB in either case)
 
-  LIBTORCH=/path/to/libtorch   use this unpacked LibTorch instead of downloading one
+  LIBTORCH=/path/to/libtorch   use this unpacked LibTorch instead of a download
 
-exit codes: 0 ready, 1 an installation step failed, 2 usage, or packages are missing and apt may not be run
+exit codes: 0 ready, 1 an installation step failed, 2 wrong usage, or missing packages that only root can install
 HELP
 }
 
@@ -35,7 +35,7 @@ done
 
 has_gpu() { [[ -e /dev/nvidia0 ]] || nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 
-# A choice made once stays: scripts/test.sh must not turn a CPU set-up into a CUDA one.
+# The previous choice stays: scripts/test.sh must not change a CPU set-up into a CUDA set-up.
 choose_variant() {
   local before
   before=$(installed_variant || true)
@@ -65,7 +65,7 @@ missing_packages() {
 install_system_packages() {
   [[ $tests == no ]] || system_packages+=("${test_packages[@]}")
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    say "not a Debian system: the counterparts of these packages must be there: ${system_packages[*]}"
+    say "not a Debian system: install the counterparts of these packages: ${system_packages[*]}"
     return
   fi
   local missing
@@ -78,7 +78,7 @@ install_system_packages() {
   fi
   say "installing ${#missing[@]} system packages: ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  # An earlier apt or dpkg that was interrupted is finished first.
+  # Finishes an earlier, interrupted apt or dpkg.
   dpkg --configure -a >&2
   apt-get update -qq >&2 || die 1 "apt-get update failed; see above"
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2 || die 1 "apt-get install failed; see above"
@@ -92,8 +92,8 @@ check_disk_space() {
     die 1 "$need_gb GB of disk space are needed under $deps, $((free_kb / 1000000)) GB are free"
 }
 
-# Debian marks its own Python as externally managed (PEP 668) and may lack ensurepip: a venv of our own, from any
-# interpreter that can make one.
+# Debian marks its Python as externally managed (PEP 668) and may lack ensurepip, so this makes a venv with the first
+# interpreter that can.
 make_venv() {
   if "$python" -m pip --version >/dev/null 2>&1; then return; fi
   local candidate
@@ -110,7 +110,7 @@ make_venv() {
 
 pip_install() {
   "$python" -m pip install --disable-pip-version-check --progress-bar off --quiet "$@" >&2 ||
-    die 1 "pip could not install: $* (what was downloaded is kept; run this again to go on)"
+    die 1 "pip could not install: $* (downloads are kept; run this again to continue)"
 }
 
 has_libtorch() { compgen -G "$venv/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null; }
@@ -119,7 +119,7 @@ can_import_torch() { "$python" -c 'import torch' >/dev/null 2>&1; }
 install_libtorch() {
   if [[ -n ${LIBTORCH:-} ]]; then
     [[ -f $LIBTORCH/include/torch/csrc/api/include/torch/torch.h ]] ||
-      die 2 "LIBTORCH=$LIBTORCH does not hold a LibTorch: include/torch/csrc/api/include/torch/torch.h is missing"
+      die 2 "LIBTORCH=$LIBTORCH is not a LibTorch: include/torch/csrc/api/include/torch/torch.h is missing"
     say "using the LibTorch in $LIBTORCH"
   elif [[ $variant == cuda ]]; then
     install_python_packages

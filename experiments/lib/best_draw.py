@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the --set arguments of the best run of a config in a results file, by what validation data say.
+"""Prints the --set arguments of the run of a config in a results file that has the best validation score.
 
   best_draw.py experiments/results/shakespeare_draws.csv shakespeare_metric_published.yaml best_val_loss
   best_draw.py experiments/results/imdb_strong_draws.csv imdb_scaled_dot_product.yaml best_val_error --without model.mixer.qk_norm=true
@@ -12,11 +12,11 @@ import sys
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="a CSV file that a sweep wrote")
-    parser.add_argument("config", help="as in its column config")
-    parser.add_argument("column", help="of which the smallest value is the best")
+    parser.add_argument("results", help="a CSV file from a sweep")
+    parser.add_argument("config", help="a value of its column config")
+    parser.add_argument("column", help="the column whose smallest value is the best")
     parser.add_argument("--with", dest="needed", default=[], nargs="+", metavar="KEY=VALUE", help="only runs with these overrides")
-    parser.add_argument("--without", dest="refused", default=[], nargs="+", metavar="KEY=VALUE", help="only runs without these")
+    parser.add_argument("--without", dest="refused", default=[], nargs="+", metavar="KEY=VALUE", help="only runs without these overrides")
     arguments = parser.parse_args()
     needed, refused = set(arguments.needed), set(arguments.refused)
     try:

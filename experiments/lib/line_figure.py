@@ -1,4 +1,4 @@
-"""Line charts as SVG files: panels side by side with logarithmic axes, one line a series, a legend below."""
+"""Line charts as SVG files: panels side by side with logarithmic axes, one line per series, a legend below."""
 import math
 from html import escape
 
@@ -7,7 +7,7 @@ WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 200, 76, 56, 92  # of a panel, and around i
 
 
 def ticks(low, high):
-    """1, 2 and 5 times powers of ten between two numbers; powers alone where those are many."""
+    """1, 2 and 5 times powers of ten between two numbers; only powers if these are more than six."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [m * 10.0**p for p in powers for m in (1, 2, 5) if low <= m * 10.0**p <= high]
     return fine if len(fine) <= 6 else [t for t in fine if math.log10(t).is_integer()]

@@ -2,27 +2,27 @@
 #
 #   run CONFIG [--set KEY=VALUE]... [--context N]...    adds a run; --context also evaluates its last checkpoint on the
 #                                                       validation split with a context of N tokens (column val_loss_N)
-#   run_with MIXER [OPTION=VALUE]...                    adds a run of "${task[@]}", the arguments of `run`, with this mixer in every one
-#                                                       of "${places[@]}" (default: model.mixer) and train.seed=$seed
-#   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs, a path from
-#                                                       the folder of the scripts; `run` refuses what it prints when it fails
-#   run_best_draw CONFIG COLUMN [ARGUMENT...]           in NAME_tuned.sh: adds a run with train.seed=$seed of the draw of NAME_draws.sh that
-#                                                       is best by a column of validation data; arguments of lib/best_draw.py
-#   finish [ARGUMENT...]                                trains what is missing, writes the results, and prints
+#   run_with MIXER [OPTION=VALUE]...                    adds a run of "${task[@]}", the arguments of `run`, with this mixer at each of
+#                                                       "${places[@]}" (default: model.mixer) and train.seed=$seed
+#   draw SPACE INDEX [SEED]                             prints the --set arguments of a draw from a space of configs, a path relative to
+#                                                       the folder of the scripts; after a failure `run` refuses its output
+#   run_best_draw CONFIG COLUMN [ARGUMENT...]           in NAME_tuned.sh: adds a run with train.seed=$seed of the best draw of NAME_draws.sh by
+#                                                       a column of validation scores; arguments of lib/best_draw.py
+#   finish [ARGUMENT...]                                trains the missing runs, writes the results, and prints
 #                                                       `metaformer compare RESULTS ARGUMENT...`
 #
-# A run is done when its folder has a summary or when the results file has its row; both are found by the digest of its
-# config, so a changed config is a new run. Runs that fail are listed at the end (exit code 1) and do not stop others. A sweep
-# may be stopped at any time, and started again, also several times at once: what another process trains is waited for.
+# A run is done if its folder has a summary or the results file has its row. Both are identified by the digest of its
+# config, so a changed config is a new run. Failed runs are listed at the end (exit code 1) and do not stop others. A sweep
+# may be stopped at any time, and started again, also several times at once: it waits for runs of other processes.
 #
 #   RESULTS=FILE   the results file; default experiments/results/NAME.csv
-#   RUNS=FOLDER    the folders of the runs; default runs/NAME. To train everything again, give both anew
+#   RUNS=FOLDER    the folders of the runs; default runs/NAME. To train everything again, set RESULTS and RUNS to new paths
 #   JOBS=N         trains N runs at once, each with an equal part of the threads; default 1
 #   SEEDS="1 2 3"  the seeds, for scripts that use $SEEDS
-#   PROGRAM=FILE   a built metaformer; default: that of scripts/run.sh, which builds it
+#   PROGRAM=FILE   a built metaformer; default: the program of scripts/run.sh, which builds it
 #
-# As a Slurm array without gaps each task takes an equal part of the list: sbatch --array=0-2 --wrap experiments/NAME.sh
-# RUNS/.sweep/logs holds what each training printed.
+# In a Slurm array without gaps each task takes an equal part of the list: sbatch --array=0-2 --wrap experiments/NAME.sh
+# RUNS/.sweep/logs contains the output of each run.
 # shellcheck shell=bash
 set -euo pipefail
 # shellcheck source=scripts/lib/environment.sh
@@ -41,18 +41,18 @@ if [[ -z ${PROGRAM:-} ]]; then
 fi
 found=$(command -v -- "$PROGRAM") || die 2 "PROGRAM=$PROGRAM: no such program"
 PROGRAM=$(realpath -- "$found")
-own="$RUNS/.sweep"  # what is no run: locks, logs, the order of the rows
+own="$RUNS/.sweep"  # the sweep's own files: locks, logs, the order of the rows
 busy=75  # another process trains the run
-taken_up=76  # a signal asked to stop
+taken_up=76  # a signal has stopped the sweep
 
-# The list, by index: the arguments of `train` and the contexts, quoted; the names of their folders; the keys.
+# The list of runs: the arguments of `train` and the contexts, quoted; the names of the folders; the keys.
 run_arguments=()
 run_contexts=()
 run_names=()
 run_keys=()
 failures=()
 
-# A failing $(...) among the arguments of a command does not end a script, so the failure is an argument.
+# A failing $(...) in the arguments of a command does not end a script, so a failure is reported by an argument.
 draw() {
   local space=$1
   [[ $space == /* ]] || space="$experiments/$space"
@@ -116,7 +116,7 @@ run_best_draw() { # config column [argument of best_draw.py]...
   run "$1" $drawn --set "train.seed=$seed"
 }
 
-# Whether the results file has a row with the key, and in it the losses for these contexts.
+# Whether the results file has a row with the key and the losses for these contexts.
 has_row() { # key contexts
   [[ -f $RESULTS ]] || return 1
   sed -E 's/"([^"]|"")*"/quoted/g' "$RESULTS" | awk -F, -v key="$1" -v contexts="$2" '
@@ -139,12 +139,12 @@ has_files() { # index
 
 is_done() { has_files "$1" || has_row "${run_keys[$1]}" "${run_contexts[$1]}"; }
 
-# As a Slurm array: whether this task trains the run of that index.
+# Whether this task of a Slurm array trains the run of that index.
 is_ours() {
   (($1 % ${SLURM_ARRAY_TASK_COUNT:-1} == share))
 }
 
-# Of a Slurm array: which part of the list this task takes, from 0.
+# Sets `share`, the part of the list that this task of a Slurm array takes, from 0.
 find_share() {
   local first=${SLURM_ARRAY_TASK_MIN:-0} step=${SLURM_ARRAY_TASK_STEP:-1} count=${SLURM_ARRAY_TASK_COUNT:-1}
   share=$(((${SLURM_ARRAY_TASK_ID:-$first} - first) / step))
@@ -157,8 +157,8 @@ export_runs() { # folders...
   "$PROGRAM" compare --export "$RESULTS" --order "$own/order" --export-only "$@" </dev/null
 }
 
-# In a process of its own, which holds the lock as long as it or its training lives. A signal reaches both; the training
-# saves its state, and then this ends.
+# Runs in its own process, which holds the lock as long as it or its training lives. A signal reaches both; training
+# saves its state, and then this process ends.
 train_one() { # index
   local folder=$RUNS/${run_names[$1]} words=() context lock stopped=''
   trap 'stopped=yes' INT TERM HUP
@@ -179,11 +179,11 @@ train_one() { # index
 
 stop_children() { # number of the signal
   trap '' INT TERM HUP
-  say "$sweep: stopping; what is being trained saves its state"
+  say "$sweep: stopping; running trainings save their state"
   local pid
   for pid in "${!children[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
   wait
-  say "$sweep: stopped; start it again to go on"
+  say "$sweep: stopped; start it again to continue"
   exit $((128 + $1))
 }
 
@@ -194,7 +194,7 @@ start() { # index
   children[$!]=$1
 }
 
-# Waits for one child. Those that are trained elsewhere go into `waiting`.
+# Waits for one child. A run that another process trains goes into `waiting`.
 reap() {
   local pid='' status=0 index name
   wait -n -p pid "${!children[@]}" || status=$?
@@ -234,12 +234,12 @@ train_missing() {
     waiting=()
     train_all "${missing[@]}"
     missing=("${waiting[@]}")
-    ((${#missing[@]} == 0)) || { say "$sweep: waiting for ${#missing[@]} that another process trains"; sleep "${POLL:-10}"; }
+    ((${#missing[@]} == 0)) || { say "$sweep: waiting for ${#missing[@]} runs of other processes"; sleep "${POLL:-10}"; }
   done
   trap - INT TERM HUP
 }
 
-# Rows in the order of the list, whoever wrote them first.
+# Writes the rows in the order of the list.
 collect() {
   local index folders=()
   for index in "${!run_keys[@]}"; do

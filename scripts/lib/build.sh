@@ -1,4 +1,4 @@
-# Brings set-up and build up to date; silent when nothing is to do. To be sourced after environment.sh.
+# Brings set-up and build up to date; prints nothing if they are. To be sourced after environment.sh.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # variables of environment.sh
 
@@ -16,7 +16,7 @@ ensure_set_up_for() { # running | tests
 configure() {
   local cuda=AUTO
   [[ $(installed_variant) == cpu ]] && cuda=OFF
-  # Afresh: what an earlier configuration found may have moved (another LIBTORCH).
+  # --fresh, because the libraries of an earlier configuration may have moved (another LIBTORCH).
   say "configuring the build"
   (cd "$root" && cmake --fresh --preset release "-DMETAFORMER_CUDA=$cuda") >"$build.log" 2>&1 || {
     cat "$build.log" >&2
@@ -25,7 +25,7 @@ configure() {
   touch "$configured_stamp"
 }
 
-# How long a first build takes: processor minutes that were measured on an AMD EPYC, over the compilers at once.
+# Duration of a first build: processor minutes measured on an AMD EPYC, divided by the number of compilers at once.
 describe_first_build() { # compilers-at-once targets...
   local jobs=$1 processor_minutes=27
   shift
@@ -33,7 +33,7 @@ describe_first_build() { # compilers-at-once targets...
   say "building; the first time this takes about $(((processor_minutes + jobs - 1) / jobs)) minutes with $jobs compilers at once"
 }
 
-# Ninja's output without what it says when nothing is to do; before the first line of real work, the announcement.
+# Ninja's output without its messages about an up-to-date build. Prints the announcement before the first line of real work.
 show_real_work() { # compilers-at-once targets...
   local line announced=no
   while IFS= read -r line; do
@@ -46,7 +46,7 @@ show_real_work() { # compilers-at-once targets...
   done
 }
 
-# Whether the program is newer than everything it is made of, the commit that it names included.
+# Whether the program is newer than all its inputs, the commit in its version included.
 program_is_current() {
   local program=$build/metaformer head_log input
   [[ -x $program ]] || return 1
@@ -61,7 +61,7 @@ ensure_built() { # targets...
   mkdir -p "$build"
   exec {build_lock}>"$build/.lock"
   if ! flock -n "$build_lock"; then
-    # Someone builds the tests, say: what is already there need not wait for that.
+    # Another build, for example of the tests, is running: a program that is up to date need not wait for it.
     if [[ $* == metaformer ]] && program_is_current; then
       exec {build_lock}>&-
       return

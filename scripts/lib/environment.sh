@@ -1,7 +1,7 @@
-# Shared by the scripts of this folder: where things are, how they speak, how many jobs fit. To be sourced.
+# Shared by the scripts of this folder: paths, messages, number of jobs. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the variables are for the scripts that source this file
-unset CDPATH  # with it `cd` may go elsewhere, and prints where it went
+unset CDPATH  # with it `cd` may change into another folder, and prints its name
 root=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd -P)
 deps="$root/.deps"
 venv="$deps/venv"
@@ -17,7 +17,7 @@ die() {
   exit "$code"
 }
 
-# One compiler that includes torch needs up to 2 GB: as many jobs as cores, but no more than memory allows.
+# One compiler needs up to 2 GB for a file that includes torch: one job per core, limited by memory.
 build_jobs() {
   local cores memory_kb jobs
   cores=$(nproc)
@@ -28,11 +28,11 @@ build_jobs() {
   echo "$jobs"
 }
 
-# What was set up: "cpu" or "cuda", empty when nothing was.
+# The variant of the set-up: "cpu" or "cuda", empty without a set-up.
 installed_variant() { [[ -f $setup_stamp ]] && sed -n 's/^variant=//p' "$setup_stamp"; }
 has_test_packages() { [[ -f $setup_stamp ]] && grep -qx 'tests=yes' "$setup_stamp"; }
 
-# The stamp repeats what decides the set-up, so that a change of it sets up again.
+# The stamp contains a checksum of the set-up's inputs, so that a change of them sets up again.
 setup_inputs() {
   { cat "$root/scripts/setup.sh" "$root"/scripts/requirements/*.txt; echo "${LIBTORCH:-}"; } | cksum | cut -d' ' -f1
 }

@@ -1,9 +1,9 @@
-// Preloaded into a program: counts what it does to files, and stops it at a chosen operation. fault_campaign.py builds
-// it.
+// A library to preload into a program: counts the program's operations on files, and stops it at a chosen operation.
+// fault_campaign.py builds it.
 //
 //   STOP_COUNT=FILE     at the end, writes the number of operations into FILE
-//   STOP_AT=N           raises STOP_SIGNAL (9 unless given) before operation N; of a write, half is written first
-//   STOP_NO_EXCHANGE=1  the file system cannot swap two names (as NFS)
+//   STOP_AT=N           raises STOP_SIGNAL (default 9) before operation N; if that is a write, after half of it
+//   STOP_NO_EXCHANGE=1  the file system cannot swap two names (like NFS)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -99,7 +99,7 @@ ssize_t write(int file, const void* bytes, size_t size) {
   if (is_regular(file) && strikes()) {
     const ssize_t half = next(file, bytes, size / 2);
     stop();
-    return half;  // a signal that is caught: a short write, as the kernel may do it
+    return half;  // the signal was caught: a short write, which the kernel may also do
   }
   return next(file, bytes, size);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The training step of imdb_scaled_dot_product.yaml written in plain PyTorch: what `metaformer bench step` is compared with.
+"""The training step of imdb_scaled_dot_product.yaml in plain PyTorch, for comparison with `metaformer bench step`.
 
   pytorch_classifier_step.py ARCHIVE --precision fp32 --steps 50
 
@@ -38,7 +38,7 @@ def read_reviews(archive):
 
 
 def draw_batches(reviews, random):
-    """Endless padded batches: ids, which are padding, labels."""
+    """Endless padded batches: ids, padding mask, labels."""
     while True:
         order = random.permutation(len(reviews))
         for first in range(0, len(order) - BATCH * GROUP + 1, BATCH * GROUP):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `metaformer bench step` is compared with: the training step of a GPT written in plain PyTorch, as nanoGPT does it.
+"""The training step of a GPT in plain PyTorch, as in nanoGPT, for comparison with `metaformer bench step`.
 
   pytorch_step.py --layers 4 --heads 4 --width 128 --context 64 --batch 12 --precision fp32 --steps 30
 
@@ -79,7 +79,7 @@ def main():
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                                  lr=1e-3, betas=(0.9, 0.99), fused=device.type == "cuda")  # as nanoGPT chooses it
+                                  lr=1e-3, betas=(0.9, 0.99), fused=device.type == "cuda")  # as in nanoGPT
     tokens = numpy.random.default_rng(1).integers(0, a.vocabulary, 1_000_000).astype(numpy.uint16)
     run = torch.compile(model) if a.compile else model
 
