@@ -5,12 +5,11 @@
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
-#include "infer/baseline_comparison.h"
-#include "infer/load_run.h"
-#include "infer/prediction.h"
+#include "infer/answers.h"
 #include "infer/target_scores.h"
+#include "run/load_run.h"
 #include "tasks/evaluation.h"
-#include "tasks/sequence_to_sequence_task.h"
+#include "train/linear_baseline.h"
 
 namespace metaformer {
 
@@ -55,16 +54,15 @@ void print_table(const BaselineComparison& comparison) {
 
 // Of a run that can be a member of an ensemble.
 const ClassificationMetrics& member_metrics(const std::string& name, const LoadedRun& run, const Task& task) {
-  const auto* metrics = dynamic_cast<const ClassificationMetrics*>(task.metrics.get());
-  if (metrics == nullptr || run.experiment.config.train.overfit_batch)
+  if (task.classes == nullptr || run.experiment.config.train.overfit_batch)
     throw Error(ExitCode::usage, name + ": --with takes classifiers that were trained on a whole corpus");
-  return *metrics;
+  return *task.classes;
 }
 
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
   const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
   if (has_lists || task.batches->has(split)) return;
-  const bool is_table = is<ClassificationConfig>(config.task) || is<SequenceToSequenceConfig>(config.task);
+  const bool is_table = task.classes != nullptr || task.pairs != nullptr;
   throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
                                            to_string(split), is_table ? ": its data.test_path is not set" : ""));
 }
@@ -168,10 +166,9 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
   auto metrics = evaluate_as_asked(arguments, run, task, split, group);
-  const auto* pairs = dynamic_cast<const PairData*>(task.data.get());
-  if (pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
+  if (task.pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
     metrics["written"] =
-        score_written_targets(*run.model, config, run.device, pairs->pairs(), split, arguments.beam, group);
+        score_written_targets(*run.model, config, run.device, *task.pairs, split, arguments.beam, group);
   if (!group.is_first()) return;
   const auto comparison =
       compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);

@@ -20,9 +20,9 @@
 #include "data/list_dataset.h"
 #include "infer/answers.h"
 #include "infer/beam_search.h"
-#include "infer/load_run.h"
 #include "infer/sampling.h"
 #include "report/inspection.h"
+#include "run/load_run.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {

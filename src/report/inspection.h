@@ -9,9 +9,9 @@
 
 #include "attention/mixer.h"
 #include "data/pair_dataset.h"
-#include "infer/load_run.h"
 #include "model/stream_probe.h"
 #include "report/metric_axioms.h"
+#include "run/load_run.h"
 
 namespace metaformer {
 

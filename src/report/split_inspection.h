@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "infer/load_run.h"
 #include "model/stream_probe.h"
+#include "run/load_run.h"
 #include "tasks/task.h"
 
 namespace metaformer {

@@ -24,7 +24,7 @@ std::vector<LabelledFeatures> training_features(const BatchStream& stream, const
 // (Wang and Manning 2012, "Baselines and bigrams").
 
 // Multiplies the embedding of each token and n-gram bucket by |r|, r its log-count ratio
-// (infer/linear_classifier.h) between the training texts of a class and all others, as evaluation sees these texts:
+// (tasks/linear_classifier.h) between the training texts of a class and all others, as evaluation sees these texts:
 // cut, without noise. Of more than two classes the largest |r|; 0 for what no training text has. Throws Interrupted
 // when a signal asks to stop.
 void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes);

@@ -1,15 +1,37 @@
 #pragma once
 // Evaluates a predictor on a split.
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "config/train_config.h"
 #include "distributed/process_group.h"
+#include "model/sequence_model.h"
 #include "tasks/task.h"
 
 namespace metaformer {
+
+// A network as a predictor.
+class NetworkPredictor : public Predictor {
+ public:
+  // Keeps a reference to the model.
+  explicit NetworkPredictor(SequenceModel& model) : model_(model) {}
+
+  // On the CPU threads share slices of rows, so that what they compute stays in their caches. The slices, and so the
+  // logits, do not depend on the number of threads. A model that remembers goes on where the batch before ended,
+  // unless this one begins.
+  torch::Tensor logits(const Batch& batch) const override;
+  bool remembers() const override { return model_.remembers(); }
+
+ private:
+  torch::Tensor logits_of_slice(const Batch& slice, std::size_t number) const;
+
+  SequenceModel& model_;
+  // Of every slice of the rows; none for a model without memory.
+  mutable std::vector<std::unique_ptr<ModelState>> states_;
+};
 
 // The evaluation batches of a split that an evaluation sees, in rising order; of a single one perhaps the first rows.
 struct EvaluationPart {

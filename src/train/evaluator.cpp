@@ -4,13 +4,13 @@
 
 #include <cmath>
 
+#include "base/files.h"
 #include "base/log.h"
-#include "infer/linear_training.h"
 #include "infer/target_scores.h"
 #include "ops/named_tensors.h"
 #include "run/checkpoint.h"
-#include "tasks/evaluation.h"
-#include "tasks/sequence_to_sequence_task.h"
+#include "run/test_predictions.h"
+#include "tasks/classification_task.h"
 
 namespace metaformer {
 
@@ -32,6 +32,29 @@ bool is_checkpoint_due(const TrainConfig& config, const Progress& progress) {
 }
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+TestPredictions to_tensors(const ClassProbabilities& probabilities) {
+  return {.probabilities_lv = torch::tensor(probabilities.values, torch::kDouble).view({-1, probabilities.classes}),
+          .labels_l = torch::tensor(probabilities.labels, torch::kLong)};
+}
+
+}  // namespace
+
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums) {
+  if (task.classes == nullptr || task.classes->labels().size() > most_confused_classes) return;
+  write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
+}
+
+nlohmann::ordered_json report_test(const Predictor& predictor, const Task& task, const TrainConfig& train,
+                                   const RunDirectory& run, torch::Device device, ProcessGroup& group) {
+  const auto sums = score_split(predictor, task, Split::test, train.precision, device, group);
+  if (group.is_first()) write_confusion(run, task, Split::test, sums);
+  if (task.classes != nullptr && !train.overfit_batch && group.is_first())
+    write_test_predictions(run, to_tensors(task.classes->probabilities_of(sums, Split::test)));
+  return task.metrics->report(sums, task.batches->source_of(Split::test));
+}
 
 // The most tokens of an evaluation of the validation split; nothing: all of it.
 static std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
@@ -114,9 +137,8 @@ Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& m
   }
   describe_test();
   auto report = report_test(predictor_, task_, config_.train, run, device_, group_);
-  const auto* pairs = dynamic_cast<const PairData*>(task_.data.get());
-  if (pairs != nullptr && !config_.train.overfit_batch)
-    report["written"] = score_written_targets(model_, config_, device_, pairs->pairs(), Split::test, {}, group_);
+  if (task_.pairs != nullptr && !config_.train.overfit_batch)
+    report["written"] = score_written_targets(model_, config_, device_, *task_.pairs, Split::test, {}, group_);
   metrics.write(step, "test", report);
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;

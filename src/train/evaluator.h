@@ -7,7 +7,6 @@
 #include "run/checkpoint_meta.h"
 #include "run/metrics_log.h"
 #include "run/run_directory.h"
-#include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
 #include "tasks/task.h"
 #include "train/divergence.h"
@@ -27,6 +26,18 @@ bool lacks_evaluation(const TrainConfig& config, const Progress& progress);
 
 // At this step, once its evaluation is done.
 bool is_checkpoint_due(const TrainConfig& config, const Progress& progress);
+
+// Held-out splits at the end of a training, of networks and of linear models.
+
+// Of a classifier, writes confusion_SPLIT.csv of the run from the scores of a whole split; not for more than
+// most_confused_classes.
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
+
+// The metrics of the whole test split. Of a classifier, also writes the run's confusion_test.csv and, unless it was
+// trained and is evaluated on one batch only (train.overfit_batch), test_predictions.safetensors. Processes of a group
+// share the work; the first writes.
+nlohmann::ordered_json report_test(const Predictor& predictor, const Task& task, const TrainConfig& train,
+                                   const RunDirectory& run, torch::Device device, ProcessGroup& group = one_process());
 
 // Evaluations of a run in training, and which of them was the best.
 class Evaluator {

@@ -3,9 +3,9 @@
 
 #include <sstream>
 
-#include "infer/load_run.h"
 #include "model/make_model.h"
 #include "model/parameters.h"
+#include "run/load_run.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
 #include "tasks/classification_task.h"

@@ -8,7 +8,7 @@
 #include "support/any_positions.h"
 #include "support/mixer_options.h"
 #include "tasks/batches.h"
-#include "tasks/masked_language_model_task.h"
+#include "tasks/text_streams.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {

@@ -1,4 +1,4 @@
-#include "infer/load_run.h"
+#include "run/load_run.h"
 
 #include <fmt/format.h>
 
@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/paths.h"
-#include "infer/linear_classifier.h"
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
 #include "run/moved_data.h"
 #include "run/run_directory.h"
-#include "tasks/classification_task.h"
+#include "tasks/evaluation.h"
+#include "tasks/linear_classifier.h"
 #include "tasks/make_task.h"
 
 namespace metaformer {
@@ -81,7 +81,8 @@ std::shared_ptr<SequenceModel> load_network(const ExperimentConfig& config, cons
 std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const Checkpoint& checkpoint,
                                              torch::Device device) {
   const auto classes = static_cast<std::int64_t>(checkpoint.codec.labels.size());
-  auto model = std::make_shared<LinearModel>(config, classes, checkpoint);
+  auto model = std::make_shared<LinearModel>(config, classes);
+  copy_by_name(checkpoint.model, model->tensors(), model_file(checkpoint));
   model->to(device);
   return model;
 }

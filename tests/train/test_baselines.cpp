@@ -3,10 +3,10 @@
 #include <cstdlib>
 
 #include "base/digest.h"
-#include "infer/baseline_comparison.h"
 #include "support/own_cache.h"
 #include "support/workplace.h"
 #include "tasks/make_task.h"
+#include "train/linear_baseline.h"
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 // model: linear as a run like every other.
 
 #include "base/error.h"
-#include "infer/prediction.h"
+#include "infer/answers.h"
 #include "support/failure.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
