@@ -85,7 +85,7 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
     require_split(task, split, config);
-    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device, group);
+    const auto sums = score_split({*run.predictor, task, config.train.precision, run.device, group}, split);
     ensemble.add(name, metrics, sums, split);
     evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
                                   {"step", run.progress.step},
@@ -139,18 +139,16 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
 
 nlohmann::ordered_json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
                                          Split split, ProcessGroup& group) {
-  const auto precision = run.experiment.config.train.precision;
+  const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
   const auto with_tables = [&](const ScoreSums& sums) {
-    auto metrics = task.metrics->report(sums, task.batches->source_of(split));
+    auto metrics = report_of(task, split, sums);
     metrics.update(task.metrics->tables(sums));
     return metrics;
   };
-  if (arguments.random_batches > 0)
-    return with_tables(
-        score_random_batches(*run.predictor, task, split, arguments.random_batches, precision, run.device, group));
-  if (arguments.tokens == 0) return with_tables(score_split(*run.predictor, task, split, precision, run.device, group));
+  if (arguments.random_batches > 0) return with_tables(score_random_batches(scoring, split, arguments.random_batches));
+  if (arguments.tokens == 0) return with_tables(score_split(scoring, split));
   const auto part = part_of_split(*task.batches, split, arguments.tokens, run.predictor->remembers());
-  auto metrics = with_tables(score_part(*run.predictor, task, split, part, precision, run.device, group));
+  auto metrics = with_tables(score_part(scoring, split, part));
   metrics.update({{"evaluated_tokens", part.tokens}, {"split_tokens", part.split_tokens}});
   return metrics;
 }

@@ -320,7 +320,7 @@ void remove_abandoned(const fs::path& path, const fs::path& folder, const Progre
   log::info("{} was the best checkpoint before the rollback; it is now {}", folder.string(), aside);
 }
 
-void mend_links(const fs::path& checkpoints, const Progress& progress, std::int64_t keep) {
+void repair_links(const fs::path& checkpoints, const Progress& progress, std::int64_t keep) {
   point_link(checkpoints / "last", step_name(progress.step));
   if (progress.best && fs::exists(checkpoints / step_name(progress.best->step)))
     point_link(checkpoints / "best", step_name(progress.best->step));

@@ -68,13 +68,14 @@ RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, c
   model.to(device);
   MetricsLog metrics(run, LogPosition{});
   metrics.write_config(config);
+  const Scoring scoring{model, task, config.train.precision, device};
   const auto report_split = [&](Split split) {
-    const auto sums = score_split(model, task, split, config.train.precision, device);
+    const auto sums = score_split(scoring, split);
     if (split == Split::validation) write_confusion(run, task, split, sums);
-    return task.metrics->report(sums, task.batches->source_of(split));
+    return report_of(task, split, sums);
   };
   const auto evaluate = [&](Split split) {
-    auto result = split == Split::test ? report_test(model, task, config.train, run, device) : report_split(split);
+    auto result = split == Split::test ? report_test(scoring, config.train, run) : report_split(split);
     metrics.write(only_step, std::string(to_string(split)), result);
     log::info("{}: {}", to_string(split), headline_of(task, result));
     return result;

@@ -179,7 +179,7 @@ TEST_CASE("losses by position add up to the loss of the split", "[inspect]") {
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto inspection = inspect_split(run, task);
   const auto [sum, targets] = sums_by_position(inspection);
-  const auto report = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto report = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(sum / targets == Approx(report["loss"].get<double>()));
   CHECK(targets == report["tokens"].get<double>());
   REQUIRE(inspection.loss_by_context.back().tokens == 16);
@@ -198,7 +198,7 @@ TEST_CASE("with memory losses by position are those of the text in order, and no
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
   const auto [loss, targets] = sums_by_position(found);
-  const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto whole = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
   CHECK(targets == whole.at("tokens").get<double>());
   CHECK(found.loss_by_context.empty());
@@ -223,7 +223,7 @@ TEST_CASE("hidden tokens and packed documents have losses by position, too, and 
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
   const auto found = inspect_split(run, task);
   const auto [loss, targets] = sums_by_position(found);
-  const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto whole = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
   CHECK(targets == whole.at(masked ? "targets" : "tokens").get<double>());
   CHECK(found.loss_by_context.empty());

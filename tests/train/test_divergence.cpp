@@ -53,7 +53,7 @@ TEST_CASE("a gradient that is not finite keeps its place for the message", "[div
     bad.flatten()[0].fill_(std::numeric_limits<double>::quiet_NaN());
     return bad;
   });
-  parts.step->run(0, 1e-3);
+  parts.run(0, 1e-3);
   CHECK(parts.parameters->first_not_finite(parts.parameters->gradients())->name == view.name);
 }
 

@@ -6,7 +6,6 @@
 
 #include "support/failure.h"
 #include "support/workplace.h"
-#include "train/optim/layer_rates.h"
 
 namespace metaformer {
 
@@ -18,11 +17,8 @@ const std::vector<std::string> optimisers = {"adamw", "adam", "sgd", "{kind: sgd
 struct Trained {
   Trained(const Workplace& place, const std::vector<std::string>& overrides, int steps = 1)
       : parts(place.experiment(overrides)) {
-    set_layer_rates(*parts.parameters, parts.experiment.config.train);
-    parts.optimizer = make_optimizer(*parts.parameters, parts.experiment.config.train, {});
-    parts.step = std::make_unique<EagerTrainingStep>(parts.of_step());
     before = parts.parameters->values().clone();
-    for (int step = 0; step < steps; ++step) parts.step->run(step, 1e-2);
+    for (int step = 0; step < steps; ++step) parts.run(step, 1e-2);
   }
 
   torch::Tensor update(const ParameterBuffer::View& view) const {

@@ -77,7 +77,7 @@ TEST_CASE("a linear run is evaluated and asked like a network", "[linear]") {
   const auto summary = place.train("run", linear(place));
   auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
-  const auto metrics = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto metrics = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(metrics == summary["validation"]);
   CHECK(metrics["loss"] < 0.3);
 }

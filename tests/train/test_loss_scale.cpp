@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "support/torch_catch.h"
-#include "train/step/gradient_sum.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 

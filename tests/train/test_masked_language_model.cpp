@@ -4,7 +4,7 @@
 #include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -80,7 +80,7 @@ TEST_CASE("accumulated, sliced and chunked batches give the gradient of the big 
            {"train.batch_size=12", "train.loss_chunks=3"},
            {"train.batch_size=6", "train.accumulate=2", "train.cpu_slices=6", "train.loss_chunks=2"}}) {
     auto other = parts_with(more);
-    const auto expected = big.step->run(2, 0), given = other.step->run(2, 0);
+    const auto expected = big.run(2, 0), given = other.run(2, 0);
     CHECK(given.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-6));
     CHECK(torch::allclose(other.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-6));
   }
@@ -92,9 +92,9 @@ TEST_CASE("a replayed masked step is the eager one", "[masking][graph]") {
   const auto experiment = place.experiment(masked(place, {"train.batch_size=2", "train.accumulate=2"}, false));
   Parts eager(experiment), parts(experiment);
   GraphCounts counts;
-  GraphTrainingStep graph(parts.of_step(), std::make_unique<GraphByHand>(counts));
+  parts.replay_by(std::make_unique<GraphByHand>(counts));
   for (std::int64_t step = 0; step < 9; ++step) {
-    const auto expected = eager.step->run(step, 1e-3), given = graph.run(step, 1e-3);
+    const auto expected = eager.run(step, 1e-3), given = parts.run(step, 1e-3);
     CHECK(given.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-6));
   }
   CHECK(torch::allclose(parts.parameters->values(), eager.parameters->values(), 1e-6, 1e-9));
@@ -106,9 +106,7 @@ TEST_CASE("an evaluation is the mean over single predictions, whatever the batch
   const bool packs = GENERATE(false, true);
   const auto overrides = masked(place, {"model.context=64"}, packs);
   Parts parts(place.experiment(overrides));
-  const auto report = [&](Parts& of) {
-    return evaluate_split(of.predictor(), of.task, Split::validation, Precision::fp32, torch::kCPU);
-  };
+  const auto report = [&](Parts& of) { return evaluate_split({of.predictor(), of.task}, Split::validation); };
   const auto metrics = report(parts);
   double sum = 0, correct = 0, count = 0;
   for (std::int64_t i = 0; i < parts.task.batches->evaluation_batches(Split::validation); ++i) {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "support/torch_catch.h"
-#include "train/optim/muon.h"
+#include "train/optim/optimizers.h"
 
 namespace metaformer {
 

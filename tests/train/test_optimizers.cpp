@@ -5,7 +5,7 @@
 
 #include "run/safetensors.h"
 #include "support/torch_catch.h"
-#include "train/optim/make_optimizer.h"
+#include "train/optim/optimizers.h"
 
 namespace metaformer {
 

@@ -31,16 +31,16 @@ TEST_CASE("norms that stand out are spikes, and teach nothing", "[spike]") {
 TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
   const Workplace place;
   Parts parts(place.experiment({}));
-  parts.step->run(0, 1e-2);
+  parts.run(0, 1e-2);
   const auto before = parts.parameters->values().clone();
   double seen = 0;
-  const auto result = parts.step->run(1, 1e-2, [&](double norm) {
+  const auto result = parts.run(1, 1e-2, [&](double norm) {
     seen = norm;
     return false;
   });
   CHECK(torch::equal(parts.parameters->values(), before));
   CHECK(seen == result.gradient_norm.item<double>());
-  parts.step->run(1, 1e-2, [](double) { return true; });
+  parts.run(1, 1e-2, [](double) { return true; });
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
 }
 

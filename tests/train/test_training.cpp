@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "run/checkpoint_surgery.h"
 #include "support/workplace.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -15,7 +15,7 @@ TEST_CASE("accumulated batches give the gradient of the big batch", "[training]"
   Parts big(place.experiment({"train.batch_size=12", "train.clip=0"}));
   Parts small(place.experiment({"train.batch_size=3", "train.accumulate=4", "train.clip=0"}));
   for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.step->run(step, 1e-3), four = small.step->run(step, 1e-3);
+    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
     CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-6));
     CHECK(four.gradient_norm.item<double>() == Approx(one.gradient_norm.item<double>()).epsilon(1e-5));
     CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
@@ -29,7 +29,7 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
   constexpr std::int64_t step = 3;
   StepPasses passes(static_cast<std::uint64_t>(parts.experiment.config.train.seed), torch::kCPU);
   passes.set_step(step);
-  const auto batches = training_batches(parts.of_step(), step);
+  const auto batches = parts.batches(step);
   const auto weight = (batches[0].weight + batches[1].weight).to(torch::kFloat);
   for (const std::int64_t micro : {0, 1}) {
     auto pass = passes.pass(micro * parts.experiment.config.train.batch_size);
@@ -38,14 +38,14 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
     (sum / weight).backward();
   }
   const auto expected = parts.parameters->gradients().clone();
-  parts.step->run(step, 0);
+  parts.run(step, 0);
   CHECK(torch::equal(parts.parameters->gradients(), expected));
 }
 
 TEST_CASE("clipping scales the gradient to the limit and reports the norm before", "[training]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.01"}));
-  const auto result = parts.step->run(0, 1e-3);
+  const auto result = parts.run(0, 1e-3);
   CHECK(result.gradient_norm.item<double>() > 0.01);
   CHECK(parts.parameters->gradients().norm().item<double>() == Approx(0.01).epsilon(1e-3));
 }
@@ -271,7 +271,7 @@ TEST_CASE("one batch can be learned by heart with every mixer", "[training]") {
   Parts parts(place.experiment({"model.mixer.kind=" + mixer, "model.width=32", "train.batch_size=1"}));
   double loss = 0;
   // Step 0 always: the same window.
-  for (int i = 0; i < 300; ++i) loss = parts.step->run(0, 3e-3).loss.item<double>();
+  for (int i = 0; i < 300; ++i) loss = parts.run(0, 3e-3).loss.item<double>();
   // Without mixing, a token that has two successors in the window cannot be told apart but by its position.
   CHECK(loss < 0.01);
 }
@@ -282,8 +282,7 @@ TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[trai
   Parts wide(place.experiment({"model.mixer.kind=" + mixer})),
       narrow(place.experiment({"model.mixer.kind=" + mixer, "train.precision=bf16"}));
   for (std::int64_t step = 0; step < 20; ++step) {
-    const auto one = wide.step->run(step, 1e-3).loss.item<double>(),
-               other = narrow.step->run(step, 1e-3).loss.item<double>();
+    const auto one = wide.run(step, 1e-3).loss.item<double>(), other = narrow.run(step, 1e-3).loss.item<double>();
     CHECK(other == Approx(one).epsilon(5e-3));
     if (step == 0) CHECK(other != one);  // it did run in bf16
   }

@@ -52,7 +52,7 @@ TEST_CASE("the average is what is evaluated, selected and loaded", "[average]") 
   CHECK(summary["val_loss"] != plain["val_loss"]);
   const auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
-  const auto report = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto report = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(report["loss"] == summary["val_loss"]);
 }
 
