@@ -40,29 +40,6 @@ TEST_CASE("language models of every kind learn, in every precision", "[language_
   CHECK(summary.at("val_loss").get<double>() < 0.6);
 }
 
-TEST_CASE("language models of every kind resume to the byte, wherever the run stopped", "[language_models]") {
-  const Workplace place;
-  const auto model = any_model();
-  const int steps = GENERATE(3, 11);
-  const std::string more = GENERATE("train.cpu_slices=1", "train.cpu_slices=2", "train.loss_chunks=3",
-                                    "train.optimizer=muon", "train.weight_average.decay=0.9", "train.precision=bf16");
-  INFO(model.front() << ", " << more << " after " << steps);
-  const auto with = [&](int last) {
-    return joined(model,
-                  {"model.dropout=0.1", "model.embedding.dropout=0.1", "train.batch_size=4", "train.accumulate=2",
-                   "train.schedule={kind: constant, warmup_steps: 2}", "train.steps=" + std::to_string(last), more});
-  };
-  place.train("whole", with(14));
-  place.train("cut", with(steps));
-  place.train("cut", with(14), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
-  CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
-        read_text(place / "cut/checkpoints/last/state.safetensors"));
-  const bool carries = model.front().find("carry_state: true") != std::string::npos;
-  const auto state = read_text(place / "cut/checkpoints/last/state.safetensors");
-  CHECK((state.find("memory.hidden") != std::string::npos) == carries);
-}
-
 TEST_CASE("slices of language models of every kind have the batch's gradients", "[language_models][slices]") {
   const Workplace place;
   const auto model = any_model();

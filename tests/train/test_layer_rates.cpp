@@ -217,24 +217,4 @@ TEST_CASE("factors of no parameter, two of one, and what is no factor are errors
   }
 }
 
-TEST_CASE("a run with rates by layer and frozen parameters resumes to the byte", "[rates]") {
-  const Workplace place;
-  const std::string optimiser = GENERATE(from_range(optimisers));
-  const auto with = [&](const std::string& steps) {
-    return std::vector<std::string>{"train.optimizer=" + optimiser,
-                                    "train.freeze=[transformer.blocks.0]",
-                                    "train.layer_rate_decay=0.7",
-                                    "train.weight_average.decay=0.9",
-                                    "train.rate_factors=[mixer=0.5, feed_forward.up=2]",
-                                    "train.steps=" + steps,
-                                    "train.schedule={kind: constant, warmup_steps: 2}"};
-  };
-  place.train("whole", with("12"));
-  place.train("cut", with("5"));
-  place.train("cut", with("12"), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
-  CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
-        read_text(place / "cut/checkpoints/last/state.safetensors"));
-}
-
 }  // namespace metaformer

@@ -2,28 +2,11 @@
 
 #include "support/graph_by_hand.h"
 #include "support/threads.h"
-#include "support/workplace.h"
-#include "tasks/evaluation.h"
-#include "train/step.h"
+#include "tasks/task_examples.h"
 
 namespace metaformer {
 
 namespace {
-
-// Documents as JSON lines, of 1 to 30 words.
-std::string documents(const Workplace& place) {
-  const Rng rng(2, RandomPurpose::noise);
-  std::string lines;
-  std::uint64_t draw = 0;
-  for (int i = 0; i < 300; ++i) {
-    std::string text;
-    for (auto words = 1 + rng.below(draw++, 30); words > 0; --words)
-      text += std::string(rng.below(draw++, 2) == 0 ? "fox " : "quick brown ");
-    lines += R"({"text": ")" + text + "\"}\n";
-  }
-  place.folder().write("documents.jsonl", lines);
-  return "'" + (place / "documents.jsonl").string() + "'";
-}
 
 std::vector<std::string> masked(const Workplace& place, std::vector<std::string> more, bool packs) {
   more.insert(more.begin(), "task=masked_language_model");
@@ -45,24 +28,6 @@ TEST_CASE("a masked language model falls below the entropy of its tokens", "[mas
   CHECK(validation["perplexity"].get<double>() == Approx(std::exp(validation["loss"].get<double>())));
   CHECK(validation["accuracy"].get<double>() > 0.5);
   CHECK(validation["targets"].get<double>() > 20);
-}
-
-TEST_CASE("a masked language model resumes to the byte, with every kind of rows", "[masking]") {
-  const Workplace place;
-  const bool packs = GENERATE(false, true);
-  const std::string more = GENERATE("train.cpu_slices=2", "train.loss_chunks=3", "model.blocks=reversible",
-                                    "train.precision=bf16", "task.loss=sequence");
-  INFO(more << (packs ? " with packing" : ""));
-  const auto with = [&](const std::string& steps) {
-    return masked(place,
-                  {"train.steps=" + steps, "model.dropout=0.1", "train.accumulate=2",
-                   "train.schedule={kind: constant, warmup_steps: 2}", more},
-                  packs);
-  };
-  place.train("whole", with("12"));
-  place.train("cut", with("5"));
-  place.train("cut", with("12"), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
 }
 
 TEST_CASE("accumulated, sliced and chunked batches give the gradient of the big batch", "[masking]") {

@@ -55,17 +55,6 @@ TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
   for (const int threads : {2, 3, 4}) CHECK((train(threads) == bytes));
 }
 
-TEST_CASE("a sliced training resumes with the same bytes", "[slices]") {
-  const Workplace place;
-  const std::vector<std::string> overrides = {"train.cpu_slices=4", "model.dropout=0.1", "train.schedule=constant"};
-  place.train("whole", overrides);
-  auto shorter = overrides;
-  shorter.push_back("train.steps=4");
-  place.train("stopped", shorter);
-  place.train("stopped", overrides, /*resume=*/true);
-  CHECK((model_bytes(place / "stopped") == model_bytes(place / "whole")));
-}
-
 TEST_CASE("dropout takes the same entries of a step, however its rows are divided", "[slices]") {
   const auto mixer = GENERATE(as<std::string>(), "metric", "scaled_dot_product", "quadratic", "average_pooling");
   const Workplace place;

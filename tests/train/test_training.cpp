@@ -66,43 +66,6 @@ TEST_CASE("training learns, and the same seed gives the same run to the byte", "
   CHECK(model_bytes(place / "one") != model_bytes(place / "three"));
 }
 
-TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
-  const Workplace place;
-  const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
-  const std::string precision = GENERATE("fp32", "bf16");
-  const std::vector<std::string> common = {"model.mixer.kind=" + mixer, "train.precision=" + precision,
-                                           "model.dropout=0.2", "train.accumulate=2",
-                                           "train.schedule={kind: constant, warmup_steps: 2}"};
-  auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), common.begin(), common.end());
-    return more;
-  };
-  place.train("whole", with({"train.steps=12"}));
-  for (const std::string k : {"1", "5", "8"}) {
-    const auto run = "cut" + k;
-    // The cut run ends at step k; its last evaluation and log lines belong to it alone, so only weights and state
-    // count.
-    place.train(run, with({"train.steps=" + k}));
-    place.train(run, with({"train.steps=12"}), true);
-    CHECK(model_bytes(place / "whole") == model_bytes(place / run));
-    CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
-          read_text(place / run / "checkpoints/last/state.safetensors"));
-  }
-}
-
-TEST_CASE("dropout of embeddings alone is resumed to the byte too", "[training]") {
-  const Workplace place;
-  const auto with = [](const std::string& steps) {
-    return std::vector<std::string>{"model.embedding.dropout=0.5", "train.schedule={kind: constant, warmup_steps: 2}",
-                                    "train.steps=" + steps};
-  };
-  place.train("whole", with("12"));
-  place.train("cut", with("5"));
-  torch::manual_seed(99);  // what the generator did before must not matter
-  place.train("cut", with("12"), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
-}
-
 TEST_CASE("metrics continue without a gap or a repeated line", "[training]") {
   const Workplace place;
   place.train("whole", {});
@@ -253,19 +216,7 @@ TEST_CASE("old checkpoints are removed, the targets of links never", "[training]
   CHECK(folders >= 2);
 }
 
-TEST_CASE("a loss that is not finite stops with its step and keeps the checkpoints", "[training]") {
-  const Workplace place;
-  try {
-    place.train("run",
-                {"train.steps=200", "train.learning_rate=1e30", "train.clip=0", "train.schedule.warmup_steps=0"});
-    FAIL("it went on");
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::diverged);
-    CHECK_THAT(error.what(), ContainsSubstring("is not finite") && ContainsSubstring("step "));
-  }
-}
-
-TEST_CASE("one batch can be learned by heart with every mixer", "[training]") {
+TEST_CASE("one batch is overfitted with every mixer", "[training]") {
   const Workplace place;
   const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
   Parts parts(place.experiment({"model.mixer.kind=" + mixer, "model.width=32", "train.batch_size=1"}));
