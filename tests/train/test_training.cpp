@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "run/checkpoint_surgery.h"
+#include "support/failure.h"
 #include "support/workplace.h"
 #include "train/step.h"
 
@@ -238,6 +239,16 @@ TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[trai
     if (step == 0) CHECK(other != one);  // it did run in bf16
   }
   for (const auto& parameter : narrow.model->parameters()) CHECK(parameter.scalar_type() == torch::kFloat);
+}
+
+TEST_CASE("what cannot fit into memory is refused before anything is made", "[memory]") {
+  const Workplace place;
+  const auto [code, message] = failure([&] {
+    place.train("run", {"model.width=65536", "model.heads=8", "model.layers=1024"});
+  });
+  CHECK(code == ExitCode::out_of_memory);
+  CHECK_THAT(message, ContainsSubstring("model.context or model.width, or train with --force"));
+  CHECK_FALSE(std::filesystem::exists(place / "run"));
 }
 
 }  // namespace metaformer
