@@ -1,7 +1,6 @@
 // What a run writes about itself beside losses and weights: amounts, times, sessions, samples.
 
 #include "base/error.h"
-#include "support/catch.h"
 #include "support/failure.h"
 #include "support/workplace.h"
 #include "train/training_log.h"
