@@ -11,8 +11,8 @@
 
 namespace metaformer {
 
-// Checkpoints: folders checkpoints/step-N. One that has its name never changes, but for one case: what was saved
-// without the evaluation of its step is replaced, at once, when that evaluation is done.
+// Folders checkpoints/step-N, immutable once they have that name, except that one that was saved without the evaluation
+// of its step is replaced, at once, when that evaluation is done.
 struct Checkpoint {
   std::filesystem::path folder;
   Progress progress;

@@ -28,7 +28,7 @@ void require_labels(const ExperimentConfig& config, const Checkpoint& checkpoint
     throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
 }
 
-// No training saves such weights, and their answers would mean nothing.
+// Training saves no such weights.
 void require_finite(const Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.model)
     if (!tensor.isfinite().all().item<bool>())
@@ -50,7 +50,7 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
   std::visit([&](auto& options) { options.context = context; }, config.model);
 }
 
-// What may be set of a trained model: what none of its weights depends on.
+// Of a trained model only options may be set on which none of its weights depends.
 void require_free_options(const std::vector<std::string>& overrides, const ExperimentConfig& trained) {
   constexpr std::array<std::string_view, 3> mixers = {"model.mixer.", "model.encoder.mixer.", "model.cross_mixer."};
   constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",

@@ -29,8 +29,8 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   const auto config = default_experiment({argv + 2, argv + argc}).config;
   const auto task = make_task(config, /*offline=*/true);
-  Step training(config, task, torch::kCPU);
-  const auto& model = *training.model;
+  Step trained(config, task, torch::kCPU);
+  const auto& model = *trained.model;
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
   write_file_synced(folder / "model.safetensors", to_safetensors(named_state(model)));
 
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     ids.push_back(batch.ids_bc);
     targets.push_back(batch.targets_bc);
     losses.push_back(
-        training.run(step, scheduled_rate(config.train, width_of(config.model), step)).loss.to(torch::kDouble));
+        trained.run(step, scheduled_rate(config.train, width_of(config.model), step)).loss.to(torch::kDouble));
   }
   NamedTensors training = {
       {"ids", torch::stack(ids)}, {"targets", torch::stack(targets)}, {"losses", torch::stack(losses)}};
