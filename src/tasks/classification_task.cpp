@@ -116,7 +116,7 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
     labels.push_back(batch.labels_l.cpu());
   }
   const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);
-  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows tells of it
+  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows reports it
   const auto classes = logits_bv.size(1);
   const double smoothing = classification(config).label_smoothing;
   const auto targets_bv =

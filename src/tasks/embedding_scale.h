@@ -19,8 +19,8 @@ using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const 
 // asks to stop.
 std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features);
 
-// model.embedding.scale: log_count_ratio, and task.head.bag: naive_bayes. Naive Bayes tells which features of a text
-// say anything about its class; a network that takes their embeddings in that proportion learns less from the rest
+// model.embedding.scale: log_count_ratio, and task.head.bag: naive_bayes. Naive Bayes weighs features by how unequally
+// the classes have them; a network that takes their embeddings in that proportion learns less from the rest
 // (Wang and Manning 2012, "Baselines and bigrams").
 
 // Multiplies the embedding of each token and n-gram bucket by |r|, r its log-count ratio

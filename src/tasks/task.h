@@ -182,7 +182,7 @@ class TaskData {
   // The same in a line for people.
   virtual std::string summary() const = 0;
 
-  // Before training: warns of what looks like a slip; throws (exit code 3) where nothing could be chosen on the
+  // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the
   // validation split.
   virtual void check() const {}
 };

@@ -49,7 +49,7 @@ class GradientSum {
   std::vector<Bucket> buckets_;  // in the order in which all processes send them
   std::vector<const ParameterBuffer::View*> tables_;
 
-  // Of autograd, which tells when a gradient is complete.
+  // Hooks of autograd, called when a gradient is complete.
   struct Watch {
     std::shared_ptr<torch::autograd::Node> node;
     std::uintptr_t hook;

@@ -95,7 +95,7 @@ TEST_CASE("baselines are kept, by the content of the data", "[baselines]") {
   CHECK(at.cached().size() == 2);
 }
 
-TEST_CASE("a damaged cache is computed anew and mended", "[baselines]") {
+TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
   const BaselinePlace at;
   at.find();
   REQUIRE(at.cached().size() == 1);

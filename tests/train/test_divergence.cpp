@@ -60,17 +60,17 @@ TEST_CASE("a gradient that is not finite keeps its place for the message", "[div
 
 TEST_CASE("a rollback lowers the rate until the run ends, and counts", "[divergence]") {
   const Workplace place;
-  auto mended = wild;
-  mended.insert(mended.end(), {"train.divergence.action=rollback", "train.divergence.action.factor=1e-4",
-                               "train.divergence.action.limit=4", "train.learning_rate=1e9"});
-  const auto summary = place.train("run", mended);
+  auto rolled_back = wild;
+  rolled_back.insert(rolled_back.end(), {"train.divergence.action=rollback", "train.divergence.action.factor=1e-4",
+                                         "train.divergence.action.limit=4", "train.learning_rate=1e9"});
+  const auto summary = place.train("run", rolled_back);
   CHECK(summary["steps"] == 60);
   CHECK(summary["rollbacks"].get<int>() >= 1);
   CHECK(std::isfinite(summary["val_loss"].get<double>()));
   CHECK(count_lines(place / "run", "rollback") >= 1);
   CHECK(all_saved_are_finite(place / "run"));
   // The same again to the byte: what a rollback draws depends on nothing but how many there were.
-  place.train("again", mended);
+  place.train("again", rolled_back);
   CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
 }
 
