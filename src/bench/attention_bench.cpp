@@ -554,7 +554,7 @@ class Candidates {
   std::vector<AttentionCandidate> list_;
 };
 
-// How the library multiplies float32 on CUDA while it lives, as train/preparation.cpp sets it for a training.
+// How the library multiplies float32 on CUDA while it lives, as train/run.cpp sets it for a training.
 class Float32Products {
  public:
   Float32Products(torch::Device device, bool tf32) : before_(at::globalContext().float32MatmulPrecision()) {

@@ -11,8 +11,8 @@
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
 #include "ops/device.h"
-#include "train/step/sliced_gradients.h"
-#include "train/trainer.h"
+#include "train/optim/schedule.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -79,36 +79,34 @@ double peak_product_gflops(torch::Device device, Precision precision) {
 class Rig {
  public:
   Rig(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
-      : steps_(config.train.steps), device_(device), group_(group), setup_(config, task, device, nullptr, group) {}
+      : step_(config, task, device, group) {}
 
-  TrainingStep& step() { return *setup_.step; }
-  std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(setup_.parameters->gradients().nbytes()); }
+  Step& step() { return step_; }
+  std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(step_.parameters->gradients().nbytes()); }
   double loss() const { return loss_.item<double>(); }
 
   void run(std::int64_t steps) {
     for (std::int64_t i = 0; i < steps; ++i, ++done_) {
-      throw_if_any_stopped(group_);
-      loss_ = setup_.step->run(done_, setup_.schedule->rate(done_ % steps_)).loss;
-      setup_.average->update(done_ + 1);
+      throw_if_any_stopped(step_.group());
+      const auto& config = step_.config();
+      loss_ = step_.run(done_, scheduled_rate(config.train, width_of(config.model), done_ % config.train.steps)).loss;
+      step_.average->update(done_ + 1);
     }
   }
 
   // Of one step.
   double timed_ms(std::int64_t steps) {
-    return milliseconds_of(device_, [&] { run(steps); }) / static_cast<double>(steps);
+    return milliseconds_of(step_.device(), [&] { run(steps); }) / static_cast<double>(steps);
   }
 
   double timed_all_reduce_ms() {
-    const auto gradients = torch::zeros_like(setup_.parameters->gradients());
-    wait_for_all(group_);
-    return milliseconds_of(device_, [&] { group_.sum(gradients); });
+    const auto gradients = torch::zeros_like(step_.parameters->gradients());
+    wait_for_all(step_.group());
+    return milliseconds_of(step_.device(), [&] { step_.group().sum(gradients); });
   }
 
  private:
-  std::int64_t steps_;  // of the schedule
-  torch::Device device_;
-  ProcessGroup& group_;
-  TrainingSetup setup_;
+  Step step_;
   torch::Tensor loss_;
   std::int64_t done_ = 0;
 };

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "infer/beam_search.h"
-#include "infer/load_run.h"
+#include "run/load_run.h"
 
 namespace metaformer {
 

@@ -14,7 +14,7 @@
 #include "ops/device.h"
 #include "ops/fused_metric.h"
 #include "tasks/make_task.h"
-#include "train/preparation.h"
+#include "train/run.h"
 
 namespace metaformer {
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/schema.h"
-#include "infer/load_run.h"
+#include "run/load_run.h"
 #include "run/run_directory.h"
 
 namespace metaformer {

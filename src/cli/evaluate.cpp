@@ -5,12 +5,11 @@
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
-#include "infer/baseline_comparison.h"
-#include "infer/load_run.h"
-#include "infer/prediction.h"
+#include "infer/answers.h"
 #include "infer/target_scores.h"
+#include "run/load_run.h"
 #include "tasks/evaluation.h"
-#include "tasks/sequence_to_sequence_task.h"
+#include "train/linear_baseline.h"
 
 namespace metaformer {
 
@@ -55,16 +54,15 @@ void print_table(const BaselineComparison& comparison) {
 
 // Of a run that can be a member of an ensemble.
 const ClassificationMetrics& member_metrics(const std::string& name, const LoadedRun& run, const Task& task) {
-  const auto* metrics = dynamic_cast<const ClassificationMetrics*>(task.metrics.get());
-  if (metrics == nullptr || run.experiment.config.train.overfit_batch)
+  if (task.classes == nullptr || run.experiment.config.train.overfit_batch)
     throw Error(ExitCode::usage, name + ": --with takes classifiers that were trained on a whole corpus");
-  return *metrics;
+  return *task.classes;
 }
 
 void require_split(const Task& task, Split split, const ExperimentConfig& config) {
   const bool has_lists = list_task(config.task).has_value();  // for validation those of the test
   if (has_lists || task.batches->has(split)) return;
-  const bool is_table = is<ClassificationConfig>(config.task) || is<SequenceToSequenceConfig>(config.task);
+  const bool is_table = task.classes != nullptr || task.pairs != nullptr;
   throw Error(ExitCode::usage, fmt::format("--split {}: this run has no such split{}; expected train or validation",
                                            to_string(split), is_table ? ": its data.test_path is not set" : ""));
 }
@@ -87,7 +85,7 @@ EnsembleEvaluation evaluate_members(const EvaluateArguments& arguments, Split sp
     const auto& metrics = member_metrics(name, run, task);
     const auto& config = run.experiment.config;
     require_split(task, split, config);
-    const auto sums = score_split(*run.predictor, task, split, config.train.precision, run.device, group);
+    const auto sums = score_split({*run.predictor, task, config.train.precision, run.device, group}, split);
     ensemble.add(name, metrics, sums, split);
     evaluation.members.push_back({{"checkpoint", run.checkpoint.string()},
                                   {"step", run.progress.step},
@@ -141,18 +139,16 @@ void check_beam_flags(const EvaluateArguments& arguments, const LoadedRun& run) 
 
 nlohmann::ordered_json evaluate_as_asked(const EvaluateArguments& arguments, const LoadedRun& run, const Task& task,
                                          Split split, ProcessGroup& group) {
-  const auto precision = run.experiment.config.train.precision;
+  const Scoring scoring{*run.predictor, task, run.experiment.config.train.precision, run.device, group};
   const auto with_tables = [&](const ScoreSums& sums) {
-    auto metrics = task.metrics->report(sums, task.batches->source_of(split));
+    auto metrics = report_of(task, split, sums);
     metrics.update(task.metrics->tables(sums));
     return metrics;
   };
-  if (arguments.random_batches > 0)
-    return with_tables(
-        score_random_batches(*run.predictor, task, split, arguments.random_batches, precision, run.device, group));
-  if (arguments.tokens == 0) return with_tables(score_split(*run.predictor, task, split, precision, run.device, group));
+  if (arguments.random_batches > 0) return with_tables(score_random_batches(scoring, split, arguments.random_batches));
+  if (arguments.tokens == 0) return with_tables(score_split(scoring, split));
   const auto part = part_of_split(*task.batches, split, arguments.tokens, run.predictor->remembers());
-  auto metrics = with_tables(score_part(*run.predictor, task, split, part, precision, run.device, group));
+  auto metrics = with_tables(score_part(scoring, split, part));
   metrics.update({{"evaluated_tokens", part.tokens}, {"split_tokens", part.split_tokens}});
   return metrics;
 }
@@ -168,10 +164,9 @@ void run_evaluate(const EvaluateArguments& arguments, Split split, ProcessGroup&
   if (config.train.overfit_batch)
     log::warning("this run trained only on its first batch (train.overfit_batch), and is evaluated on it");
   auto metrics = evaluate_as_asked(arguments, run, task, split, group);
-  const auto* pairs = dynamic_cast<const PairData*>(task.data.get());
-  if (pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
+  if (task.pairs != nullptr && sees_whole_split(arguments) && !config.train.overfit_batch)
     metrics["written"] =
-        score_written_targets(*run.model, config, run.device, pairs->pairs(), split, arguments.beam, group);
+        score_written_targets(*run.model, config, run.device, *task.pairs, split, arguments.beam, group);
   if (!group.is_first()) return;
   const auto comparison =
       compare_with_baselines(config, task.data->description(), {{arguments.split, metrics}}, arguments.offline);

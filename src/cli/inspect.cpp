@@ -13,12 +13,12 @@
 #include "cli/beam_flags.h"
 #include "cli/command_line.h"
 #include "cli/input_file.h"
+#include "data/pairs.h"
 #include "infer/answers.h"
 #include "report/inspection.h"
 #include "report/json.h"
 #include "report/pictures.h"
 #include "run/safetensors.h"
-#include "tasks/sequence_to_sequence_task.h"
 
 namespace metaformer {
 
@@ -171,7 +171,7 @@ EncodedPair chosen_pair(const InspectArguments& arguments, const LoadedRun& run)
   if (arguments.text) return written(std::string(without_byte_order_mark(*arguments.text)));
   if (arguments.without_data) throw Error(ExitCode::usage, "--no-data needs --text or --file");
   const auto task = task_of(run, arguments.offline);
-  return dynamic_cast<const PairData&>(*task.data).pairs().pair(Split::validation, 0);
+  return task.pairs->pair(Split::validation, 0);
 }
 
 // What one inspection gathers: of a text one entry, of a pair one for each part.

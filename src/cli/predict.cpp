@@ -122,8 +122,8 @@ class TextPredictor {
     if (cut_ > 0)
       log::warning("{}: {} lines are longer than the model's {} tokens and were cut off", source_, cut_, context);
     if (cut_targets_ > 0)
-      log::warning("{}: {} targets had no end yet where they may be no longer: --further-tokens {}, model.context {}",
-                   source_, cut_targets_, arguments_.beam.further_tokens, context);
+      log::warning("{}: {} targets reached the length limit: --further-tokens {}, model.context {}", source_,
+                   cut_targets_, arguments_.beam.further_tokens, context);
     if (malformed_ > 0)
       throw Error(ExitCode::data,
                   fmt::format("{}: {} of {} lines got no prediction; see above", source_, malformed_, lines_));

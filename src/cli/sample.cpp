@@ -20,9 +20,9 @@
 #include "data/list_dataset.h"
 #include "infer/answers.h"
 #include "infer/beam_search.h"
-#include "infer/load_run.h"
 #include "infer/sampling.h"
 #include "report/inspection.h"
+#include "run/load_run.h"
 #include "text/special_tokens.h"
 
 namespace metaformer {
@@ -274,7 +274,7 @@ bool is_asked(const SampleArguments& arguments) {
   return arguments.interactive || arguments.prompt || !arguments.prompt_file.empty();
 }
 
-// Of a model that predicts next tokens.
+// Flags and prompts of a model that predicts next tokens.
 void check(const SampleArguments& arguments, const LoadedRun& run) {
   const auto& task = run.experiment.config.task;
   if (is<ClassificationConfig>(task))
@@ -300,7 +300,7 @@ void check(const SampleArguments& arguments, const LoadedRun& run) {
                                              lists->length, kind_of(task)));
 }
 
-// Of a model that writes a target.
+// Flags and prompts of a model that writes a target.
 void check_source(const SampleArguments& arguments, const LoadedRun& run) {
   require_no_flags(arguments.next_token_flags, run);
   if (!is_asked(arguments))

@@ -20,7 +20,7 @@ struct Launch {
   int port = 0;
   bool store_is_there = false;  // the launcher runs it; otherwise rank 0 does
   int parent = 0;               // of --processes: the process that started this one
-  std::string attempt;          // tells the processes that a launcher has started again from those before
+  std::string attempt;          // distinguishes processes that a launcher has restarted
 };
 
 // The value of an environment variable; an empty one counts as not set.

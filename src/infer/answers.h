@@ -1,5 +1,5 @@
 #pragma once
-// Answers of a run to texts.
+// Answers of a run to texts: classes, or texts that it writes.
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -7,14 +7,12 @@
 
 #include "distributed/process_group.h"
 #include "infer/beam_search.h"
-#include "infer/load_run.h"
+#include "run/load_run.h"
+#include "tasks/classification_task.h"
 
 namespace metaformer {
 
 // Answers to texts that several processes take turns in.
-
-// Texts of one forward pass, as token ids.
-using TextBatch = std::vector<std::vector<std::int32_t>>;
 
 // What a process says of each text of a batch.
 using Answers = std::vector<nlohmann::ordered_json>;
@@ -28,6 +26,35 @@ std::vector<Answers> answer_together(ProcessGroup& group, const AnswerBatch& ans
 // On the others: answers their share until the first calls end_answers.
 void help_answer(ProcessGroup& group, const AnswerBatch& answer);
 void end_answers(ProcessGroup& group);
+
+// Classes of texts from a classifier.
+struct Prediction {
+  std::size_t label = 0;              // the likeliest class
+  std::vector<double> probabilities;  // by class
+};
+
+// One prediction per text, in order, in the precision of the run; the last digits of a network's depend on the texts
+// beside it. `texts`: token ids, none empty, none longer than model.context. Errors (exit code 4): a probability is not
+// finite.
+std::vector<Prediction> predict(const LoadedRun& run, const std::vector<std::vector<std::int32_t>>& texts);
+
+// Several classifiers as one: the mean of their probabilities (Dietterich 2000, "Ensemble methods in machine
+// learning").
+class Ensemble {
+ public:
+  // Adds what the metrics gathered of a classifier on a split. Errors (exit code 2), naming the member as `name`: its
+  // classes, or its texts and their labels, are not those of the first member.
+  void add(const std::string& name, const ClassificationMetrics& metrics, const ScoreSums& sums, Split split);
+
+  // Mean over the members, texts in the order of the source.
+  ClassProbabilities mean() const;
+
+ private:
+  std::vector<std::string> classes_;
+  std::string text_digest_;
+  ClassProbabilities sum_;
+  double members_ = 0;
+};
 
 // What a run says of texts: their classes, or the texts that it writes from them.
 class TextAnswers {
@@ -51,18 +78,5 @@ std::unique_ptr<TextAnswers> class_answers(const LoadedRun& run);
 
 // The best hypothesis of a beam search; all n_best in the object. `run` must outlive it.
 std::unique_ptr<TextAnswers> target_answers(const LoadedRun& run, const BeamOptions& options);
-
-// The targets that an encoder and decoder writes, in the precision of its run.
-
-// The hypotheses of a beam search for every source (token ids without a mark), at least one for each. None has the
-// tokenizer's unknown token. Errors (exit code 4): the model's numbers are not finite.
-std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const ExperimentConfig& config,
-                                                   torch::Device device, const Tokenizer& tokenizer,
-                                                   const TextBatch& sources, const BeamOptions& options);
-std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
-                                                   const BeamOptions& options);
-
-// The best one for one source.
-Hypothesis write_target(const LoadedRun& run, const std::vector<std::int32_t>& source, const BeamOptions& options = {});
 
 }  // namespace metaformer

@@ -5,8 +5,11 @@
 #include <limits>
 
 #include "base/signals.h"
+#include "infer/sampling.h"
 #include "model/token_model.h"
+#include "ops/autocast.h"
 #include "tasks/batches.h"
+#include "text/special_tokens.h"
 
 namespace metaformer {
 
@@ -109,8 +112,7 @@ class Beam {
   std::vector<Hypothesis> finished_;  // the n_best of them, by falling score
 };
 
-Batch first_batch(const std::vector<std::vector<std::int32_t>>& sources, std::int32_t mark, std::int64_t context,
-                  torch::Device device) {
+Batch first_batch(const TextBatch& sources, std::int32_t mark, std::int64_t context, torch::Device device) {
   auto marked = sources;
   for (auto& source : marked) source.push_back(mark);
   const auto source = to_batch(pad_rows({marked.begin(), marked.end()}), device, context);
@@ -127,10 +129,9 @@ torch::Tensor last_log_probabilities(SequenceModel& model, const Batch& batch, M
 
 }  // namespace
 
-std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
-                                                 const std::vector<std::vector<std::int32_t>>& sources,
-                                                 std::int32_t mark, const std::vector<std::int32_t>& never,
-                                                 const BeamOptions& options, torch::Device device) {
+std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
+                                                 const std::vector<std::int32_t>& never, const BeamOptions& options,
+                                                 torch::Device device) {
   const torch::NoGradGuard no_grad;
   const auto count = std::ssize(sources);
   const auto most_tokens = [&](std::int64_t i) {
@@ -169,6 +170,28 @@ std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
   std::vector<std::vector<Hypothesis>> best;
   for (auto& beam : beams) best.push_back(beam.best());
   return best;
+}
+
+std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const ExperimentConfig& config,
+                                                   torch::Device device, const Tokenizer& tokenizer,
+                                                   const TextBatch& sources, const BeamOptions& options) {
+  const AutocastScope autocast(config.train.precision, device);
+  const auto mark = static_cast<std::int32_t>(tokenizer.vocabulary_size());
+  auto never = ids_without_token(tokenizer);
+  if (const auto unknown = tokenizer.unknown_id()) never.push_back(*unknown);
+  auto written = beam_search(model, sources, mark, never, options, device);
+  const auto is_empty = [](const auto& hypotheses) { return hypotheses.empty(); };
+  require_finite_answers(std::count_if(written.begin(), written.end(), is_empty), std::ssize(written));
+  return written;
+}
+
+std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
+                                                   const BeamOptions& options) {
+  return write_targets(*run.model, run.experiment.config, run.device, *run.codec.tokenizer, sources, options);
+}
+
+Hypothesis write_target(const LoadedRun& run, const std::vector<std::int32_t>& source, const BeamOptions& options) {
+  return write_targets(run, {source}, options).front().front();
 }
 
 }  // namespace metaformer

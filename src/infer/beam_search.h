@@ -3,9 +3,12 @@
 
 #include <vector>
 
-#include "model/sequence_model.h"
+#include "run/load_run.h"
 
 namespace metaformer {
+
+// Texts of one forward pass, as token ids.
+using TextBatch = std::vector<std::vector<std::int32_t>>;
 
 struct BeamOptions {
   std::int64_t beam = 1;             // hypotheses that are kept of every target
@@ -31,9 +34,21 @@ double length_penalty(std::int64_t tokens, double alpha);
 // better than the n_best finished ones. It does not end after some number of them: after label smoothing, poor ones
 // finish early. `mark`: the id that begins and ends targets. `never`: ids that are not written, such as the unknown
 // token.
-std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model,
-                                                 const std::vector<std::vector<std::int32_t>>& sources,
-                                                 std::int32_t mark, const std::vector<std::int32_t>& never,
-                                                 const BeamOptions& options, torch::Device device);
+std::vector<std::vector<Hypothesis>> beam_search(SequenceModel& model, const TextBatch& sources, std::int32_t mark,
+                                                 const std::vector<std::int32_t>& never, const BeamOptions& options,
+                                                 torch::Device device);
+
+// The targets that an encoder and decoder writes, in the precision of its run.
+
+// The hypotheses of a beam search for every source (token ids without a mark), at least one for each. None has the
+// tokenizer's unknown token. Errors (exit code 4): the model's numbers are not finite.
+std::vector<std::vector<Hypothesis>> write_targets(SequenceModel& model, const ExperimentConfig& config,
+                                                   torch::Device device, const Tokenizer& tokenizer,
+                                                   const TextBatch& sources, const BeamOptions& options);
+std::vector<std::vector<Hypothesis>> write_targets(const LoadedRun& run, const TextBatch& sources,
+                                                   const BeamOptions& options);
+
+// The best one for one source.
+Hypothesis write_target(const LoadedRun& run, const std::vector<std::int32_t>& source, const BeamOptions& options = {});
 
 }  // namespace metaformer

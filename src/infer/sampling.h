@@ -22,9 +22,9 @@ namespace metaformer {
 
 // How text is generated: what is drawn, and what of a long text the model sees.
 
-// What of a text that outgrows the model's context is kept while it is generated: the last half of the context, when it
-// is full (one token in context / 2 encodes that much again), or all but the oldest token (every token encodes the
-// whole context again, as in nanoGPT).
+// The tokens that are kept of a text that outgrows the model's context while it is generated: the last half of the
+// context, when it is full (one token in context / 2 encodes that much again), or all but the oldest token (every token
+// encodes the whole context again, as in nanoGPT).
 enum class WindowKind { half, slide };
 
 // The newest tokens that are kept of context + 1.
@@ -35,7 +35,7 @@ inline std::int64_t tokens_kept(std::int64_t context, WindowKind kind) {
 struct SamplingOptions {
   double temperature = 0.8;  // 0: always the most likely token
   std::int64_t top_k = 200;  // 0: all
-  double top_p = 1;          // smallest set of likeliest tokens that holds this share
+  double top_p = 1;          // the most likely tokens whose total probability reaches this
   std::uint64_t seed = 1337;
   bool cached = true;  // false: encode the whole window for every token (slow; the same text)
   bool graphs = true;  // false: the host starts every operation, on a GPU too
@@ -43,9 +43,7 @@ struct SamplingOptions {
   std::vector<std::int32_t> never = {};  // ids that are not drawn, ascending: those without a token
 };
 
-// An answer from numbers that are not finite would mean nothing.
-
-// Errors (exit code 4): the model's numbers for `unanswered` of so many texts are not finite.
+// Rejects NaN and infinity. Errors (exit code 4): the model's numbers for `unanswered` of so many texts are not finite.
 void require_finite_answers(std::int64_t unanswered, std::int64_t texts);
 
 // Picks tokens where the logits are, without the host.

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "infer/answers.h"
 #include "text/overlap.h"
 
 namespace metaformer {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "data/pairs.h"
-#include "infer/load_run.h"
 #include "model/stream_probe.h"
 #include "report/forms.h"
+#include "run/load_run.h"
 #include "tasks/task.h"
 
 namespace metaformer {

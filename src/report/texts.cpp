@@ -13,7 +13,6 @@
 #include "data/pairs.h"
 #include "data/text_dataset.h"
 #include "infer/answers.h"
-#include "infer/prediction.h"
 #include "infer/sampling.h"
 #include "text/special_tokens.h"
 

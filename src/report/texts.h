@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "infer/load_run.h"
+#include "run/load_run.h"
 
 namespace metaformer {
 

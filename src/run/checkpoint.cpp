@@ -238,10 +238,10 @@ void save_checkpoint(const RunDirectory& run, const Progress& progress, const Na
     }
     sync_folder(run.checkpoints());
   }
-  mend_links(run.checkpoints(), progress, keep);
+  repair_links(run.checkpoints(), progress, keep);
 }
 
-void mend_checkpoints(const RunDirectory& run) {
+void repair_checkpoints(const RunDirectory& run) {
   finish_replacements(run.checkpoints());
   for (const auto* name : {"last", "best"}) turn_into_link(run.checkpoints(), name);
 }

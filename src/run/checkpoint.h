@@ -11,8 +11,8 @@
 
 namespace metaformer {
 
-// Checkpoints: folders checkpoints/step-N. One that has its name never changes, but for one case: what was saved
-// without the evaluation of its step is replaced, at once, when that evaluation is done.
+// Folders checkpoints/step-N, immutable once they have that name, except that one that was saved without the evaluation
+// of its step is replaced, at once, when that evaluation is done.
 struct Checkpoint {
   std::filesystem::path folder;
   Progress progress;
@@ -22,14 +22,14 @@ struct Checkpoint {
 };
 
 // Writes step-N under a temporary name, syncs, reads it back, and renames it. A whole step-N stays, unless this one
-// knows more: its evaluation, or another course after a rollback. Then mend_links. Throws Error (exit code 1) when the
-// disk is full or the files do not read back; earlier checkpoints are then as before.
+// knows more: its evaluation, or another course after a rollback. Then repair_links. Throws Error (exit code 1) when
+// the disk is full or the files do not read back; earlier checkpoints are then as before.
 void save_checkpoint(const RunDirectory& run, const Progress& progress, const NamedTensors& model,
                      const NamedTensors& optimizer, const Codec& codec, std::int64_t keep);
 
 // What only the holder of the run's lock may do before it goes on: finishes a replacement that was cut short, and turns
 // folders called `last` and `best`, which a copy that follows links leaves, into links.
-void mend_checkpoints(const RunDirectory& run);
+void repair_checkpoints(const RunDirectory& run);
 
 enum class WithOptimizer { no, yes };
 

@@ -20,37 +20,50 @@ namespace {
 
 constexpr std::int64_t format_version = 2;
 
-Json to_json(const Progress& progress) {
-  Json json = {{"format_version", format_version}, {"step", progress.step}};
-  json["best"] =
-      progress.best
-          ? Json{{"step", progress.best->step}, {"loss", progress.best->loss}, {"error", progress.best->error}}
-          : Json(nullptr);
-  json["loss_sum"] = progress.loss_sum;
-  json["loss_count"] = progress.loss_count;
-  json["last_train_loss"] = progress.last_train_loss;
-  json["train_seconds"] = progress.train_seconds;
-  json["evaluated_step"] = progress.evaluated_step;
-  json["validation"] = without_tables(progress.validation);
-  json["evaluations_since_best"] = progress.evaluations_since_best;
-  json["rollbacks"] = progress.rollbacks;
-  json["rollback_step"] = progress.rollback_step;
-  json["scheduled"] = progress.scheduled;
-  json["spikes"] = {{"seen", progress.spikes.seen},
-                    {"mean", progress.spikes.mean},
-                    {"variance", progress.spikes.variance},
-                    {"count", progress.spikes.count}};
-  json["clipped_steps"] = progress.clipped_steps;
-  json["clipped_count"] = progress.clipped_count;
-  json["skipped_steps"] = progress.skipped_steps;
-  json["uniform_entropy"] = progress.uniform_entropy;
-  if (progress.collapse) json["attention_collapse"] = to_json(*progress.collapse);
-  json["startup_seconds"] = progress.startup_seconds;
-  json["wall_seconds"] = progress.wall_seconds;
-  json["evaluation_seconds"] = progress.evaluation_seconds;
-  json["checkpoint_seconds"] = progress.checkpoint_seconds;
-  return json;
+// The fields of meta.json, in their order.
+template <class Visitor, class AnyProgress>
+void visit(Visitor& field, AnyProgress& progress) {
+  field("step", progress.step);
+  field("best", progress.best);
+  field("loss_sum", progress.loss_sum);
+  field("loss_count", progress.loss_count);
+  field("last_train_loss", progress.last_train_loss);
+  field("train_seconds", progress.train_seconds);
+  field("evaluated_step", progress.evaluated_step);
+  field("validation", progress.validation);
+  field("evaluations_since_best", progress.evaluations_since_best);
+  field("rollbacks", progress.rollbacks);
+  field("rollback_step", progress.rollback_step);
+  field("scheduled", progress.scheduled);
+  field("spikes", progress.spikes);
+  field("clipped_steps", progress.clipped_steps);
+  field("clipped_count", progress.clipped_count);
+  field("skipped_steps", progress.skipped_steps);
+  field("uniform_entropy", progress.uniform_entropy);
+  field("attention_collapse", progress.collapse);
+  field("startup_seconds", progress.startup_seconds);
+  field("wall_seconds", progress.wall_seconds);
+  field("evaluation_seconds", progress.evaluation_seconds);
+  field("checkpoint_seconds", progress.checkpoint_seconds);
 }
+
+struct ProgressWriter {
+  Json json = {{"format_version", format_version}};
+
+  void operator()(const char* key, std::int64_t value) { json[key] = value; }
+  void operator()(const char* key, double value) { json[key] = value; }
+  void operator()(const char* key, bool value) { json[key] = value; }
+  void operator()(const char* key, const Json& metrics) { json[key] = without_tables(metrics); }
+  void operator()(const char* key, const std::optional<BestSoFar>& best) {
+    json[key] = best ? Json{{"step", best->step}, {"loss", best->loss}, {"error", best->error}} : Json(nullptr);
+  }
+  void operator()(const char* key, const SpikeState& spikes) {
+    json[key] = {{"seen", spikes.seen}, {"mean", spikes.mean}, {"variance", spikes.variance}, {"count", spikes.count}};
+  }
+  void operator()(const char* key, const std::optional<AttentionCollapse>& collapse) {
+    if (collapse) json[key] = to_json(*collapse);
+  }
+};
 
 class MetaReader {
  public:
@@ -66,6 +79,34 @@ class MetaReader {
     if (version < format_version) fail_at("format_version", fmt::format("{}", format_version));
     check_own_digest();
     return {.progress = read_progress(), .digests = read_digests()};
+  }
+
+  void operator()(const char* key, std::int64_t& value) const { value = whole_number(json_, key); }
+  void operator()(const char* key, double& value) const { value = number(json_, key); }
+  void operator()(const char* key, bool& value) const {
+    const auto given = json_.value(key, Json());
+    if (!given.is_boolean()) fail_at(key, "true or false");
+    value = given.get<bool>();
+  }
+  void operator()(const char* key, Json& metrics) const { metrics = object_or_null(key); }
+  void operator()(const char* key, std::optional<BestSoFar>& best) const {
+    const auto given = object_or_null(key);
+    if (!given.is_null())
+      best = {.step = whole_number(given, "step"), .loss = number(given, "loss"), .error = number(given, "error")};
+  }
+  void operator()(const char* key, SpikeState& spikes) const {
+    const auto given = json_.value(key, Json());
+    if (!given.is_object()) fail_at(key, "an object");
+    spikes = {.seen = whole_number(given, "seen"),
+              .mean = number(given, "mean"),
+              .variance = number(given, "variance"),
+              .count = whole_number(given, "count")};
+  }
+  void operator()(const char* key, std::optional<AttentionCollapse>& collapse) const {
+    const auto given = object_or_null(key);
+    if (given.is_null()) return;
+    collapse = collapse_of(given);
+    if (!collapse) fail_at(key, "a step, a kind and an entropy");
   }
 
  private:
@@ -102,58 +143,10 @@ class MetaReader {
   }
 
   Progress read_progress() const {
-    Progress progress{.step = whole_number(json_, "step"),
-                      .best = std::nullopt,
-                      .loss_sum = number(json_, "loss_sum"),
-                      .loss_count = whole_number(json_, "loss_count"),
-                      .last_train_loss = number(json_, "last_train_loss"),
-                      .train_seconds = number(json_, "train_seconds"),
-                      .evaluated_step = whole_number(json_, "evaluated_step"),
-                      .validation = object_or_null("validation"),
-                      .evaluations_since_best = whole_number(json_, "evaluations_since_best"),
-                      .rollbacks = whole_number(json_, "rollbacks"),
-                      .rollback_step = whole_number(json_, "rollback_step"),
-                      .scheduled = read_scheduled(),
-                      .spikes = read_spikes(),
-                      .clipped_steps = whole_number(json_, "clipped_steps"),
-                      .clipped_count = whole_number(json_, "clipped_count"),
-                      .skipped_steps = whole_number(json_, "skipped_steps"),
-                      .uniform_entropy = number(json_, "uniform_entropy"),
-                      .collapse = read_collapse(),
-                      .startup_seconds = number(json_, "startup_seconds"),
-                      .wall_seconds = number(json_, "wall_seconds"),
-                      .evaluation_seconds = number(json_, "evaluation_seconds"),
-                      .checkpoint_seconds = number(json_, "checkpoint_seconds")};
-    if (const auto best = object_or_null("best"); !best.is_null()) progress.best = read_best(best);
+    Progress progress;
+    visit(*this, progress);
     require_possible(progress);
     return progress;
-  }
-
-  bool read_scheduled() const {
-    const auto scheduled = json_.value("scheduled", Json());
-    if (!scheduled.is_boolean()) fail_at("scheduled", "true or false");
-    return scheduled.get<bool>();
-  }
-
-  BestSoFar read_best(const Json& best) const {
-    return {.step = whole_number(best, "step"), .loss = number(best, "loss"), .error = number(best, "error")};
-  }
-
-  SpikeState read_spikes() const {
-    const auto spikes = json_.value("spikes", Json());
-    if (!spikes.is_object()) fail_at("spikes", "an object");
-    return {.seen = whole_number(spikes, "seen"),
-            .mean = number(spikes, "mean"),
-            .variance = number(spikes, "variance"),
-            .count = whole_number(spikes, "count")};
-  }
-
-  std::optional<AttentionCollapse> read_collapse() const {
-    const auto collapse = object_or_null("attention_collapse");
-    if (collapse.is_null()) return std::nullopt;
-    const auto read = collapse_of(collapse);
-    if (!read) fail_at("attention_collapse", "a step, a kind and an entropy");
-    return read;
   }
 
   // What the trainer relies on.
@@ -193,7 +186,9 @@ Json without_tables(const Json& metrics) {
 }
 
 std::string to_text(const CheckpointMeta& meta) {
-  auto json = to_json(meta.progress);
+  ProgressWriter writer;
+  visit(writer, meta.progress);
+  auto json = std::move(writer.json);
   for (const auto& [name, digest] : meta.digests) json["files"][name] = digest;
   json["sha256"] = sha256(json.dump());
   return json.dump(2) + "\n";
@@ -320,7 +315,7 @@ void remove_abandoned(const fs::path& path, const fs::path& folder, const Progre
   log::info("{} was the best checkpoint before the rollback; it is now {}", folder.string(), aside);
 }
 
-void mend_links(const fs::path& checkpoints, const Progress& progress, std::int64_t keep) {
+void repair_links(const fs::path& checkpoints, const Progress& progress, std::int64_t keep) {
   point_link(checkpoints / "last", step_name(progress.step));
   if (progress.best && fs::exists(checkpoints / step_name(progress.best->step)))
     point_link(checkpoints / "best", step_name(progress.best->step));

@@ -141,6 +141,6 @@ void remove_abandoned(const std::filesystem::path& path, const std::filesystem::
 // Points `last` and `best` where they belong when a run has got to `progress`, and removes what it no longer needs: the
 // oldest checkpoints beyond `keep` (but no link's target, and not the newest `keep` scheduled ones), abandoned ones,
 // and what an interrupted save left behind.
-void mend_links(const std::filesystem::path& checkpoints, const Progress& progress, std::int64_t keep);
+void repair_links(const std::filesystem::path& checkpoints, const Progress& progress, std::int64_t keep);
 
 }  // namespace metaformer

@@ -9,8 +9,6 @@
 
 namespace metaformer {
 
-// Batches on the device, and the losses over them that tasks share.
-
 Batch to_batch(const TokenRows& rows, torch::Device device);
 
 // What has padding gets more of it, up to a multiple of 8 tokens or to `context`: batches then have few shapes, and

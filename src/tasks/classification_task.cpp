@@ -1,50 +1,37 @@
 #include "tasks/classification_task.h"
 
-#include <ATen/ThreadLocalState.h>
-#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/rows.h"
 #include "base/text.h"
 #include "config/experiment_config.h"
 #include "config/paths.h"
 #include "data/encoded_cache.h"
 #include "data/labelled.h"
 #include "ops/autocast.h"
-#include "ops/parallel.h"
 #include "tasks/batches.h"
-#include "tasks/class_probabilities.h"
 #include "tasks/embedding_scale.h"
-#include "tasks/task.h"
+#include "tasks/evaluation.h"
+#include "tasks/make_task.h"
 
 namespace metaformer {
 
-// Describes labelled texts.
-
-// Training texts by class.
-std::vector<std::int64_t> training_counts(const LabelledDataset& dataset);
-
-class ClassificationData : public TaskData {
- public:
-  ClassificationData(std::shared_ptr<const LabelledDataset> dataset, const ExperimentConfig& config)
-      : dataset_(std::move(dataset)), config_(config) {}
-
-  const Codec& codec() const override { return dataset_->codec(); }
-  nlohmann::ordered_json description() const override { return dataset_->description(); }
-  std::string summary() const override;
-  void check() const override;
-
- private:
-  std::shared_ptr<const LabelledDataset> dataset_;
-  ExperimentConfig config_;
-};
-
 namespace {
 
-// Classes are whatever labels the texts have, so that a slip of the pen is one too.
+// Training texts by class.
+std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
+  std::vector<std::int64_t> counts(dataset.codec().labels.size());
+  for (const auto& text : dataset.texts(Split::train)) ++counts[static_cast<std::size_t>(text.label)];
+  return counts;
+}
+
+// Classes are whatever labels the texts have, so that a typo makes a class of its own.
 void warn_of_rare_classes(const LabelledDataset& dataset) {
   constexpr std::int64_t a_few = 3, much_rarer = 10, far_rarer = 200;
   const auto counts = training_counts(dataset);
@@ -68,78 +55,36 @@ void require_two_classes(const LabelledDataset& dataset, Split split) {
                             in_quotes(dataset.codec().labels.at(static_cast<std::size_t>(texts.front().label)))));
 }
 
-}  // namespace
+// Describes labelled texts.
+class ClassificationData : public TaskData {
+ public:
+  ClassificationData(std::shared_ptr<const LabelledDataset> dataset, const ExperimentConfig& config)
+      : dataset_(std::move(dataset)), config_(config) {}
 
-std::vector<std::int64_t> training_counts(const LabelledDataset& dataset) {
-  std::vector<std::int64_t> counts(dataset.codec().labels.size());
-  for (const auto& text : dataset.texts(Split::train)) ++counts[static_cast<std::size_t>(text.label)];
-  return counts;
-}
+  const Codec& codec() const override { return dataset_->codec(); }
+  nlohmann::ordered_json description() const override { return dataset_->description(); }
 
-// A batch that is learned by heart (train.overfit_batch) chooses nothing.
-void ClassificationData::check() const {
-  if (config_.train.overfit_batch) return;
-  warn_of_rare_classes(*dataset_);
-  if (classification(config_).selection_metric == SelectionMetric::auc)
-    require_two_classes(*dataset_, Split::validation);
-}
+  std::string summary() const override {
+    return fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
+                       description().at("train").at("path").get<std::string>(), dataset_->count(Split::train),
+                       dataset_->count(Split::validation), dataset_->count(Split::test), codec().labels.size(),
+                       codec().tokenizer->vocabulary_size(), dataset_->mean_length());
+  }
 
-std::string ClassificationData::summary() const {
-  return fmt::format("{} ({} + {} + {} texts, {} classes, vocabulary of {} tokens, {:.0f} tokens a text)",
-                     description().at("train").at("path").get<std::string>(), dataset_->count(Split::train),
-                     dataset_->count(Split::validation), dataset_->count(Split::test), codec().labels.size(),
-                     codec().tokenizer->vocabulary_size(), dataset_->mean_length());
-}
+  // A batch that is overfitted (train.overfit_batch) chooses no checkpoint.
+  void check() const override {
+    if (config_.train.overfit_batch) return;
+    warn_of_rare_classes(*dataset_);
+    if (classification(config_).selection_metric == SelectionMetric::auc)
+      require_two_classes(*dataset_, Split::validation);
+  }
 
-namespace {
-
-std::int64_t slices_of(const Batch& batch) {
-  constexpr std::int64_t tokens = 1024;                       // whose activations a core's cache holds
-  if (!batch.ids_bc.is_cpu() || batch.is_packed()) return 1;  // labels of packed texts may be in any order
-  return std::clamp<std::int64_t>(batch.ids_bc.numel() / tokens, 1, batch.ids_bc.size(0));
-}
-
-// A slice may have lost padding at the end of its rows, and has padding of its own behind its places.
-torch::Tensor without_padding_of(const Batch& slice, const torch::Tensor& logits, std::int64_t length) {
-  if (slice.places_t.defined()) return logits.narrow(0, 0, (slice.places_t >= 0).sum().item<std::int64_t>());
-  if (logits.dim() < 3 || logits.size(1) == length) return logits;
-  return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
-}
-
-torch::Tensor join(const std::vector<torch::Tensor>& parts, const Batch& batch) {
-  const auto logits = torch::cat(parts);
-  if (!batch.places_t.defined()) return logits;
-  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
-}
+ private:
+  std::shared_ptr<const LabelledDataset> dataset_;
+  ExperimentConfig config_;
+};
 
 }  // namespace
-
-torch::Tensor NetworkPredictor::logits_of_slice(const Batch& slice, std::size_t number) const {
-  if (states_.empty()) return model_.evaluate(slice);
-  auto& state = states_.at(number);
-  if (state == nullptr || slice.begins) state = model_.new_state(slice.ids_bc.size(0), model_.context());
-  return model_.evaluate(slice, state.get());
-}
-
-torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
-  const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
-  if (model_.remembers()) states_.resize(static_cast<std::size_t>(slices));
-  if (slices == 1) return logits_of_slice(batch, 0);
-  std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
-  const at::ThreadLocalState state;
-  const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
-  at::parallel_for(0, slices, 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::ThreadLocalStateGuard as_outside(state);
-    at::autocast::set_autocast_dtype(torch::kCPU, type);
-    for (auto i = begin; i < end; ++i) {
-      const auto first = rows * i / slices, last = rows * (i + 1) / slices;
-      const auto number = static_cast<std::size_t>(i);
-      const auto slice = rows_of(batch, first, last - first);
-      parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
-    }
-  });
-  return join(parts, batch);
-}
 
 torch::Tensor calibrating_shift(const torch::Tensor& logits_bv, const torch::Tensor& targets_bv,
                                 const torch::Tensor& weights_b) {
@@ -172,7 +117,7 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
     labels.push_back(batch.labels_l.cpu());
   }
   const auto logits_bv = torch::cat(logits), labels_l = torch::cat(labels);
-  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows tells of it
+  if (!logits_bv.isfinite().all().item<bool>()) return;  // the evaluation that follows reports it
   const auto classes = logits_bv.size(1);
   const double smoothing = classification(config).label_smoothing;
   const auto targets_bv =
@@ -183,11 +128,131 @@ void recalibrate(Classifier& model, const TrainingTexts& texts, std::int64_t cou
   model.set_logit_shift(calibrating_shift(logits_bv, weighted_bv / weights_b.unsqueeze(1), weights_b));
 }
 
+using Json = nlohmann::ordered_json;
+
 namespace {
 
-class TextStream : public BatchStream {
+ClassProbabilities to_probabilities(const torch::Tensor& given_lv, const torch::Tensor& given_l) {
+  const auto probabilities_lv = given_lv.to(torch::kCPU, torch::kDouble).contiguous();
+  const auto labels_l = given_l.to(torch::kCPU).contiguous();
+  const auto* values = probabilities_lv.data_ptr<double>();
+  const auto* labels = labels_l.data_ptr<std::int64_t>();
+  return {.classes = probabilities_lv.size(1),
+          .values = {values, values + probabilities_lv.numel()},
+          .labels = {labels, labels + labels_l.numel()}};
+}
+
+ClassProbabilities to_probabilities(const ScoreSums& sums) {
+  return to_probabilities(sums.joined("probabilities"), sums.joined("labels"));
+}
+
+// Labels are distinct: an ordered object would look through all of them at every insertion.
+void append(Json& object, const std::string& name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(name, std::move(value));
+}
+
+Json describe_classes(const std::vector<ClassCounts>& counts, const std::vector<std::string>& names) {
+  auto classes = Json::object();
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const auto& count = counts[label];
+    Json entry = {{"texts", count.texts}, {"predicted", count.predicted}, {"correct", count.correct}};
+    if (const auto f1 = count.f1()) entry["f1"] = *f1;
+    append(classes, names[label], std::move(entry));
+  }
+  return classes;
+}
+
+double accuracy_of(const std::vector<ClassCounts>& counts) {
+  std::int64_t correct = 0, texts = 0;
+  for (const auto& count : counts) {
+    correct += count.correct;
+    texts += count.texts;
+  }
+  return static_cast<double>(correct) / static_cast<double>(texts);
+}
+
+}  // namespace
+
+ClassificationMetrics::ClassificationMetrics(std::shared_ptr<const LabelledDataset> dataset, SelectionMetric selection)
+    : dataset_(std::move(dataset)), selection_(selection) {}
+
+void ClassificationMetrics::score(const torch::Tensor& given_lv, const Batch& batch, ScoreSums& sums) const {
+  const auto logits_lv = widened(given_lv);
+  sums.add("loss", at::cross_entropy_loss(logits_lv, batch.labels_l, {}, at::Reduction::Sum));
+  sums.append("probabilities", torch::softmax(logits_lv.to(torch::kDouble), 1));
+  sums.append("labels", batch.labels_l);
+  sums.add("weight", batch.weight);
+}
+
+Json ClassificationMetrics::report(const ScoreSums& sums, Split) const {
+  return report_of(to_probabilities(sums), sums.item("loss") / sums.item("weight"));
+}
+
+Json ClassificationMetrics::report_of(const ClassProbabilities& probabilities, double loss) const {
+  const auto counts = count_classes(probabilities);
+  Json report = {{"loss", loss}, {"accuracy", accuracy_of(counts)}, {"f1", macro_f1(counts)}};
+  if (std::isfinite(loss)) {  // a network that diverged ranks nothing
+    if (const auto auc = roc_auc(probabilities)) report["auc"] = *auc;
+    report["calibration_error"] = calibration_error(probabilities);
+  }
+  report["texts"] = probabilities.texts();
+  if (labels().size() <= most_reported_classes) report["classes"] = describe_classes(counts, labels());
+  return report;
+}
+
+Json ClassificationMetrics::tables(const ScoreSums& sums) const { return tables_of(to_probabilities(sums)); }
+
+Json ClassificationMetrics::tables_of(const ClassProbabilities& probabilities) const {
+  Json tables = {{"classes", describe_classes(count_classes(probabilities), labels())}};
+  if (labels().size() > most_confused_classes) return tables;
+  auto& confusion = tables["confusion"] = Json::object();
+  const auto table = confusion_table(probabilities);
+  auto count = table.begin();
+  for (const auto& label : labels()) {
+    auto row = Json::object();
+    for (const auto& predicted : labels()) append(row, predicted, *count++);
+    append(confusion, label, std::move(row));
+  }
+  return tables;
+}
+
+std::string ClassificationMetrics::confusion_csv(const ScoreSums& sums) const {
+  const auto table = confusion_table(to_probabilities(sums));
+  std::string text = "true_label";
+  for (const auto& label : labels()) text += "," + csv_field(label);
+  auto count = table.begin();
+  for (const auto& label : labels()) {
+    text += "\n" + csv_field(label);
+    for (std::size_t predicted = 0; predicted < labels().size(); ++predicted)
+      fmt::format_to(std::back_inserter(text), ",{}", *count++);
+  }
+  return text + "\n";
+}
+
+ClassProbabilities ClassificationMetrics::probabilities_of(const ScoreSums& sums, Split split) const {
+  const auto& order = dataset_->source_order(split);
+  const auto places_l = torch::tensor(std::vector<std::int64_t>(order.begin(), order.end()));
+  const auto inverse_l = places_l.argsort();
+  return to_probabilities(sums.joined("probabilities").cpu().index_select(0, inverse_l),
+                          sums.joined("labels").cpu().index_select(0, inverse_l));
+}
+
+double ClassificationMetrics::selection_error(const Json& report) const {
+  if (selection_ == SelectionMetric::loss) return report.at("loss");
+  return 1 - report.value(std::string(to_string(selection_)), 0.0);
+}
+
+std::vector<std::string> ClassificationMetrics::headline() const {
+  std::vector<std::string> names = {"accuracy"};
+  if (selection_ == SelectionMetric::auc) names.push_back("auc");
+  return names;
+}
+
+namespace {
+
+class LabelledStream : public BatchStream {
  public:
-  TextStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
+  LabelledStream(const ExperimentConfig& config, std::shared_ptr<const LabelledDataset> dataset)
       : train_(config.train), context_(context_of(config.model)), dataset_(std::move(dataset)) {}
 
   double tokens_per_step() const override {
@@ -282,27 +347,30 @@ class ClassObjective : public Objective {
 // model.embedding.scale, task.head.bag and task.head.recalibrate.
 class ClassifierAdaptation : public ModelAdaptation {
  public:
-  ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const TextStream> texts, const ModelSizes& sizes,
-                       torch::Tensor class_weights_v)
+  ClassifierAdaptation(const ExperimentConfig& config, std::shared_ptr<const LabelledStream> texts,
+                       const ModelSizes& sizes, torch::Tensor class_weights_v)
       : config_(config), texts_(std::move(texts)), sizes_(sizes), class_weights_v_(std::move(class_weights_v)) {}
 
   void before_training(SequenceModel& model) const override {
     if (transformer(config_).embedding.scale == EmbeddingScale::log_count_ratio)
-      scale_by_log_count_ratios(dynamic_cast<Classifier&>(model), *texts_, sizes_);
+      scale_by_log_count_ratios(classifier(model), *texts_, sizes_);
     if (bag_options(classification(config_).head) != nullptr)
-      scale_bag_by_log_count_ratios(dynamic_cast<Classifier&>(model).bag(), *texts_, sizes_.classes);
+      scale_bag_by_log_count_ratios(classifier(model).bag(), *texts_, sizes_.classes);
   }
 
-  // A batch that is learned by heart needs no shift for texts.
+  // A batch that is overfitted needs no shift for texts.
   void before_evaluation(SequenceModel& model, torch::Device device) const override {
     if (!recalibrates(classification(config_).head) || config_.train.overfit_batch) return;
     const auto texts = [&](auto first, auto rows) { return texts_->distinct_batch(first, rows, device); };
-    recalibrate(dynamic_cast<Classifier&>(model), texts, texts_->training_texts(), config_, class_weights_v_, device);
+    recalibrate(classifier(model), texts, texts_->training_texts(), config_, class_weights_v_, device);
   }
 
  private:
+  // make_model makes a Classifier for this task, and nothing else.
+  static Classifier& classifier(SequenceModel& model) { return dynamic_cast<Classifier&>(model); }
+
   ExperimentConfig config_;
-  std::shared_ptr<const TextStream> texts_;
+  std::shared_ptr<const LabelledStream> texts_;
   ModelSizes sizes_;
   torch::Tensor class_weights_v_;
 };
@@ -311,7 +379,7 @@ std::string_view shown(Truncation truncation) {
   return truncation == Truncation::head_and_tail ? "head and tail" : to_string(truncation);
 }
 
-void tell_of_cut_texts(const LabelledDataset& dataset, const ExperimentConfig& config) {
+void log_truncated_texts(const LabelledDataset& dataset, const ExperimentConfig& config) {
   if (dataset.cut_count() == 0) return;
   log::info("{} texts are longer than model.context {} tokens; of these the {} is kept (task.truncation)",
             dataset.cut_count(), context_of(config.model), shown(classification(config).truncation));
@@ -322,15 +390,17 @@ void tell_of_cut_texts(const LabelledDataset& dataset, const ExperimentConfig& c
 Task make_classification_task(const ExperimentConfig& config, bool offline, Codec codec) {
   const auto dataset = std::make_shared<const LabelledDataset>(
       load_encoded_splits(labelled_data(config), offline, std::move(codec)), BatchOptions::of(config));
-  tell_of_cut_texts(*dataset, config);
+  log_truncated_texts(*dataset, config);
   const bool balances = classification(config).class_weights == ClassWeights::balanced;
   const auto weights_v = balances ? balanced_weights(*dataset) : torch::Tensor();
-  const auto texts = std::make_shared<TextStream>(config, dataset);
+  const auto texts = std::make_shared<LabelledStream>(config, dataset);
+  const auto metrics = std::make_shared<ClassificationMetrics>(dataset, classification(config).selection_metric);
   return {.data = std::make_shared<ClassificationData>(dataset, config),
           .batches = texts,
           .objective = std::make_shared<ClassObjective>(weights_v, classification(config).label_smoothing),
-          .metrics = std::make_shared<ClassificationMetrics>(dataset, classification(config).selection_metric),
-          .adaptation = std::make_shared<ClassifierAdaptation>(config, texts, sizes_of(dataset->codec()), weights_v)};
+          .metrics = metrics,
+          .adaptation = std::make_shared<ClassifierAdaptation>(config, texts, sizes_of(dataset->codec()), weights_v),
+          .classes = metrics};
 }
 
 }  // namespace metaformer

@@ -19,12 +19,12 @@ using RowFeatures = std::function<std::vector<std::vector<std::uint32_t>>(const 
 // asks to stop.
 std::vector<LabelledFeatures> training_features(const BatchStream& stream, const RowFeatures& row_features);
 
-// model.embedding.scale: log_count_ratio, and task.head.bag: naive_bayes. Naive Bayes tells which features of a text
-// say anything about its class; a network that takes their embeddings in that proportion learns less from the rest
+// model.embedding.scale: log_count_ratio, and task.head.bag: naive_bayes. Naive Bayes weighs features by how unequally
+// the classes have them; a network that takes their embeddings in that proportion learns less from the rest
 // (Wang and Manning 2012, "Baselines and bigrams").
 
 // Multiplies the embedding of each token and n-gram bucket by |r|, r its log-count ratio
-// (infer/linear_classifier.h) between the training texts of a class and all others, as evaluation sees these texts:
+// (tasks/linear_classifier.h) between the training texts of a class and all others, as evaluation sees these texts:
 // cut, without noise. Of more than two classes the largest |r|; 0 for what no training text has. Throws Interrupted
 // when a signal asks to stop.
 void scale_by_log_count_ratios(Classifier& model, const BatchStream& stream, const ModelSizes& sizes);

@@ -1,5 +1,7 @@
 #include "tasks/evaluation.h"
 
+#include <ATen/ThreadLocalState.h>
+#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,48 +14,86 @@
 #include "base/log.h"
 #include "distributed/process_group.h"
 #include "ops/autocast.h"
+#include "ops/parallel.h"
 #include "tasks/batches.h"
 #include "tasks/measures.h"
 #include "tasks/task.h"
 
 namespace metaformer {
 
-// A line that tells how far an evaluation is.
+namespace {
 
-// "evaluating the validation split: batch 3 of 40", for as long as it lives.
+std::int64_t slices_of(const Batch& batch) {
+  constexpr std::int64_t tokens = 1024;                       // whose activations a core's cache holds
+  if (!batch.ids_bc.is_cpu() || batch.is_packed()) return 1;  // labels of packed texts may be in any order
+  return std::clamp<std::int64_t>(batch.ids_bc.numel() / tokens, 1, batch.ids_bc.size(0));
+}
+
+// A slice may have lost padding at the end of its rows, and has padding of its own behind its places.
+torch::Tensor without_padding_of(const Batch& slice, const torch::Tensor& logits, std::int64_t length) {
+  if (slice.places_t.defined()) return logits.narrow(0, 0, (slice.places_t >= 0).sum().item<std::int64_t>());
+  if (logits.dim() < 3 || logits.size(1) == length) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, length - logits.size(1)});
+}
+
+torch::Tensor join(const std::vector<torch::Tensor>& parts, const Batch& batch) {
+  const auto logits = torch::cat(parts);
+  if (!batch.places_t.defined()) return logits;
+  return torch::constant_pad_nd(logits, {0, 0, 0, batch.places_t.size(0) - logits.size(0)});
+}
+
+}  // namespace
+
+torch::Tensor NetworkPredictor::logits_of_slice(const Batch& slice, std::size_t number) const {
+  if (states_.empty()) return model_.evaluate(slice);
+  auto& state = states_.at(number);
+  if (state == nullptr || slice.begins) state = model_.new_state(slice.ids_bc.size(0), model_.context());
+  return model_.evaluate(slice, state.get());
+}
+
+torch::Tensor NetworkPredictor::logits(const Batch& batch) const {
+  const auto rows = batch.ids_bc.size(0), slices = slices_of(batch);
+  if (model_.remembers()) states_.resize(static_cast<std::size_t>(slices));
+  if (slices == 1) return logits_of_slice(batch, 0);
+  std::vector<torch::Tensor> parts(static_cast<std::size_t>(slices));
+  const at::ThreadLocalState state;
+  const auto type = at::autocast::get_autocast_dtype(torch::kCPU);
+  at::parallel_for(0, slices, 1, [&](std::int64_t begin, std::int64_t end) {
+    const at::ThreadLocalStateGuard as_outside(state);
+    at::autocast::set_autocast_dtype(torch::kCPU, type);
+    for (auto i = begin; i < end; ++i) {
+      const auto first = rows * i / slices, last = rows * (i + 1) / slices;
+      const auto number = static_cast<std::size_t>(i);
+      const auto slice = rows_of(batch, first, last - first);
+      parts[number] = without_padding_of(slice, logits_of_slice(slice, number), batch.ids_bc.size(1));
+    }
+  });
+  return join(parts, batch);
+}
+
+namespace {
+
+// Progress bar of an evaluation: "evaluating the validation split: batch 3 of 40", for as long as it lives.
 class EvaluationLine {
  public:
-  EvaluationLine(std::string_view what, std::int64_t batches);
+  EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
+    log::progress(fmt::format("evaluating {}", what_));
+  }
   EvaluationLine(const EvaluationLine&) = delete;
   EvaluationLine& operator=(const EvaluationLine&) = delete;
-  ~EvaluationLine();
-  void show(std::int64_t batch);  // 1, 2, ...
+  ~EvaluationLine() { log::clear_progress(); }
+
+  void show(std::int64_t batch) {  // 1, 2, ...
+    if (!timer_.is_due()) return;
+    timer_.restart();
+    show_progress(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
+  }
 
  private:
   std::string what_;
   std::int64_t batches_;
   LineTimer timer_;
 };
-
-// Scores of batches that several processes have taken turns in.
-
-// `own`: of batches rank, rank + size, ... Their sum over all batches in order, on every process: as if one had scored
-// all of them.
-ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own);
-
-EvaluationLine::EvaluationLine(std::string_view what, std::int64_t batches) : what_(what), batches_(batches) {
-  log::progress(fmt::format("evaluating {}", what_));
-}
-
-EvaluationLine::~EvaluationLine() { log::clear_progress(); }
-
-void EvaluationLine::show(std::int64_t batch) {
-  if (!timer_.is_due()) return;
-  timer_.restart();
-  show_progress(fmt::format("evaluating {}: batch {} of {}", what_, batch, batches_));
-}
-
-namespace {
 
 constexpr char sum_sign = '+', rows_sign = '|';  // before the names
 
@@ -79,8 +119,8 @@ std::vector<ScoreSums> to_batches(const NamedTensors& tensors) {
   return batches;
 }
 
-}  // namespace
-
+// `own`: scores of batches rank, rank + size, ... Their sum over all batches in order, on every process: as if one had
+// scored all of them.
 ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& own) {
   std::vector<std::vector<ScoreSums>> by_rank;
   if (group.size() == 1)
@@ -93,8 +133,6 @@ ScoreSums add_scores_of_all(ProcessGroup& group, const std::vector<ScoreSums>& o
       if (turn < batches.size()) sums.add(batches[turn]);
   return sums;
 }
-
-namespace {
 
 // The tokens of each row, without padding.
 torch::Tensor row_tokens_b(const Batch& batch) {
@@ -146,11 +184,10 @@ namespace {
 
 // Every process has the same number of turns, so that all of them stop in the same one.
 template <class MakeBatch>
-ScoreSums score_batches(const Predictor& predictor, const Task& task, std::string_view what, std::int64_t batches,
-                        Precision precision, torch::Device device, ProcessGroup& of_all, MakeBatch make_batch) {
-  auto& group = predictor.remembers() ? one_process() : of_all;
+ScoreSums score_batches(const Scoring& scoring, std::string_view what, std::int64_t batches, MakeBatch make_batch) {
+  auto& group = scoring.predictor.remembers() ? one_process() : scoring.group;
   const torch::NoGradGuard no_grad;
-  const AutocastScope autocast(precision, device);
+  const AutocastScope autocast(scoring.precision, scoring.device);
   std::vector<ScoreSums> own;
   EvaluationLine line(what, batches);
   for (std::int64_t turn = 0; turn * group.size() < batches; ++turn) {
@@ -160,54 +197,39 @@ ScoreSums score_batches(const Predictor& predictor, const Task& task, std::strin
     if (i >= batches) continue;
     line.show(i + 1);
     const auto batch = make_batch(i);
-    task.metrics->score(predictor.logits(batch), batch, own.emplace_back());
+    scoring.task.metrics->score(scoring.predictor.logits(batch), batch, own.emplace_back());
   }
   return add_scores_of_all(group, own);
 }
 
 }  // namespace
 
-ScoreSums score_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
-                      torch::Device device, ProcessGroup& group) {
-  return score_batches(predictor, task, fmt::format("the {} split", to_string(split)),
-                       task.batches->evaluation_batches(split), precision, device, group,
-                       [&](std::int64_t i) { return task.batches->evaluation_batch(split, i, device); });
+ScoreSums score_split(const Scoring& scoring, Split split) {
+  const auto& batches = *scoring.task.batches;
+  return score_batches(scoring, fmt::format("the {} split", to_string(split)), batches.evaluation_batches(split),
+                       [&](std::int64_t i) { return batches.evaluation_batch(split, i, scoring.device); });
 }
 
-ScoreSums score_part(const Predictor& predictor, const Task& task, Split split, const EvaluationPart& part,
-                     Precision precision, torch::Device device, ProcessGroup& group) {
-  return score_batches(
-      predictor, task, fmt::format("{}the {} split", part.is_whole() ? "" : "a part of ", to_string(split)),
-      std::ssize(part.batches), precision, device, group, [&](std::int64_t i) {
-        const auto batch = task.batches->evaluation_batch(split, part.batches[static_cast<std::size_t>(i)], device);
-        return part.rows ? beginning_of(batch, part.rows) : batch;
-      });
+ScoreSums score_part(const Scoring& scoring, Split split, const EvaluationPart& part) {
+  const auto what = fmt::format("{}the {} split", part.is_whole() ? "" : "a part of ", to_string(split));
+  return score_batches(scoring, what, std::ssize(part.batches), [&](std::int64_t i) {
+    const auto index = part.batches[static_cast<std::size_t>(i)];
+    const auto batch = scoring.task.batches->evaluation_batch(split, index, scoring.device);
+    return part.rows ? beginning_of(batch, part.rows) : batch;
+  });
 }
 
-nlohmann::ordered_json evaluate_part(const Predictor& predictor, const Task& task, Split split,
-                                     const EvaluationPart& part, Precision precision, torch::Device device,
-                                     ProcessGroup& group) {
-  return task.metrics->report(score_part(predictor, task, split, part, precision, device, group),
-                              task.batches->source_of(split));
+ScoreSums score_random_batches(const Scoring& scoring, Split split, std::int64_t batches) {
+  return score_batches(scoring, fmt::format("random batches of the {} split", to_string(split)), batches,
+                       [&](std::int64_t i) { return scoring.task.batches->random_batch(split, i, scoring.device); });
 }
 
-nlohmann::ordered_json evaluate_split(const Predictor& predictor, const Task& task, Split split, Precision precision,
-                                      torch::Device device, ProcessGroup& group) {
-  return task.metrics->report(score_split(predictor, task, split, precision, device, group),
-                              task.batches->source_of(split));
+nlohmann::ordered_json report_of(const Task& task, Split split, const ScoreSums& sums) {
+  return task.metrics->report(sums, task.batches->source_of(split));
 }
 
-ScoreSums score_random_batches(const Predictor& predictor, const Task& task, Split split, std::int64_t batches,
-                               Precision precision, torch::Device device, ProcessGroup& group) {
-  return score_batches(predictor, task, fmt::format("random batches of the {} split", to_string(split)), batches,
-                       precision, device, group,
-                       [&](std::int64_t i) { return task.batches->random_batch(split, i, device); });
-}
-
-nlohmann::ordered_json estimate_split(const Predictor& predictor, const Task& task, Split split, std::int64_t batches,
-                                      Precision precision, torch::Device device, ProcessGroup& group) {
-  return task.metrics->report(score_random_batches(predictor, task, split, batches, precision, device, group),
-                              task.batches->source_of(split));
+nlohmann::ordered_json evaluate_split(const Scoring& scoring, Split split) {
+  return report_of(scoring.task, split, score_split(scoring, split));
 }
 
 std::string headline_of(const Task& task, const nlohmann::ordered_json& metrics) {

@@ -1,9 +1,11 @@
-#include "tasks/list_task.h"
+// Sorting and copying lists of numbers: a causal model continues a list with its sorted copy (minGPT), or with itself
+// (Reformer).
 
 #include <fmt/format.h>
 
 #include "data/list_dataset.h"
 #include "tasks/batches.h"
+#include "tasks/make_task.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {

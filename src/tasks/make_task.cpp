@@ -6,12 +6,6 @@
 
 #include "base/error.h"
 #include "config/paths.h"
-#include "tasks/classification_task.h"
-#include "tasks/language_model_task.h"
-#include "tasks/list_task.h"
-#include "tasks/masked_language_model_task.h"
-#include "tasks/sequence_to_sequence_task.h"
-#include "tasks/task.h"
 
 namespace metaformer {
 

@@ -1,14 +1,28 @@
-#include "tasks/sequence_to_sequence_task.h"
+// The task of making one sequence from another: translation, summaries, copying and reversing.
 
 #include <cmath>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "data/pairs.h"
 #include "tasks/batches.h"
+#include "tasks/make_task.h"
 
 namespace metaformer {
 
 namespace {
+
+class PairData : public TaskData {
+ public:
+  explicit PairData(std::shared_ptr<const PairDataset> pairs) : pairs_(std::move(pairs)) {}
+
+  const Codec& codec() const override { return pairs_->codec(); }
+  nlohmann::ordered_json description() const override { return pairs_->description(); }
+  std::string summary() const override { return pairs_->summary(); }
+
+ private:
+  std::shared_ptr<const PairDataset> pairs_;
+};
 
 class PairStream : public BatchStream {
  public:
@@ -126,7 +140,8 @@ Task make_sequence_to_sequence_task(const ExperimentConfig& config, bool offline
   return {.data = std::make_shared<PairData>(pairs),
           .batches = std::make_shared<PairStream>(config, pairs),
           .objective = std::make_shared<SmoothedTokenObjective>(task.label_smoothing),
-          .metrics = std::make_shared<PairMetrics>()};
+          .metrics = std::make_shared<PairMetrics>(),
+          .pairs = pairs};
 }
 
 }  // namespace metaformer

@@ -17,6 +17,9 @@
 
 namespace metaformer {
 
+class ClassificationMetrics;
+class PairDataset;
+
 // What an evaluation adds up over batches.
 
 // Named sums, on the device and in float64 so that the order of batches hardly matters.
@@ -70,7 +73,7 @@ class Metrics {
   virtual std::vector<std::string> headline() const { return {}; }
 };
 
-// Computes logits: a network (tasks/classification_task.h) or the linear baseline (infer/linear_classifier.h).
+// Computes logits: a network (tasks/evaluation.h) or the linear baseline (tasks/linear_classifier.h).
 class Predictor {
  public:
   virtual ~Predictor() = default;
@@ -179,20 +182,24 @@ class TaskData {
   // The same in a line for people.
   virtual std::string summary() const = 0;
 
-  // Before training: warns of what looks like a slip; throws (exit code 3) where nothing could be chosen on the
+  // Before training: warns of probable mistakes; throws (exit code 3) where nothing could be chosen on the
   // validation split.
   virtual void check() const {}
 };
 
 // A task, composed of its parts. The trainer knows these interfaces, not corpora or models.
 
-// None of them is null.
 struct Task {
+  // None of them is null.
   std::shared_ptr<const TaskData> data;
   std::shared_ptr<const BatchStream> batches;
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Metrics> metrics;
   std::shared_ptr<const ModelAdaptation> adaptation = std::make_shared<ModelAdaptation>();
+
+  // Null for every task but one.
+  std::shared_ptr<const ClassificationMetrics> classes = nullptr;  // of classification: `metrics`
+  std::shared_ptr<const PairDataset> pairs = nullptr;              // of sequence_to_sequence
 };
 
 }  // namespace metaformer

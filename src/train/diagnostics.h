@@ -1,5 +1,5 @@
 #pragma once
-// Measures of a model's inside while it trains.
+// Norms, gradients, score forms and attention of a model while it trains, by block and by module outside the blocks.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,8 +15,6 @@
 #include "tasks/task.h"
 
 namespace metaformer {
-
-// What goes on inside a model while it trains, by block and by module outside the blocks.
 
 // Properties of one mixer's score form F (attention/mixer.h), averaged over its heads.
 struct FormDiagnostics {

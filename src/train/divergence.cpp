@@ -9,18 +9,19 @@
 
 namespace metaformer {
 
-Error Divergence::error(const std::string& what) const {
+Error divergence_error(const Step& step, const Progress& progress, const std::string& what) {
+  auto& parameters = *step.parameters;
   std::string culprit;
-  if (const auto* gradient = parameters_.first_not_finite(parameters_.gradients())) {
+  if (const auto* gradient = parameters.first_not_finite(parameters.gradients())) {
     culprit = fmt::format(", first in the gradient of {}", gradient->name);
-  } else if (const auto* value = parameters_.first_not_finite(parameters_.values())) {
+  } else if (const auto* value = parameters.first_not_finite(parameters.values())) {
     culprit = fmt::format(", first in {}", value->name);
   }
   return Error(ExitCode::diverged,
                fmt::format("step {}: the {} is not finite{}; try a lower train.learning_rate ({} now). {}",
-                           progress_.step, what, culprit, learning_rate_,
-                           progress_.best ? fmt::format("The best checkpoint is step-{}", progress_.best->step)
-                                          : "No evaluation came before it"));
+                           progress.step, what, culprit, step.learning_rate(),
+                           progress.best ? fmt::format("The best checkpoint is step-{}", progress.best->step)
+                                         : "No evaluation came before it"));
 }
 
 bool is_spike(SpikeState& state, double norm, double threshold) {
@@ -50,6 +51,15 @@ AcceptNorm spike_watch(const TrainConfig& config, Progress& progress) {
                  progress.spikes.count, skips ? "; its update is skipped" : "");
     return !skips;
   };
+}
+
+double rollback_factor(const TrainConfig& config, const Progress& progress) {
+  return std::pow(rollback_factor(config.divergence), static_cast<double>(progress.rollbacks));
+}
+
+std::int64_t batch_step(const Progress& progress) {
+  constexpr std::int64_t far = std::int64_t{1} << 36;
+  return progress.step + progress.rollbacks * far;
 }
 
 }  // namespace metaformer

@@ -4,13 +4,14 @@
 
 #include <cmath>
 
+#include "base/files.h"
 #include "base/log.h"
-#include "infer/linear_training.h"
 #include "infer/target_scores.h"
 #include "ops/named_tensors.h"
 #include "run/checkpoint.h"
-#include "tasks/evaluation.h"
-#include "tasks/sequence_to_sequence_task.h"
+#include "run/test_predictions.h"
+#include "tasks/classification_task.h"
+#include "train/divergence.h"
 
 namespace metaformer {
 
@@ -33,6 +34,31 @@ bool is_checkpoint_due(const TrainConfig& config, const Progress& progress) {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+TestPredictions to_tensors(const ClassProbabilities& probabilities) {
+  return {.probabilities_lv = torch::tensor(probabilities.values, torch::kDouble).view({-1, probabilities.classes}),
+          .labels_l = torch::tensor(probabilities.labels, torch::kLong)};
+}
+
+}  // namespace
+
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums) {
+  if (task.classes == nullptr || task.classes->labels().size() > most_confused_classes) return;
+  write_file_atomically(run.confusion_file(to_string(split)), task.classes->confusion_csv(sums));
+}
+
+Json report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run) {
+  const auto& task = scoring.task;
+  const auto sums = score_split(scoring, Split::test);
+  if (scoring.group.is_first()) {
+    write_confusion(run, task, Split::test, sums);
+    if (task.classes != nullptr && !train.overfit_batch)
+      write_test_predictions(run, to_tensors(task.classes->probabilities_of(sums, Split::test)));
+  }
+  return report_of(task, Split::test, sums);
+}
+
 // The most tokens of an evaluation of the validation split; nothing: all of it.
 static std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
   if (train.overfit_batch) return std::nullopt;
@@ -41,37 +67,33 @@ static std::optional<std::int64_t> evaluated_tokens(const TrainConfig& train) {
   return std::nullopt;
 }
 
-Evaluator::Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
-                     const Divergence& divergence, ProcessGroup& group)
-    : config_(config),
+Evaluator::Evaluator(const Task& task, Step& step)
+    : config_(step.config()),
       task_(task),
-      model_(model),
-      predictor_(model),
-      device_(device),
-      divergence_(divergence),
-      group_(group),
-      part_(part_of_split(*task.batches, Split::validation, evaluated_tokens(config.train), predictor_.remembers())) {}
+      step_(step),
+      predictor_(*step.model),
+      scoring_{predictor_, task, config_.train.precision, step.device(), step.group()},
+      part_(part_of_split(*task.batches, Split::validation, evaluated_tokens(config_.train), predictor_.remembers())) {}
 
 void Evaluator::adapt(std::int64_t step) {
   if (adapted_step_ == step) return;
-  task_.adaptation->before_evaluation(model_, device_);
+  task_.adaptation->before_evaluation(*step_.model, step_.device());
   adapted_step_ = step;
 }
 
 Json Evaluator::estimate(std::int64_t step, MetricsLog& metrics) {
-  const auto& train = config_.train;
-  const auto batches = std::get<RandomEvaluationConfig>(train.evaluation).batches;
+  const auto batches = std::get<RandomEvaluationConfig>(config_.train.evaluation).batches;
   Json report;
   for (const auto split : {Split::train, Split::validation}) {
-    report = estimate_split(predictor_, task_, split, batches, train.precision, device_, group_);
+    report = report_of(task_, split, score_random_batches(scoring_, split, batches));
     metrics.write(step, fmt::format("{}_estimate", to_string(split)), report);
   }
   return report;
 }
 
 Json Evaluator::evaluate_part(std::int64_t step, MetricsLog& metrics, ScoreSums& sums) {
-  sums = score_part(predictor_, task_, Split::validation, part_, config_.train.precision, device_, group_);
-  auto report = task_.metrics->report(sums, task_.batches->source_of(Split::validation));
+  sums = score_part(scoring_, Split::validation, part_);
+  auto report = report_of(task_, Split::validation, sums);
   metrics.write(step, "validation", report);
   return report;
 }
@@ -84,7 +106,7 @@ Progress Evaluator::evaluate(const RunDirectory& run, const Progress& now, Metri
   ScoreSums sums;  // of the part
   after.validation = estimates ? estimate(now.step, metrics) : evaluate_part(now.step, metrics, sums);
   const double loss = after.validation.at("loss").get<double>();
-  if (!std::isfinite(loss)) throw divergence_.error("validation loss");
+  if (!std::isfinite(loss)) throw divergence_error(step_, now, "validation loss");
   const double error = task_.metrics->selection_error(after.validation);
   const bool improved = !after.best || error < after.best->error;
   after.evaluations_since_best = improved ? 0 : after.evaluations_since_best + 1;
@@ -92,7 +114,7 @@ Progress Evaluator::evaluate(const RunDirectory& run, const Progress& now, Metri
   after.evaluated_step = after.step;
   if (is_finished(config_.train, after)) {
     if (estimates) after.validation = evaluate_part(now.step, metrics, sums);
-    if (group_.is_first()) write_confusion(run, task_, Split::validation, sums);
+    if (scoring_.group.is_first()) write_confusion(run, task_, Split::validation, sums);
   }
   log::info("step {}: validation {}{}", after.step, headline_of(task_, after.validation), improved ? " (best)" : "");
   return after;
@@ -110,13 +132,13 @@ Json Evaluator::test(const RunDirectory& run, const Progress& now, MetricsLog& m
   const auto step = now.best->step;
   if (step != now.step) {
     const auto best = load_checkpoint(run, step_name(step), WithOptimizer::no);
-    copy_by_name(best.model, named_state(model_), (best.folder / "model.safetensors").string());
+    copy_by_name(best.model, named_state(*step_.model), (best.folder / "model.safetensors").string());
   }
   describe_test();
-  auto report = report_test(predictor_, task_, config_.train, run, device_, group_);
-  const auto* pairs = dynamic_cast<const PairData*>(task_.data.get());
-  if (pairs != nullptr && !config_.train.overfit_batch)
-    report["written"] = score_written_targets(model_, config_, device_, pairs->pairs(), Split::test, {}, group_);
+  auto report = report_test(scoring_, config_.train, run);
+  if (task_.pairs != nullptr && !config_.train.overfit_batch)
+    report["written"] =
+        score_written_targets(*step_.model, config_, step_.device(), *task_.pairs, Split::test, {}, scoring_.group);
   metrics.write(step, "test", report);
   log::info("test, step {}: {}", step, headline_of(task_, report));
   return report;

@@ -3,14 +3,12 @@
 
 #include "config/experiment_config.h"
 #include "config/train_config.h"
-#include "distributed/process_group.h"
 #include "run/checkpoint_meta.h"
 #include "run/metrics_log.h"
 #include "run/run_directory.h"
-#include "tasks/classification_task.h"
 #include "tasks/evaluation.h"
 #include "tasks/task.h"
-#include "train/divergence.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -28,12 +26,22 @@ bool lacks_evaluation(const TrainConfig& config, const Progress& progress);
 // At this step, once its evaluation is done.
 bool is_checkpoint_due(const TrainConfig& config, const Progress& progress);
 
+// Held-out splits at the end of a training, of networks and of linear models.
+
+// Of a classifier, writes confusion_SPLIT.csv of the run from the scores of a whole split; not for more than
+// most_confused_classes.
+void write_confusion(const RunDirectory& run, const Task& task, Split split, const ScoreSums& sums);
+
+// The metrics of the whole test split. Of a classifier, also writes the run's confusion_test.csv and, unless it was
+// trained and is evaluated on one batch only (train.overfit_batch), test_predictions.safetensors. Processes of a group
+// share the work; the first writes.
+nlohmann::ordered_json report_test(const Scoring& scoring, const TrainConfig& train, const RunDirectory& run);
+
 // Evaluations of a run in training, and which of them was the best.
 class Evaluator {
  public:
   // Keeps references.
-  Evaluator(const ExperimentConfig& config, const Task& task, SequenceModel& model, torch::Device device,
-            const Divergence& divergence, ProcessGroup& group = one_process());
+  Evaluator(const Task& task, Step& step);
 
   // Evaluates the weights at the step of `now` and writes the metrics. Returns `now` with them, and with the best so
   // far. Where training ends, a classifier's confusion table is written into the run. Throws Error (exit code 4) when
@@ -63,11 +71,9 @@ class Evaluator {
 
   const ExperimentConfig& config_;
   const Task& task_;
-  SequenceModel& model_;
+  Step& step_;
   NetworkPredictor predictor_;
-  torch::Device device_;
-  const Divergence& divergence_;
-  ProcessGroup& group_;  // that takes turns in the batches
+  Scoring scoring_;  // by processes that take turns in the batches
   EvaluationPart part_;
   std::int64_t adapted_step_ = -1;
 };

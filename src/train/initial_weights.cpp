@@ -70,20 +70,20 @@ std::int64_t common_rows(const std::string& name, const torch::Tensor& from, con
   return of_tokens && !same_outputs ? std::min(rows, vocabulary) : rows;
 }
 
-class Taker {
+class WeightCopier {
  public:
-  Taker(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec)
+  WeightCopier(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec)
       : weights_(weights),
         config_(config),
         vocabulary_(codec.tokenizer->vocabulary_size()),
         same_outputs_(have_same_outputs(weights, config, codec)),
         rest_(weights.tensors.begin(), weights.tensors.end()) {}
 
-  TakenWeights take(const NamedTensors& targets) {
+  WeightTransfer copy(const NamedTensors& targets) {
     for (const auto& [name, target] : targets) require_shape(name, target);  // before anything is changed
-    for (const auto& [name, target] : targets) take(name, target);
-    for (const auto& [name, tensor] : rest_) result_.left.push_back(name);
-    if (result_.taken.empty() && result_.parts.empty())
+    for (const auto& [name, target] : targets) copy(name, target);
+    for (const auto& [name, tensor] : rest_) result_.unused.push_back(name);
+    if (result_.copied.empty() && result_.parts.empty())
       throw Error(ExitCode::usage, fmt::format("{}: {}: nothing of it is part of this model", key, weights_.source));
     return std::move(result_);
   }
@@ -109,16 +109,16 @@ class Taker {
                             fmt::join(keys, ", ")));
   }
 
-  void take(const std::string& name, torch::Tensor target) {
+  void copy(const std::string& name, torch::Tensor target) {
     const auto* source = find(name);
-    if (source == nullptr) return result_.fresh.push_back(name);
+    if (source == nullptr) return result_.initialised.push_back(name);
     const auto rows = is_table(name) ? common_rows(name, *source, target, vocabulary_, same_outputs_) : 0;
     if (is_table(name) && rows < target.size(0)) {
       target.narrow(0, 0, rows).copy_(source->narrow(0, 0, rows));
       result_.parts.push_back(fmt::format("{} ({} of {} rows)", name, rows, target.size(0)));
     } else {
       target.copy_(is_table(name) ? source->narrow(0, 0, rows) : *source);
-      result_.taken.push_back(name);
+      result_.copied.push_back(name);
     }
     rest_.erase(name);
   }
@@ -128,7 +128,7 @@ class Taker {
   std::int64_t vocabulary_;
   bool same_outputs_;
   std::map<std::string, torch::Tensor> rest_;
-  TakenWeights result_;
+  WeightTransfer result_;
 };
 
 // "2 new (head.bias, head.weight)"; the names of many are in environment.json.
@@ -196,24 +196,24 @@ void take_tokenizer(Experiment& experiment, const TokenizerOptions& tokenizer, c
   check_config(experiment.config, experiment.provenance);
 }
 
-TakenWeights take_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
-                          SequenceModel& model) {
+WeightTransfer copy_initial_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
+                                    SequenceModel& model) {
   if (const auto keys = differing_model_keys(config, weights.config); weights.is_foreign && !keys.empty())
     throw Error(ExitCode::usage, fmt::format("{}: {}: is another model than that of the config: {}; `metaformer config "
                                              "import {}` prints its config",
                                              key, weights.source, fmt::join(keys, ", "), weights.source));
   const torch::NoGradGuard no_grad;
-  return Taker(weights, config, codec).take(named_state(model));
+  return WeightCopier(weights, config, codec).copy(named_state(model));
 }
 
-nlohmann::ordered_json TakenWeights::to_json() const {
-  return {{"taken", taken}, {"taken_in_part", parts}, {"new", fresh}, {"left", left}};
+nlohmann::ordered_json WeightTransfer::to_json() const {
+  return {{"taken", copied}, {"taken_in_part", parts}, {"new", initialised}, {"left", unused}};
 }
 
-std::string TakenWeights::str() const {
-  return fmt::format("{} parameters taken{}, {}, {}", taken.size(),
-                     parts.empty() ? "" : ", " + counted("in part", parts), counted("new", fresh),
-                     counted("left", left));
+std::string WeightTransfer::str() const {
+  return fmt::format("{} parameters taken{}, {}, {}", copied.size(),
+                     parts.empty() ? "" : ", " + counted("in part", parts), counted("new", initialised),
+                     counted("left", unused));
 }
 
 std::vector<std::string> differing_model_keys(const ExperimentConfig& here, const ExperimentConfig& there) {

@@ -33,20 +33,20 @@ InitialWeights read_initial_weights(const std::filesystem::path& path);
 void take_tokenizer(Experiment& experiment, const TokenizerOptions& tokenizer, const std::string& source);
 
 // What became of the parameters and buffers of a model, and of those that the source has beside them.
-struct TakenWeights {
-  std::vector<std::string> taken, fresh, left;
-  std::vector<std::string> parts;  // "transformer.token_embedding.weight (1000 of 1001 rows)", the rest is fresh
+struct WeightTransfer {
+  std::vector<std::string> copied, initialised, unused;
+  std::vector<std::string> parts;  // "transformer.token_embedding.weight (1000 of 1001 rows)", the rest is initialised
 
   nlohmann::ordered_json to_json() const;
-  std::string str() const;  // for the log: counts, and the names where something was not taken whole
+  std::string str() const;  // for the log: counts, and the names where something was not copied whole
 };
 
 // Copies what has the same name and shape into `model`, which holds initial weights. Of tables with a row for each
 // token or position, the rows that both have. Outputs belong to a task: the head of a language model is left to one
 // with the same tokens, that of a classifier to one with the same labels. Throws Error (exit code 2) when the shape of
-// another tensor differs, when nothing can be taken, and when foreign weights are of another model.
-TakenWeights take_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
-                          SequenceModel& model);
+// another tensor differs, when nothing can be copied, and when foreign weights are of another model.
+WeightTransfer copy_initial_weights(const InitialWeights& weights, const ExperimentConfig& config, const Codec& codec,
+                                    SequenceModel& model);
 
 // Keys of the model that differ between the source and the config and change what is computed, as "model.heads is 4
 // here and 8 there".

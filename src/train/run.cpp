@@ -1,7 +1,14 @@
 #include "train/run.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
 #include "attention/kernel_choice.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -10,32 +17,221 @@
 #include "config/paths.h"
 #include "config/writer.h"
 #include "cuda/metric_attention.h"
-#include "distributed/process_group.h"
-#include "infer/baseline_comparison.h"
-#include "infer/linear_training.h"
 #include "model/make_model.h"
+#include "model/memory_estimate.h"
 #include "ops/device.h"
-#include "run/checkpoint.h"
+#include "ops/linear.h"
 #include "run/moved_data.h"
-#include "run/run_directory.h"
-#include "tasks/evaluation.h"
 #include "tasks/make_task.h"
-#include "train/evaluator.h"
-#include "train/preparation.h"
-#include "train/resume.h"
-#include "train/step/sliced_gradients.h"
+#include "text/make_tokenizer.h"
+#include "train/divergence.h"
+#include "train/initial_weights.h"
+#include "train/linear_baseline.h"
+#include "train/optim/schedule.h"
 #include "train/trainer.h"
 
 namespace metaformer {
+
+using Json = nlohmann::ordered_json;
 
 namespace {
 
 bool is_linear(const ExperimentConfig& config) { return is<LinearConfig>(config.model); }
 
-// What a training starts from; nothing: random weights.
+std::string describe_memory(const MemoryEstimate& estimate) {
+  return fmt::format(
+      "training takes about {} of memory ({} for weights, gradients and optimiser state, {} for "
+      "activations), and {} are available; lower train.batch_size (and raise train.accumulate), "
+      "model.context or model.width",
+      human_bytes(estimate.total()), human_bytes(estimate.state()), human_bytes(estimate.activations),
+      human_bytes(machine_memory()));
+}
+
+// Otherwise the machine would swap until it is killed.
+void require_fits_in_memory(const MemoryEstimate& estimate) {
+  if (clearly_exceeds(estimate, machine_memory()))
+    throw Error(ExitCode::out_of_memory, describe_memory(estimate) + ", or train with --force");
+}
+
+void require_backend(const ExperimentConfig& config, torch::Device device) {
+  const auto* model = blocks_of(config.model);
+  if (model != nullptr && model->mixer->backend() == Backend::fused && device.is_cpu())
+    throw Error(ExitCode::usage,
+                "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
+}
+
+}  // namespace
+
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force) {
+  const auto device = select_device(name);
+  // Before the data are read: with the smallest vocabulary that they can have.
+  if (device.is_cpu() && !force) require_fits_in_memory(estimate_memory(config, {.vocabulary = 1, .classes = 2}));
+  require_backend(config, device);
+  require_right_products();
+  if (device.is_cuda())
+    at::globalContext().setFloat32MatmulPrecision(config.train.precision == Precision::tf32 ? "high" : "highest");
+  return device;
+}
+
+namespace {
+
+// When the data are known. Warns where memory may not suffice.
+void check_memory(const ExperimentConfig& config, const Codec& codec, torch::Device device, bool force) {
+  if (!device.is_cpu()) return;
+  const auto estimate = estimate_memory(config, {.vocabulary = codec.tokenizer->vocabulary_size(),
+                                                 .classes = static_cast<std::int64_t>(codec.labels.size())});
+  if (!force) require_fits_in_memory(estimate);
+  if (estimate.total() > machine_memory()) log::warning("{}", describe_memory(estimate));
+}
+
+// --resume: finds the run to continue, and checks that it may continue.
+struct EarlierRun {
+  RunDirectory run;
+  ExperimentConfig config;  // as it was trained last
+  std::unique_ptr<FileLock> lock;
+  std::optional<Checkpoint> checkpoint;  // nothing: it goes on from the start
+};
+
+constexpr const char *tokenizer_path = "data.tokenizer.path", *initial_weights_path = "train.init_from";
+
+// The first key whose value differs, but for those that may differ.
+std::string first_difference(const Json& before, const Json& now, const std::vector<std::string>& free,
+                             const std::string& prefix = "") {
+  for (const auto& [key, value] : now.items()) {
+    const auto path = prefix + key;
+    const auto earlier = before.value(key, Json());
+    if (value.is_object() && earlier.is_object()) {
+      if (auto inner = first_difference(earlier, value, free, path + "."); !inner.empty()) return inner;
+    } else if (value != earlier && std::find(free.begin(), free.end(), path) == free.end()) {
+      return fmt::format("{} is {} now and was {}", path, json_text(value), json_text(earlier));
+    }
+  }
+  return "";
+}
+
+// Data may lie elsewhere, which require_moved_data checks, and so may the tokenizer and the weights that the training
+// began with.
+void require_same_experiment(const RunDirectory& run, const ExperimentConfig& before, const ExperimentConfig& now) {
+  std::vector<std::string> free = {"train.steps",
+                                   "train.eval_interval",
+                                   "train.checkpoint_interval",
+                                   "train.log_interval",
+                                   "train.diagnostics_interval",
+                                   "train.keep_checkpoints",
+                                   "train.patience",
+                                   tokenizer_path,
+                                   initial_weights_path};
+  const auto moved = moved_data(before, now);
+  free.insert(free.end(), moved.begin(), moved.end());
+  const auto difference = first_difference(config_to_json(before), config_to_json(now), free);
+  if (!difference.empty())
+    throw Error(
+        ExitCode::usage,
+        fmt::format("--resume {}: {}; only steps, intervals, patience, retention and the paths of the same data "
+                    "may change",
+                    run.path().string(), difference));
+}
+
+// What a training has begun with, at another path.
+void require_same_digest(const EarlierRun& earlier, const std::string& key, const PathText& path,
+                         const std::string& found, const std::string& trained) {
+  if (found != trained)
+    throw Error(ExitCode::usage, fmt::format("--resume {}: {}={}: not what it was trained with: its SHA-256 is {} and "
+                                             "was {}",
+                                             earlier.run.path().string(), key, path, found, trained));
+}
+
+void require_same_tokenizer(const EarlierRun& earlier, const ExperimentConfig& now) {
+  const auto path_of = [](const ExperimentConfig& config) {
+    const auto* data = data_of(config);
+    const auto* pretrained = data == nullptr ? nullptr : std::get_if<PretrainedTokenizerOptions>(&data->tokenizer);
+    return pretrained == nullptr ? PathText() : pretrained->path;
+  };
+  const auto digest = [](const Tokenizer& tokenizer) { return sha256(tokenizer.to_json().dump()); };
+  const auto path = path_of(now);
+  if (path == path_of(earlier.config)) return;
+  require_same_digest(earlier, tokenizer_path, path, digest(*read_pretrained_tokenizer(path)),
+                      earlier.checkpoint ? digest(*earlier.checkpoint->codec.tokenizer) : "not known");
+}
+
+void require_same_initial_weights(const EarlierRun& earlier, const ExperimentConfig& now) {
+  const auto& path = now.train.init_from;
+  if (path == earlier.config.train.init_from) return;
+  constexpr std::uintmax_t largest = 1 << 26;
+  const auto file = earlier.run.initial_weights_file();
+  const auto trained =
+      std::filesystem::exists(file) ? parse_json(read_file(file, largest, ExitCode::failure)) : nlohmann::json();
+  const auto digest = trained.is_object() ? trained.value("sha256", nlohmann::json()) : nlohmann::json();
+  require_same_digest(earlier, initial_weights_path, path.value_or(PathText("null")),
+                      path ? read_initial_weights(with_seed(*path, now.train)).digest : "none",
+                      digest.is_string() ? digest.get<std::string>() : "not known");
+}
+
+// What is done cannot be undone. A linear model has its one step whatever train.steps says.
+void require_reachable(const RunDirectory& run, const ExperimentConfig& config, const Progress& progress) {
+  if (config.train.steps < progress.step)
+    throw Error(ExitCode::usage, fmt::format("--resume {}: train.steps is {}, and the run has done {} steps; give at "
+                                             "least that many",
+                                             run.path().string(), config.train.steps, progress.step));
+}
+
+// The run in `out`, locked and repaired, with its newest checkpoint; nothing for a new run. Errors (exit code 2): it
+// cannot go on with this config, which may change only steps, intervals, patience, retention and where data and
+// tokenizer lie; those of load_newest_checkpoint.
+std::optional<EarlierRun> find_earlier_run(const ExperimentConfig& config, const std::filesystem::path& out,
+                                           bool resume) {
+  if (resume && out.empty()) throw Error(ExitCode::usage, "--resume needs --out: the run to go on with");
+  if (!resume || RunDirectory::is_free(out)) return std::nullopt;
+  EarlierRun earlier{.run = RunDirectory::open(out, "--out"), .config = {}, .lock = {}, .checkpoint = {}};
+  earlier.lock = std::make_unique<FileLock>(earlier.run.lock_file());
+  earlier.config = load_run_experiment(earlier.run.config_file()).config;
+  require_same_experiment(earlier.run, earlier.config, config);
+  earlier.run.remove_left_overs();
+  repair_checkpoints(earlier.run);
+  earlier.checkpoint = load_newest_checkpoint(earlier.run);
+  require_same_tokenizer(earlier, config);
+  require_same_initial_weights(earlier, config);
+  if (earlier.checkpoint) require_reachable(earlier.run, config, earlier.checkpoint->progress);
+  return earlier;
+}
+
+// Errors: the data are not those that the run was trained on (exit code 2; 3 at another path than before).
+void require_same_data(const EarlierRun& earlier, const ExperimentConfig& config, const Task& task) {
+  const auto description = task.data->description();
+  require_moved_data(earlier.run, config, moved_data(earlier.config, config), description);
+  if (has_same_data(earlier.run, description)) return;
+  const auto difference = differing_digest(earlier.run, description);
+  throw Error(ExitCode::usage,
+              fmt::format("--resume {}: the data are not those it was trained on, which its environment.json names{}{}",
+                          earlier.run.path().string(), difference.empty() ? "" : ": ", difference));
+}
+
+// Logs how the learning rate goes on where the number of steps has changed: another number stretches the schedule, so
+// that the rate jumps where training continues.
+void describe_schedule(const ExperimentConfig& before, const ExperimentConfig& now, const Progress& progress) {
+  const auto steps_before = before.train.steps, steps = now.train.steps;
+  if (is<LinearConfig>(now.model) || steps_before == steps) return;
+  const auto rate = [&](const ExperimentConfig& config, std::int64_t step) {
+    return scheduled_rate(config.train, width_of(config.model), step) * rollback_factor(config.train, progress);
+  };
+  const auto next = progress.step;
+  const double earlier = rate(before, next), here = rate(now, next);
+  const auto course = fmt::format(
+      "train.steps was {} and is {}; the {} schedule continues at step {} with learning rate {:.3g}{} and ends at step "
+      "{} with {:.3g}",
+      steps_before, steps, kind_of(now.train.schedule), next, here,
+      here == earlier ? ", as before," : fmt::format(", where it was {:.3g} before,", earlier), steps,
+      rate(now, steps - 1));
+  here == earlier ? log::write_info(course) : log::write_warning(course);
+}
+
+// What a training starts from.
 struct Beginning {
-  std::optional<Checkpoint> checkpoint;
-  std::optional<InitialWeights> initial;
+  std::optional<EarlierRun> earlier;      // on the first process: the run that goes on
+  std::optional<Checkpoint> checkpoint;   // of that run
+  std::optional<InitialWeights> initial;  // of a new run; neither: random weights
+
+  std::int64_t step() const { return checkpoint ? checkpoint->progress.step : 0; }
 
   // Tokenizer and labels that belong to the weights; nothing: those that the data make.
   Codec take_codec() {
@@ -43,104 +239,6 @@ struct Beginning {
     return initial ? Codec{.tokenizer = std::move(initial->codec.tokenizer), .labels = {}} : Codec{};
   }
 };
-
-void describe(const Experiment& experiment, const Task& task, torch::Device device) {
-  const auto& train = experiment.config.train;
-  log::info("{}: {}", experiment.name, describe_model(experiment.config));
-  log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.data->summary());
-  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
-            at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
-  const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
-  if (!device.is_cuda() || model == nullptr) return;
-  const bool padded = is<ClassificationConfig>(experiment.config.task);
-  const auto choice =
-      describe_kernel_choice(*model, train.precision, padded, cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
-  if (!choice.empty()) log::info("{}", choice);
-}
-
-// A run that goes on: what a checkpoint promises is mended, and the log says where it goes on.
-void continue_from(Checkpoint& checkpoint, const RunDirectory& run, const Task& task, const ExperimentConfig& before,
-                   const ExperimentConfig& now, bool writes) {
-  require_best_checkpoint(
-      run, [&](const auto& report) { return task.metrics->selection_error(report); }, checkpoint.progress);
-  if (!writes) return;
-  mend_links(run.checkpoints(), checkpoint.progress, now.train.keep_checkpoints);
-  log::info("going on from {}", checkpoint.folder.string());
-  describe_schedule(before, now, checkpoint.progress);
-}
-
-// Which parameters of the run are from where, in the log and, with all names, in a file of the run.
-void report(const InitialWeights& initial, const TakenWeights& taken, const RunDirectory& run,
-            const ExperimentConfig& config) {
-  log::info("weights from {}: {}", initial.source, taken.str());
-  if (const auto keys = differing_model_keys(config, initial.config); !keys.empty())
-    log::warning("the weights of {} were trained in another model: {}", initial.source, fmt::join(keys, ", "));
-  nlohmann::ordered_json json = {{"source", initial.source}, {"sha256", initial.digest}};
-  json.update(taken.to_json());
-  write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
-}
-
-// " (131072 of 5000000 tokens)"; nothing where the whole split is evaluated.
-std::string describe_part(const EvaluationPart& part) {
-  return part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens);
-}
-
-void describe_evaluation(const ExperimentConfig& config, const EvaluationPart& part) {
-  if (part.is_whole()) return;
-  const bool at_end = is<RandomEvaluationConfig>(config.train.evaluation);
-  log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
-            at_end ? " at the end" : "", part.tokens, part.split_tokens);
-}
-
-RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
-                         const Beginning& beginning) {
-  const auto& experiment = request.experiment;
-  const bool writes = request.group->is_first();
-  Trainer trainer(experiment, run, task, device, *request.group, beginning.checkpoint, beginning.initial);
-  if (const auto& taken = trainer.taken(); taken && writes) report(*beginning.initial, *taken, run, experiment.config);
-  if (writes) describe_evaluation(experiment.config, trainer.evaluated());
-  if (request.profile && writes) trainer.profile();
-  auto summary = trainer.run();
-  if (!writes) return summary;
-  const auto& times = *summary.stepwise;
-  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
-            headline_of(task, summary.validation), describe_part(trainer.evaluated()), summary.best_val_loss,
-            summary.best_step, times.ms_per_step, human_count(times.tokens_per_second));
-  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
-            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
-  auto comparison =
-      compare_with_baselines(experiment.config, task.data->description(),
-                             {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
-  for (const auto& line : comparison.table) log::info("{}", line);
-  summary.baselines = std::move(comparison.accuracies);
-  return summary;
-}
-
-void begin(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-           std::int64_t step) {
-  const auto& experiment = request.experiment;
-  run.remove_left_overs();
-  log::add_file(run.log_file());
-  write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
-  write_environment(run, {request.command_line, device, step}, task.data->description());
-  if (step > 0) link_latest(run.path());
-  describe(experiment, task, device);
-}
-
-RunSummary train_in(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
-                    Beginning beginning, const ExperimentConfig& before) {
-  const auto& experiment = request.experiment;
-  const bool writes = request.group->is_first();
-  auto& checkpoint = beginning.checkpoint;
-  if (checkpoint) continue_from(*checkpoint, run, task, before, experiment.config, writes);
-  auto summary = is_linear(experiment.config) ? train_linear(experiment, run, task, device)
-                                              : train_network(request, run, task, device, beginning);
-  if (!writes) return summary;
-  // Written once, when all of it is there: what stops before is made up for by --resume.
-  write_summary(run, summary);
-  log::info("{}", run.path().string());
-  return summary;
-}
 
 // The summary of a run that has nothing left to do. Nothing when its process died before it wrote one, or when that is
 // of an earlier end.
@@ -185,6 +283,7 @@ Task make_task_in_turn(const ExperimentConfig& config, bool offline, Codec codec
   return task;
 }
 
+// All processes run the same program with the same config.
 void require_same_start(const TrainRequest& request) {
   const auto& build = build_info();
   require_same(*request.group, {{"version", fmt::format("{} {}", build.version, build.commit)},
@@ -210,6 +309,156 @@ RunDirectory open_run(const std::string& folder, const ProcessGroup& group) {
   }
 }
 
+// Finds the run that goes on, or the weights that a new one begins with; all processes take the same. Returns the
+// summary of a run that has nothing left to do; processes other than the first return an empty one.
+std::optional<RunSummary> find_beginning(TrainRequest& request, Beginning& beginning) {
+  auto& group = *request.group;
+  const auto& config = request.experiment.config;
+  if (group.is_first()) beginning.earlier = find_earlier_run(config, request.out, request.resume);
+  const auto finished = beginning.earlier ? finished_summary(*beginning.earlier, config) : std::nullopt;
+  if (of_first(group, finished ? "finished" : "") == "finished") return finished.value_or(RunSummary());
+  if (beginning.earlier) beginning.checkpoint = std::move(beginning.earlier->checkpoint);
+  const auto checkpoint = of_first(group, beginning.checkpoint ? beginning.checkpoint->folder.string() : "");
+  if (!group.is_first() && !checkpoint.empty())
+    beginning.checkpoint = load_checkpoint(open_run(request.out.string(), group), checkpoint, WithOptimizer::yes);
+  if (!beginning.checkpoint) beginning.initial = find_initial_weights(request.experiment);
+  return std::nullopt;
+}
+
+// The task, and all that may be wrong with data, memory and weights: they must not leave an empty run behind.
+Task make_checked_task(const TrainRequest& request, Beginning& beginning, torch::Device device) {
+  auto& group = *request.group;
+  const auto& config = request.experiment.config;
+  const auto& earlier = beginning.earlier;
+  if (earlier) require_moved_files(earlier->run, config, moved_data(earlier->config, config));
+  auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
+  require_same(group, {{"data", without_paths(task.data->description())}});
+  if (group.is_first()) task.data->check();
+  task.batches->check_training();
+  check_memory(config, task.data->codec(), device, request.force);
+  // Tried on another model of the same shapes.
+  if (beginning.initial) {
+    const auto& codec = task.data->codec();
+    copy_initial_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
+  }
+  if (earlier) require_same_data(*earlier, config, task);
+  return task;
+}
+
+void describe(const Experiment& experiment, const Task& task, torch::Device device) {
+  const auto& train = experiment.config.train;
+  log::info("{}: {}", experiment.name, describe_model(experiment.config));
+  log::info("data: {}{}", train.overfit_batch ? "only the first batch of: " : "", task.data->summary());
+  log::info("device: {}, {} thread{}, {}", device_description(device), at::get_num_threads(),
+            at::get_num_threads() == 1 ? "" : "s", to_string(train.precision));
+  const auto* model = std::get_if<TransformerConfig>(&experiment.config.model);
+  if (!device.is_cuda() || model == nullptr) return;
+  const bool padded = is<ClassificationConfig>(experiment.config.task);
+  const auto choice =
+      describe_kernel_choice(*model, train.precision, padded, cuda::metric_kernel_device() == cuda::MetricDevice::cuda);
+  if (!choice.empty()) log::info("{}", choice);
+}
+
+// Writes what a run knows before its first step.
+void write_beginning(const RunDirectory& run, const TrainRequest& request, const Task& task, torch::Device device,
+                     std::int64_t step) {
+  const auto& experiment = request.experiment;
+  run.remove_left_overs();
+  log::add_file(run.log_file());
+  write_file_atomically(run.config_file(), config_to_yaml(experiment.config));
+  write_environment(run, {request.command_line, device, step}, task.data->description());
+  if (step > 0) link_latest(run.path());
+  describe(experiment, task, device);
+}
+
+// The folder of the run, which the first process makes or has found and holds the lock of.
+struct OpenRun {
+  RunDirectory directory;
+  std::unique_ptr<FileLock> lock;
+};
+
+OpenRun open_or_create(TrainRequest& request, Beginning& beginning, const Task& task, torch::Device device) {
+  auto& group = *request.group;
+  if (!group.is_first()) {
+    OpenRun opened{open_run(of_first(group, ""), group), nullptr};
+    log::add_error_file(opened.directory.log_file(group.rank()));
+    return opened;
+  }
+  if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
+  auto& earlier = beginning.earlier;
+  OpenRun opened{earlier ? std::move(earlier->run) : RunDirectory::create(request.out), nullptr};
+  opened.lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(opened.directory.lock_file());
+  write_beginning(opened.directory, request, task, device, beginning.step());
+  of_first(group, opened.directory.path().string());
+  return opened;
+}
+
+// Finds the best checkpoint again where it is missing; the log says where the run goes on.
+void continue_from(Beginning& beginning, const RunDirectory& run, const Task& task, const ExperimentConfig& config) {
+  auto& [folder, progress, model, optimizer, codec] = *beginning.checkpoint;
+  require_best_checkpoint(
+      run, [&](const auto& report) { return task.metrics->selection_error(report); }, progress);
+  if (!beginning.earlier) return;  // another process than the first
+  repair_links(run.checkpoints(), progress, config.train.keep_checkpoints);
+  log::info("going on from {}", folder.string());
+  describe_schedule(beginning.earlier->config, config, progress);
+}
+
+// Which parameters of the run are from where, in the log and, with all names, in a file of the run.
+void report(const InitialWeights& initial, const WeightTransfer& transfer, const RunDirectory& run,
+            const ExperimentConfig& config) {
+  log::info("weights from {}: {}", initial.source, transfer.str());
+  if (const auto keys = differing_model_keys(config, initial.config); !keys.empty())
+    log::warning("the weights of {} were trained in another model: {}", initial.source, fmt::join(keys, ", "));
+  nlohmann::ordered_json json = {{"source", initial.source}, {"sha256", initial.digest}};
+  json.update(transfer.to_json());
+  write_file_atomically(run.initial_weights_file(), json_text(json, 2) + "\n");
+}
+
+// " (131072 of 5000000 tokens)"; nothing where the whole split is evaluated.
+std::string describe_part(const EvaluationPart& part) {
+  return part.is_whole() ? "" : fmt::format(" ({} of {} tokens)", part.tokens, part.split_tokens);
+}
+
+void describe_evaluation(const ExperimentConfig& config, const EvaluationPart& part) {
+  if (part.is_whole()) return;
+  const bool at_end = is<RandomEvaluationConfig>(config.train.evaluation);
+  log::info("evaluation{}: {} of {} tokens of the validation split (train.evaluation; whole: all of them)",
+            at_end ? " at the end" : "", part.tokens, part.split_tokens);
+}
+
+void describe_results(const RunSummary& summary, const Task& task, const EvaluationPart& part) {
+  const auto& times = *summary.stepwise;
+  log::info("validation {}{}, best loss {:.4f} at step {}; {:.1f} ms a step, {} tokens/s",
+            headline_of(task, summary.validation), describe_part(part), summary.best_val_loss, summary.best_step,
+            times.ms_per_step, human_count(times.tokens_per_second));
+  log::info("seconds: start-up {:.1f}, training {:.1f}, evaluation {:.1f}, checkpoints {:.1f}", times.startup_seconds,
+            summary.train_seconds, times.evaluation_seconds, times.checkpoint_seconds);
+}
+
+RunSummary train_network(const TrainRequest& request, const RunDirectory& run, const Task& task, torch::Device device,
+                         const Beginning& beginning) {
+  const auto& config = request.experiment.config;
+  const bool writes = request.group->is_first();
+  Step step(config, task, device, *request.group);
+  if (beginning.initial) {
+    const auto transfer = copy_initial_weights(*beginning.initial, config, task.data->codec(), *step.model);
+    step.average->reset();
+    if (writes) report(*beginning.initial, transfer, run, config);
+  }
+  Trainer trainer(run, task, step, beginning.checkpoint ? &*beginning.checkpoint : nullptr);
+  if (writes) describe_evaluation(config, trainer.evaluated());
+  if (request.profile && writes) trainer.profile();
+  auto summary = trainer.run();
+  if (!writes) return summary;
+  describe_results(summary, task, trainer.evaluated());
+  auto comparison = compare_with_baselines(
+      config, task.data->description(), {{"validation", summary.validation}, {"test", summary.test}}, request.offline);
+  for (const auto& line : comparison.table) log::info("{}", line);
+  summary.baselines = std::move(comparison.accuracies);
+  return summary;
+}
+
 }  // namespace
 
 RunSummary train(TrainRequest request) {
@@ -218,41 +467,20 @@ RunSummary train(TrainRequest request) {
   take_tokenizer_of_run(request);
   const auto& config = request.experiment.config;
   require_divisible(config, group);
-  auto earlier = group.is_first() ? find_earlier_run(config, request.out, request.resume) : std::nullopt;
-  const auto finished = earlier ? finished_summary(*earlier, config) : std::nullopt;
-  if (of_first(group, finished ? "finished" : "") == "finished") return finished.value_or(RunSummary());
-  Beginning beginning{.checkpoint = earlier ? std::move(earlier->checkpoint) : std::nullopt, .initial = {}};
-  const auto checkpoint = of_first(group, beginning.checkpoint ? beginning.checkpoint->folder.string() : "");
-  if (!group.is_first() && !checkpoint.empty())
-    beginning.checkpoint = load_checkpoint(open_run(request.out.string(), group), checkpoint, WithOptimizer::yes);
-  if (!beginning.checkpoint) beginning.initial = find_initial_weights(request.experiment);
+  Beginning beginning;
+  if (auto finished = find_beginning(request, beginning)) return std::move(*finished);
   const auto device = prepare_device(config, request.device, request.force);
-  if (earlier) require_moved_files(earlier->run, config, moved_data(earlier->config, config));
-  // Data problems must not leave an empty run behind.
-  const auto task = make_task_in_turn(config, request.offline, beginning.take_codec(), group);
-  require_same(group, {{"data", without_paths(task.data->description())}});
-  if (group.is_first()) task.data->check();
-  task.batches->check_training();
-  const auto& codec = task.data->codec();
-  check_memory(config, codec, device, request.force);
-  // Nor must weights that do not fit leave one: they are tried on another model of the same shapes.
-  if (beginning.initial) take_weights(*beginning.initial, config, codec, *make_model(config, sizes_of(codec)));
-  if (earlier) require_same_data(*earlier, config, task);
+  const auto task = make_checked_task(request, beginning, device);
   throw_if_any_stopped(group);  // before there is anything to save
-  std::optional<RunDirectory> run;
-  std::unique_ptr<FileLock> lock;
-  if (group.is_first()) {
-    if (request.out.empty()) request.out = default_run_folder(request.experiment.name);
-    run = earlier ? std::move(earlier->run) : RunDirectory::create(request.out);
-    lock = earlier ? std::move(earlier->lock) : std::make_unique<FileLock>(run->lock_file());
-    begin(*run, request, task, device, beginning.checkpoint ? beginning.checkpoint->progress.step : 0);
-  }
-  const auto folder = of_first(group, run ? run->path().string() : "");
-  if (!run) {
-    run = open_run(folder, group);
-    log::add_error_file(run->log_file(group.rank()));
-  }
-  return train_in(*run, request, task, device, std::move(beginning), earlier ? earlier->config : config);
+  const auto [run, lock] = open_or_create(request, beginning, task, device);
+  if (beginning.checkpoint) continue_from(beginning, run, task, config);
+  auto summary = is_linear(config) ? train_linear(request.experiment, run, task, device)
+                                   : train_network(request, run, task, device, beginning);
+  if (!group.is_first()) return summary;
+  // Written once, when all of it is there: --resume makes up for what stops before.
+  write_summary(run, summary);
+  log::info("{}", run.path().string());
+  return summary;
 }
 
 }  // namespace metaformer

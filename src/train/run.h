@@ -1,11 +1,15 @@
 #pragma once
-// Starts, continues and finishes runs.
+// Trains a run: starts it, or continues it, and finishes it.
 
 #include "config/loader.h"
 #include "distributed/process_group.h"
 #include "run/run_summary.h"
 
 namespace metaformer {
+
+// The device of that name, once the config can be trained there; with `force` however much memory it takes. Errors:
+// exit codes 2 and 5.
+torch::Device prepare_device(const ExperimentConfig& config, const std::string& name, bool force = false);
 
 struct TrainRequest {
   Experiment experiment;

@@ -6,158 +6,16 @@
 #include <utility>
 
 #include "base/digest.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/signals.h"
-#include "distributed/process_group.h"
 #include "infer/sampling.h"
-#include "model/make_model.h"
-#include "model/parameters.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
-#include "run/checkpoint.h"
 #include "train/divergence.h"
-#include "train/evaluator.h"
-#include "train/optim/layer_rates.h"
-#include "train/optim/make_optimizer.h"
 #include "train/optim/schedule.h"
-#include "train/preparation.h"
-#include "train/step/training_step.h"
-#include "train/training_log.h"
 
 namespace metaformer {
-
-TrainingSetup::TrainingSetup(const ExperimentConfig& config, const Task& task, torch::Device device,
-                             const InitialWeights* initial, ProcessGroup& group)
-    : model(make_model(config, sizes_of(task.data->codec()))),
-      schedule(make_schedule(config.train, width_of(config.model))),
-      rows_(config.train.batch_size * config.train.accumulate) {
-  initialise(*model, static_cast<std::uint64_t>(config.train.seed));
-  if (initial != nullptr) taken = take_weights(*initial, config, task.data->codec(), *model);
-  model->to(device);
-  parameters = std::make_unique<ParameterBuffer>(*model);
-  set_layer_rates(*parameters, config.train);
-  if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
-  const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
-  auto sharded = config.train.shard_optimizer && group.size() > 1
-                     ? std::make_unique<ShardedOptimizer>(*parameters, config.train, scale, group)
-                     : nullptr;
-  const auto* shards = sharded ? &sharded->shards() : nullptr;
-  optimizer = sharded ? std::move(sharded) : make_optimizer(*parameters, config.train, scale);
-  average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
-  StepParts parts{config, task, *model, *parameters, *optimizer, device, loss_scale.get()};
-  parts.group = &group;
-  parts.shards = shards;
-  if (group.size() > 1) gradient_sum = std::make_unique<GradientSum>(group, *parameters, shards);
-  parts.gradient_sum = gradient_sum.get();
-  memory = std::make_unique<StepMemory>(*model, batches_of_step(parts), slices_of_batch(parts), group);
-  parts.memory = memory.get();
-  step = make_training_step(parts);
-}
-
-NamedTensors TrainingSetup::state() const {
-  auto all = optimizer->state();
-  const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
-  if (loss_scale) add(loss_scale->state());
-  add(average->state());
-  add(memory->tensors());
-  return all;
-}
-
-void TrainingSetup::restore(const Checkpoint& checkpoint) {
-  const WeightAverage::Use use(*average);
-  copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
-  const auto file = (checkpoint.folder / "state.safetensors").string();
-  auto saved = checkpoint.optimizer;
-  memory->reset();
-  const auto targets = state();
-  memory->take(saved, rows_, file);
-  copy_by_name(saved, targets, file);
-  optimizer->load(targets);
-}
-
-void TrainingSetup::restart(const torch::Tensor& values) {
-  const torch::NoGradGuard no_grad;
-  parameters->values().copy_(values);
-  optimizer->reset();
-  if (loss_scale) loss_scale->reset();
-  average->reset();
-  memory->reset();
-}
-
-void Saver::require_finite() const {
-  if (setup_.parameters->first_not_finite(setup_.parameters->values())) throw divergence_.error("state");
-  if (const auto name = setup_.optimizer->first_not_finite(); !name.empty())
-    throw divergence_.error(fmt::format("optimiser's {}", name));
-}
-
-// All processes begin with the same weights and make the same updates. A machine that computes otherwise must not stay
-// unnoticed.
-void Saver::require_same_weights() const {
-  if (group_.size() == 1) return;
-  const auto values = setup_.parameters->values().cpu();
-  const auto digests = group_.gather(sha256({reinterpret_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
-  for (std::size_t rank = 1; rank < digests.size(); ++rank)
-    if (digests[rank] != digests.front())
-      throw Error(ExitCode::process_lost,
-                  fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
-}
-
-void Saver::save(const Progress& progress, const MetricsLog& metrics) {
-  require_finite();
-  require_same_weights();
-  const WeightAverage::Use average(*setup_.average);
-  evaluator_.adapt(progress.step);
-  const auto state = setup_.state();
-  if (!group_.is_first()) return;
-  metrics.sync();
-  save_checkpoint(run_, progress, named_state(*setup_.model), state, task_.data->codec(), keep_);
-  if (!std::exchange(is_linked_, true)) link_latest(run_.path());
-}
-
-double rollback_factor(const TrainConfig& config, const Progress& progress) {
-  return std::pow(rollback_factor(config.divergence), static_cast<double>(progress.rollbacks));
-}
-
-std::int64_t batch_step(const Progress& progress) {
-  constexpr std::int64_t far = std::int64_t{1} << 36;
-  return progress.step + progress.rollbacks * far;
-}
-
-Rollback::Rollback(const TrainConfig& config, const RunDirectory& run, const Metrics& metrics, TrainingSetup& setup)
-    : config_(config), run_(run), metrics_(metrics), setup_(setup) {
-  if (is<RollbackConfig>(config_.divergence.action)) initial_values_ = setup_.parameters->values().clone();
-}
-
-bool Rollback::recover(const Error& error, Progress& progress) {
-  const auto* action = std::get_if<RollbackConfig>(&config_.divergence.action);
-  if (error.code() != ExitCode::diverged || action == nullptr) return false;
-  const auto rollbacks = progress.rollbacks + 1;
-  if (rollbacks > action->limit) {
-    log::warning("giving up after {} rollbacks (train.divergence.action.limit)", action->limit);
-    return false;
-  }
-  progress = restore(load_rollback_checkpoint(run_, progress));
-  require_best_checkpoint(
-      run_, [&](const auto& report) { return metrics_.selection_error(report); }, progress);
-  progress.rollbacks = rollbacks;
-  progress.rollback_step = progress.step;
-  log::warning("{}", error.what());
-  log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate", rollbacks,
-               action->limit, progress.step, rollback_factor(config_, progress));
-  return true;
-}
-
-Progress Rollback::restore(const std::optional<Checkpoint>& checkpoint) {
-  if (checkpoint) {
-    setup_.restore(*checkpoint);
-    setup_.memory->reset();  // other batches follow, which go on from nothing
-    return checkpoint->progress;
-  }
-  setup_.restart(initial_values_);
-  return {};
-}
 
 namespace {
 
@@ -181,15 +39,6 @@ class EvaluationTimer {
   const Clock::time_point start_ = Clock::now();
 };
 
-// Only their end has estimates and the whole split.
-LogPosition log_position(const TrainConfig& config, const Progress& progress) {
-  const bool estimates = is<RandomEvaluationConfig>(config.evaluation);
-  return {.step = progress.step,
-          .evaluated = is_evaluated(progress),
-          .rollbacks = progress.rollbacks,
-          .past_end = estimates && !is_finished(config, progress)};
-}
-
 // The error for too little memory, which says what did not fit.
 Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std::string& why) {
   return Error(ExitCode::out_of_memory,
@@ -200,39 +49,40 @@ Error out_of_memory(const ExperimentConfig& config, std::int64_t step, const std
 
 }  // namespace
 
-Trainer::Trainer(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device,
-                 ProcessGroup& group, const std::optional<Checkpoint>& checkpoint,
-                 const std::optional<InitialWeights>& initial)
-    : config_(experiment.config),
-      run_(run),
+Trainer::Trainer(const RunDirectory& run, const Task& task, Step& step, const Checkpoint* checkpoint)
+    : run_(run),
       task_(task),
-      device_(device),
-      group_(group),
-      setup_(config_, task, device, initial ? &*initial : nullptr, group),
-      divergence_(*setup_.parameters, progress_, learning_rate_),
-      evaluator_(config_, task, *setup_.model, device, divergence_, group),
-      saver_(run, task, setup_, evaluator_, divergence_, config_.train.keep_checkpoints, group),
-      rollback_(config_.train, run, *task.metrics, setup_),
+      step_(step),
+      config_(step.config()),
+      group_(step.group()),
+      evaluator_(task, step),
       line_(config_.train, task.batches->tokens_per_step()),
-      diagnostics_(config_, task, *setup_.model, device),
+      diagnostics_(config_, task, *step.model, step.device()),
       attention_watch_(config_, diagnostics_) {
-  if (checkpoint) {
-    setup_.restore(*checkpoint);
+  if (is<RollbackConfig>(config_.train.divergence.action)) initial_values_ = step.parameters->values().clone();
+  if (checkpoint != nullptr) {
+    step.restore(*checkpoint);
     progress_ = checkpoint->progress;
   } else {
-    task.adaptation->before_training(*setup_.model);
+    task.adaptation->before_training(*step.model);
   }
   progress_.startup_seconds += seconds_since_program_start();
   clock_.emplace(progress_);
-  metrics_ = open_metrics(log_position(config_.train, progress_));
+  open_metrics(progress_.rollbacks);
+}
+
+// Only the end of a training has estimates and the whole split.
+void Trainer::open_metrics(std::int64_t rollbacks) {
+  const bool estimates = is<RandomEvaluationConfig>(config_.train.evaluation);
+  const LogPosition position{.step = progress_.step,
+                             .evaluated = is_evaluated(progress_),
+                             .rollbacks = rollbacks,
+                             .past_end = estimates && !is_finished(config_.train, progress_)};
+  metrics_ = group_.is_first() ? std::make_unique<MetricsLog>(run_, position) : std::make_unique<MetricsLog>();
   metrics_->write_config(config_);
 }
 
-std::unique_ptr<MetricsLog> Trainer::open_metrics(const LogPosition& position) const {
-  return group_.is_first() ? std::make_unique<MetricsLog>(run_, position) : std::make_unique<MetricsLog>();
-}
-
-void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), device_); }
+void Trainer::profile() { profiler_ = std::make_unique<StepProfiler>(run_.profile_file(), step_.device()); }
 
 RunSummary Trainer::run() {
   const auto& train = config_.train;
@@ -261,7 +111,7 @@ void Trainer::advance() {
   if (profiler_) profiler_->after_step();
   if (line_.is_due()) {
     if (group_.size() == 1) read_losses();  // several processes do so at the same steps, to notice a divergence at once
-    line_.show(progress_.step, learning_rate_, clock_->seconds_per_step(progress_.step));
+    line_.show(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
   }
   if (is_at(config_.train, progress_, config_.train.log_interval)) write_training_line();
   write_sample();
@@ -271,20 +121,21 @@ void Trainer::advance() {
 void Trainer::train_step() {
   const auto& train = config_.train;
   const bool diagnoses = train.diagnostics_interval > 0 && (progress_.step + 1) % train.diagnostics_interval == 0;
-  const auto before = diagnoses ? setup_.parameters->values().clone() : torch::Tensor();
+  const auto before = diagnoses ? step_.parameters->values().clone() : torch::Tensor();
   const auto start = Clock::now();
-  learning_rate_ = setup_.schedule->rate(progress_.step) * rollback_factor(train, progress_);
   losses_.add(run_step(), train.clip);
   ++progress_.step;
-  setup_.average->update(progress_.step);
-  if (device_.is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
+  step_.average->update(progress_.step);
+  if (step_.device().is_cpu()) read_losses();  // costs nothing there, and names the very step that diverged
   clock_->count(progress_, start);
   diagnoses ? write_diagnostics(before) : watch_attention();
 }
 
 StepResult Trainer::run_step() {
   try {
-    return setup_.step->run(batch_step(progress_), learning_rate_, spike_watch(config_.train, progress_));
+    const double rate = scheduled_rate(config_.train, width_of(config_.model), progress_.step);
+    return step_.run(batch_step(progress_), rate * rollback_factor(config_.train, progress_),
+                     spike_watch(config_.train, progress_));
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) throw out_of_memory(config_, progress_.step + 1, describe_out_of_memory(error));
     throw;
@@ -301,10 +152,11 @@ void Trainer::read_losses() {
   progress_.clipped_count += sums.clipped_steps;
   progress_.clipped_steps += sums.clipped_steps;
   const double norm = losses_.last_norm();
-  if (!device_.is_cpu()) clock_->count(progress_, start);  // the host has waited for steps that it had only started
-  if (!std::isfinite(progress_.loss_sum)) throw divergence_.error("training loss");
-  if (sums.exhausted) throw divergence_.error("gradient norm, even with a loss scale of 1,");
-  if (!std::isfinite(norm) && !losses_.last_was_skipped()) throw divergence_.error("gradient norm");
+  if (!step_.device().is_cpu())
+    clock_->count(progress_, start);  // the host has waited for steps that it had only started
+  if (!std::isfinite(progress_.loss_sum)) throw divergence_error(step_, progress_, "training loss");
+  if (sums.exhausted) throw divergence_error(step_, progress_, "gradient norm, even with a loss scale of 1,");
+  if (!std::isfinite(norm) && !losses_.last_was_skipped()) throw divergence_error(step_, progress_, "gradient norm");
   line_.add_losses(sums.loss, sums.steps - sums.skipped_steps);
   line_.set_skipped_steps(progress_.skipped_steps);
 }
@@ -314,7 +166,7 @@ void Trainer::write_training_line() {
   if (progress_.loss_count == 0) return;
   progress_.last_train_loss = progress_.loss_sum / static_cast<double>(progress_.loss_count);
   metrics_->write(progress_.step, "train",
-                  training_line(task_, progress_, *clock_, learning_rate_, losses_.last_norm(), device_));
+                  training_line(task_, progress_, *clock_, step_.learning_rate(), losses_.last_norm(), step_.device()));
   progress_.loss_sum = 0;
   progress_.loss_count = progress_.clipped_count = 0;
 }
@@ -322,7 +174,7 @@ void Trainer::write_training_line() {
 void Trainer::write_diagnostics(const torch::Tensor& before) {
   read_losses();  // what is not finite has no spectrum
   if (!group_.is_first()) return;
-  auto groups = diagnose_step(*setup_.model, *setup_.parameters, before, losses_.last_norm());
+  auto groups = diagnose_step(*step_.model, *step_.parameters, before, losses_.last_norm());
   const auto stacks = diagnostics_.measure(StreamDiagnostics::Gradients::of_stream);
   add_to_json(stacks, groups);
   metrics_->write(progress_.step, "diagnostics", groups);
@@ -342,8 +194,8 @@ void Trainer::write_sample() {
   if (interval == 0 || step == 0 || step % interval != 0) return;
   read_losses();  // weights that are not finite have nothing to write
   if (!group_.is_first() || metrics_->last_sampled_step() == step) return;
-  const WeightAverage::Use average(*setup_.average);
-  const auto sample = metaformer::write_sample(*setup_.model, *task_.data->codec().tokenizer, device_,
+  const WeightAverage::Use average(*step_.average);
+  const auto sample = metaformer::write_sample(*step_.model, *task_.data->codec().tokenizer, step_.device(),
                                                static_cast<std::uint64_t>(config_.train.seed), step);
   if (!sample) return;
   metrics_->write_sample(step, *sample);
@@ -353,9 +205,9 @@ void Trainer::write_sample() {
 // A stop in between leaves the progress as it was: not evaluated.
 void Trainer::evaluate() {
   read_losses();
-  line_.record(progress_.step, learning_rate_, clock_->seconds_per_step(progress_.step));
+  line_.record(progress_.step, step_.learning_rate(), clock_->seconds_per_step(progress_.step));
   const EvaluationTimer timer(progress_, line_);
-  const WeightAverage::Use average(*setup_.average);
+  const WeightAverage::Use average(*step_.average);
   progress_ = evaluator_.evaluate(run_, progress_, *metrics_);
 }
 
@@ -379,32 +231,82 @@ void Trainer::make_up_evaluation() {
   if (!is_checkpoint_due(config_.train, progress_)) save();
 }
 
+void Trainer::require_finite() const {
+  if (step_.parameters->first_not_finite(step_.parameters->values())) throw divergence_error(step_, progress_, "state");
+  if (const auto name = step_.optimizer->first_not_finite(); !name.empty())
+    throw divergence_error(step_, progress_, fmt::format("optimiser's {}", name));
+}
+
+// All processes begin with the same weights and make the same updates. A machine that computes otherwise must be found.
+void Trainer::require_same_weights() const {
+  if (group_.size() == 1) return;
+  const auto values = step_.parameters->values().cpu();
+  const auto digests = group_.gather(sha256({reinterpret_cast<const char*>(values.const_data_ptr()), values.nbytes()}));
+  for (std::size_t rank = 1; rank < digests.size(); ++rank)
+    if (digests[rank] != digests.front())
+      throw Error(ExitCode::process_lost,
+                  fmt::format("the weights of rank {} differ from those of rank 0; nothing is saved", rank));
+}
+
 void Trainer::save() {
   read_losses();
   progress_.wall_seconds = clock_->wall_seconds();
   progress_.scheduled = is_checkpoint_due(config_.train, progress_);
   const auto start = Clock::now();
-  saver_.save(progress_, *metrics_);
+  require_finite();
+  require_same_weights();
+  {
+    const WeightAverage::Use average(*step_.average);
+    evaluator_.adapt(progress_.step);
+    const auto state = step_.state();
+    if (group_.is_first()) {
+      metrics_->sync();
+      save_checkpoint(run_, progress_, named_state(*step_.model), state, task_.data->codec(),
+                      config_.train.keep_checkpoints);
+      if (!std::exchange(is_linked_, true)) link_latest(run_.path());
+    }
+  }
   progress_.checkpoint_seconds += TrainingClock::seconds_since(start);
 }
 
+void Trainer::go_back() {
+  if (const auto checkpoint = load_rollback_checkpoint(run_, progress_)) {
+    step_.restore(*checkpoint);
+    step_.memory->reset();  // other batches follow, which go on from nothing
+    progress_ = checkpoint->progress;
+  } else {
+    step_.restart(initial_values_);
+    progress_ = {};
+  }
+  require_best_checkpoint(
+      run_, [&](const auto& report) { return task_.metrics->selection_error(report); }, progress_);
+}
+
 bool Trainer::roll_back(const Error& error) {
+  const auto* action = std::get_if<RollbackConfig>(&config_.train.divergence.action);
+  if (error.code() != ExitCode::diverged || action == nullptr) return false;
   const auto failed_step = progress_.step, earlier_rollbacks = progress_.rollbacks;
-  if (!rollback_.recover(error, progress_)) return false;
+  if (earlier_rollbacks + 1 > action->limit) {
+    log::warning("giving up after {} rollbacks (train.divergence.action.limit)", action->limit);
+    return false;
+  }
+  go_back();
+  progress_.rollbacks = earlier_rollbacks + 1;
+  progress_.rollback_step = progress_.step;
+  log::warning("{}", error.what());
+  log::warning("rollback {} of {}: back to step {}, with other batches and {} times the learning rate",
+               progress_.rollbacks, action->limit, progress_.step, rollback_factor(config_.train, progress_));
   losses_.clear();
   evaluator_.forget();
-  auto position = log_position(config_.train, progress_);
-  position.rollbacks = earlier_rollbacks;
-  metrics_ = open_metrics(position);
-  metrics_->write_config(config_);
+  open_metrics(earlier_rollbacks);
   metrics_->write(progress_.step, "rollback", {{"failed_step", failed_step}, {"rollbacks", progress_.rollbacks}});
   return true;
 }
 
 RunSummary Trainer::summary() {
-  const WeightAverage::Use average(*setup_.average);
+  const WeightAverage::Use average(*step_.average);
   auto test = task_.batches->has(Split::test) ? evaluator_.test(run_, progress_, *metrics_) : nlohmann::ordered_json();
-  auto summary = summarise(config_, task_, *setup_.model, progress_, *clock_, device_);
+  auto summary = summarise(config_, task_, *step_.model, progress_, *clock_, step_.device());
   summary.test = std::move(test);
   summary.stepwise->evaluated_tokens = evaluator_.part().tokens;
   summary.stepwise->validation_tokens = evaluator_.part().split_tokens;

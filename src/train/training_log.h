@@ -12,7 +12,7 @@
 #include "run/checkpoint_meta.h"
 #include "run/run_summary.h"
 #include "tasks/task.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -103,7 +103,7 @@ class PendingLosses {
   std::int64_t steps_ = 0;
 };
 
-// A line that tells how training goes.
+// Progress bar.
 class ProgressLine {
  public:
   ProgressLine(const TrainConfig& config, double tokens_per_step)
@@ -151,5 +151,8 @@ nlohmann::ordered_json training_line(const Task& task, const Progress& progress,
 // Without what follows the training: the test split, the run's folder, baselines.
 RunSummary summarise(const ExperimentConfig& config, const Task& task, const SequenceModel& model,
                      const Progress& progress, const TrainingClock& clock, torch::Device device);
+
+// "mixer metric, 4 layers, 4 heads, width 128, context 256"; "lstm, 2 layers, width 128, context 64".
+std::string describe_model(const ExperimentConfig& config);
 
 }  // namespace metaformer

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "infer/prediction.h"
+#include "infer/answers.h"
 #include "run/checkpoint_surgery.h"
 #include "support/failure.h"
 #include "tasks/task_examples.h"

@@ -16,7 +16,8 @@
 #include "ops/named_tensors.h"
 #include "run/safetensors.h"
 #include "tasks/make_task.h"
-#include "train/trainer.h"
+#include "train/optim/schedule.h"
+#include "train/step.h"
 
 int main(int argc, char** argv) {
   using namespace metaformer;
@@ -28,8 +29,8 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   const auto config = default_experiment({argv + 2, argv + argc}).config;
   const auto task = make_task(config, /*offline=*/true);
-  TrainingSetup setup(config, task, torch::kCPU);
-  const auto& model = *setup.model;
+  Step trained(config, task, torch::kCPU);
+  const auto& model = *trained.model;
   write_file_synced(folder / "config.json", config_to_json(config).dump(2));
   write_file_synced(folder / "model.safetensors", to_safetensors(named_state(model)));
 
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
         task.batches->training_batch(step, 0, torch::kCPU);  // a function of (seed, step): what the step sees
     ids.push_back(batch.ids_bc);
     targets.push_back(batch.targets_bc);
-    losses.push_back(setup.step->run(step, setup.schedule->rate(step)).loss.to(torch::kDouble));
+    losses.push_back(
+        trained.run(step, scheduled_rate(config.train, width_of(config.model), step)).loss.to(torch::kDouble));
   }
   NamedTensors training = {
       {"ids", torch::stack(ids)}, {"targets", torch::stack(targets)}, {"losses", torch::stack(losses)}};

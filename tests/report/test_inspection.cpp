@@ -184,7 +184,7 @@ TEST_CASE("losses by position add up to the loss of the split, and contexts are 
     loss += entry.loss * static_cast<double>(entry.targets);
     targets += static_cast<double>(entry.targets);
   }
-  const auto whole = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto whole = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(loss / targets == Approx(whole.at("loss").get<double>()));
   CHECK(targets == whole.at(masked ? "targets" : "tokens").get<double>());
   CHECK(found.gradients.mixer.size() == static_cast<std::size_t>(transformer(run.experiment.config).layers));

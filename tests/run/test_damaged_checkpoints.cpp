@@ -38,7 +38,7 @@ TEST_CASE("a flipped bit or a truncation anywhere in a checkpoint is refused, an
   CHECK(load_newest_checkpoint(run)->progress.step == 12);
 }
 
-TEST_CASE("links that a process died before it could swap are mended", "[checkpoint]") {
+TEST_CASE("links that a process died before it could swap are repaired", "[checkpoint]") {
   const Workplace place;
   place.train("run", {});
   const auto checkpoints = place / "run/checkpoints";

@@ -3,16 +3,15 @@
 
 #include <sstream>
 
-#include "infer/load_run.h"
 #include "model/make_model.h"
 #include "model/parameters.h"
+#include "run/load_run.h"
 #include "support/temporary_folder.h"
 #include "support/torch_catch.h"
-#include "tasks/classification_task.h"
+#include "tasks/evaluation.h"
 #include "tasks/make_task.h"
-#include "train/optim/make_optimizer.h"
 #include "train/run.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -77,30 +76,18 @@ inline std::string metrics_without_time(const std::filesystem::path& run) {
   return kept;
 }
 
-struct Parts {
-  explicit Parts(Experiment given)
-      : experiment(std::move(given)),
-        task(make_task(experiment.config, true)),
-        model(make_model(experiment.config, sizes_of(task.data->codec()))) {
-    initialise(*model, 1);
-    parameters = std::make_unique<ParameterBuffer>(*model);
-    if (experiment.config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(torch::kCPU);
-    optimizer =
-        make_optimizer(*parameters, experiment.config.train, loss_scale ? loss_scale->of_gradients() : GradientScale{});
-    step = std::make_unique<EagerTrainingStep>(of_step());
-  }
-  StepParts of_step() {
-    return {experiment.config, task, *model, *parameters, *optimizer, torch::kCPU, loss_scale.get()};
-  }
-  NetworkPredictor predictor() { return NetworkPredictor(*model); }
-
+struct TaskOf {
+  explicit TaskOf(Experiment given) : experiment(std::move(given)), task(make_task(experiment.config, true)) {}
   Experiment experiment;
   Task task;
-  std::shared_ptr<SequenceModel> model;
-  std::unique_ptr<ParameterBuffer> parameters;
-  std::unique_ptr<LossScale> loss_scale;
-  std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<TrainingStep> step;
+};
+
+// A step of a model with its task, from weights that differ from those of a run.
+struct Parts : TaskOf, Step {
+  explicit Parts(Experiment given) : TaskOf(std::move(given)), Step(experiment.config, task, torch::kCPU) {
+    initialise(*model, 1);
+  }
+  NetworkPredictor predictor() { return NetworkPredictor(*model); }
 };
 
 }  // namespace metaformer

@@ -39,4 +39,19 @@ inline std::vector<std::string> classifier(const Workplace& place, std::vector<s
   return more;
 }
 
+// The path of a file of documents as JSON lines, of 1 to 30 words.
+inline std::string documents(const Workplace& place) {
+  const Rng rng(2, RandomPurpose::noise);
+  std::string lines;
+  std::uint64_t draw = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string text;
+    for (auto words = 1 + rng.below(draw++, 30); words > 0; --words)
+      text += std::string(rng.below(draw++, 2) == 0 ? "fox " : "quick brown ");
+    lines += R"({"text": ")" + text + "\"}\n";
+  }
+  place.folder().write("documents.jsonl", lines);
+  return "'" + (place / "documents.jsonl").string() + "'";
+}
+
 }  // namespace metaformer

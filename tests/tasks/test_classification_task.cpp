@@ -37,7 +37,7 @@ TEST_CASE("a classifier that diverged has a loss that says so, and no ranking", 
   const Workplace place;
   Parts parts(place.experiment(classifier(place)));
   parts.parameters->values().fill_(std::numeric_limits<float>::quiet_NaN());
-  const auto metrics = evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto metrics = evaluate_split({parts.predictor(), parts.task}, Split::validation);
   CHECK(std::isnan(metrics["loss"].get<double>()));
   CHECK_FALSE(metrics.contains("auc"));
   CHECK_FALSE(metrics.contains("calibration_error"));
@@ -66,9 +66,7 @@ TEST_CASE("class weights and smoothing change the loss that is trained, not the 
         Approx(exact_b.sum().item<double>()));
   CHECK(changed.task.objective->loss(changed.model->evaluate(batch), batch).item<double>() ==
         Approx(weighted.item<double>()));
-  const auto report = [&](Parts& parts) {
-    return evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);
-  };
+  const auto report = [&](Parts& parts) { return evaluate_split({parts.predictor(), parts.task}, Split::validation); };
   CHECK(report(changed) == report(plain));
 }
 
@@ -80,7 +78,7 @@ TEST_CASE("the test split is read once, by the checkpoint that validation chose"
                                             "data.test_path='" + (place / "test.tsv").string() + "'"}));
   const auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(load_run(place / "run", "best", "cpu").codec));
-  CHECK(summary["test"] == evaluate_split(*run.predictor, task, Split::test, Precision::fp32, torch::kCPU));
+  CHECK(summary["test"] == evaluate_split({*run.predictor, task}, Split::test));
   CHECK(run.progress.step == summary["best_step"].get<std::int64_t>());
   CHECK(summary["best_val_error"].get<double>() == 1 - run.progress.validation["accuracy"].get<double>());
   std::istringstream lines(read_text(place / "run" / "metrics.jsonl"));
@@ -207,7 +205,7 @@ TEST_CASE("accumulated ragged batches give the gradient of the big batch", "[cla
   Parts big(place.experiment(classifier(place, {"train.batch_size=12", "train.clip=0"})));
   Parts small(place.experiment(classifier(place, {"train.batch_size=3", "train.accumulate=4", "train.clip=0"})));
   for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.step->run(step, 1e-3), four = small.step->run(step, 1e-3);
+    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
     CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-5));
     CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
   }

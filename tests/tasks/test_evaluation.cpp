@@ -8,7 +8,7 @@ namespace metaformer {
 TEST_CASE("whole-split evaluation is the mean over single predictions", "[training]") {
   const Workplace place;
   Parts parts(place.experiment({}));
-  const auto metrics = evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto metrics = evaluate_split({parts.predictor(), parts.task}, Split::validation);
   double sum = 0, correct = 0, count = 0;
   for (std::int64_t i = 0; i < parts.task.batches->evaluation_batches(Split::validation); ++i) {
     const auto batch = parts.task.batches->evaluation_batch(Split::validation, i, torch::kCPU);
@@ -28,7 +28,7 @@ TEST_CASE("whole-split evaluation is the mean over single predictions", "[traini
   CHECK(metrics["accuracy"].get<double>() == Approx(correct / count));
   CHECK(metrics["perplexity"].get<double>() == Approx(std::exp(sum / count)).epsilon(1e-6));
   CHECK(metrics["bits_per_character"].get<double>() == Approx(sum / count / std::log(2.0)).epsilon(1e-6));
-  CHECK(metrics == evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU));
+  CHECK(metrics == evaluate_split({parts.predictor(), parts.task}, Split::validation));
 }
 
 TEST_CASE("random estimates of every task are repeatable and near the whole split", "[sort][classification]") {
@@ -36,9 +36,10 @@ TEST_CASE("random estimates of every task are repeatable and near the whole spli
   const bool sorts = GENERATE(true, false);
   Parts parts(place.experiment(sorts ? sorter() : classifier(place)));
   const auto estimate = [&] {
-    return estimate_split(parts.predictor(), parts.task, Split::validation, 40, Precision::fp32, torch::kCPU);
+    return report_of(parts.task, Split::validation,
+                     score_random_batches({parts.predictor(), parts.task}, Split::validation, 40));
   };
-  const auto whole = evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto whole = evaluate_split({parts.predictor(), parts.task}, Split::validation);
   CHECK(estimate() == estimate());
   CHECK(estimate()["loss"].get<double>() == Approx(whole["loss"].get<double>()).epsilon(0.05));
   CHECK(estimate()["loss"] != whole["loss"]);
@@ -141,7 +142,8 @@ TEST_CASE("metrics of a part are those of its rows, for every task", "[training]
   const auto predictor = parts.predictor();
   for (const std::int64_t tokens : {700, 20000}) {
     const auto part = part_of_split(*parts.task.batches, Split::validation, tokens, predictor.remembers());
-    const auto metrics = evaluate_part(predictor, parts.task, Split::validation, part, Precision::fp32, torch::kCPU);
+    const auto metrics =
+        report_of(parts.task, Split::validation, score_part({predictor, parts.task}, Split::validation, part));
     // Row by row, except where a row goes on from one that was in its place before.
     double sum = 0, weight = 0;
     auto fresh = parts.predictor();

@@ -46,7 +46,7 @@ TEST_CASE("exact match is the share of lists that greedy generation sorts", "[so
   place.train("run", sorter({"train.steps=25", "train.learning_rate=3e-3"}));  // half learned
   auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
-  const auto metrics = evaluate_split(*run.predictor, task, Split::test, Precision::fp32, torch::kCPU);
+  const auto metrics = evaluate_split({*run.predictor, task}, Split::test);
   const ListDataset dataset(*list_task(run.experiment.config.task));
   double sorted = 0;
   const auto lists = dataset.list_count(Split::test);

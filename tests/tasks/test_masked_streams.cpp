@@ -3,34 +3,22 @@
 #include <algorithm>
 #include <numeric>
 
-#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
 #include "support/mixer_options.h"
-#include "tasks/batches.h"
-#include "tasks/masked_language_model_task.h"
+#include "tasks/document_examples.h"
 #include "text/symbol_tokenizers.h"
 
 namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t context = 12, alphabet = 200, mask = 256;
+constexpr std::int64_t context = document_context, alphabet = 200, mask = 256;
 
-// Documents of these lengths, for training and for validation alike: their bytes count up over all of them.
-Corpus corpus_of(const std::vector<std::size_t>& lengths) {
-  Corpus corpus{.path = "documents.jsonl", .text = {}, .sha256 = {}};
-  for (const auto length : lengths) {
-    corpus.document_starts.push_back(corpus.text.size());
-    for (std::size_t i = 0; i < length; ++i)
-      corpus.text.push_back(static_cast<char>(corpus.text.size() % static_cast<std::size_t>(alphabet)));
-  }
-  corpus.held_out = corpus.text;
-  corpus.held_out_document_starts = corpus.document_starts;
-  return corpus;
+// Bytes count up over all documents.
+Corpus counting_corpus(const std::vector<std::size_t>& lengths) {
+  return corpus_of(lengths, [](std::size_t, std::size_t place) { return place % static_cast<std::size_t>(alphabet); });
 }
-
-const std::vector<std::size_t> document_lengths = {5, 1, 13, 40, 3, 2, 8, 9, 4, 4, 12, 6, 2, 7};  // 116 tokens
 
 ExperimentConfig config_of(const PackingConfig& packing, LossUnit loss = LossUnit::token) {
   ExperimentConfig config;
@@ -50,7 +38,7 @@ std::shared_ptr<const BatchStream> stream_of(const ExperimentConfig& config,
                                              const std::vector<std::size_t>& lengths = document_lengths) {
   static const ByteTokenizer tokenizer;
   std::shared_ptr<const Tokenizer> made;
-  const auto data = std::make_shared<TextDataset>(corpus_of(lengths), *text_data_of(config.task), context, made);
+  const auto data = std::make_shared<TextDataset>(counting_corpus(lengths), *text_data_of(config.task), context, made);
   return make_masked_stream(config, data, tokenizer);
 }
 
@@ -81,40 +69,7 @@ std::vector<Batch> evaluation_of(const BatchStream& stream) {
 }
 
 MaskedLanguageModel model_of(const MixerConfig& mixer, const PositionsConfig& positions) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = context;
-  config.mixer = mixer;
-  config.positions = positions;
-  MaskedLanguageModel model(config, mask);
-  model.to(torch::kDouble);
-  torch::manual_seed(4);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.4);
-  return model;
-}
-
-struct Answer {
-  double loss = 0, weight = 0;
-  torch::Tensor gradient;
-};
-
-Answer mean_loss(MaskedLanguageModel& model, const std::vector<Batch>& batches) {
-  model.zero_grad();
-  torch::Tensor sum = torch::zeros({}, torch::kDouble), weight = torch::zeros({}, torch::kDouble);
-  for (const auto& batch : batches) {
-    Pass pass;
-    sum = sum + TokenObjective().loss(model.forward(batch, nullptr, pass), batch);
-    weight = weight + batch.weight;
-  }
-  const auto loss = sum / weight;
-  loss.backward();
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : model.parameters())
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad().flatten());
-  return {loss.item<double>(), weight.item<double>(), torch::cat(gradients)};
+  return document_model<MaskedLanguageModel>(mixer, positions, mask);
 }
 
 // The same targets, each weighing as in a loss by sequence: by its segment.

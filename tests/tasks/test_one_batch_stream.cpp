@@ -2,7 +2,7 @@
 
 namespace metaformer {
 
-TEST_CASE("the first batch of every task can be learned by heart", "[training]") {
+TEST_CASE("the first batch of every task is overfitted", "[training]") {
   const Workplace place;
   const std::string task = GENERATE("language_model", "masked_language_model", "sort", "classification");
   std::vector<std::string> overrides = {"train.steps=400",          "train.eval_interval=200",

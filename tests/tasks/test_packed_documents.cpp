@@ -5,34 +5,20 @@
 #include <map>
 #include <numeric>
 
-#include "model/token_model.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/torch_catch.h"
-#include "tasks/batches.h"
-#include "tasks/text_streams.h"
+#include "tasks/document_examples.h"
 
 namespace metaformer {
 
 namespace {
 
-constexpr std::int64_t context = 12, alphabet = 20;
+constexpr std::int64_t context = document_context, alphabet = 20;
 
-// Documents of these lengths, in bytes that depend on their place, for training and for validation alike.
-Corpus corpus_of(const std::vector<std::size_t>& lengths) {
-  Corpus corpus{.path = "documents.jsonl", .text = {}, .sha256 = {}};
-  for (const auto length : lengths) {
-    corpus.document_starts.push_back(corpus.text.size());
-    for (std::size_t i = 0; i < length; ++i)
-      corpus.text.push_back(static_cast<char>((7 * corpus.text.size() + i * i) % alphabet));
-  }
-  corpus.held_out = corpus.text;
-  corpus.held_out_document_starts = corpus.document_starts;
-  return corpus;
+// Bytes depend on their place.
+Corpus documents() {
+  return corpus_of(document_lengths, [](std::size_t i, std::size_t place) { return (7 * place + i * i) % alphabet; });
 }
-
-// One of 1 byte has no target; one of 40 has 39, in pieces of 12, 12, 12 and 3.
-Corpus documents() { return corpus_of({5, 1, 13, 40, 3, 2, 8, 9, 4, 4, 12, 6, 2, 7}); }
 constexpr double all_targets = 4 + 12 + 39 + 2 + 1 + 7 + 8 + 3 + 3 + 11 + 5 + 1 + 6, all_pieces = 16;
 
 ExperimentConfig config_of(const PackingConfig& packing, LossUnit loss = LossUnit::token) {
@@ -70,28 +56,6 @@ void count_pairs(const Batch& batch, std::map<std::pair<std::int64_t, std::int64
         ++pairs[{batch.ids_bc[row][c].item<std::int64_t>(), target}];
 }
 
-struct Answer {
-  double loss = 0;
-  torch::Tensor gradient;
-};
-
-// Of the mean loss over an epoch, or over the validation split.
-Answer mean_loss(Gpt& model, const std::vector<Batch>& batches) {
-  model.zero_grad();
-  torch::Tensor sum = torch::zeros({}, torch::kDouble), weight = torch::zeros({}, torch::kDouble);
-  for (const auto& batch : batches) {
-    Pass pass;
-    sum = sum + TokenObjective().loss(model.forward(batch, nullptr, pass), batch);
-    weight = weight + batch.weight;
-  }
-  const auto loss = sum / weight;
-  loss.backward();
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : model.parameters())
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad().flatten());
-  return {loss.item<double>(), torch::cat(gradients)};
-}
-
 std::vector<Batch> epoch_of(const BatchStream& stream) {
   std::vector<Batch> batches;
   for (std::int64_t step = 0; step < steps_of_epoch(stream); ++step)
@@ -100,19 +64,7 @@ std::vector<Batch> epoch_of(const BatchStream& stream) {
 }
 
 Gpt model_of(const MixerConfig& mixer, const PositionsConfig& positions) {
-  TransformerConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 8;
-  config.context = context;
-  config.mixer = mixer;
-  config.positions = positions;
-  Gpt model(config, alphabet);
-  model.to(torch::kDouble);
-  torch::manual_seed(4);
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.normal_(0, 0.4);
-  return model;
+  return document_model<Gpt>(mixer, positions, alphabet);
 }
 
 }  // namespace

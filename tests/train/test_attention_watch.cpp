@@ -207,7 +207,7 @@ TEST_CASE("the gradient by depth is that of backward, and no parameter's gradien
   } probe;
   const Workplace place;
   Parts parts(place.experiment({}));
-  parts.step->run(0, 1e-3);
+  parts.run(0, 1e-3);
   const auto gradients = parts.parameters->gradients().clone();
   StreamDiagnostics diagnostics(parts.experiment.config, parts.task, *parts.model, torch::kCPU);
   const auto stacks = diagnostics.measure(StreamDiagnostics::Gradients::of_stream);

@@ -65,9 +65,9 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
 TEST_CASE("norms by block add up to the whole, and the update is what the step changed", "[diagnostics]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.05", "model.mixer=metric"}));
-  parts.step->run(0, 1e-3);
+  parts.run(0, 1e-3);
   const auto before = parts.parameters->values().clone();
-  const auto result = parts.step->run(1, 1e-2);
+  const auto result = parts.run(1, 1e-2);
   const double norm = result.gradient_norm.item<double>();
   REQUIRE(norm > 0.05);  // clipped
   const auto diagnosed = diagnose_step(*parts.model, *parts.parameters, before, norm);
@@ -95,9 +95,9 @@ TEST_CASE("the blocks of an encoder and decoder are told apart, and what sees th
                                   "model.layers=1", "model.encoder.layers=2", "model.heads=2", "model.width=16",
                                   "model.context=12", "model.positions=sinusoidal", "model.mixer=metric",
                                   "model.cross_mixer=quadratic", "model.encoder.mixer=quadratic"}));
-  parts.step->run(0, 1e-3);
+  parts.run(0, 1e-3);
   const auto before = parts.parameters->values().clone();
-  const auto result = parts.step->run(1, 1e-2);
+  const auto result = parts.run(1, 1e-2);
   const auto diagnosed = diagnose_step(*parts.model, *parts.parameters, before, result.gradient_norm.item<double>());
   std::vector<std::string> names;
   for (const auto& [name, group] : diagnosed.items()) {
@@ -135,11 +135,11 @@ TEST_CASE("a profile accounts for the time of the recorded steps", "[profile]") 
   for (std::int64_t step = 0; step < 31; ++step) {
     profiler.before_step(step);
     const auto start = std::chrono::steady_clock::now();
-    parts.step->run(step, 1e-3);
+    parts.run(step, 1e-3);
     profiler.after_step();
     const auto ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (step >= 10 && step < 30) recorded_ms += ms;
-    evaluate_split(parts.predictor(), parts.task, Split::validation, Precision::fp32, torch::kCPU);  // does not count
+    evaluate_split({parts.predictor(), parts.task}, Split::validation);  // does not count
   }
   profiler.finish();
   double self_ms = 0;

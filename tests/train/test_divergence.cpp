@@ -1,4 +1,4 @@
-// What is not finite is named, never saved, and mended where the config says so.
+// What is not finite is named, never saved, and followed by a rollback where the config says so; spikes.
 
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 #include "run/safetensors.h"
 #include "support/failure.h"
 #include "support/workplace.h"
+#include "train/divergence.h"
 
 namespace metaformer {
 
@@ -53,23 +54,23 @@ TEST_CASE("a gradient that is not finite keeps its place for the message", "[div
     bad.flatten()[0].fill_(std::numeric_limits<double>::quiet_NaN());
     return bad;
   });
-  parts.step->run(0, 1e-3);
+  parts.run(0, 1e-3);
   CHECK(parts.parameters->first_not_finite(parts.parameters->gradients())->name == view.name);
 }
 
 TEST_CASE("a rollback lowers the rate until the run ends, and counts", "[divergence]") {
   const Workplace place;
-  auto mended = wild;
-  mended.insert(mended.end(), {"train.divergence.action=rollback", "train.divergence.action.factor=1e-4",
-                               "train.divergence.action.limit=4", "train.learning_rate=1e9"});
-  const auto summary = place.train("run", mended);
+  auto rolled_back = wild;
+  rolled_back.insert(rolled_back.end(), {"train.divergence.action=rollback", "train.divergence.action.factor=1e-4",
+                                         "train.divergence.action.limit=4", "train.learning_rate=1e9"});
+  const auto summary = place.train("run", rolled_back);
   CHECK(summary["steps"] == 60);
   CHECK(summary["rollbacks"].get<int>() >= 1);
   CHECK(std::isfinite(summary["val_loss"].get<double>()));
   CHECK(count_lines(place / "run", "rollback") >= 1);
   CHECK(all_saved_are_finite(place / "run"));
   // The same again to the byte: what a rollback draws depends on nothing but how many there were.
-  place.train("again", mended);
+  place.train("again", rolled_back);
   CHECK(model_bytes(place / "run") == model_bytes(place / "again"));
 }
 
@@ -80,6 +81,42 @@ TEST_CASE("rollbacks are given up after the number that the config allows", "[di
                                    "train.divergence.action.limit=2", "train.learning_rate=1e30"});
   CHECK(failure([&] { place.train("run", hopeless); }).first == ExitCode::diverged);
   CHECK(all_saved_are_finite(place / "run"));
+}
+
+TEST_CASE("norms that stand out are spikes, and teach nothing", "[spike]") {
+  SpikeState state;
+  for (int step = 0; step < 200; ++step) REQUIRE_FALSE(is_spike(state, 1 + 0.3 * std::sin(step * 1.7), 6));
+  const auto before = state.mean;
+  CHECK(is_spike(state, 100, 6));
+  CHECK(is_spike(state, 1e30, 6));
+  CHECK(state.mean == before);
+  CHECK(state.count == 2);
+  CHECK_FALSE(is_spike(state, 1.2, 6));
+  CHECK_FALSE(is_spike(state, 1e-9, 6));  // a small one is none
+  for (const double odd : {std::nan(""), std::numeric_limits<double>::infinity(), 0.0, -1.0}) {
+    CHECK_FALSE(is_spike(state, odd, 6));
+    CHECK(std::isfinite(state.mean));
+  }
+  CHECK_FALSE(is_spike(state, 1e30, 0));
+  SpikeState young;
+  CHECK_FALSE(is_spike(young, 1, 6));
+  CHECK_FALSE(is_spike(young, 1e6, 6));  // too early to judge
+}
+
+TEST_CASE("a skipped spike leaves the parameters as they were", "[spike]") {
+  const Workplace place;
+  Parts parts(place.experiment({}));
+  parts.run(0, 1e-2);
+  const auto before = parts.parameters->values().clone();
+  double seen = 0;
+  const auto result = parts.run(1, 1e-2, [&](double norm) {
+    seen = norm;
+    return false;
+  });
+  CHECK(torch::equal(parts.parameters->values(), before));
+  CHECK(seen == result.gradient_norm.item<double>());
+  parts.run(1, 1e-2, [](double) { return true; });
+  CHECK_FALSE(torch::equal(parts.parameters->values(), before));
 }
 
 }  // namespace metaformer

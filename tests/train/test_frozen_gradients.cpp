@@ -4,8 +4,6 @@
 
 #include "support/failure.h"
 #include "tasks/task_examples.h"
-#include "train/step/batch_loss.h"
-#include "train/step/training_step.h"
 
 namespace metaformer {
 
@@ -77,13 +75,8 @@ struct Gradients {
     parts.parameters->gradients().zero_();
     for (const auto& view : parts.parameters->views())
       if (view.gradient_rows != nullptr) view.gradient_rows->clear();
-    StepPasses passes(7, torch::kCPU);
-    passes.set_step(3);
-    auto of_step = parts.of_step();
-    const StepMemory memory(*parts.model, batches_of_step(of_step), slices_of_batch(of_step), one_process());
-    of_step.memory = &memory;
-    PhaseTimer untimed(nullptr, torch::kCPU);
-    accumulate_gradients(of_step, training_batches(of_step, 3), passes, untimed);
+    parts.memory->reset();
+    parts.compute_gradients(3);
     return parts.parameters->gradients().clone();
   }
 

@@ -4,8 +4,8 @@
 
 #include "support/together.h"
 #include "tasks/task_examples.h"
-#include "train/step/gradient_sum.h"
-#include "train/step/training_step.h"
+#include "train/gradient_sum.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -40,8 +40,8 @@ class Twin : public ProcessGroup {
 };
 
 torch::Tensor loss_of(Parts& parts) {
-  const auto batch = training_batches(parts.of_step(), 3).front();
-  return batch_loss(parts.of_step(), batch, batch.weight, StepPasses(0, torch::kCPU).pass(0), 0);
+  const auto batch = parts.batches(3).front();
+  return parts.batch_loss(batch, batch.weight, StepPasses(0, torch::kCPU).pass(0), 0);
 }
 
 torch::Tensor gradients_of(Parts& parts) {

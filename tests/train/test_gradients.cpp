@@ -3,7 +3,7 @@
 #include <torch/nn/functional/loss.h>
 
 #include "tasks/task_examples.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -56,10 +56,9 @@ class Descent : public Optimizer {
 TEST_CASE("a step updates through whatever optimiser it is given", "[gradients]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0"}));
-  Descent descent(*parts.parameters);
-  EagerTrainingStep step({parts.experiment.config, parts.task, *parts.model, *parts.parameters, descent, torch::kCPU});
+  parts.optimizer = std::make_unique<Descent>(*parts.parameters);
   const auto before = parts.parameters->values().clone();
-  step.run(0, 0.25);
+  parts.run(0, 0.25);
   CHECK(torch::equal(parts.parameters->values(), before - 0.25 * parts.parameters->gradients()));
   CHECK_FALSE(torch::equal(parts.parameters->values(), before));
 }
@@ -68,9 +67,8 @@ TEST_CASE("batches with different numbers of targets weigh as their targets do",
   const Workplace place;
   Parts parts(place.experiment({"train.accumulate=3", "train.clip=0"}));
   parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
-  const auto batches = training_batches(parts.of_step(), 4);
-  PhaseTimer untimed(nullptr, torch::kCPU);
-  const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, torch::kCPU), untimed);
+  const auto batches = parts.batches(4);
+  const auto loss = parts.compute_gradients(4, batches);
   const auto given = parts.parameters->gradients().clone();
   parts.parameters->gradients().zero_();
   Batch whole;
@@ -95,9 +93,7 @@ TEST_CASE("chunks of the loss give the loss and the gradients of the whole", "[g
   const auto of_chunks = [&](const std::string& chunks) {
     Parts parts(place.experiment({"train.loss_chunks=" + chunks, "model.embedding.tie=" + tie, "model.dropout=0.1"}));
     parts.task.batches = std::make_shared<UnevenStream>(parts.task.batches);
-    const auto batches = training_batches(parts.of_step(), 4);
-    PhaseTimer untimed(nullptr, torch::kCPU);
-    const auto loss = accumulate_gradients(parts.of_step(), batches, StepPasses(0, torch::kCPU), untimed);
+    const auto loss = parts.compute_gradients(4);
     return std::pair(loss.item<double>(), parts.parameters->gradients().clone());
   };
   const auto [loss, gradient] = of_chunks("1");
@@ -113,13 +109,12 @@ TEST_CASE("the norm of gradients is that of all of them where tables list their 
   Parts parts(place.experiment(
       classifier(place, {"model.layers=0", "model.heads=4", "model.positions=none", "model.embedding.region=sequence",
                          "train.clip=0.01", "task.head={kind: max_pooled, bag: {kind: naive_bayes, buckets: 500}}"})));
-  PhaseTimer untimed(nullptr, torch::kCPU);
   const auto& views = parts.parameters->views();
   for (const std::int64_t step : {0, 1}) {
-    accumulate_gradients(parts.of_step(), training_batches(parts.of_step(), step), StepPasses(0, torch::kCPU), untimed);
+    parts.compute_gradients(step);
     CHECK(std::count_if(views.begin(), views.end(), [](const auto& view) { return view.has_listed_rows(); }) == 3);
     const auto given = parts.parameters->gradients().clone();
-    const auto norm = clip_gradients(parts.of_step());
+    const auto norm = parts.clip_gradients();
     CHECK(norm.item<double>() == Approx(given.norm().item<double>()).epsilon(1e-5));
     CHECK(norm.item<double>() > 0.01);
     CHECK(torch::allclose(parts.parameters->gradients(), given * (0.01 / norm), 1e-4, 1e-9));

@@ -1,49 +1,26 @@
 // A step that is replayed as a graph does what an eager one does. The graph here runs its work by hand.
 
+#include "support/graph_by_hand.h"
 #include "support/workplace.h"
-#include "tasks/task.h"
-#include "train/step/training_step.h"
 
 namespace metaformer {
 
 namespace {
 
-struct Counts {
-  int captures = 0, replays = 0;
-};
-
-class GraphByHand : public DeviceGraph {
- public:
-  GraphByHand(Counts& counts, bool fails) : counts_(counts), fails_(fails) {}
-  void capture(const std::function<void()>& work) override {
-    ++counts_.captures;
-    TORCH_CHECK(!fails_, "this work needs the host");
-    work_ = work;  // a recording computes nothing
-  }
-  void replay() override {
-    ++counts_.replays;
-    work_();
-  }
-
- private:
-  Counts& counts_;
-  bool fails_;
-  std::function<void()> work_;
-};
-
-GraphTrainingStep graph_step(Parts& parts, Counts& counts, bool fails = false) {
-  return {parts.of_step(), std::make_unique<GraphByHand>(counts, fails)};
+Parts& with_graph(Parts& parts, GraphCounts& counts, bool fails = false) {
+  parts.replay_by(std::make_unique<GraphByHand>(counts, fails));
+  return parts;
 }
 
 // Steps of both, with a rate that changes. A rate in a tensor is a float, so updates differ by its rounding.
-void check_equal(Parts& eager, GraphTrainingStep& graph, Parts& parts, std::int64_t steps) {
+void check_equal(Parts& eager, Parts& replayed, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     const double rate = 1e-3 / static_cast<double>(step + 1);
-    const auto expected = eager.step->run(step, rate), given = graph.run(step, rate);
+    const auto expected = eager.run(step, rate), given = replayed.run(step, rate);
     REQUIRE(torch::allclose(given.loss, expected.loss, 1e-6, 0));
     REQUIRE(torch::allclose(given.gradient_norm, expected.gradient_norm, 1e-5, 0));
   }
-  CHECK(torch::allclose(parts.parameters->values(), eager.parameters->values(), 1e-6, 1e-9));
+  CHECK(torch::allclose(replayed.parameters->values(), eager.parameters->values(), 1e-6, 1e-9));
 }
 
 }  // namespace
@@ -53,9 +30,9 @@ TEST_CASE("replayed steps are eager steps: other batches, rates and losses every
   const std::string precision = GENERATE("fp32", "bf16");
   const auto experiment = place.experiment({"train.accumulate=2", "train.precision=" + precision});
   Parts eager(experiment), parts(experiment);
-  Counts counts;
-  auto graph = graph_step(parts, counts);
-  check_equal(eager, graph, parts, 8);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts);
+  check_equal(eager, graph, 8);
   CHECK(counts.captures == 1);
   CHECK(counts.replays == 5);  // after three to warm up
 }
@@ -65,17 +42,17 @@ TEST_CASE("with dropout a replayed step draws what an eager one draws, for every
   const Workplace place;
   const auto experiment = place.experiment({"train.accumulate=2", "model.dropout=0.3", "model.embedding.dropout=0.2"});
   Parts eager(experiment), parts(experiment);
-  Counts counts;
-  auto graph = graph_step(parts, counts);
-  check_equal(eager, graph, parts, 8);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts);
+  check_equal(eager, graph, 8);
   CHECK(counts.replays == 5);
 }
 
 TEST_CASE("what a replay returns is not overwritten by the next", "[graph]") {
   const Workplace place;
   Parts parts(place.experiment({}));
-  Counts counts;
-  auto graph = graph_step(parts, counts);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts);
   for (std::int64_t step = 0; step < 4; ++step) graph.run(step, 1e-2);
   const auto loss = graph.run(4, 1e-2).loss;
   const double before = loss.item<double>();
@@ -95,9 +72,9 @@ TEST_CASE("batches of another shape than the recorded ones run as they are", "[g
   const auto experiment = place.experiment({"task=classification", "data.path='" + (place / "table.csv").string() + "'",
                                             "data.tokenizer.kind=character", "train.batch_size=8"});
   Parts eager(experiment), parts(experiment);
-  Counts counts;
-  auto graph = graph_step(parts, counts);
-  check_equal(eager, graph, parts, 12);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts);
+  check_equal(eager, graph, 12);
   CHECK(counts.captures == 1);
   CHECK(counts.replays < 9);
 }
@@ -105,9 +82,9 @@ TEST_CASE("batches of another shape than the recorded ones run as they are", "[g
 TEST_CASE("a recording that fails leaves eager steps, and is not tried again", "[graph]") {
   const Workplace place;
   Parts eager(place.experiment({})), parts(place.experiment({}));
-  Counts counts;
-  auto graph = graph_step(parts, counts, true);
-  check_equal(eager, graph, parts, 6);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts, true);
+  check_equal(eager, graph, 6);
   CHECK(counts.captures == 1);
   CHECK(counts.replays == 0);
   CHECK_FALSE(graph.replays());
@@ -116,8 +93,8 @@ TEST_CASE("a recording that fails leaves eager steps, and is not tried again", "
 TEST_CASE("a step whose norm somebody must accept is never replayed", "[graph]") {
   const Workplace place;
   Parts parts(place.experiment({}));
-  Counts counts;
-  auto graph = graph_step(parts, counts);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts);
   int asked = 0;
   for (std::int64_t step = 0; step < 6; ++step) graph.run(step, 1e-3, [&](double) { return ++asked > 0; });
   CHECK(asked == 6);
@@ -140,9 +117,9 @@ TEST_CASE("a replayed step divides by the targets of its own batches", "[graph]"
   };
   Parts eager(place.experiment({})), parts(place.experiment({}));
   for (auto* each : {&eager, &parts}) each->task.batches = std::make_shared<Halved>(each->task.batches, 1);
-  Counts counts;
-  auto graph = graph_step(parts, counts);
-  check_equal(eager, graph, parts, 9);
+  GraphCounts counts;
+  auto& graph = with_graph(parts, counts);
+  check_equal(eager, graph, 9);
   CHECK(counts.replays == 6);
 }
 

@@ -4,8 +4,8 @@
 #include "support/threads.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
-#include "train/step/training_step.h"
-#include "train/trainer.h"
+#include "train/optim/schedule.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -40,38 +40,12 @@ TEST_CASE("language models of every kind learn, in every precision", "[language_
   CHECK(summary.at("val_loss").get<double>() < 0.6);
 }
 
-TEST_CASE("language models of every kind resume to the byte, wherever the run stopped", "[language_models]") {
-  const Workplace place;
-  const auto model = any_model();
-  const int steps = GENERATE(3, 11);
-  const std::string more = GENERATE("train.cpu_slices=1", "train.cpu_slices=2", "train.loss_chunks=3",
-                                    "train.optimizer=muon", "train.weight_average.decay=0.9", "train.precision=bf16");
-  INFO(model.front() << ", " << more << " after " << steps);
-  const auto with = [&](int last) {
-    return joined(model,
-                  {"model.dropout=0.1", "model.embedding.dropout=0.1", "train.batch_size=4", "train.accumulate=2",
-                   "train.schedule={kind: constant, warmup_steps: 2}", "train.steps=" + std::to_string(last), more});
-  };
-  place.train("whole", with(14));
-  place.train("cut", with(steps));
-  place.train("cut", with(14), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
-  CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
-        read_text(place / "cut/checkpoints/last/state.safetensors"));
-  const bool carries = model.front().find("carry_state: true") != std::string::npos;
-  const auto state = read_text(place / "cut/checkpoints/last/state.safetensors");
-  CHECK((state.find("memory.hidden") != std::string::npos) == carries);
-}
-
 TEST_CASE("slices of language models of every kind have the batch's gradients", "[language_models][slices]") {
   const Workplace place;
   const auto model = any_model();
   const auto gradients_of = [&](const std::string& slices) {
     Parts parts(place.experiment(joined(model, {"train.accumulate=2", "train.cpu_slices=" + slices})));
-    const auto batches = training_batches(parts.of_step(), 3);
-    StepPasses passes(7, torch::kCPU);
-    PhaseTimer untimed(nullptr, torch::kCPU);
-    accumulate_gradients(parts.of_step(), batches, passes, untimed);
+    parts.compute_gradients(3);
     return parts.parameters->gradients().clone();
   };
   const auto whole = gradients_of("1");
@@ -98,12 +72,12 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
   const auto experiment = place.experiment({"model={kind: " + kind + ", width: 16, carry_state: true}",
                                             "train.accumulate=2", "train.cpu_slices=" + slices, "train.steps=4"});
   const auto task = make_task(experiment.config, true);
-  TrainingSetup setup(experiment.config, task, torch::kCPU);
+  Step setup(experiment.config, task, torch::kCPU);
   const torch::NoGradGuard no_grad;
   // Without a change of weights: what is remembered after four steps is what one pass over their tokens ends with.
   for (std::int64_t step = 0; step < 4; ++step) {
     const torch::AutoGradMode with_gradients(true);
-    setup.step->run(step, /*learning_rate=*/0);
+    setup.run(step, /*learning_rate=*/0);
   }
   std::vector<torch::Tensor> ids;
   for (std::int64_t step = 0; step < 4; ++step) {
@@ -135,7 +109,7 @@ TEST_CASE("a carried state is that of the tokens before, in training and in eval
   const double loss = at::cross_entropy_loss(logits_bcv.flatten(0, 1), torch::cat(outputs, 1).flatten(), {},
                                              at::Reduction::Sum, /*ignore_index=*/-1)
                           .item<double>();
-  const auto found = evaluate_split(predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto found = evaluate_split({predictor, task}, Split::validation);
   CHECK(found.at("loss").get<double>() == Approx(loss / targets).epsilon(1e-5));
 }
 
@@ -172,8 +146,7 @@ TEST_CASE("the schedule of 2017 takes the width of any language model", "[langua
   const Workplace place;
   const auto rate = [&](const std::string& model) {
     const auto experiment = place.experiment({"model=" + model, "train.schedule={kind: noam, warmup_steps: 10}"});
-    const auto task = make_task(experiment.config, true);
-    return TrainingSetup(experiment.config, task, torch::kCPU).schedule->rate(3);
+    return scheduled_rate(experiment.config.train, width_of(experiment.config.model), 3);
   };
   CHECK(rate("{kind: lstm, width: 16}") == Approx(2 * rate("{kind: lstm, width: 64}")));
   CHECK(rate("{kind: feed_forward, width: 16}") == Approx(rate("{kind: lstm, width: 16}")));

@@ -6,7 +6,6 @@
 
 #include "support/failure.h"
 #include "support/workplace.h"
-#include "train/optim/layer_rates.h"
 
 namespace metaformer {
 
@@ -18,11 +17,8 @@ const std::vector<std::string> optimisers = {"adamw", "adam", "sgd", "{kind: sgd
 struct Trained {
   Trained(const Workplace& place, const std::vector<std::string>& overrides, int steps = 1)
       : parts(place.experiment(overrides)) {
-    set_layer_rates(*parts.parameters, parts.experiment.config.train);
-    parts.optimizer = make_optimizer(*parts.parameters, parts.experiment.config.train, {});
-    parts.step = std::make_unique<EagerTrainingStep>(parts.of_step());
     before = parts.parameters->values().clone();
-    for (int step = 0; step < steps; ++step) parts.step->run(step, 1e-2);
+    for (int step = 0; step < steps; ++step) parts.run(step, 1e-2);
   }
 
   torch::Tensor update(const ParameterBuffer::View& view) const {
@@ -219,26 +215,6 @@ TEST_CASE("factors of no parameter, two of one, and what is no factor are errors
     CHECK(what.starts_with("--set train.rate_factors"));
     CHECK(what.find("train.rate_factors: '" + entry + "' is not PARAMETER=FACTOR") != std::string::npos);
   }
-}
-
-TEST_CASE("a run with rates by layer and frozen parameters resumes to the byte", "[rates]") {
-  const Workplace place;
-  const std::string optimiser = GENERATE(from_range(optimisers));
-  const auto with = [&](const std::string& steps) {
-    return std::vector<std::string>{"train.optimizer=" + optimiser,
-                                    "train.freeze=[transformer.blocks.0]",
-                                    "train.layer_rate_decay=0.7",
-                                    "train.weight_average.decay=0.9",
-                                    "train.rate_factors=[mixer=0.5, feed_forward.up=2]",
-                                    "train.steps=" + steps,
-                                    "train.schedule={kind: constant, warmup_steps: 2}"};
-  };
-  place.train("whole", with("12"));
-  place.train("cut", with("5"));
-  place.train("cut", with("12"), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
-  CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
-        read_text(place / "cut/checkpoints/last/state.safetensors"));
 }
 
 }  // namespace metaformer

@@ -2,28 +2,11 @@
 
 #include "support/graph_by_hand.h"
 #include "support/threads.h"
-#include "support/workplace.h"
-#include "tasks/evaluation.h"
-#include "train/step/training_step.h"
+#include "tasks/task_examples.h"
 
 namespace metaformer {
 
 namespace {
-
-// Documents as JSON lines, of 1 to 30 words.
-std::string documents(const Workplace& place) {
-  const Rng rng(2, RandomPurpose::noise);
-  std::string lines;
-  std::uint64_t draw = 0;
-  for (int i = 0; i < 300; ++i) {
-    std::string text;
-    for (auto words = 1 + rng.below(draw++, 30); words > 0; --words)
-      text += std::string(rng.below(draw++, 2) == 0 ? "fox " : "quick brown ");
-    lines += R"({"text": ")" + text + "\"}\n";
-  }
-  place.folder().write("documents.jsonl", lines);
-  return "'" + (place / "documents.jsonl").string() + "'";
-}
 
 std::vector<std::string> masked(const Workplace& place, std::vector<std::string> more, bool packs) {
   more.insert(more.begin(), "task=masked_language_model");
@@ -47,24 +30,6 @@ TEST_CASE("a masked language model falls below the entropy of its tokens", "[mas
   CHECK(validation["targets"].get<double>() > 20);
 }
 
-TEST_CASE("a masked language model resumes to the byte, with every kind of rows", "[masking]") {
-  const Workplace place;
-  const bool packs = GENERATE(false, true);
-  const std::string more = GENERATE("train.cpu_slices=2", "train.loss_chunks=3", "model.blocks=reversible",
-                                    "train.precision=bf16", "task.loss=sequence");
-  INFO(more << (packs ? " with packing" : ""));
-  const auto with = [&](const std::string& steps) {
-    return masked(place,
-                  {"train.steps=" + steps, "model.dropout=0.1", "train.accumulate=2",
-                   "train.schedule={kind: constant, warmup_steps: 2}", more},
-                  packs);
-  };
-  place.train("whole", with("12"));
-  place.train("cut", with("5"));
-  place.train("cut", with("12"), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
-}
-
 TEST_CASE("accumulated, sliced and chunked batches give the gradient of the big batch", "[masking]") {
   const Workplace place;
   const bool packs = GENERATE(false, true);
@@ -80,7 +45,7 @@ TEST_CASE("accumulated, sliced and chunked batches give the gradient of the big 
            {"train.batch_size=12", "train.loss_chunks=3"},
            {"train.batch_size=6", "train.accumulate=2", "train.cpu_slices=6", "train.loss_chunks=2"}}) {
     auto other = parts_with(more);
-    const auto expected = big.step->run(2, 0), given = other.step->run(2, 0);
+    const auto expected = big.run(2, 0), given = other.run(2, 0);
     CHECK(given.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-6));
     CHECK(torch::allclose(other.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-6));
   }
@@ -92,9 +57,9 @@ TEST_CASE("a replayed masked step is the eager one", "[masking][graph]") {
   const auto experiment = place.experiment(masked(place, {"train.batch_size=2", "train.accumulate=2"}, false));
   Parts eager(experiment), parts(experiment);
   GraphCounts counts;
-  GraphTrainingStep graph(parts.of_step(), std::make_unique<GraphByHand>(counts));
+  parts.replay_by(std::make_unique<GraphByHand>(counts));
   for (std::int64_t step = 0; step < 9; ++step) {
-    const auto expected = eager.step->run(step, 1e-3), given = graph.run(step, 1e-3);
+    const auto expected = eager.run(step, 1e-3), given = parts.run(step, 1e-3);
     CHECK(given.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-6));
   }
   CHECK(torch::allclose(parts.parameters->values(), eager.parameters->values(), 1e-6, 1e-9));
@@ -106,9 +71,7 @@ TEST_CASE("an evaluation is the mean over single predictions, whatever the batch
   const bool packs = GENERATE(false, true);
   const auto overrides = masked(place, {"model.context=64"}, packs);
   Parts parts(place.experiment(overrides));
-  const auto report = [&](Parts& of) {
-    return evaluate_split(of.predictor(), of.task, Split::validation, Precision::fp32, torch::kCPU);
-  };
+  const auto report = [&](Parts& of) { return evaluate_split({of.predictor(), of.task}, Split::validation); };
   const auto metrics = report(parts);
   double sum = 0, correct = 0, count = 0;
   for (std::int64_t i = 0; i < parts.task.batches->evaluation_batches(Split::validation); ++i) {

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "support/torch_catch.h"
-#include "train/step/sliced_gradients.h"
+#include "train/step.h"
 
 namespace metaformer {
 

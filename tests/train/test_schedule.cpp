@@ -8,7 +8,7 @@
 namespace metaformer {
 
 static double learning_rate_at(const TrainConfig& config, std::int64_t step) {
-  return make_schedule(config, 64)->rate(step);
+  return scheduled_rate(config, 64, step);
 }
 
 TEST_CASE("learning rates follow their formulas", "[schedule]") {

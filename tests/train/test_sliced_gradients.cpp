@@ -2,7 +2,7 @@
 
 #include "support/threads.h"
 #include "support/workplace.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -15,12 +15,8 @@ struct Computed {
 Computed gradients_of(const Workplace& place, std::vector<std::string> overrides, const std::string& slices) {
   overrides.push_back("train.cpu_slices=" + slices);
   Parts parts(place.experiment(overrides));
-  const auto batches = training_batches(parts.of_step(), 3);
-  StepPasses passes(7, torch::kCPU);
-  passes.set_step(3);
-  PhaseTimer untimed(nullptr, torch::kCPU);
   for (const auto& view : parts.parameters->views()) view.parameter.mutable_grad().fill_(5);  // of the step before
-  const auto loss = accumulate_gradients(parts.of_step(), batches, passes, untimed);
+  const auto loss = parts.compute_gradients(3);
   return {loss, parts.parameters->gradients().clone()};
 }
 
@@ -59,17 +55,6 @@ TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
   for (const int threads : {2, 3, 4}) CHECK((train(threads) == bytes));
 }
 
-TEST_CASE("a sliced training resumes with the same bytes", "[slices]") {
-  const Workplace place;
-  const std::vector<std::string> overrides = {"train.cpu_slices=4", "model.dropout=0.1", "train.schedule=constant"};
-  place.train("whole", overrides);
-  auto shorter = overrides;
-  shorter.push_back("train.steps=4");
-  place.train("stopped", shorter);
-  place.train("stopped", overrides, /*resume=*/true);
-  CHECK((model_bytes(place / "stopped") == model_bytes(place / "whole")));
-}
-
 TEST_CASE("dropout takes the same entries of a step, however its rows are divided", "[slices]") {
   const auto mixer = GENERATE(as<std::string>(), "metric", "scaled_dot_product", "quadratic", "average_pooling");
   const Workplace place;
@@ -89,7 +74,7 @@ TEST_CASE("a fault in a slice is reported as one of the whole step", "[slices]")
   const Workplace place;
   Parts parts(place.experiment({"train.cpu_slices=2", "train.precision=fp16"}));
   parts.loss_scale->factor().fill_(1e38);  // overflows float16
-  const auto result = parts.step->run(0, 1e-3);
+  const auto result = parts.run(0, 1e-3);
   CHECK(result.skipped.item<bool>());
 }
 

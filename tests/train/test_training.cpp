@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 #include "run/checkpoint_surgery.h"
+#include "support/failure.h"
 #include "support/workplace.h"
-#include "train/step/training_step.h"
+#include "train/step.h"
 
 namespace metaformer {
 
@@ -15,7 +16,7 @@ TEST_CASE("accumulated batches give the gradient of the big batch", "[training]"
   Parts big(place.experiment({"train.batch_size=12", "train.clip=0"}));
   Parts small(place.experiment({"train.batch_size=3", "train.accumulate=4", "train.clip=0"}));
   for (std::int64_t step = 0; step < 3; ++step) {
-    const auto one = big.step->run(step, 1e-3), four = small.step->run(step, 1e-3);
+    const auto one = big.run(step, 1e-3), four = small.run(step, 1e-3);
     CHECK(four.loss.item<double>() == Approx(one.loss.item<double>()).epsilon(1e-6));
     CHECK(four.gradient_norm.item<double>() == Approx(one.gradient_norm.item<double>()).epsilon(1e-5));
     CHECK(torch::allclose(small.parameters->gradients(), big.parameters->gradients(), 1e-4, 1e-7));
@@ -29,7 +30,7 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
   constexpr std::int64_t step = 3;
   StepPasses passes(static_cast<std::uint64_t>(parts.experiment.config.train.seed), torch::kCPU);
   passes.set_step(step);
-  const auto batches = training_batches(parts.of_step(), step);
+  const auto batches = parts.batches(step);
   const auto weight = (batches[0].weight + batches[1].weight).to(torch::kFloat);
   for (const std::int64_t micro : {0, 1}) {
     auto pass = passes.pass(micro * parts.experiment.config.train.batch_size);
@@ -38,14 +39,14 @@ TEST_CASE("an accumulated step draws what its batches draw one by one", "[traini
     (sum / weight).backward();
   }
   const auto expected = parts.parameters->gradients().clone();
-  parts.step->run(step, 0);
+  parts.run(step, 0);
   CHECK(torch::equal(parts.parameters->gradients(), expected));
 }
 
 TEST_CASE("clipping scales the gradient to the limit and reports the norm before", "[training]") {
   const Workplace place;
   Parts parts(place.experiment({"train.clip=0.01"}));
-  const auto result = parts.step->run(0, 1e-3);
+  const auto result = parts.run(0, 1e-3);
   CHECK(result.gradient_norm.item<double>() > 0.01);
   CHECK(parts.parameters->gradients().norm().item<double>() == Approx(0.01).epsilon(1e-3));
 }
@@ -64,43 +65,6 @@ TEST_CASE("training learns, and the same seed gives the same run to the byte", "
   other_seed.push_back("train.seed=2");
   place.train("three", other_seed);
   CHECK(model_bytes(place / "one") != model_bytes(place / "three"));
-}
-
-TEST_CASE("a resumed run equals an undisturbed one to the byte", "[training]") {
-  const Workplace place;
-  const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
-  const std::string precision = GENERATE("fp32", "bf16");
-  const std::vector<std::string> common = {"model.mixer.kind=" + mixer, "train.precision=" + precision,
-                                           "model.dropout=0.2", "train.accumulate=2",
-                                           "train.schedule={kind: constant, warmup_steps: 2}"};
-  auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), common.begin(), common.end());
-    return more;
-  };
-  place.train("whole", with({"train.steps=12"}));
-  for (const std::string k : {"1", "5", "8"}) {
-    const auto run = "cut" + k;
-    // The cut run ends at step k; its last evaluation and log lines belong to it alone, so only weights and state
-    // count.
-    place.train(run, with({"train.steps=" + k}));
-    place.train(run, with({"train.steps=12"}), true);
-    CHECK(model_bytes(place / "whole") == model_bytes(place / run));
-    CHECK(read_text(place / "whole/checkpoints/last/state.safetensors") ==
-          read_text(place / run / "checkpoints/last/state.safetensors"));
-  }
-}
-
-TEST_CASE("dropout of embeddings alone is resumed to the byte too", "[training]") {
-  const Workplace place;
-  const auto with = [](const std::string& steps) {
-    return std::vector<std::string>{"model.embedding.dropout=0.5", "train.schedule={kind: constant, warmup_steps: 2}",
-                                    "train.steps=" + steps};
-  };
-  place.train("whole", with("12"));
-  place.train("cut", with("5"));
-  torch::manual_seed(99);  // what the generator did before must not matter
-  place.train("cut", with("12"), true);
-  CHECK(model_bytes(place / "whole") == model_bytes(place / "cut"));
 }
 
 TEST_CASE("metrics continue without a gap or a repeated line", "[training]") {
@@ -253,25 +217,13 @@ TEST_CASE("old checkpoints are removed, the targets of links never", "[training]
   CHECK(folders >= 2);
 }
 
-TEST_CASE("a loss that is not finite stops with its step and keeps the checkpoints", "[training]") {
-  const Workplace place;
-  try {
-    place.train("run",
-                {"train.steps=200", "train.learning_rate=1e30", "train.clip=0", "train.schedule.warmup_steps=0"});
-    FAIL("it went on");
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::diverged);
-    CHECK_THAT(error.what(), ContainsSubstring("is not finite") && ContainsSubstring("step "));
-  }
-}
-
-TEST_CASE("one batch can be learned by heart with every mixer", "[training]") {
+TEST_CASE("one batch is overfitted with every mixer", "[training]") {
   const Workplace place;
   const std::string mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity");
   Parts parts(place.experiment({"model.mixer.kind=" + mixer, "model.width=32", "train.batch_size=1"}));
   double loss = 0;
   // Step 0 always: the same window.
-  for (int i = 0; i < 300; ++i) loss = parts.step->run(0, 3e-3).loss.item<double>();
+  for (int i = 0; i < 300; ++i) loss = parts.run(0, 3e-3).loss.item<double>();
   // Without mixing, a token that has two successors in the window cannot be told apart but by its position.
   CHECK(loss < 0.01);
 }
@@ -282,12 +234,21 @@ TEST_CASE("bf16 training keeps fp32 weights and follows the fp32 losses", "[trai
   Parts wide(place.experiment({"model.mixer.kind=" + mixer})),
       narrow(place.experiment({"model.mixer.kind=" + mixer, "train.precision=bf16"}));
   for (std::int64_t step = 0; step < 20; ++step) {
-    const auto one = wide.step->run(step, 1e-3).loss.item<double>(),
-               other = narrow.step->run(step, 1e-3).loss.item<double>();
+    const auto one = wide.run(step, 1e-3).loss.item<double>(), other = narrow.run(step, 1e-3).loss.item<double>();
     CHECK(other == Approx(one).epsilon(5e-3));
     if (step == 0) CHECK(other != one);  // it did run in bf16
   }
   for (const auto& parameter : narrow.model->parameters()) CHECK(parameter.scalar_type() == torch::kFloat);
+}
+
+TEST_CASE("what cannot fit into memory is refused before anything is made", "[memory]") {
+  const Workplace place;
+  const auto [code, message] = failure([&] {
+    place.train("run", {"model.width=65536", "model.heads=8", "model.layers=1024"});
+  });
+  CHECK(code == ExitCode::out_of_memory);
+  CHECK_THAT(message, ContainsSubstring("model.context or model.width, or train with --force"));
+  CHECK_FALSE(std::filesystem::exists(place / "run"));
 }
 
 }  // namespace metaformer

@@ -3,10 +3,13 @@
 #include <cmath>
 #include <map>
 
+#include "ops/linear.h"
 #include "run/safetensors.h"
+#include "support/torch_catch.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
+#include "train/optim/optimizer.h"
 
 namespace metaformer {
 
@@ -52,7 +55,7 @@ TEST_CASE("the average is what is evaluated, selected and loaded", "[average]") 
   CHECK(summary["val_loss"] != plain["val_loss"]);
   const auto run = load_run(place / "run", "last", "cpu");
   const auto task = make_task(run.experiment.config, true);
-  const auto report = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto report = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(report["loss"] == summary["val_loss"]);
 }
 
@@ -88,6 +91,44 @@ TEST_CASE("a recalibrated classifier shifts the logits of its average", "[averag
   shift.zero_();
   make_task(run.experiment.config, true).adaptation->before_evaluation(*run.model, torch::kCPU);
   CHECK(torch::allclose(shift, saved, 1e-5, 1e-7));
+}
+
+TEST_CASE("the average of weights is that of float64, and is only lent", "[average]") {
+  torch::manual_seed(0);
+  const double decay = GENERATE(0.5, 0.999);
+  Linear layer(7, 5, /*bias=*/true);
+  ParameterBuffer parameters(*layer);
+  WeightAverage average(parameters, decay);
+  auto sum = torch::zeros_like(parameters.values(), torch::kDouble);
+  for (int step = 1; step <= 50; ++step) {
+    parameters.values().normal_();
+    average.update(step);
+    sum = decay * sum + (1 - decay) * parameters.values().to(torch::kDouble);
+    const auto expected = sum / (1 - std::pow(decay, step));
+    const auto in_training = parameters.values().clone();
+    {
+      const WeightAverage::Use use(average);
+      CHECK(torch::allclose(parameters.values().to(torch::kDouble), expected, 1e-5, 1e-6));
+      for (const auto& [name, value] : average.state())
+        CHECK(torch::equal(value, ParameterBuffer::part(in_training, parameters.views()[name == "trained.bias"])));
+    }
+    CHECK(torch::equal(parameters.values(), in_training));
+  }
+  average.reset();
+  const auto again = parameters.values().clone();
+  const WeightAverage::Use use(average);
+  CHECK(torch::equal(parameters.values(), again));
+}
+
+TEST_CASE("without a decay there is no average", "[average]") {
+  Linear layer(3, 2, /*bias=*/false);
+  ParameterBuffer parameters(*layer);
+  WeightAverage average(parameters, 0);
+  average.update(1);
+  parameters.values().fill_(3);
+  const WeightAverage::Use use(average);
+  CHECK(torch::equal(parameters.values(), torch::full_like(parameters.values(), 3)));
+  CHECK(average.state().empty());
 }
 
 }  // namespace metaformer

@@ -37,10 +37,6 @@ std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const We
   return ranges;
 }
 
-std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config) {
-  return decay_ranges(parameters, config, [](const auto&) { return true; });
-}
-
 torch::Tensor part_of_range(const torch::Tensor& elements, const DecayRange& range, const ParameterBuffer::View& view) {
   return elements.narrow(0, view.offset - range.first, view.count).view(view.parameter.sizes());
 }
@@ -54,6 +50,30 @@ std::string Optimizer::first_not_finite() const {
 std::optional<torch::Tensor> as_optional(const torch::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
+
+LossScale::LossScale(torch::Device device)
+    : factor_(torch::full({}, initial, torch::TensorOptions().dtype(torch::kFloat).device(device))),
+      found_inf_(torch::zeros_like(factor_)),
+      good_steps_(torch::zeros({}, torch::TensorOptions().dtype(torch::kInt).device(device))) {}
+
+torch::Tensor LossScale::unscaled_norm(const torch::Tensor& scaled_norm) {
+  found_inf_.copy_(scaled_norm.isfinite().logical_not());
+  return scaled_norm / factor_;
+}
+
+void LossScale::adapt() {
+  constexpr double growth = 2, backoff = 0.5;
+  constexpr std::int64_t growth_interval = 2000;
+  at::_amp_update_scale_(factor_, good_steps_, found_inf_, growth, backoff, growth_interval);
+  factor_.clamp_min_(smallest);
+}
+
+void LossScale::reset() {
+  factor_.fill_(initial);
+  good_steps_.zero_();
+}
+
+NamedTensors LossScale::state() const { return {{"loss_scale", factor_}, {"loss_scale_good_steps", good_steps_}}; }
 
 WeightAverage::WeightAverage(ParameterBuffer& parameters, double decay)
     : parameters_(parameters), decay_(decay), other_(decay > 0 ? parameters.values().clone() : torch::Tensor()) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Optimisers: the interface, weight decay by parameter, the average of the weights.
+// What all optimisers share: the interface, weight decay by parameter, the loss scale, the average of the weights.
 
 #include <functional>
 #include <optional>
@@ -23,9 +23,13 @@ struct DecayRange {
 // The ranges of the views that `takes` takes, in their order, without frozen ones; neighbours with the same decay and
 // rate are one range, but what never decays stays apart from what does. Only matrices decay, tables of embeddings at a
 // rate of their own.
-std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config,
-                                     const std::function<bool(const ParameterBuffer::View&)>& takes);
-std::vector<DecayRange> decay_ranges(const ParameterBuffer& parameters, const WeightDecayConfig& config);
+std::vector<DecayRange> decay_ranges(
+    const ParameterBuffer& parameters, const WeightDecayConfig& config,
+    const std::function<bool(const ParameterBuffer::View&)>& takes = [](const auto&) { return true; });
+
+inline torch::Tensor part_of(const torch::Tensor& buffer, const DecayRange& range) {
+  return buffer.narrow(0, range.first, range.count);
+}
 
 // A learning rate, a number or a tensor, for a range. Without a factor a tensor stays the very one that it is.
 template <class Rate>
@@ -69,6 +73,39 @@ class Optimizer {
 
 // What the fused operators take; nothing for an undefined tensor.
 std::optional<torch::Tensor> as_optional(const torch::Tensor& tensor);
+
+// Dynamic loss scaling (Micikevicius et al. 2018): keeps small gradients within fp16's range.
+
+// The loss is multiplied by the scale, and gradients are divided by it. A step whose gradients are not finite changes
+// nothing but the scale. All of it stays on the device, so that a graph can hold it. As torch.amp.GradScaler, but the
+// scale does not fall below 1, where fp16 gains nothing from it.
+class LossScale {
+ public:
+  explicit LossScale(torch::Device device);
+
+  const torch::Tensor& factor() const { return factor_; }
+  GradientScale of_gradients() const { return {.divisor = factor_, .found_inf = found_inf_}; }
+
+  // Takes the norm of the scaled gradients; returns that of the gradients.
+  torch::Tensor unscaled_norm(const torch::Tensor& scaled_norm);
+
+  // Of the step whose norm came last, scalars: whether it is to be skipped; whether even the smallest scale was too
+  // large.
+  torch::Tensor is_skipped() const { return found_inf_.to(torch::kBool, /*non_blocking=*/false, /*copy=*/true); }
+  torch::Tensor is_exhausted() const { return is_skipped().logical_and_(factor_ <= smallest); }
+
+  // After the update: twice as large after 2,000 steps without an overflow, half as large after one.
+  void adapt();
+
+  void reset();
+  NamedTensors state() const;  // as Optimizer::state
+
+ private:
+  static constexpr double initial = 65536, smallest = 1;
+
+  torch::Tensor factor_, found_inf_;  // float scalars
+  torch::Tensor good_steps_;          // int32 scalar: since the last change of the scale
+};
 
 // An exponential moving average of the weights (Polyak and Juditsky 1992), used in their place outside of training.
 

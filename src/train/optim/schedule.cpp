@@ -8,115 +8,50 @@ namespace metaformer {
 
 namespace {
 
-class ConstantSchedule : public Schedule {
- public:
-  explicit ConstantSchedule(double peak) : peak_(peak) {}
-  double rate(std::int64_t) const override { return peak_; }
+// Of a decay from the peak, which is held until the step `first`, down to the floor at the step `last`: from 0 to 1.
+double progress_at(std::int64_t step, std::int64_t first, std::int64_t last) {
+  const auto steps = std::max<std::int64_t>(1, last - first);
+  return std::clamp(static_cast<double>(step - first) / static_cast<double>(steps), 0.0, 1.0);
+}
 
- private:
-  double peak_;
-};
+double interpolated(double floor, double peak, double height) { return floor + height * (peak - floor); }
 
-// From the peak, which it holds until the step `first`, down to the floor at the step `last`.
-class DecaySchedule : public Schedule {
- public:
-  DecaySchedule(const FallingScheduleConfig& config, double peak, std::int64_t first, std::int64_t last)
-      : peak_(peak), floor_(config.floor), first_(first), steps_(std::max<std::int64_t>(1, last - first)) {}
+// The rate of a step, behind the warm-up of a schedule that has one of its own.
+struct RateAt {
+  const TrainConfig& train;
+  std::int64_t width, step;
 
-  double rate(std::int64_t step) const override {
-    const double progress = std::clamp(static_cast<double>(step - first_) / static_cast<double>(steps_), 0.0, 1.0);
-    return floor_ + height(progress) * (peak_ - floor_);
+  double peak() const { return train.learning_rate; }
+
+  double operator()(const CosineScheduleConfig& config) const {
+    const double progress = progress_at(step, config.warmup_steps, train.steps);
+    return interpolated(config.floor, peak(), 0.5 * (1 + std::cos(std::numbers::pi * progress)));
   }
-
- private:
-  // From 1 at progress 0 to 0 at progress 1.
-  virtual double height(double progress) const = 0;
-
-  double peak_, floor_;
-  std::int64_t first_, steps_;
-};
-
-class CosineSchedule : public DecaySchedule {
-  using DecaySchedule::DecaySchedule;
-  double height(double progress) const override { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
-};
-
-class LinearSchedule : public DecaySchedule {
-  using DecaySchedule::DecaySchedule;
-  double height(double progress) const override { return 1 - progress; }
-};
-
-class InverseSqrtSchedule : public Schedule {
- public:
-  InverseSqrtSchedule(double peak, std::int64_t first) : peak_(peak), first_(static_cast<double>(first)) {}
-  double rate(std::int64_t step) const override { return peak_ * std::sqrt(first_ / static_cast<double>(step)); }
-
- private:
-  double peak_, first_;
-};
-
-// Its steps count from 1, as in the paper.
-class NoamSchedule : public Schedule {
- public:
-  NoamSchedule(double factor, std::int64_t width, std::int64_t warmup_steps)
-      : scale_(factor / std::sqrt(static_cast<double>(width))), warmup_steps_(static_cast<double>(warmup_steps)) {}
-
-  double rate(std::int64_t step) const override {
-    const double s = static_cast<double>(step + 1);
-    return scale_ * std::min(1 / std::sqrt(s), s / std::pow(warmup_steps_, 1.5));
+  double operator()(const LinearScheduleConfig& config) const {
+    return interpolated(config.floor, peak(), 1 - progress_at(step, config.warmup_steps, train.steps));
   }
-
- private:
-  double scale_, warmup_steps_;
-};
-
-class WarmUp : public Schedule {
- public:
-  WarmUp(double peak, std::int64_t steps, std::unique_ptr<const Schedule> then)
-      : peak_(peak), steps_(steps), then_(std::move(then)) {}
-
-  double rate(std::int64_t step) const override {
-    if (step < steps_) return peak_ * static_cast<double>(step + 1) / static_cast<double>(steps_ + 1);
-    return then_->rate(step);
+  double operator()(const TrapezoidScheduleConfig& config) const {
+    const auto last = train.steps - 1, first = std::max(config.warmup_steps, last - config.decay_steps);
+    return interpolated(config.floor, peak(), 1 - progress_at(step, first, last));
   }
-
- private:
-  double peak_;
-  std::int64_t steps_;
-  std::unique_ptr<const Schedule> then_;
+  double operator()(const ConstantScheduleConfig&) const { return peak(); }
+  double operator()(const InverseSqrtScheduleConfig& config) const {
+    return peak() * std::sqrt(static_cast<double>(config.warmup_steps) / static_cast<double>(step));
+  }
+  // Its steps count from 1, as in the paper.
+  double operator()(const NoamScheduleConfig& config) const {
+    const double s = static_cast<double>(step + 1), scale = peak() / std::sqrt(static_cast<double>(width));
+    return scale * std::min(1 / std::sqrt(s), s / std::pow(static_cast<double>(config.warmup_steps), 1.5));
+  }
 };
-
-// What follows the warm-up.
-std::unique_ptr<const Schedule> make_course(const CosineScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<CosineSchedule>(config, train.learning_rate, config.warmup_steps, train.steps);
-}
-std::unique_ptr<const Schedule> make_course(const LinearScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<LinearSchedule>(config, train.learning_rate, config.warmup_steps, train.steps);
-}
-std::unique_ptr<const Schedule> make_course(const TrapezoidScheduleConfig& config, const TrainConfig& train) {
-  const auto last = train.steps - 1;
-  return std::make_unique<LinearSchedule>(config, train.learning_rate,
-                                          std::max(config.warmup_steps, last - config.decay_steps), last);
-}
-std::unique_ptr<const Schedule> make_course(const ConstantScheduleConfig&, const TrainConfig& train) {
-  return std::make_unique<ConstantSchedule>(train.learning_rate);
-}
-std::unique_ptr<const Schedule> make_course(const InverseSqrtScheduleConfig& config, const TrainConfig& train) {
-  return std::make_unique<InverseSqrtSchedule>(train.learning_rate, config.warmup_steps);
-}
-
-template <class Config>
-std::unique_ptr<const Schedule> make(const Config& config, const TrainConfig& train, std::int64_t) {
-  return std::make_unique<WarmUp>(train.learning_rate, warmup_steps(train.schedule), make_course(config, train));
-}
-std::unique_ptr<const Schedule> make(const NoamScheduleConfig& config, const TrainConfig& train, std::int64_t width) {
-  return std::make_unique<NoamSchedule>(train.learning_rate, width, config.warmup_steps);
-}
 
 }  // namespace
 
-std::unique_ptr<const Schedule> make_schedule(const TrainConfig& config, std::int64_t width) {
-  return std::visit([&](const auto& schedule) { return make(schedule, config, width); }, config.schedule);
+double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_t step) {
+  const auto warmup = warmup_steps(config.schedule);
+  if (!is<NoamScheduleConfig>(config.schedule) && step < warmup)
+    return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
+  return std::visit(RateAt{config, width, step}, config.schedule);
 }
 
 }  // namespace metaformer

@@ -2,23 +2,12 @@
 // The course of the learning rate.
 
 #include <cstdint>
-#include <memory>
 
 #include "config/train_config.h"
 
 namespace metaformer {
 
-class Schedule {
- public:
-  virtual ~Schedule() = default;
-
-  // The learning rate of step 0, 1, ...
-  virtual double rate(std::int64_t step) const = 0;
-};
-
-// The schedule that a config asks for.
-
-// Of n = train.steps steps, s = 0 ... n - 1, of which w are warm-up:
+// The learning rate of step 0, 1, ... Of n = train.steps steps, s = 0 ... n - 1, of which w are warm-up:
 //   s < w          peak x (s + 1) / (w + 1): a straight line to the peak, train.learning_rate, at s = w (Goyal et al.
 //                  2017)
 //   constant       the peak
@@ -30,6 +19,6 @@ class Schedule {
 //   inverse_sqrt   peak x sqrt(w / s)
 // and noam, whose steps count from 1 and whose warm-up is part of it: train.learning_rate / sqrt(width) x
 // min(1 / sqrt(s + 1), (s + 1) / w^1.5) (Vaswani et al. 2017). `width`: model.width. The table in docs/configs.md.
-std::unique_ptr<const Schedule> make_schedule(const TrainConfig& config, std::int64_t width);
+double scheduled_rate(const TrainConfig& config, std::int64_t width, std::int64_t step);
 
 }  // namespace metaformer

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "distributed/process_group.h"
-#include "train/optim/make_optimizer.h"
+#include "train/optim/optimizers.h"
 
 namespace metaformer {
 

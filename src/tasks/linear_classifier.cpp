@@ -1,4 +1,4 @@
-#include "infer/linear_classifier.h"
+#include "tasks/linear_classifier.h"
 
 #include <linear.h>
 
@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "ops/named_tensors.h"
 #include "text/ngram_features.h"
 
 namespace metaformer {
@@ -180,10 +179,8 @@ LinearModel::LinearModel(const LinearConfig& config, const LinearWeights& weight
       weight_fv_(torch::tensor(weights.weights, torch::kFloat).view({-1, weights.classes})),
       bias_v_(torch::tensor(weights.bias, torch::kFloat)) {}
 
-LinearModel::LinearModel(const LinearConfig& config, std::int64_t classes, const Checkpoint& checkpoint)
-    : config_(config), weight_fv_(torch::empty({config.buckets, classes})), bias_v_(torch::empty(classes)) {
-  copy_by_name(checkpoint.model, tensors(), (checkpoint.folder / "model.safetensors").string());
-}
+LinearModel::LinearModel(const LinearConfig& config, std::int64_t classes)
+    : config_(config), weight_fv_(torch::empty({config.buckets, classes})), bias_v_(torch::empty(classes)) {}
 
 void LinearModel::to(torch::Device device) {
   weight_fv_ = weight_fv_.to(device);

@@ -1,4 +1,4 @@
-#include "train/step/gradient_sum.h"
+#include "train/gradient_sum.h"
 
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -10,36 +10,6 @@
 #include "model/parameters.h"
 
 namespace metaformer {
-
-// Gradients of tables of which a step uses few rows.
-
-// Adds up the gradients of the tables on all processes, sending only rows that one of them has listed. Of a table that
-// one has no list of, all rows are sent. To be called by all, with the same tables.
-void add_rows_of_all(ProcessGroup& group, const std::vector<const ParameterBuffer::View*>& tables);
-
-LossScale::LossScale(torch::Device device)
-    : factor_(torch::full({}, initial, torch::TensorOptions().dtype(torch::kFloat).device(device))),
-      found_inf_(torch::zeros_like(factor_)),
-      good_steps_(torch::zeros({}, torch::TensorOptions().dtype(torch::kInt).device(device))) {}
-
-torch::Tensor LossScale::unscaled_norm(const torch::Tensor& scaled_norm) {
-  found_inf_.copy_(scaled_norm.isfinite().logical_not());
-  return scaled_norm / factor_;
-}
-
-void LossScale::adapt() {
-  constexpr double growth = 2, backoff = 0.5;
-  constexpr std::int64_t growth_interval = 2000;
-  at::_amp_update_scale_(factor_, good_steps_, found_inf_, growth, backoff, growth_interval);
-  factor_.clamp_min_(smallest);
-}
-
-void LossScale::reset() {
-  factor_.fill_(initial);
-  good_steps_.zero_();
-}
-
-NamedTensors LossScale::state() const { return {{"loss_scale", factor_}, {"loss_scale_good_steps", good_steps_}}; }
 
 namespace {
 
@@ -98,8 +68,8 @@ void add_rows(ProcessGroup& group, const View& table, const std::vector<std::int
   for (const auto row : rows) table.gradient_rows->add(row);
 }
 
-}  // namespace
-
+// Adds up the gradients of the tables on all processes, sending only rows that one of them has listed. Of a table that
+// one has no list of, all rows are sent. To be called by all, with the same tables.
 void add_rows_of_all(ProcessGroup& group, const std::vector<const View*>& tables) {
   if (tables.empty()) return;
   const torch::NoGradGuard no_grad;
@@ -113,6 +83,8 @@ void add_rows_of_all(ProcessGroup& group, const std::vector<const View*>& tables
     group.sum(tables[i]->parameter.grad());
   }
 }
+
+}  // namespace
 
 // Backward completes the last matrix first, norms and biases of all layers when it has come to the first, and
 // embeddings at the end.

@@ -1,15 +1,52 @@
-#include "tasks/language_model_task.h"
+// The tasks over a text: predicting its next token, and predicting hidden tokens from those on both sides of them.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
+#include "data/text_dataset.h"
 #include "tasks/batches.h"
+#include "tasks/make_task.h"
 #include "tasks/text_streams.h"
 
 namespace metaformer {
+
+namespace {
+
+// What the parts of a task over a text share.
+struct TaskText {
+  // Errors: those of load_corpus and TextDataset. An empty codec is made from the text.
+  TaskText(const ExperimentConfig& given, bool offline, Codec given_codec);
+
+  // Nothing where the tokenizer has no unknown token. The unknown token is easy to predict: the metrics say how
+  // frequent it is.
+  std::optional<double> unknown_token_fraction(Split split) const;
+  // Nor where white space is dropped.
+  std::optional<double> unknown_character_fraction(Split split) const;
+
+  ExperimentConfig config;
+  Corpus corpus;  // without its text
+  Codec codec;
+  TextDataset dataset;
+};
+
+class TextData : public TaskData {
+ public:
+  explicit TextData(std::shared_ptr<const TaskText> text) : text_(std::move(text)) {}
+
+  const Codec& codec() const override { return text_->codec; }
+  nlohmann::ordered_json description() const override;
+  std::string summary() const override;
+
+ private:
+  std::size_t count(Split split) const { return text_->dataset.tokens(split).size(); }
+
+  std::shared_ptr<const TaskText> text_;
+};
 
 TaskText::TaskText(const ExperimentConfig& given, bool offline, Codec given_codec)
     : config(given),
@@ -51,8 +88,6 @@ std::string TextData::summary() const {
                      characters ? fmt::format(", {:.2f}% of characters", 100 * *characters) : "");
 }
 
-namespace {
-
 class LanguageModelMetrics : public Metrics {
  public:
   explicit LanguageModelMetrics(std::shared_ptr<const TaskText> text) : text_(std::move(text)) {}
@@ -83,6 +118,35 @@ class LanguageModelMetrics : public Metrics {
   std::shared_ptr<const TaskText> text_;
 };
 
+class MaskedLanguageModelMetrics : public Metrics {
+ public:
+  explicit MaskedLanguageModelMetrics(std::shared_ptr<const TaskText> text)
+      : text_(std::move(text)),
+        unigram_entropy_(
+            {text_->dataset.unigram_entropy(Split::train), text_->dataset.unigram_entropy(Split::validation)}) {}
+
+  void score(const torch::Tensor& logits_tv, const Batch& batch, ScoreSums& sums) const override {
+    score_tokens(logits_tv, batch, sums);
+  }
+
+  nlohmann::ordered_json report(const ScoreSums& sums, Split split) const override {
+    const double targets = sums.item("weight"), loss = sums.item("loss") / targets;
+    nlohmann::ordered_json report = {{"loss", loss},
+                                     {"perplexity", std::exp(loss)},
+                                     {"accuracy", sums.item("correct") / targets},
+                                     {"targets", static_cast<std::int64_t>(targets)},
+                                     {"unigram_entropy", unigram_entropy_.at(static_cast<std::size_t>(split))}};
+    if (const auto share = text_->unknown_token_fraction(split)) report["unknown_share"] = *share;
+    return report;
+  }
+
+  std::vector<std::string> headline() const override { return {"accuracy"}; }
+
+ private:
+  std::shared_ptr<const TaskText> text_;
+  std::array<double, 2> unigram_entropy_;  // by Split
+};
+
 }  // namespace
 
 Task make_language_model_task(const ExperimentConfig& config, bool offline, Codec codec) {
@@ -91,6 +155,14 @@ Task make_language_model_task(const ExperimentConfig& config, bool offline, Code
           .batches = make_text_stream(config, {text, &text->dataset}),
           .objective = std::make_shared<TokenObjective>(),
           .metrics = std::make_shared<LanguageModelMetrics>(text)};
+}
+
+Task make_masked_language_model_task(const ExperimentConfig& config, bool offline, Codec codec) {
+  const auto text = std::make_shared<const TaskText>(config, offline, std::move(codec));
+  return {.data = std::make_shared<TextData>(text),
+          .batches = make_masked_stream(config, {text, &text->dataset}, *text->codec.tokenizer),
+          .objective = std::make_shared<TokenObjective>(),
+          .metrics = std::make_shared<MaskedLanguageModelMetrics>(text)};
 }
 
 }  // namespace metaformer

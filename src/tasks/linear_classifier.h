@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/model_config.h"
-#include "run/checkpoint.h"
+#include "ops/named_tensors.h"
 #include "tasks/task.h"
 #include "text/ngram_features.h"
 
@@ -40,8 +40,8 @@ class LinearModel : public Predictor {
  public:
   LinearModel(const LinearConfig& config, const LinearWeights& weights);
 
-  // From a checkpoint of a run with this config. Errors: as copy_by_name.
-  LinearModel(const LinearConfig& config, std::int64_t classes, const Checkpoint& checkpoint);
+  // Without values: those of a checkpoint are to be copied into tensors().
+  LinearModel(const LinearConfig& config, std::int64_t classes);
 
   // Logits [b, classes]: the bias and the sum of the weights of the features of each row. A row's logits do not depend
   // on the others.
@@ -49,7 +49,7 @@ class LinearModel : public Predictor {
 
   void to(torch::Device device);
 
-  // "weight" [buckets, classes] and "bias" [classes].
+  // "weight" [buckets, classes] and "bias" [classes], which alias the model.
   NamedTensors tensors() const { return {{"weight", weight_fv_}, {"bias", bias_v_}}; }
   std::int64_t parameters() const { return weight_fv_.numel() + bias_v_.numel(); }
 

@@ -1,16 +1,25 @@
 #pragma once
-// Decides what a result is compared with, for training and evaluation alike.
+// The linear model over n-grams: trained as model.kind linear, and as the baseline of a network.
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "config/experiment_config.h"
+#include "config/loader.h"
+#include "run/run_directory.h"
+#include "run/run_summary.h"
+#include "tasks/task.h"
 
 namespace metaformer {
 
+// Fits the model to the training split of a classification, evaluates it, and leaves what a training of one step
+// leaves, but for summary.json: checkpoints/step-1 and metrics.jsonl. Returns the summary. The same weights every time.
+// Throws Interrupted when a signal asks to stop; nothing is saved then.
+RunSummary train_linear(const Experiment& experiment, const RunDirectory& run, const Task& task, torch::Device device);
+
 struct BaselineComparison {
-  nlohmann::ordered_json accuracies;  // infer/baseline_comparison.cpp; null where there is nothing to compare with
+  nlohmann::ordered_json accuracies;  // {"majority": {"validation": 0.5, "test": 0.5}, "linear": {...}}; null: none
   std::vector<std::string> table;     // lines for people; none then
 };
 

@@ -1,7 +1,7 @@
 // model: linear as a run like every other.
 
 #include "base/error.h"
-#include "infer/prediction.h"
+#include "infer/answers.h"
 #include "support/failure.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
@@ -11,7 +11,7 @@ namespace metaformer {
 
 namespace {
 
-// A text is good when "not" stands right before "bad": no word tells, pairs do.
+// A text is good when "not" stands right before "bad": the class follows from pairs of words only.
 std::string pair_table(int rows) {
   const Rng rng(5, RandomPurpose::batches);
   std::string table = "text\tlabel\n";
@@ -66,7 +66,7 @@ TEST_CASE("a linear run learns pairs of words and leaves a run like any other", 
   for (const auto* split : {"train", "validation", "test"}) CHECK_FALSE(line_of(folder, split).empty());
 }
 
-TEST_CASE("single words do not tell pairs", "[linear]") {
+TEST_CASE("single words do not separate the classes", "[linear]") {
   const Workplace place;
   const auto summary = place.train("run", linear(place, {"model.ngrams=1"}));
   CHECK(summary["validation"]["accuracy"] < 0.8);
@@ -77,7 +77,7 @@ TEST_CASE("a linear run is evaluated and asked like a network", "[linear]") {
   const auto summary = place.train("run", linear(place));
   auto run = load_run(place / "run", "best", "cpu");
   const auto task = make_task(run.experiment.config, true, std::move(run.codec));
-  const auto metrics = evaluate_split(*run.predictor, task, Split::validation, Precision::fp32, torch::kCPU);
+  const auto metrics = evaluate_split({*run.predictor, task}, Split::validation);
   CHECK(metrics == summary["validation"]);
   CHECK(metrics["loss"] < 0.3);
 }

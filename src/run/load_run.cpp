@@ -1,4 +1,4 @@
-#include "infer/load_run.h"
+#include "run/load_run.h"
 
 #include <fmt/format.h>
 
@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/paths.h"
-#include "infer/linear_classifier.h"
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"
 #include "run/moved_data.h"
 #include "run/run_directory.h"
-#include "tasks/classification_task.h"
+#include "tasks/evaluation.h"
+#include "tasks/linear_classifier.h"
 #include "tasks/make_task.h"
 
 namespace metaformer {
@@ -28,7 +28,7 @@ void require_labels(const ExperimentConfig& config, const Checkpoint& checkpoint
     throw Error(ExitCode::failure, (checkpoint.folder / "labels.json").string() + ": missing; a classifier needs it");
 }
 
-// No training saves such weights, and their answers would mean nothing.
+// Training saves no such weights.
 void require_finite(const Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.model)
     if (!tensor.isfinite().all().item<bool>())
@@ -50,7 +50,7 @@ void set_context(ExperimentConfig& config, std::int64_t context) {
   std::visit([&](auto& options) { options.context = context; }, config.model);
 }
 
-// What may be set of a trained model: what none of its weights depends on.
+// Of a trained model only options may be set on which none of its weights depends.
 void require_free_options(const std::vector<std::string>& overrides, const ExperimentConfig& trained) {
   constexpr std::array<std::string_view, 3> mixers = {"model.mixer.", "model.encoder.mixer.", "model.cross_mixer."};
   constexpr std::array<std::string_view, 4> others = {"model.memory", "model.same_length",
@@ -81,7 +81,8 @@ std::shared_ptr<SequenceModel> load_network(const ExperimentConfig& config, cons
 std::shared_ptr<const Predictor> load_linear(const LinearConfig& config, const Checkpoint& checkpoint,
                                              torch::Device device) {
   const auto classes = static_cast<std::int64_t>(checkpoint.codec.labels.size());
-  auto model = std::make_shared<LinearModel>(config, classes, checkpoint);
+  auto model = std::make_shared<LinearModel>(config, classes);
+  copy_by_name(checkpoint.model, model->tensors(), model_file(checkpoint));
   model->to(device);
   return model;
 }

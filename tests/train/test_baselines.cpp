@@ -3,10 +3,10 @@
 #include <cstdlib>
 
 #include "base/digest.h"
-#include "infer/baseline_comparison.h"
 #include "support/own_cache.h"
 #include "support/workplace.h"
 #include "tasks/make_task.h"
+#include "train/linear_baseline.h"
 
 namespace metaformer {
 
@@ -95,7 +95,7 @@ TEST_CASE("baselines are kept, by the content of the data", "[baselines]") {
   CHECK(at.cached().size() == 2);
 }
 
-TEST_CASE("a damaged cache is computed anew and mended", "[baselines]") {
+TEST_CASE("a damaged cache is computed anew and replaced", "[baselines]") {
   const BaselinePlace at;
   at.find();
   REQUIRE(at.cached().size() == 1);

@@ -1,0 +1,506 @@
+#include "train/step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "model/make_model.h"
+#include "ops/parallel.h"
+#include "ops/recompute.h"
+#include "train/optim/layer_rates.h"
+#include "train/optim/optimizers.h"
+
+namespace metaformer {
+
+// Waits for the device between phases; without `times` does nothing.
+class PhaseTimer {
+ public:
+  PhaseTimer(StepTimes* times, torch::Device device) : times_(times), device_(device) {
+    if (times_ == nullptr) return;
+    wait_for(device_);
+    start_ = std::chrono::steady_clock::now();
+  }
+
+  // The phase that has run since the end of the one before.
+  void end(StepPhase phase) {
+    if (times_ == nullptr) return;
+    wait_for(device_);
+    const auto now = std::chrono::steady_clock::now();
+    times_->seconds[static_cast<std::size_t>(phase)] += std::chrono::duration<double>(now - start_).count();
+    start_ = now;
+  }
+
+  // Two phases that threads have run side by side since the end of the one before, with the first one's part of the
+  // time.
+  void end(StepPhase first, StepPhase second, double part_of_first) {
+    if (times_ == nullptr) return;
+    const auto before = times_->seconds[static_cast<std::size_t>(first)];
+    end(first);
+    auto& seconds = times_->seconds[static_cast<std::size_t>(first)];
+    const auto taken = seconds - before;
+    seconds = before + part_of_first * taken;
+    times_->seconds[static_cast<std::size_t>(second)] += (1 - part_of_first) * taken;
+  }
+
+ private:
+  StepTimes* times_;
+  torch::Device device_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+static std::int64_t parts_of_batch(int size, std::int64_t accumulate) {
+  return size / std::gcd(std::int64_t{size}, accumulate);
+}
+
+std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate) {
+  const auto parts = parts_of_batch(size, accumulate), of_process = accumulate * parts / size;
+  std::vector<Piece> pieces;
+  for (auto i = rank * of_process; i < (rank + 1) * of_process; ++i)
+    pieces.push_back({.micro = i / parts, .part = i % parts, .parts = parts});
+  return pieces;
+}
+
+void require_equal_pieces(const ExperimentConfig& experiment, int size) {
+  const auto& config = experiment.train;
+  const auto parts = parts_of_batch(size, config.accumulate);
+  if (batches_by_tokens(experiment.task) && parts > 1)
+    throw Error(ExitCode::usage,
+                fmt::format("train.accumulate {} cannot be divided over {} processes: with task.batch_unit token every "
+                            "process takes whole batches, so train.accumulate must be a multiple of {}",
+                            config.accumulate, size, size));
+  if (config.batch_size % parts == 0) return;
+  throw Error(ExitCode::usage,
+              fmt::format("the rows of a step, train.batch_size {} x train.accumulate {}, cannot be divided over {} "
+                          "processes: train.batch_size must be a multiple of {}",
+                          config.batch_size, config.accumulate, size, parts));
+}
+
+namespace {
+
+// Whether backward computes parts of a step again, which then add to the gradients by themselves.
+bool computes_again(const ExperimentConfig& config) {
+  const auto* model = blocks_of(config.model);
+  return config.train.loss_chunks > 1 ||
+         (model != nullptr && (model->blocks == BlockKind::reversible || chunks_of(model->feed_forward) > 1));
+}
+
+Batch part_of(const Batch& batch, const Piece& piece) {
+  const auto rows = batch.ids_bc.size(0), first = rows * piece.part / piece.parts,
+             end = rows * (piece.part + 1) / piece.parts;
+  auto part = rows_of(batch, first, end - first);
+  if (piece.part > 0) part.weight = torch::zeros_like(batch.weight);
+  return part;
+}
+
+// For tests: NaN or infinite where the faults "nan" and "overflow" strike.
+torch::Tensor with_faults(torch::Tensor loss) {
+  if (fault_strikes("nan")) loss = loss * std::numeric_limits<double>::quiet_NaN();
+  if (fault_strikes("overflow"))  // loss and gradients, as with a scale too large for fp16
+    loss = loss * std::numeric_limits<float>::max() * std::numeric_limits<float>::max();
+  return loss;
+}
+
+// Of all batches of the step.
+torch::Tensor weight_of(const std::vector<Batch>& batches, ProcessGroup& group) {
+  auto weight = batches.front().weight.clone();
+  for (std::size_t i = 1; i < batches.size(); ++i) weight += batches[i].weight;
+  group.sum(weight);
+  return weight;
+}
+
+}  // namespace
+
+Step::Step(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group)
+    : model(make_model(config, sizes_of(task.data->codec()))),
+      config_(config),
+      task_(task),
+      device_(device),
+      group_(group),
+      passes_(static_cast<std::uint64_t>(config.train.seed), device) {
+  initialise(*model, static_cast<std::uint64_t>(config.train.seed));
+  model->to(device);
+  parameters = std::make_unique<ParameterBuffer>(*model);
+  set_layer_rates(*parameters, config.train);
+  if (config.train.precision == Precision::fp16) loss_scale = std::make_unique<LossScale>(device);
+  const auto scale = loss_scale ? loss_scale->of_gradients() : GradientScale{};
+  if (config.train.shard_optimizer && group.size() > 1) {
+    auto sharded = std::make_unique<ShardedOptimizer>(*parameters, config.train, scale, group);
+    shards_ = &sharded->shards();
+    optimizer = std::move(sharded);
+  } else {
+    optimizer = make_optimizer(*parameters, config.train, scale);
+  }
+  average = std::make_unique<WeightAverage>(*parameters, config.train.weight_average.decay);
+  if (group.size() > 1) gradient_sum_ = std::make_unique<GradientSum>(group, *parameters, shards_);
+  memory = std::make_unique<StepMemory>(*model, std::ssize(pieces()), slices(), group);
+  if (device.is_cuda() && config.train.cuda_graph) make_graph();
+}
+
+void Step::make_graph() {
+  std::string problem;
+  if (config_.train.divergence.spikes.threshold > 0)
+    problem = "the host watches for spikes (train.divergence.spikes.threshold)";
+  if (memory->of_pass(0) != nullptr)
+    problem = fmt::format("a step goes on from the one before it ({})", order_key(config_.model));
+  if (group_.size() > 1) problem = "several processes share a step";
+  if (computes_again(config_)) problem = "parts of it are computed again in backward";
+  if (problem.empty()) graph_ = make_cuda_graph(device_, problem);
+  if (graph_ == nullptr) log::info("steps are not replayed as a CUDA graph: {}", problem);
+}
+
+NamedTensors Step::state() const {
+  auto all = optimizer->state();
+  const auto add = [&](NamedTensors more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (loss_scale) add(loss_scale->state());
+  add(average->state());
+  add(memory->tensors());
+  return all;
+}
+
+void Step::restore(const Checkpoint& checkpoint) {
+  const WeightAverage::Use use(*average);
+  copy_by_name(checkpoint.model, named_state(*model), (checkpoint.folder / "model.safetensors").string());
+  const auto file = (checkpoint.folder / "state.safetensors").string();
+  auto saved = checkpoint.optimizer;
+  memory->reset();
+  const auto targets = state();
+  memory->take(saved, config_.train.batch_size * config_.train.accumulate, file);
+  copy_by_name(saved, targets, file);
+  optimizer->load(targets);
+}
+
+void Step::restart(const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  parameters->values().copy_(values);
+  optimizer->reset();
+  if (loss_scale) loss_scale->reset();
+  average->reset();
+  memory->reset();
+}
+
+std::vector<Batch> Step::batches(std::int64_t step) const {
+  std::vector<Batch> batches;
+  for (const auto& piece : pieces()) {
+    auto batch = task_.batches->training_batch(step, piece.micro, device_);
+    batch.first_row = piece.micro * config_.train.batch_size;
+    batches.push_back(piece.parts == 1 ? std::move(batch) : part_of(batch, piece));
+  }
+  return batches;
+}
+
+// Summed over chunks of the tokens, whose logits are made one after the other, and again in backward.
+torch::Tensor Step::loss_in_chunks(const Batch& batch, const torch::Tensor& hidden) const {
+  const auto hidden_td = hidden.flatten(0, -2), targets_t = wanted_targets_t(batch),
+             weights_t = wanted_weights_t(batch);
+  const auto tokens = targets_t.size(0), chunks = std::min(config_.train.loss_chunks, tokens);
+  torch::Tensor sum;
+  for (std::int64_t i = 0; i < chunks; ++i) {
+    const auto first = tokens * i / chunks, count = tokens * (i + 1) / chunks - first;
+    Batch chunk;
+    chunk.targets_bc = targets_t.narrow(0, first, count).unsqueeze(0);
+    if (weights_t.defined()) chunk.target_weights_bc = weights_t.narrow(0, first, count).unsqueeze(0);
+    const auto loss_of = [this, chunk](const torch::Tensor& part_td) {
+      return task_.objective->loss(model->logits_of(part_td.unsqueeze(0)), chunk);
+    };
+    const auto loss = recomputed(loss_of, hidden_td.narrow(0, first, count), model->head_weights());
+    sum = sum.defined() ? sum + loss : loss;
+  }
+  return sum;
+}
+
+torch::Tensor Step::batch_loss(const Batch& batch, const torch::Tensor& weight, Pass pass, std::int64_t number,
+                               AutocastCasts casts) {
+  const AutocastScope autocast(config_.train.precision, device_, casts);
+  auto* remembered = memory->of_pass(number);
+  const auto sum = config_.train.loss_chunks > 1
+                       ? loss_in_chunks(batch, model->hidden(batch, remembered, pass))
+                       : task_.objective->loss(model->forward(batch, remembered, pass), batch);
+  return sum / weight.to(sum.scalar_type());
+}
+
+torch::Tensor Step::scaled(const torch::Tensor& loss) const {
+  if (!loss.requires_grad())
+    throw Error(ExitCode::usage,
+                "train.freeze: the loss depends on no parameter that is left, so that there is nothing to train");
+  return loss_scale == nullptr ? loss : loss * loss_scale->factor();
+}
+
+torch::Tensor Step::add_gradients(const Batch& batch, const torch::Tensor& weight, std::int64_t number,
+                                  PhaseTimer& timer) {
+  const auto loss = with_faults(batch_loss(batch, weight, passes_.pass(batch.first_row), number));
+  timer.end(StepPhase::forward);
+  scaled(loss).backward();
+  timer.end(StepPhase::backward);
+  return loss.detach();
+}
+
+// What one thread computes.
+struct Slice {
+  Batch batch;
+  Pass pass;
+  std::int64_t number;  // of the pass among those of the step
+  torch::Tensor loss = {};
+  torch::autograd::variable_list gradients = {};  // of what is trained; undefined: it has no part in the loss
+  double forward_seconds = 0, backward_seconds = 0;
+};
+
+void Step::compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
+                         Slice& slice) {
+  StepTimes times;
+  PhaseTimer timer(&times, device_);
+  auto loss = batch_loss(slice.batch, weight, slice.pass, slice.number, AutocastCasts::keep);
+  if (has_faults) loss = with_faults(loss);
+  timer.end(StepPhase::forward);
+  slice.gradients = torch::autograd::grad({scaled(loss)}, trained, /*grad_outputs=*/{}, /*retain_graph=*/false,
+                                          /*create_graph=*/false, /*allow_unused=*/true);
+  timer.end(StepPhase::backward);
+  slice.loss = loss.detach();
+  slice.forward_seconds = times.of(StepPhase::forward);
+  slice.backward_seconds = times.of(StepPhase::backward);
+}
+
+namespace {
+
+// In the order of the slices, each parameter by one thread. What batches of a step give is added as that of one batch
+// each, so that it makes no difference which process adds it.
+void add_in_order(const std::vector<torch::Tensor>& parameters, std::vector<Slice>& slices, bool first) {
+  at::parallel_for(0, std::ssize(parameters), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      torch::Tensor sum = first ? parameters[i].mutable_grad() : torch::Tensor();
+      bool is_empty = true;
+      for (auto& slice : slices) {
+        const auto& gradient = slice.gradients[i];
+        if (!gradient.defined()) continue;
+        if (!sum.defined())
+          sum = gradient.clone();
+        else
+          is_empty&& first ? sum.copy_(gradient) : sum.add_(gradient);
+        is_empty = false;
+      }
+      if (!first && sum.defined()) parameters[i].mutable_grad().add_(sum);
+      if (first && is_empty) sum.zero_();
+    }
+  });
+}
+
+}  // namespace
+
+// The first slices of a step put their gradients there, whatever was there before; later ones are added.
+torch::Tensor Step::add_gradients_of_slices(const Batch& batch, const torch::Tensor& weight, std::int64_t first_number,
+                                            PhaseTimer& timer) {
+  const auto rows = batch.ids_bc.size(0), count = std::min(slices(), rows);
+  std::vector<Slice> slices;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto first = rows * i / count, end = rows * (i + 1) / count;
+    slices.push_back({.batch = rows_of(batch, first, end - first),
+                      .pass = passes_.pass(batch.first_row + first),
+                      .number = first_number + i});
+  }
+  std::vector<torch::Tensor> trained;
+  for (const auto& view : parameters->views())
+    if (view.rate > 0) trained.push_back(view.parameter);
+  {
+    const AutocastScope casts(config_.train.precision, device_);
+    at::parallel_for(0, std::ssize(slices), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i) compute_slice(trained, weight, i == 0, slices[static_cast<std::size_t>(i)]);
+    });
+  }
+  add_in_order(trained, slices, /*first=*/first_number == 0);
+  double forward = 0, backward = 0;
+  torch::Tensor loss = torch::zeros_like(slices.front().loss);
+  for (const auto& slice : slices) {
+    forward += slice.forward_seconds;
+    backward += slice.backward_seconds;
+    loss += slice.loss;
+  }
+  timer.end(StepPhase::forward, StepPhase::backward, forward / (forward + backward));
+  return loss;
+}
+
+torch::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer) {
+  const auto weight = weight_of(batches, group_);
+  const auto count = slices();
+  if (count == 1) parameters->clear_gradients();
+  const bool is_sent_early = gradient_sum_ != nullptr && count == 1 && !computes_again(config_);
+  torch::Tensor total;
+  for (std::int64_t micro = 0; micro < std::ssize(batches); ++micro) {
+    if (is_sent_early && micro + 1 == std::ssize(batches)) gradient_sum_->start_with_backward();
+    const auto& batch = batches[static_cast<std::size_t>(micro)];
+    const auto loss = count == 1 ? add_gradients(batch, weight, micro, timer)
+                                 : add_gradients_of_slices(batch, weight, micro * count, timer);
+    total = total.defined() ? total + loss : loss;
+  }
+  if (gradient_sum_ != nullptr) gradient_sum_->finish();
+  group_.sum(total);
+  timer.end(StepPhase::reduce);
+  return total;
+}
+
+torch::Tensor Step::compute_gradients(std::int64_t step, const std::vector<Batch>& batches) {
+  passes_.set_step(step);
+  PhaseTimer untimed(nullptr, device_);
+  return accumulate_gradients(batches, untimed);
+}
+
+namespace {
+
+torch::Tensor norm_of_gradient(const ParameterBuffer::View& view) {
+  const auto& gradient = view.parameter.grad();
+  if (!view.has_listed_rows()) return gradient.norm();
+  const auto rows = torch::tensor(view.gradient_rows->listed(), torch::kLong);
+  return gradient.view({-1, view.row_width()}).index_select(0, rows).norm();
+}
+
+// Tensor by tensor, as torch.nn.utils.clip_grad_norm_: one sum over all of the buffer would lose the last three digits.
+// On the CPU each by one thread, so that the norm does not depend on the number of threads.
+torch::Tensor norm_of_gradients(const ParameterBuffer& parameters) {
+  const auto& views = parameters.views();
+  if (!parameters.values().is_cpu()) {
+    std::vector<torch::Tensor> gradients;
+    for (const auto& view : views) gradients.push_back(view.parameter.grad());
+    return torch::stack(at::_foreach_norm(gradients)).norm();
+  }
+  auto norms_p = torch::empty({std::ssize(views)}, parameters.values().options());
+  at::parallel_for(0, std::ssize(views), 1, [&](std::int64_t begin, std::int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (auto i = begin; i < end; ++i) norms_p.select(0, i).copy_(norm_of_gradient(views[static_cast<std::size_t>(i)]));
+  });
+  return norms_p.norm();
+}
+
+}  // namespace
+
+// Of which each process has a part.
+torch::Tensor Step::norm_of_shards() const {
+  const auto& own = shards_->at(static_cast<std::size_t>(group_.rank()));
+  const auto square = parameters->gradients().narrow(0, own.first, own.count).to(torch::kDouble).square().sum();
+  group_.sum(square);
+  return square.sqrt().to(torch::kFloat);
+}
+
+torch::Tensor Step::clip_gradients() {
+  const torch::NoGradGuard no_grad;
+  const double limit = config_.train.clip;
+  auto norm = shards_ == nullptr ? norm_of_gradients(*parameters) : norm_of_shards();
+  if (loss_scale != nullptr) norm = loss_scale->unscaled_norm(norm);
+  if (limit > 0) {
+    constexpr double epsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
+    const auto factor = (limit / (norm + epsilon)).clamp_max(1);
+    const auto used = torch::where(norm.isfinite(), factor, 1.0);  // NaN stays where it came from, to be named
+    if (norm.is_cuda() || used.item<double>() != 1) parameters->scale_gradients(used);  // a GPU is not waited for
+  }
+  return norm;
+}
+
+// After the update. Adapts the loss scale.
+StepResult Step::finish(torch::Tensor loss, torch::Tensor gradient_norm) {
+  StepResult result{.loss = std::move(loss), .gradient_norm = std::move(gradient_norm), .skipped = {}, .exhausted = {}};
+  if (loss_scale == nullptr) return result;
+  const torch::NoGradGuard no_grad;
+  result.skipped = loss_scale->is_skipped();
+  result.exhausted = loss_scale->is_exhausted();
+  loss_scale->adapt();
+  return result;
+}
+
+StepResult Step::run_eagerly(std::int64_t step, const AcceptNorm& accept) {
+  passes_.set_step(step);
+  PhaseTimer timer(times_, device_);
+  const auto batches = this->batches(step);
+  timer.end(StepPhase::batch);
+  auto loss = accumulate_gradients(batches, timer);
+  auto norm = clip_gradients();
+  timer.end(StepPhase::clip);
+  if (!accept || accept(norm.item<double>())) optimizer->step(learning_rate_);
+  auto result = finish(std::move(loss), norm);
+  timer.end(StepPhase::update);
+  return result;
+}
+
+namespace {
+
+bool have_same_shape(const Batch& a, const Batch& b) {
+  const auto of_a = tensors_of(a), of_b = tensors_of(b);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    if (of_a[i]->defined() != of_b[i]->defined()) return false;
+    if (of_a[i]->defined() && of_a[i]->sizes() != of_b[i]->sizes()) return false;
+  }
+  return true;
+}
+
+torch::Tensor copy(const torch::Tensor& x) { return x.defined() ? x.clone() : x; }
+
+Batch copy_of(const Batch& batch) {
+  return {.ids_bc = copy(batch.ids_bc),
+          .targets_bc = copy(batch.targets_bc),
+          .segments_bc = copy(batch.segments_bc),
+          .places_t = copy(batch.places_t),
+          .source_ids_bs = copy(batch.source_ids_bs),
+          .source_segments_bs = copy(batch.source_segments_bs),
+          .labels_l = copy(batch.labels_l),
+          .label_rows_l2 = copy(batch.label_rows_l2),
+          .target_weights_bc = copy(batch.target_weights_bc),
+          .restarts = batch.restarts,
+          .first_row = batch.first_row,
+          .weight = copy(batch.weight)};
+}
+
+}  // namespace
+
+StepResult Step::run(std::int64_t step, double learning_rate, const AcceptNorm& accept) {
+  constexpr std::int64_t steps_to_warm_up = 3;
+  learning_rate_ = learning_rate;
+  if (graph_ == nullptr || accept || times_ != nullptr || warm_steps_ < steps_to_warm_up) {
+    ++warm_steps_;
+    return run_eagerly(step, accept);
+  }
+  const auto batches = this->batches(step);
+  if (!is_recorded_) {
+    for (const auto& batch : batches) recorded_batches_.push_back(copy_of(batch));
+    record();
+  }
+  const bool fits =
+      std::equal(batches.begin(), batches.end(), recorded_batches_.begin(), recorded_batches_.end(), have_same_shape);
+  if (!is_recorded_ || !fits) return run_eagerly(step, accept);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const auto from = tensors_of(batches[i]), to = tensors_of(recorded_batches_[i]);
+    for (std::size_t j = 0; j < from.size(); ++j)
+      if (from[j]->defined()) to[j]->copy_(*from[j], /*non_blocking=*/true);
+  }
+  recorded_rate_.fill_(learning_rate);
+  passes_.set_step(step);
+  graph_->replay();
+  return {.loss = copy(recorded_result_.loss),
+          .gradient_norm = copy(recorded_result_.gradient_norm),
+          .skipped = copy(recorded_result_.skipped),
+          .exhausted = copy(recorded_result_.exhausted)};
+}
+
+void Step::record() {
+  recorded_rate_ = torch::zeros({}, torch::TensorOptions().dtype(torch::kFloat).device(device_));
+  try {
+    graph_->capture([this] {
+      PhaseTimer untimed(nullptr, device_);
+      auto loss = accumulate_gradients(recorded_batches_, untimed);
+      auto norm = clip_gradients();
+      optimizer->step(recorded_rate_);
+      recorded_result_ = finish(std::move(loss), std::move(norm));
+    });
+    is_recorded_ = true;
+    log::info("from here on the device replays a step as one graph");
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    log::warning("a step cannot be recorded as a CUDA graph, so the host starts its parts one by one: {}",
+                 message.substr(0, message.find('\n')));
+    graph_.reset();
+  }
+}
+
+}  // namespace metaformer

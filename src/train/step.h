@@ -1,0 +1,181 @@
+#pragma once
+// One optimiser step: forward, backward, clipping, update.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "config/experiment_config.h"
+#include "config/schema.h"
+#include "distributed/process_group.h"
+#include "model/parameters.h"
+#include "ops/autocast.h"
+#include "ops/device.h"
+#include "run/checkpoint.h"
+#include "tasks/task.h"
+#include "train/gradient_sum.h"
+#include "train/optim/optimizer.h"
+#include "train/step_memory.h"
+
+namespace metaformer {
+
+// Which rows of a step each process computes.
+
+// One of equal parts of a micro-batch's rows.
+struct Piece {
+  std::int64_t micro = 0, part = 0, parts = 1;
+};
+
+// Consecutive rows of the step for each of `size` processes: whole micro-batches as far as they can be divided, so that
+// as many processes as micro-batches compute what one process does.
+std::vector<Piece> pieces_of(int rank, int size, std::int64_t accumulate);
+
+// Errors (exit code 2): the step's rows, or its batches of tokens, cannot be divided evenly.
+void require_equal_pieces(const ExperimentConfig& config, int size);
+
+// The time of every phase of a training step.
+
+// reduce: gradients of several processes are added up.
+enum class StepPhase { batch, forward, backward, reduce, clip, update };
+template <>
+struct EnumNames<StepPhase> {
+  static constexpr std::array<std::string_view, 6> values = {"batch",  "forward", "backward",
+                                                             "reduce", "clip",    "update"};
+};
+
+struct StepTimes {
+  std::array<double, EnumNames<StepPhase>::values.size()> seconds{};
+  double of(StepPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
+  double total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+};
+
+// Scalars on the device, not read yet: reading waits for the device.
+struct StepResult {
+  torch::Tensor loss;           // mean over the step's targets
+  torch::Tensor gradient_norm;  // before clipping
+  // Both undefined without a loss scale. Booleans: the gradients were not finite, so nothing was updated; and even the
+  // smallest scale does not help.
+  torch::Tensor skipped, exhausted;
+};
+
+// Receives the gradient norm before the update; false leaves the parameters as they are.
+using AcceptNorm = std::function<bool(double)>;
+
+class PhaseTimer;
+struct Slice;
+
+// A model in training with all that a step changes: parameters, optimiser, loss scale, average, memory. Runs and
+// benchmarks share it.
+//
+// On a CUDA device a step is replayed as one graph where it can be (train.cuda_graph): the host then starts one piece
+// of work in place of hundreds. The first steps run eagerly, which makes libraries take the memory they need; so do
+// batches of another shape than the recorded ones, steps whose gradient norm must be accepted, and steps whose phases
+// are timed. A recording that fails is reported once, and every step runs eagerly.
+class Step {
+ public:
+  // With random weights. `config`, `task` and `group`, whose processes share the steps evenly (require_equal_pieces),
+  // must outlive it.
+  Step(const ExperimentConfig& config, const Task& task, torch::Device device, ProcessGroup& group = one_process());
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  // Batches and dropout are functions of `step`. An empty `accept` takes every update, and need not wait for the norm.
+  // To be called by all processes.
+  StepResult run(std::int64_t step, double learning_rate, const AcceptNorm& accept = {});
+
+  // Adds the time of every phase of the coming steps to `times`, waiting for the device between them; nullptr ends
+  // that.
+  void time_phases(StepTimes* times) { times_ = times; }
+
+  // Records the coming steps in this graph.
+  void replay_by(std::unique_ptr<DeviceGraph> graph) { graph_ = std::move(graph); }
+  bool replays() const { return is_recorded_; }
+
+  // What a checkpoint keeps beside the model, while the average is in use: of the optimiser, the loss scale and the
+  // weights in training where they are averaged, and what the model remembers. Aliases it. To be called by all
+  // processes.
+  NamedTensors state() const;
+
+  // Goes on from a checkpoint. Errors: as copy_by_name.
+  void restore(const Checkpoint& checkpoint);
+
+  // Back to the state before the first step, with these values of the parameter buffer.
+  void restart(const torch::Tensor& values);
+
+  // The batches of a step that this process computes, one for each of its forward passes. Where a micro-batch is
+  // divided, the weight of all of it stands in its first part, and 0 in the others.
+  std::vector<Batch> batches(std::int64_t step) const;
+
+  // The batch's part of the mean loss of a step, whose batches weigh `weight` in all. `number` of the pass among those
+  // of the step.
+  torch::Tensor batch_loss(const Batch& batch, const torch::Tensor& weight, Pass pass, std::int64_t number,
+                           AutocastCasts casts = AutocastCasts::drop);
+
+  // Sets the gradients to those of the mean loss over all targets of the batches of `step`, which it returns: each
+  // batch's loss is a sum, divided by the weight of all batches. With a loss scale the gradients are multiplied by it,
+  // the loss that is returned is not.
+  //
+  // With train.cpu_slices each batch is cut into slices of rows. Threads work on slices side by side, each with
+  // operators of one thread: for small operators this is faster than dividing each operator. The result does not depend
+  // on the number of threads: the gradients of the slices are kept, and added in their order.
+  torch::Tensor compute_gradients(std::int64_t step, const std::vector<Batch>& batches);
+  torch::Tensor compute_gradients(std::int64_t step) { return compute_gradients(step, batches(step)); }
+
+  // Scales the gradients so that their norm, without the loss scale, is at most train.clip (0: leaves them); returns
+  // that norm before. Gradients that are not finite stay as they are.
+  torch::Tensor clip_gradients();
+
+  const ExperimentConfig& config() const { return config_; }
+  torch::Device device() const { return device_; }
+  ProcessGroup& group() const { return group_; }
+  double learning_rate() const { return learning_rate_; }  // of the last step
+
+  std::shared_ptr<SequenceModel> model;
+  std::unique_ptr<ParameterBuffer> parameters;
+  std::unique_ptr<LossScale> loss_scale;  // of fp16 only
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average;
+  std::unique_ptr<StepMemory> memory;
+
+ private:
+  void make_graph();
+  std::int64_t slices() const { return device_.is_cpu() ? config_.train.cpu_slices : 1; }
+  std::vector<Piece> pieces() const { return pieces_of(group_.rank(), group_.size(), config_.train.accumulate); }
+
+  torch::Tensor loss_in_chunks(const Batch& batch, const torch::Tensor& hidden) const;
+  torch::Tensor scaled(const torch::Tensor& loss) const;  // with a loss scale the loss times that
+  torch::Tensor accumulate_gradients(const std::vector<Batch>& batches, PhaseTimer& timer);
+  torch::Tensor add_gradients(const Batch& batch, const torch::Tensor& weight, std::int64_t number, PhaseTimer& timer);
+  torch::Tensor add_gradients_of_slices(const Batch& batch, const torch::Tensor& weight, std::int64_t first_number,
+                                        PhaseTimer& timer);
+  void compute_slice(const std::vector<torch::Tensor>& trained, const torch::Tensor& weight, bool has_faults,
+                     Slice& slice);
+  torch::Tensor norm_of_shards() const;
+  StepResult finish(torch::Tensor loss, torch::Tensor gradient_norm);
+  StepResult run_eagerly(std::int64_t step, const AcceptNorm& accept);
+  void record();
+
+  const ExperimentConfig& config_;
+  const Task& task_;
+  torch::Device device_;
+  ProcessGroup& group_;
+  const std::vector<Shard>* shards_ =
+      nullptr;  // of every rank, whose gradients only that rank needs; none: all need all
+  std::unique_ptr<GradientSum> gradient_sum_;  // of several processes
+  StepPasses passes_;
+  StepTimes* times_ = nullptr;
+  double learning_rate_ = 0;
+
+  // Of steps that are replayed: batches, the learning rate and what the passes draw from are put in place before every
+  // replay; loss, norm and parameters come out of it.
+  std::unique_ptr<DeviceGraph> graph_;  // none: all steps run eagerly
+  std::vector<Batch> recorded_batches_;
+  torch::Tensor recorded_rate_;  // scalar on the device
+  StepResult recorded_result_;
+  std::int64_t warm_steps_ = 0;
+  bool is_recorded_ = false;
+};
+
+}  // namespace metaformer
