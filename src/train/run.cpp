@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "attention/kernel_choice.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/files.h"
