@@ -17,7 +17,7 @@ TEST_CASE("every kernel is timed on both sides", "[bench]") {
   }
   std::vector<std::string> expected = {"attention", "gelu", "gated silu", "dropout", "rms_norm"};
   if (head_width == 8) expected.push_back("rotary");
-  expected.insert(expected.end(), {"cross_entropy", "linear layer", "feed-forward branch"});
+  expected.insert(expected.end(), {"cross_entropy", "linear layer"});
   CHECK(kernels == expected);
 }
 

@@ -149,7 +149,8 @@ TEST_CASE("a run whose text has moved is evaluated, inspected and resumed at its
 
   program.folder().write("other.txt", "quite other characters: 0123456789 ABCDEF\n" + small_text());
   const std::string digest = program.read_json("run/environment.json").at("data").at("sha256");
-  for (const auto& command : commands)
+  for (const Arguments& command :
+       {commands[0], commands[1], Arguments("train --config small.yaml --out run --resume --set train.steps=8")})
     program.refuse_in_one_line(joined(command, "--set data.path=other.txt"), 3, {"other.txt: ", "was " + digest});
   program.refuse("evaluate --run run --set data.validation_path=other.txt", 3, {"validation.sha256 is ", "missing"});
   program.refuse("evaluate --run run --set data.corpus=imdb", 2);

@@ -84,8 +84,8 @@ TEST_CASE("attention is shown of the prompt, where there is one that the run can
   program.train("run");
   const auto tokens_of = [&](const Arguments& more) {
     std::string tokens;
-    for (const auto& token : reported(program, joined("run", more))["inspected"][0]["tokens"])
-      tokens += token.get<std::string>();
+    const auto data = reported(program, joined("run", more));
+    for (const auto& token : data["inspected"][0]["tokens"]) tokens += token.get<std::string>();
     return tokens;
   };
   const auto shown = tokens_of("--prompt 'not to be'");

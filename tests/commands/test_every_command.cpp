@@ -187,7 +187,7 @@ TEST_CASE("every command works on every task with every kind of model, or says w
   for (const auto& [task, row] : tasks)
     for (const auto& [model, options] : models) {
       INFO("task " << task << ", model " << model);
-      const auto& is_trained = trained_with(task).at(model);
+      const auto is_trained = trained_with(task).at(model);
       Words config = {"train.yaml", "--set", "task=" + task, "--set", "model=" + model};
       for (const auto& change : joined(row.overrides, options)) config.insert(config.end(), {"--set", change});
       const auto run = "runs/" + task + "_" + model;
