@@ -160,8 +160,8 @@ void add_names(RunRecord& record, const Json& environment, const fs::path& folde
   }
 }
 
-// The parts of environment.json's description of data that identify them: not their place, their tokenizer, or counts of
-// one version of the program.
+// The parts of environment.json's description of data that identify them: not their place, their tokenizer, or counts
+// of one version of the program.
 Json identity_of(const Json& description) {
   static const std::set<std::string> identifying = {"sha256",    "rows",        "validation_split",
                                                     "generator", "train_lists", "validation_lists"};
