@@ -1,13 +1,10 @@
 // Trainings of several processes, started by the program itself or as a launcher starts them.
 
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <csignal>
 
 #include "base/signals.h"
 #include "cli/program.h"
+#include "support/silent_port.h"
 
 namespace {
 
@@ -34,34 +31,6 @@ std::vector<pid_t> children_of(pid_t parent) {
 void wait_for_checkpoint(const Program& program) {
   wait_until([&] { return program.has("run/checkpoints/last"); });
 }
-
-// A port of this machine that accepts connections and says nothing.
-class SilentPort {
- public:
-  SilentPort() {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(::listen(socket_, 16) == 0);
-    REQUIRE(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    number_ = std::to_string(ntohs(address.sin_port));
-  }
-  SilentPort(const SilentPort&) = delete;
-  SilentPort& operator=(const SilentPort&) = delete;
-  ~SilentPort() { ::close(socket_); }
-
-  const std::string& number() const { return number_; }
-  void wait_for_connection() const {
-    pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
-    REQUIRE(::poll(&ready, 1, 60'000) == 1);
-  }
-
- private:
-  int socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
-  std::string number_;
-};
 
 std::string free_port() {
   static int port = 23000 + static_cast<int>(getpid() % 5000);
@@ -249,13 +218,13 @@ TEST_CASE("the time limit and a stop cover others that say nothing or never come
   const auto start = std::chrono::steady_clock::now();
   const Variables torchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}};
   SECTION("limit") {
-    const Variables port{{"MASTER_PORT", GENERATE(true, false) ? silent.number() : free_port()}};
+    const Variables port{{"MASTER_PORT", GENERATE(true, false) ? std::to_string(silent.number()) : free_port()}};
     const auto result = program.run(training("run", "--process-timeout 1"));
     CHECK(result.code == 6);
     CHECK(result.err == "error: rank 1 of 2: another process has not answered for 1 s\n");
   }
   SECTION("stop") {
-    const Variables port{{"MASTER_PORT", silent.number()}};
+    const Variables port{{"MASTER_PORT", std::to_string(silent.number())}};
     const auto pid = program.start(training("run"));
     silent.wait_for_connection();
     ::kill(pid, SIGTERM);

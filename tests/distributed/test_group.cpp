@@ -1,9 +1,5 @@
 // Communication of a process group.
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <future>
 
@@ -11,6 +7,8 @@
 #include "distributed/process_group.h"
 #include "support/together.h"
 #include "support/torch_catch.h"
+// After torch, whose CHECK torch_catch.h removes.
+#include "support/silent_port.h"
 
 namespace metaformer {
 
@@ -134,28 +132,6 @@ TEST_CASE("a process that does not answer is lost after the time for it", "[grou
       std::chrono::seconds(1)));
   CHECK_THAT(message.get(), ContainsSubstring("has not answered for 1 s"));
 }
-
-// Accepts connections and says nothing.
-class SilentPort {
- public:
-  SilentPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(::listen(socket_, 16) == 0);
-    REQUIRE(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    port_ = ntohs(address.sin_port);
-  }
-  SilentPort(const SilentPort&) = delete;
-  SilentPort& operator=(const SilentPort&) = delete;
-  ~SilentPort() { ::close(socket_); }
-  int number() const { return port_; }
-
- private:
-  int socket_, port_ = 0;
-};
 
 TEST_CASE("the time limit covers a port that accepts and never answers", "[group]") {
   const SilentPort port;
