@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "attention/mixers.h"
 #include "base/platform.h"
 #include "base/signals.h"
 #include "cli/command_line.h"
@@ -37,6 +36,5 @@ static void shorten_spins(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   shorten_spins(argc, argv);
-  metaformer::register_mixers();
   return metaformer::run_command_line(argc, argv);
 }

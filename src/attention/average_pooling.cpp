@@ -1,12 +1,11 @@
 // Average pooling (PoolFormer, Yu et al. 2022): the mean over a window of visible tokens, minus the token itself.
 // Stride 1; what lies beyond an edge, in another segment or in padding is not counted.
 
-#include "attention/average_pooling.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "attention/mixer.h"
+#include "attention/mixers.h"
 
 namespace metaformer {
 
@@ -152,8 +151,15 @@ class AveragePooling : public Mixer {
 
 }  // namespace
 
+template <>
 std::shared_ptr<Mixer> make(const AveragePoolingOptions& options, const MixerShape&) {
   return std::make_shared<AveragePooling>(options);
+}
+
+// No products of matrices; the reference has a weight for every pair.
+template <>
+MixerCost cost(const AveragePoolingOptions& options, const MixerShape& shape, const MixerLoad&) {
+  return {.activations = shape.width, .keeps_pairs = options.backend == Backend::reference};
 }
 
 }  // namespace metaformer

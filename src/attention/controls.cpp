@@ -1,10 +1,9 @@
 // The two controls of the ablation: a branch that returns its input, and no branch at all. Neither mixes tokens.
 
-#include "attention/controls.h"
-
 #include <algorithm>
 
 #include "attention/mixer.h"
+#include "attention/mixers.h"
 
 namespace metaformer {
 
@@ -44,12 +43,24 @@ class Control : public Mixer {
 
 }  // namespace
 
+template <>
 std::shared_ptr<Mixer> make(const IdentityOptions&, const MixerShape& shape) {
   return std::make_shared<Control>(1.0F, shape.width);
 }
 
+template <>
 std::shared_ptr<Mixer> make(const NoneOptions&, const MixerShape& shape) {
   return std::make_shared<Control>(0.0F, shape.width);
+}
+
+template <>
+MixerCost cost(const IdentityOptions&, const MixerShape& shape, const MixerLoad&) {
+  return {.activations = shape.width};
+}
+
+template <>
+MixerCost cost(const NoneOptions&, const MixerShape& shape, const MixerLoad&) {
+  return {.activations = shape.width};
 }
 
 }  // namespace metaformer

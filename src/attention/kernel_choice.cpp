@@ -23,8 +23,8 @@ KernelUse use_of(const Options& options, const MixerShape& shape, bool distance)
 
 // Of a mixer that has kernels, else nothing.
 std::optional<KernelUse> use_in(const TransformerConfig& config) {
-  if (const auto* metric = config.mixer.get_if<MetricOptions>()) return kernel_use(*metric, config.mixer_shape());
-  if (const auto* quadratic = config.mixer.get_if<QuadraticOptions>())
+  if (const auto* metric = std::get_if<MetricOptions>(&config.mixer)) return kernel_use(*metric, config.mixer_shape());
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&config.mixer))
     return kernel_use(*quadratic, config.mixer_shape());
   return std::nullopt;
 }

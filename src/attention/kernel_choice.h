@@ -7,9 +7,7 @@
 
 #include <string>
 
-#include "attention/metric_options.h"
 #include "attention/mixer.h"
-#include "attention/quadratic_options.h"
 #include "config/model_config.h"
 #include "config/train_config.h"
 #include "ops/pass.h"

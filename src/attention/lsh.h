@@ -10,8 +10,8 @@
 
 #include <torch/types.h>
 
-#include "attention/lsh_options.h"
 #include "attention/mixer.h"
+#include "config/mixer_config.h"
 #include "ops/pass.h"
 
 namespace metaformer {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "attention/mixer_decoder.h"
-#include "attention/scaled_dot_product_options.h"
+#include "attention/mixers.h"
 #include "attention/score_attention.h"
 #include "ops/attention.h"
 
@@ -137,8 +137,19 @@ class ScaledDotProduct : public Mixer {
 
 }  // namespace
 
+template <>
 std::shared_ptr<Mixer> make(const ScaledDotProductOptions& options, const MixerShape& shape) {
   return std::make_shared<ScaledDotProduct>(options, shape);
+}
+
+// Projections to queries, keys, values and the output.
+template <>
+MixerCost cost(const ScaledDotProductOptions& options, const MixerShape& shape, const MixerLoad& load) {
+  return AttentionCost{.projections = 4,
+                       .score_width = shape.head_width(),
+                       .qk_norms = options.qk_norm ? 2 : 0,
+                       .learned_temperature = options.learned_temperature}
+      .of(shape, load, options.backend);
 }
 
 }  // namespace metaformer

@@ -4,7 +4,6 @@
 #include "attention/kernel_choice.h"
 #include "attention/mixer_decoder.h"
 #include "attention/score_attention.h"
-#include "attention/score_options.h"
 
 namespace metaformer {
 

@@ -12,11 +12,8 @@
 #include <utility>
 
 #include "attention/lsh.h"
-#include "attention/metric_options.h"
 #include "attention/mixer.h"
 #include "attention/mixers.h"
-#include "attention/quadratic_options.h"
-#include "attention/scaled_dot_product_options.h"
 #include "attention/score_attention.h"
 #include "attention/score_positions.h"
 #include "base/signals.h"
@@ -159,41 +156,41 @@ Tensor NormalDraws::draw(const std::vector<std::int64_t>& sizes) {
 
 std::optional<CoreInputs> draw_core_inputs(const MixerConfig& mixer, const AttentionShape& shape, NormalDraws& draws) {
   InputDraws of_shape(shape, draws);
-  if (const auto* dot = mixer.get_if<ScaledDotProductOptions>()) {
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer)) {
     if (dot->qk_norm) return std::nullopt;
     return CoreInputs{of_shape.vectors(), of_shape.vectors(), of_shape.vectors()};
   }
-  if (const auto* metric = mixer.get_if<MetricOptions>()) {
+  if (const auto* metric = std::get_if<MetricOptions>(&mixer)) {
     const bool known = metric->values == MixerValues::shared && !metric->qk_norm && !metric->fixed_norm &&
                        metric->score != MetricScore::as_published;
     return known ? std::optional(of_shape.metric(*metric)) : std::nullopt;
   }
-  if (const auto* quadratic = mixer.get_if<QuadraticOptions>()) {
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer)) {
     if (quadratic->values != MixerValues::shared || quadratic->qk_norm || quadratic->fixed_norm) return std::nullopt;
     if (quadratic->form == QuadraticForm::projected)
       return CoreInputs{of_shape.vectors(), of_shape.form(shape.head_width)};
     return CoreInputs{of_shape.inputs(), of_shape.vectors(), of_shape.form(shape.width())};
   }
-  if (mixer.get_if<LshOptions>() != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
+  if (std::get_if<LshOptions>(&mixer) != nullptr) return CoreInputs{of_shape.vectors(), of_shape.vectors()};
   if (make_mixer(mixer, shape.mixer_shape())->output() != nullptr) return std::nullopt;
   return CoreInputs{of_shape.inputs()};
 }
 
 CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
-  if (const auto* dot = mixer.get_if<ScaledDotProductOptions>())
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer))
     return [backend = dot->backend](const CoreInputs& in, const Visibility& visibility) {
       Pass pass;
       return merge_heads(attend(in[0], in[1], in[2], visibility, mixing_of(in[0]), backend, pass));
     };
-  if (const auto* metric = mixer.get_if<MetricOptions>())
+  if (const auto* metric = std::get_if<MetricOptions>(&mixer))
     return [options = *metric](const CoreInputs& in, const Visibility& visibility) {
       return merge_heads(mix_metric(options, in, visibility));
     };
-  if (const auto* quadratic = mixer.get_if<QuadraticOptions>())
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&mixer))
     return [options = *quadratic](const CoreInputs& in, const Visibility& visibility) {
       return merge_heads(mix_quadratic(options, in, visibility));
     };
-  if (const auto* lsh = mixer.get_if<LshOptions>())
+  if (const auto* lsh = std::get_if<LshOptions>(&mixer))
     return [options = *lsh, context = shape.context](const CoreInputs& in, const Visibility& visibility) {
       Pass pass;
       return merge_heads(hash_and_attend(in[0], in[1], options, context, /*dropout=*/0, visibility, pass));
@@ -206,8 +203,8 @@ CoreMix make_core_mix(const MixerConfig& mixer, const AttentionShape& shape) {
 
 MixerCost layer_cost(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
   const auto b = static_cast<double>(shape.batch), c = static_cast<double>(shape.context);
-  return mixer->cost(shape.mixer_shape(),
-                     {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
+  return cost_of(mixer, shape.mixer_shape(),
+                 {.context = shape.context, .tokens = b * c, .pairs = b * (causal ? c * (c + 1) / 2 : c * c)});
 }
 
 double forward_operations(const MixerConfig& mixer, const AttentionShape& shape, bool causal) {
@@ -340,8 +337,8 @@ struct AttentionCandidate {
 // Why the mixer cannot have them; empty: it can.
 std::string positions_problem(const MixerConfig& mixer, const AttentionShape& shape) {
   if (!act_on_scores(shape.positions)) return "";
-  if (!mixer->has_scores()) return fmt::format("this mixer has no scores for positions {}", kind_of(shape.positions));
-  const auto problem = mixer->problem(shape.mixer_shape());
+  if (!has_scores(mixer)) return fmt::format("this mixer has no scores for positions {}", kind_of(shape.positions));
+  const auto problem = problem_of(mixer, shape.mixer_shape());
   return problem ? problem->what : "";
 }
 
@@ -438,7 +435,7 @@ class Candidates {
   }
 
   void add_layer(const MixerConfig& options) {
-    auto& candidate = start(std::string(kind_of(options)), std::string(to_string(options->backend())));
+    auto& candidate = start(std::string(kind_of(options)), std::string(to_string(backend_of(options))));
     candidate.result.skipped = positions_problem(options, shape_);
     if (!candidate.result.skipped.empty() || (keeps_pairs(options) && !pairs_fit(candidate))) return;
     const auto mixer = make_mixer(options, shape_.mixer_shape());
@@ -473,7 +470,7 @@ class Candidates {
     const auto drawn = draw_core_inputs(options, shape_, draws_);
     const double operations =
         forward_operations(options, shape_, request_.causal) - projection_operations(options, shape_);
-    auto& candidate = start(std::string(kind_of(options)), std::string(to_string(options->backend())));
+    auto& candidate = start(std::string(kind_of(options)), std::string(to_string(backend_of(options))));
     if (!drawn) {
       candidate.result.skipped = "the benchmark does not know the core of this mixer";
       return;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "attention/mixer.h"
+#include "attention/mixers.h"
 #include "bench/timing.h"
-#include "config/mixer_config.h"
 
 namespace metaformer {
 

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "attention/score_options.h"
 #include "base/signals.h"
 #include "bench/attention_bench.h"
 #include "bench/timing.h"
+#include "config/mixer_config.h"
 #include "cpu/attention.h"
 #include "distributed/process_group.h"
 #include "ops/device.h"
@@ -20,13 +20,13 @@ namespace {
 
 std::string attention_obstacle(const TransformerConfig& config) {
   const auto& mixer = config.mixer;
-  if (!mixer->has_scores()) return fmt::format("the mixer {} does not attend to all pairs", kind_of(mixer));
+  if (!has_scores(mixer)) return fmt::format("the mixer {} does not attend to all pairs", kind_of(mixer));
   const auto keys = config.context + config.memory;
   if (keys > longest_host_attention)
     return fmt::format("{} above {}", config.memory > 0 ? "model.context and model.memory are" : "model.context is",
                        longest_host_attention);
   const MixerLoad load{.context = keys};
-  if (!mixer->cost(config.mixer_shape(), load).keeps_pairs) return "";
+  if (!cost_of(mixer, config.mixer_shape(), load).keeps_pairs) return "";
   if (AttentionCost::need_pairs(config.positions, keys))
     return fmt::format("model.positions is {}", kind_of(config.positions));
   return "model.mixer has only the reference backend";
@@ -190,7 +190,7 @@ StepBenchResult bench_step(const ExperimentConfig& config, const Task& task, tor
   rig.run(request.steps);
   rig.step().time_phases(nullptr);
   for (std::size_t i = 0; phases.total() > 0 && i < phases.seconds.size(); ++i)
-    result.phases.emplace_back(EnumNames<StepPhase>::values[i],
+    result.phases.emplace_back(enum_names(StepPhase{})[i],
                                phases.seconds[i] * 1e3 / static_cast<double>(request.steps));
   const double tokens = task.batches->tokens_per_step();
   result.tokens_per_second = tokens / result.ms_per_step * 1e3;

@@ -57,10 +57,7 @@ inline double median(std::vector<double> values) {
 // How long work takes on a device: on a GPU between two events, as replays of a recorded graph where it can be
 // recorded, so that the host's time to start it is not measured.
 enum class TimedBy { clock, events, graph };
-template <>
-struct EnumNames<TimedBy> {
-  static constexpr std::array<std::string_view, 3> values = {"clock", "events", "graph"};
-};
+constexpr std::array<std::string_view, 3> enum_names(TimedBy) { return {"clock", "events", "graph"}; }
 
 class WorkTimer {
  public:

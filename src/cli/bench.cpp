@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "attention/scaled_dot_product_options.h"
 #include "base/log.h"
 #include "bench/attention_bench.h"
 #include "bench/kernel_bench.h"
@@ -11,6 +10,7 @@
 #include "cli/command_line.h"
 #include "cli/process_choice.h"
 #include "config/loader.h"
+#include "config/mixer_config.h"
 #include "ops/device.h"
 #include "ops/fused_metric.h"
 #include "tasks/make_task.h"
@@ -94,7 +94,7 @@ std::optional<Backend> parse_backend(const std::string& name) {
 }
 
 bool has_backend(const MixerConfig& mixer, Backend backend) {
-  const auto known = mixer->backends();
+  const auto known = backends_of(mixer);
   return std::find(known.begin(), known.end(), backend) != known.end();
 }
 

@@ -15,7 +15,7 @@
 #include "base/platform.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "config/decoder.h"
+#include "config/explain.h"
 #include "ops/device.h"
 
 static bool working_folder_is_gone = false;  // when the program started

@@ -2,14 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "cli/command_line.h"
-#include "config/writer.h"
+#include "config/explain.h"
 
 namespace metaformer {
 
@@ -192,31 +191,12 @@ struct Tables {
   }
 };
 
-// The words of "a, b or c"; none when a key takes anything else, such as a number.
-Words choices_of(std::string expected) {
-  Words choices;
-  for (const std::string separator : {", or ", " or ", ", "})
-    for (auto at = expected.find(separator); at != std::string::npos; at = expected.find(separator))
-      expected.replace(at, separator.size(), "|");
-  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = expected.find('|', begin);
-    choices.push_back(expected.substr(begin, end - begin));
-  }
-  const std::set<std::string> types = {"text", "number", "integer"};
-  const auto is_choice = [&](const std::string& word) {
-    return types.count(word) == 0 &&
-           std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
-  };
-  return std::all_of(choices.begin(), choices.end(), is_choice) ? choices : Words{};
-}
-
 // A function that gives the values of a key, and arrays of all keys and all sections.
 std::string config_keys() {
   std::map<std::string, std::set<std::string>> values;  // a key may have other values with another kind
   std::set<std::string> sections;
   for (const auto& field : explain_config()) {
-    const auto choices = choices_of(field.expected);
-    values[field.path].insert(choices.begin(), choices.end());
+    values[field.path].insert(field.choices.begin(), field.choices.end());
     for (auto dot = field.path.find('.'); dot != std::string::npos; dot = field.path.find('.', dot + 1))
       sections.insert(field.path.substr(0, dot));
   }

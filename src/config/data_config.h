@@ -16,10 +16,7 @@ namespace metaformer {
 
 // What becomes of the white space between words. A language model needs it kept, to predict and to write.
 enum class Whitespace { dropped, kept };
-template <>
-struct EnumNames<Whitespace> {
-  static constexpr std::array<std::string_view, 2> values = {"dropped", "kept"};
-};
+constexpr std::array<std::string_view, 2> enum_names(Whitespace) { return {"dropped", "kept"}; }
 
 constexpr const char* whitespace_help =
     "dropped: it only separates words; kept: decoding gives it back, as a language model needs; default: kept for task "
@@ -95,12 +92,6 @@ inline bool cuts_words(const TokenizerOptions& options) {
          !std::holds_alternative<ByteTokenizerOptions>(options) &&
          !std::holds_alternative<WordTokenizerOptions>(options);
 }
-
-template <class Visitor>
-void visit(Visitor&, CharacterTokenizerOptions&) {}
-
-template <class Visitor>
-void visit(Visitor&, ByteTokenizerOptions&) {}
 
 template <class Visitor>
 void visit(Visitor& field, WordTokenizerOptions& o) {
@@ -180,9 +171,6 @@ constexpr const char* separate_help =
     "language models";
 
 template <class Visitor>
-void visit(Visitor&, NoPackingConfig&) {}
-
-template <class Visitor>
 void visit(Visitor& field, ShortestFirstPackingConfig& c) {
   field("depth", c.depth, between(0, 1 << 20), "most texts in a row; 1: rows with a text and padding; 0: any number");
   field("separate", c.separate, separate_help);
@@ -196,16 +184,10 @@ void visit(Visitor& field, LeastSquaresPackingConfig& c) {
 
 // The data section of a config. Each task that reads texts has one; both share DataConfig.
 enum class TableFormat { automatic, csv, tsv, jsonl, text };
-template <>
-struct EnumNames<TableFormat> {
-  static constexpr std::array<std::string_view, 5> values = {"auto", "csv", "tsv", "jsonl", "text"};
-};
+constexpr std::array<std::string_view, 5> enum_names(TableFormat) { return {"auto", "csv", "tsv", "jsonl", "text"}; }
 
 enum class TableHeader { automatic, present, absent };
-template <>
-struct EnumNames<TableHeader> {
-  static constexpr std::array<std::string_view, 3> values = {"auto", "present", "absent"};
-};
+constexpr std::array<std::string_view, 3> enum_names(TableHeader) { return {"auto", "present", "absent"}; }
 
 // The public corpora by name; data/corpus.cpp says where each is found.
 constexpr std::array<std::string_view, 3> corpus_names = {"tinyshakespeare", "imdb", "multi30k"};
@@ -306,24 +288,15 @@ void visit(Visitor& field, LabelledDataConfig& c) {
 
 // The task section of a classifier.
 enum class ClassWeights { none, balanced };
-template <>
-struct EnumNames<ClassWeights> {
-  static constexpr std::array<std::string_view, 2> values = {"none", "balanced"};
-};
+constexpr std::array<std::string_view, 2> enum_names(ClassWeights) { return {"none", "balanced"}; }
 
 // The metric of the validation split that chooses the best checkpoint.
 enum class SelectionMetric { accuracy, loss, auc };
-template <>
-struct EnumNames<SelectionMetric> {
-  static constexpr std::array<std::string_view, 3> values = {"accuracy", "loss", "auc"};
-};
+constexpr std::array<std::string_view, 3> enum_names(SelectionMetric) { return {"accuracy", "loss", "auc"}; }
 
 // Which tokens of a text that is longer than model.context are kept.
 enum class Truncation { head, tail, head_and_tail };
-template <>
-struct EnumNames<Truncation> {
-  static constexpr std::array<std::string_view, 3> values = {"head", "tail", "head_and_tail"};
-};
+constexpr std::array<std::string_view, 3> enum_names(Truncation) { return {"head", "tail", "head_and_tail"}; }
 
 struct HeadOptions {
   bool recalibrate = false;
@@ -397,9 +370,6 @@ void visit(Visitor& field, HeadOptions& o) {
         "before each evaluation, shift the logits to the values that minimise the training loss without noise and "
         "dropout");
 }
-
-template <class Visitor>
-void visit(Visitor&, NoBagConfig&) {}
 
 template <class Visitor>
 void visit(Visitor& field, NaiveBayesBagConfig& c) {
@@ -481,9 +451,6 @@ struct ParallelDataConfig : DataConfig {
   std::string source_field = "source", target_field = "target";
   SyntheticPairs synthetic;
 };
-
-template <class Visitor>
-void visit(Visitor&, NoSyntheticPairs&) {}
 
 template <class Visitor>
 void visit(Visitor& field, SyntheticPairOptions& c) {

@@ -4,14 +4,17 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "config/data_config.h"
 #include "config/model_config.h"
 #include "config/schema.h"
 #include "config/train_config.h"
+#include "config/yaml.h"
 
 namespace metaformer {
 
@@ -19,10 +22,7 @@ namespace metaformer {
 
 // What weighs the same in a loss.
 enum class LossUnit { token, sequence };
-template <>
-struct EnumNames<LossUnit> {
-  static constexpr std::array<std::string_view, 2> values = {"token", "sequence"};
-};
+constexpr std::array<std::string_view, 2> enum_names(LossUnit) { return {"token", "sequence"}; }
 
 struct LanguageModelConfig {
   static constexpr std::string_view kind = "language_model";
@@ -63,10 +63,7 @@ struct CopyConfig {
 
 // What train.batch_size counts.
 enum class BatchUnit { sequence, token };
-template <>
-struct EnumNames<BatchUnit> {
-  static constexpr std::array<std::string_view, 2> values = {"sequence", "token"};
-};
+constexpr std::array<std::string_view, 2> enum_names(BatchUnit) { return {"sequence", "token"}; }
 
 // The task of the first transformer (Vaswani et al. 2017).
 struct SequenceToSequenceConfig {
@@ -168,30 +165,19 @@ struct ExperimentConfig {
   TrainConfig train;
 };
 
-// The section `data` of a task that has one.
-struct DataSection {
-  template <class Task>
-  auto operator()(Task& task) const -> decltype((task.data)) {
-    return task.data;
-  }
-};
-
-// The section `train` that goes with a model.
-struct TrainSection {
-  TrainConfig& train;
-  template <class Network>
-  TrainConfig& operator()(Network&) const {
-    return train;
-  }
-  LinearTrainConfig& operator()(LinearConfig&) const { return train; }
-};
-
 template <class Visitor>
 void visit(Visitor& field, ExperimentConfig& c) {
   field("task", c.task, "what is learned");
-  field.section_of("data", "task", c.task, DataSection{});
+  // The section `data` belongs to the task, and `train` to the model: a task or a model has it, or a part of it.
+  field.section_of("data", "task", c.task, [](auto& task) -> decltype((task.data)) { return task.data; });
   field("model", c.model, "what learns it");
-  field.section_of("train", "model", c.model, TrainSection{c.train});
+  field.section_of(
+      "train", "model", c.model, [&c](auto& model) -> auto& {
+        if constexpr (std::is_same_v<std::decay_t<decltype(model)>, LinearConfig>)
+          return static_cast<LinearTrainConfig&>(c.train);
+        else
+          return c.train;
+      });
 }
 
 // Shorter than std::get, which throws std::bad_variant_access for another kind.
@@ -224,14 +210,6 @@ inline std::int64_t most_batch_tokens(const ExperimentConfig& config) {
 }
 
 // What the task's data have in common with those of other tasks; nullptr for a task without texts.
-inline DataConfig* data_of(ExperimentConfig& config) {
-  return std::visit(
-      [](auto& task) -> DataConfig* {
-        if constexpr (requires { task.data; }) return &task.data;
-        return nullptr;
-      },
-      config.task);
-}
 inline const DataConfig* data_of(const ExperimentConfig& config) {
   return std::visit(
       [](const auto& task) -> const DataConfig* {
@@ -240,5 +218,64 @@ inline const DataConfig* data_of(const ExperimentConfig& config) {
       },
       config.task);
 }
+inline DataConfig* data_of(ExperimentConfig& config) { return const_cast<DataConfig*>(data_of(std::as_const(config))); }
+
+// The table of keys.
+
+// The keys of a config in the order in which they are dumped. They refer to `config`.
+std::vector<Field> fields_of(ExperimentConfig& config);
+
+struct Row {
+  std::string path;  // "train.learning_rate"; of what has kinds "train.schedule"
+  Field field;
+};
+
+// All keys that the chosen kinds have, without the sections that they lie in. They refer to `config`.
+std::vector<Row> rows_of(ExperimentConfig& config);
+
+// Paths.
+
+// Paths that are another one for every seed: {seed} in them stands for train.seed. The config keeps them as they were
+// written, so that runs of other seeds have the same config.
+std::string with_seed(std::string path, const TrainConfig& train);
+
+// The data section of a classifier as it is read.
+LabelledDataConfig labelled_data(const ExperimentConfig& config);
+
+// A key that holds a PathText.
+struct ConfigPath {
+  std::string key;            // "data.validation_path"
+  PathText* value = nullptr;  // nullptr: null
+};
+
+// In the order of the keys. They point into `config`.
+std::vector<ConfigPath> paths_in(ExperimentConfig& config);
+
+// The files and folders of the section `data` that both configs have as a key, and that differ in where they lie.
+std::vector<std::string> moved_data(ExperimentConfig before, ExperimentConfig now);
+
+// Whether the key is that of a file or folder of the section `data`: what may lie elsewhere once a run is trained. The
+// tokenizer is not among them: checkpoints have their own.
+bool is_data_path(ExperimentConfig config, const std::string& key);
+
+// Defaults that follow from other keys. Each counts where no source of the config sets its key.
+
+// train.schedule.floor: a rate below the usual floor falls to a tenth of itself.
+// data.tokenizer.whitespace: kept for the task language_model.
+// model.embedding.scale: default_embedding_scale.
+// train.cpu_slices: default_slices.
+void derive_defaults(ExperimentConfig& config, const Provenance& provenance);
+
+// sqrt_width where sinusoids, of amplitude 1, are added to embeddings that start much smaller (2017); else none.
+EmbeddingScale default_embedding_scale(const ModelConfig& model);
+
+// Of a model that has positions; others stay as they are.
+void set_embedding_scale(ModelConfig& model, EmbeddingScale scale);
+
+// One slice for each 384 tokens of a training batch times the width / 128, at least 1 and at most 8: a function of the
+// config, so that a run has the same bytes on every machine. Labelled texts and pairs, which are padded, count as a
+// quarter of the context. 1 where the gradients of all slices would take too much memory (models wider than 384;
+// n-grams) or cannot be had (regions, bags).
+std::int64_t default_slices(const ExperimentConfig& config);
 
 }  // namespace metaformer

@@ -1,27 +1,298 @@
 #include "config/loader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/text.h"
-#include "config/changes.h"
 #include "config/check.h"
-#include "config/paths.h"
+#include "config/explain.h"
 
 namespace metaformer {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+// The kind that a source gives to a section, as the kind's defaults; nothing where it names none that exists.
+template <class V>
+std::optional<V> named_kind(const ConfigNode& source, std::string_view section) {
+  const auto* node = source.find(section);
+  if (node != nullptr && node->kind == ConfigNode::Kind::map) node = node->find("kind");
+  if (node == nullptr || node->kind != ConfigNode::Kind::scalar) return std::nullopt;
+  return make_kind<V>(node->scalar);
+}
+
+void forget_section(Provenance& provenance, const std::string& section) {
+  std::erase_if(provenance, [&](const auto& entry) { return entry.first.starts_with(section + "."); });
+}
+
+void forget_absent_keys(ExperimentConfig& config, Provenance& provenance) {
+  std::set<std::string> keys;
+  for (const auto& [path, field] : rows_of(config))
+    keys.insert(std::holds_alternative<Kinds>(field.value) ? path + ".kind" : path);
+  std::erase_if(provenance, [&](const auto& entry) { return !keys.contains(entry.first); });
+}
+
+bool names_tokenizer(const Provenance& provenance) {
+  return std::any_of(provenance.begin(), provenance.end(),
+                     [](const auto& entry) { return entry.first.starts_with("data.tokenizer."); });
+}
+
+// Each task has its own default tokenizer.
+void keep_data(const DataConfig& before, DataConfig& now, const Provenance& provenance) {
+  const auto usual = std::exchange(now, before);
+  if (!names_tokenizer(provenance)) now.tokenizer = usual.tokenizer;
+}
+
+void switch_task(TaskConfig task, ExperimentConfig& config, Provenance& provenance) {
+  if (const auto* before = data_of(config))
+    std::visit(
+        [&](auto& now) {
+          if constexpr (requires { now.data; }) keep_data(*before, now.data, provenance);
+        },
+        task);
+  const auto* before = text_data_of(config.task);
+  if (auto* now = text_data_of(task); before != nullptr && now != nullptr) *now = *before;
+  config.task = std::move(task);
+  forget_section(provenance, "task");
+}
+
+// The options of a classifier that a linear model does not have are reset, too.
+void reset_network_options(ClassificationConfig& task, Provenance& provenance) {
+  const auto before = std::exchange(task, ClassificationConfig{});
+  task.truncation = before.truncation;
+  task.selection_metric = before.selection_metric;
+  task.data = before.data;
+  std::erase_if(provenance, [](const auto& entry) {
+    const auto& key = entry.first;
+    return key.starts_with("task.") && key != "task.kind" && key != "task.truncation" && key != "task.selection_metric";
+  });
+}
+
+void switch_model(ModelConfig model, ExperimentConfig& config, Provenance& provenance) {
+  std::visit([&](auto& now) { now.context = context_of(config.model); }, model);
+  config.model = std::move(model);
+  std::erase_if(provenance,
+                [](const auto& entry) { return entry.first.starts_with("model.") && entry.first != "model.context"; });
+  if (!is<LinearConfig>(config.model)) return;
+  const LinearTrainConfig kept = config.train;
+  config.train = TrainConfig{};
+  static_cast<LinearTrainConfig&>(config.train) = kept;
+  if (auto* task = std::get_if<ClassificationConfig>(&config.task)) reset_network_options(*task, provenance);
+}
+
+// A source that names another task or another model than the sources before it resets that section to the new kind's
+// defaults. Kept of the earlier sources: with another task the data keys that both tasks have, with another model its
+// context and what has an effect on both models.
+void switch_kinds(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
+  auto task = named_kind<TaskConfig>(source, "task");
+  auto model = named_kind<ModelConfig>(source, "model");
+  const bool other_task = task && task->index() != config.task.index();
+  const bool other_model = model && model->index() != config.model.index();
+  if (other_task) switch_task(std::move(*task), config, provenance);
+  if (other_model) switch_model(std::move(*model), config, provenance);
+  if (other_task || other_model) forget_absent_keys(config, provenance);
+}
+
+[[noreturn]] void fail(const ConfigNode& node, const std::string& path, const std::string& what) {
+  throw Error(ExitCode::usage, fmt::format("{}: {}: {}", node.location.str(), path, what));
+}
+
+[[noreturn]] void fail_type(const ConfigNode& node, const std::string& path, const std::string& expected) {
+  fail(node, path, fmt::format("expected {}, got {}", expected, node.describe()));
+}
+
+bool parse_number(const std::string& text, double& value) {
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  return error == std::errc() && stop == end && begin != end;
+}
+
+const std::string& scalar_of(const ConfigNode& node, const std::string& path, const std::string& expected) {
+  if (node.kind != ConfigNode::Kind::scalar) fail_type(node, path, expected);
+  return node.scalar;
+}
+
+// The values of keys. Empty texts are errors nearly everywhere, so that an unset variable of a shell never means a
+// default.
+
+void decode(const ConfigNode& node, const std::string& path, std::int64_t& value) {
+  if (parse_whole_number(scalar_of(node, path, "an integer"), value) != WholeNumber::valid)
+    fail_type(node, path, "an integer");
+}
+
+void decode(const ConfigNode& node, const std::string& path, double& value) {
+  if (!parse_number(scalar_of(node, path, "a number"), value)) fail_type(node, path, "a number");
+}
+
+void decode(const ConfigNode& node, const std::string& path, bool& value) {
+  const auto& text = scalar_of(node, path, "true or false");
+  if (text != "true" && text != "false") fail_type(node, path, "true or false");
+  value = text == "true";
+}
+
+void decode(const ConfigNode& node, const std::string& path, std::string& value) {
+  if (node.is_empty()) fail(node, path, "is empty; expected a text");
+  value = scalar_of(node, path, "a text");
+}
+
+void decode(const ConfigNode& node, const std::string& path, PathText& value) {
+  if (node.is_empty()) fail(node, path, "is empty; expected a path");
+  value = scalar_of(node, path, "a path");
+}
+
+void decode(const ConfigNode& node, const std::string& path, FreeText& value) {
+  if (node.is_missing) fail(node, path, "is empty; expected a text, which is written \"\" if it has no characters");
+  value = scalar_of(node, path, "a text");
+}
+
+template <class T>
+void decode(const ConfigNode& node, const std::string& path, std::optional<T>& value) {
+  constexpr auto expected = std::is_same_v<T, PathText>       ? "a path"
+                            : std::is_same_v<T, std::int64_t> ? "an integer"
+                                                              : "a number";
+  if (node.is_empty()) fail(node, path, fmt::format("is empty; expected {}, or null for none", expected));
+  if (node.kind == ConfigNode::Kind::null) return value.reset();
+  decode(node, path, value.emplace());
+}
+
+void decode(const ConfigNode& node, const std::string& path, std::array<double, 2>& value) {
+  if (node.kind != ConfigNode::Kind::sequence || node.items.size() != 2) fail_type(node, path, "a list of 2 numbers");
+  for (std::size_t i = 0; i < 2; ++i) decode(node.items[i], path, value[i]);
+}
+
+void decode(const ConfigNode& node, const std::string& path, std::vector<std::string>& value) {
+  if (node.kind != ConfigNode::Kind::sequence) fail_type(node, path, "a list of texts");
+  value.clear();
+  for (const auto& item : node.items) decode(item, path, value.emplace_back());
+}
+
+// The place of a name among `names`.
+std::size_t decode_name(const ConfigNode& node, const std::string& path, const std::vector<std::string>& names) {
+  const auto& text = scalar_of(node, path, join_alternatives(names));
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    fail(node, path,
+         fmt::format("unknown value {}; expected {}{}", in_quotes(text), join_alternatives(names),
+                     did_you_mean(text, names)));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+void decode_value(const ConfigNode& node, const std::string& path, const Field::Value& value) {
+  if (const auto* names = std::get_if<Enumeration>(&value)) return names->set(decode_name(node, path, names->names));
+  if (const auto* form = std::get_if<TextForm>(&value)) {
+    if (!form->read(scalar_of(node, path, form->expected))) fail_type(node, path, form->expected);
+    return;
+  }
+  const auto decode_plain = [&](const auto& target) {
+    if constexpr (requires { decode(node, path, *target); }) decode(node, path, *target);
+  };
+  std::visit(decode_plain, value);
+}
+
+// A number outside its type: it cannot be stored for a later source to correct.
+void refuse_too_large(const ConfigNode& node, const std::string& path, const Field& field) {
+  std::int64_t ignored = 0;
+  if (std::holds_alternative<std::int64_t*>(field.value) && node.kind == ConfigNode::Kind::scalar &&
+      parse_whole_number(node.scalar, ignored) == WholeNumber::too_large)
+    fail(node, path, fmt::format("{} is out of range; must be {}", printable(node.scalar), field.range->str()));
+}
+
+class Decoder {
+ public:
+  explicit Decoder(Provenance& provenance) : provenance_(provenance) {}
+
+  // `context` of an unknown key: " for kind 'metric'", or "". `known`: a key that is no field, or "".
+  void decode_section(const ConfigNode& node, const std::string& path, const std::vector<Field>& fields,
+                      const std::string& context, const std::string& also_known = "") {
+    std::vector<std::string> known;
+    if (!also_known.empty()) known.push_back(also_known);
+    for (const auto& field : fields)
+      if (!is_absent(field)) known.push_back(field.name);
+    if (node.kind != ConfigNode::Kind::map) refuse_plain_value(node, path, known);
+    for (const auto& field : fields)
+      if (const auto* value = node.find(field.name); value != nullptr && !is_absent(field))
+        decode_field(*value, path, field, fields);
+    for (const auto& [key, value] : node.entries)
+      if (std::find(known.begin(), known.end(), key.name) == known.end())
+        refuse_unknown_key(key, join(path, key.name), context, known);
+  }
+
+ private:
+  static std::string join(const std::string& path, const std::string& name) {
+    return path.empty() ? name : path + "." + name;
+  }
+
+  static std::string for_kind(const std::string& section, const Kinds& kinds) {
+    return fmt::format(" for {} '{}'", section, kinds.current());
+  }
+
+  static bool is_absent(const Field& field) {
+    const auto* section = std::get_if<Section>(&field.value);
+    return section != nullptr && section->fields().empty();
+  }
+
+  [[noreturn]] static void refuse_plain_value(const ConfigNode& node, const std::string& path,
+                                              const std::vector<std::string>& known) {
+    const bool is_override = node.location.line == 0;
+    fail(node, path,
+         fmt::format("expected a {}, got {} (keys here: {})", is_override ? "section" : "section of 'key: value' lines",
+                     node.describe(), fmt::join(known, ", ")));
+  }
+
+  void decode_field(const ConfigNode& node, const std::string& section, const Field& field,
+                    const std::vector<Field>& siblings) {
+    const auto path = join(section, field.name);
+    if (const auto* kinds = std::get_if<Kinds>(&field.value)) {
+      decode_kind(node, path, *kinds, section.empty() ? path : "kind");
+    } else if (const auto* inner = std::get_if<Section>(&field.value)) {
+      const auto owner =
+          std::find_if(siblings.begin(), siblings.end(), [&](const auto& other) { return other.name == inner->owner; });
+      decode_section(node, path, inner->fields(),
+                     owner == siblings.end() ? "" : for_kind(owner->name, std::get<Kinds>(owner->value)));
+    } else {
+      refuse_too_large(node, path, field);
+      decode_value(node, path, field.value);
+      provenance_[path] = node.location;
+    }
+  }
+
+  // `mixer: metric` is short for `mixer: {kind: metric}`.
+  void decode_kind(const ConfigNode& node, const std::string& path, const Kinds& kinds, const std::string& named) {
+    const auto names = kinds.names();
+    if (node.kind == ConfigNode::Kind::scalar) return choose_kind(node, path, path, kinds);
+    if (node.kind != ConfigNode::Kind::map)
+      fail_type(node, path, fmt::format("{}, or a section like {{kind: {}}}", join_alternatives(names), names.front()));
+    if (const auto* kind = node.find("kind")) choose_kind(*kind, path, path + ".kind", kinds);
+    decode_section(node, path, kinds.fields(), for_kind(named, kinds), "kind");
+  }
+
+  void choose_kind(const ConfigNode& node, const std::string& section, const std::string& path, const Kinds& kinds) {
+    const auto names = kinds.names();
+    const auto& name = names[decode_name(node, path, names)];
+    if (name != kinds.current()) {
+      kinds.select(name);
+      forget_section(provenance_, section);  // the options of the kind that was replaced are gone
+    }
+    provenance_[section + ".kind"] = node.location;
+  }
+
+  Provenance& provenance_;
+};
 
 constexpr std::size_t longest_base_chain = 32;
 
@@ -197,6 +468,12 @@ Experiment resolve(const std::string& name, const std::vector<ConfigNode>& sourc
 }
 
 }  // namespace
+
+void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance) {
+  switch_kinds(source, config, provenance);
+  // The loader has taken `base` out of the source: it is known only so that it is suggested.
+  Decoder(provenance).decode_section(source, "", fields_of(config), "", "base");
+}
 
 std::vector<fs::path> config_folders() {
   std::vector<fs::path> folders;

@@ -5,9 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "config/decoder.h"
+#include "config/experiment_config.h"
+#include "config/yaml.h"
 
 namespace metaformer {
+
+// Applies one source of a config to an experiment, and remembers who set what.
+//
+// Strict: unknown keys, wrong types and unknown names are Errors (exit code 2) that name place, key and value. A kind
+// that differs from the earlier sources' resets that section to the new kind's defaults (a task or model
+// keeps the keys that both kinds have). Ranges are checked later, once, by check_config: a later source may correct
+// them.
+void apply_source(const ConfigNode& source, ExperimentConfig& config, Provenance& provenance);
 
 struct Experiment {
   std::string name;  // the config file's name without folder and ending

@@ -1,66 +1,199 @@
 #include "config/mixer_config.h"
 
-#include <utility>
+#include <fmt/format.h>
 
-#include "base/error.h"
+#include <algorithm>
+
+#include "base/text.h"
 
 namespace metaformer {
 
 namespace {
 
-constexpr std::string_view default_kind = "scaled_dot_product";
+using Problem = std::optional<MixerProblem>;
 
-// In the order of registration.
-std::vector<MixerConfig>& registry() {
-  static std::vector<MixerConfig> defaults;
-  return defaults;
+// Values before a normalisation need one.
+Problem values_problem(MixerValues values, bool qk_norm) {
+  if (values != MixerValues::unnormalised || qk_norm) return std::nullopt;
+  return MixerProblem{{"model.mixer.values", "model.mixer.qk_norm"},
+                      "without qk_norm nothing is normalised: set values to shared, or qk_norm to true"};
 }
 
-const MixerConfig* find(std::string_view kind) {
-  for (const auto& defaults : registry())
-    if (defaults->kind() == kind) return &defaults;
-  return nullptr;
+// A gain and a temperature would be two factors of one score.
+Problem temperature_problem(bool learned_temperature, bool qk_norm) {
+  if (!learned_temperature || qk_norm) return std::nullopt;
+  return MixerProblem{{"model.mixer.learned_temperature", "model.mixer.qk_norm"},
+                      "true needs normalised queries and keys: set qk_norm to true"};
+}
+
+// A number from `fewest` on in steps of `step`, or `word`, which is 0.
+bool read_number_or(std::string_view word, const std::string& text, std::int64_t fewest, std::int64_t step,
+                    std::int64_t& value) {
+  std::int64_t number = 0;
+  const bool is_number =
+      parse_whole_number(text, number) == WholeNumber::valid && number >= fewest && number % step == 0;
+  if (!is_number && text != word) return false;
+  value = is_number ? number : 0;
+  return true;
 }
 
 }  // namespace
 
-const MixerOptions& MixerConfig::options() const {
-  if (options_) return *options_;
-  const auto* defaults = find(default_kind);
-  if (defaults == nullptr) throw Error(ExitCode::failure, fmt::format("no mixer '{}' is registered", default_kind));
-  return *defaults->options_;
+Problem fused_problem(const MixerShape& shape, MixerValues values) {
+  const std::string backend = "model.mixer.backend";
+  if (shape.crosses)
+    return MixerProblem{{backend}, "'fused' mixes a sequence with itself only: set backend to auto or composed"};
+  if (values != MixerValues::shared)
+    return MixerProblem{{backend, "model.mixer.values"},
+                        "'fused' shares the values with the scores: set values to shared, or backend to composed"};
+  if (act_on_scores(shape.positions))
+    return MixerProblem{{backend, "model.positions"},
+                        fmt::format("'fused' has no {} positions: set backend to composed, or model.positions to none, "
+                                    "learned or sinusoidal",
+                                    kind_of(shape.positions))};
+  if (shape.head_width() % 8 != 0 || shape.head_width() > 128)
+    return MixerProblem{
+        {backend, "model.width", "model.heads"},
+        fmt::format("'fused' needs heads whose width is a multiple of 8 up to 128, not {}; change model.width or "
+                    "model.heads, or set composed",
+                    shape.head_width())};
+  return std::nullopt;
 }
 
-MixerOptions& MixerConfig::options() {
-  if (!options_) options_ = std::as_const(*this).options().clone();
-  return *options_;
+Problem ScaledDotProductOptions::problem(const MixerShape&) const {
+  return temperature_problem(learned_temperature, qk_norm);
 }
 
-void register_mixer_options(const MixerConfig& defaults) {
-  auto& all = registry();
-  const auto same = std::find_if(all.begin(), all.end(), [&](const auto& m) { return m->kind() == defaults->kind(); });
-  if (same == all.end())
-    all.push_back(defaults);
-  else
-    *same = defaults;
+Problem QuadraticOptions::problem(const MixerShape& shape) const {
+  if (form == QuadraticForm::full && values != MixerValues::shared)
+    return MixerProblem{{"model.mixer.values", "model.mixer.form"},
+                        "form 'full' scores the inputs, so its projection is one of values already: set it to shared"};
+  if (form == QuadraticForm::full && qk_norm)
+    return MixerProblem{{"model.mixer.qk_norm", "model.mixer.form"},
+                        "form 'full' scores the inputs, which model.norm normalises already: set it to false"};
+  if (form == QuadraticForm::full && learned_temperature)
+    return MixerProblem{{"model.mixer.learned_temperature", "model.mixer.form"},
+                        "form 'full' scores the inputs, which have no qk_norm: set it to false"};
+  if (form == QuadraticForm::full && fixed_norm)
+    return MixerProblem{{"model.mixer.fixed_norm", "model.mixer.form"}, "is for form 'projected': set it to false"};
+  if (auto problem = temperature_problem(learned_temperature, qk_norm)) return problem;
+  if (auto problem = values_problem(values, qk_norm)) return problem;
+  const bool fused = backend == Backend::fused && form == QuadraticForm::projected;
+  return fused ? fused_problem(shape, values) : std::nullopt;
+}
+
+Problem MetricOptions::problem(const MixerShape& shape) const {
+  const std::string score_key = "model.mixer.score", constraint_key = "model.mixer.constraint";
+  const bool symmetric = constraint == MetricConstraint::symmetric, published = score == MetricScore::as_published;
+  if (score == MetricScore::distance && symmetric)
+    return MixerProblem{
+        {score_key, constraint_key},
+        "'distance' needs a metric that is never negative: set constraint to psd, diagonal or identity"};
+  if (published && !symmetric)
+    return MixerProblem{{score_key, constraint_key},
+                        "'as_published' is the formula for a packed metric: set constraint to symmetric"};
+  if (published && (backend == Backend::composed || backend == Backend::fused))
+    return MixerProblem{{"model.mixer.backend", score_key},
+                        "score 'as_published' has only the reference backend: set backend to auto or reference"};
+  if (published && act_on_scores(shape.positions))
+    return MixerProblem{{"model.positions", "model.positions.kind", score_key},
+                        fmt::format("score 'as_published' has no {} positions: set it to none, learned or sinusoidal",
+                                    kind_of(shape.positions))};
+  if (auto problem = values_problem(values, qk_norm)) return problem;
+  if (fixed_norm && constraint == MetricConstraint::identity)
+    return MixerProblem{{"model.mixer.fixed_norm", constraint_key},
+                        "constraint 'identity' has nothing to learn: set it to false"};
+  if (auto problem = temperature_problem(learned_temperature, qk_norm)) return problem;
+  return backend == Backend::fused ? fused_problem(shape, values) : std::nullopt;
+}
+
+bool LshBuckets::read(const std::string& text) { return read_number_or("auto", text, 2, 2, count); }
+
+bool PoolingWindow::read(const std::string& text) { return read_number_or("all", text, 1, 1, tokens); }
+
+std::int64_t LshOptions::bucket_count(std::int64_t context) const {
+  const auto half_chunks = 2 * context / chunk;
+  return buckets.automatic() ? std::max<std::int64_t>(2, half_chunks + half_chunks % 2) : buckets.count;
+}
+
+bool has_scores(const MixerConfig& mixer) {
+  return std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.has_scores; }) return options.has_scores;
+        return false;
+      },
+      mixer);
+}
+
+bool chooses_by_whole_sequence(const MixerConfig& mixer) {
+  return std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.chooses_by_whole_sequence; }) return options.chooses_by_whole_sequence;
+        return false;
+      },
+      mixer);
+}
+
+bool can_cross(const MixerConfig& mixer) {
+  return std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.can_cross(); }) return options.can_cross();
+        return false;
+      },
+      mixer);
+}
+
+std::vector<Backend> backends_of(const MixerConfig& mixer) {
+  return std::visit(
+      [](const auto& options) -> std::vector<Backend> {
+        if constexpr (requires { options.backends(); }) return options.backends();
+        return {Backend::composed};
+      },
+      mixer);
+}
+
+Backend backend_of(const MixerConfig& mixer) {
+  return std::visit(
+      [](const auto& options) {
+        if constexpr (requires { options.backend; }) return options.backend;
+        return Backend::composed;
+      },
+      mixer);
 }
 
 MixerConfig with_backend(MixerConfig mixer, Backend backend) {
-  mixer->set_backend(backend);
+  const auto set = [&](auto& options) {
+    if constexpr (requires { options.backend; }) options.backend = backend;
+  };
+  std::visit(set, mixer);
   return mixer;
 }
 
-template <>
-std::vector<std::string> kinds_of<MixerConfig>() {
-  std::vector<std::string> kinds;
-  for (const auto& defaults : registry()) kinds.emplace_back(defaults->kind());
-  return kinds;
+std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape) {
+  return std::visit(
+      [&](const auto& options) {
+        if constexpr (requires { options.key_width(shape); }) return options.key_width(shape);
+        return shape.head_width();
+      },
+      mixer);
 }
 
-template <>
-std::optional<MixerConfig> make_kind<MixerConfig>(std::string_view name) {
-  const auto* defaults = find(name);
-  return defaults != nullptr ? std::optional(*defaults) : std::nullopt;
+Problem problem_of(const MixerConfig& mixer, const MixerShape& shape) {
+  auto problem = std::visit(
+      [&](const auto& options) -> Problem {
+        if constexpr (requires { options.problem(shape); }) return options.problem(shape);
+        return std::nullopt;
+      },
+      mixer);
+  const auto backend = backend_of(mixer);
+  const auto known = backends_of(mixer);
+  if (problem || backend == Backend::automatic || std::find(known.begin(), known.end(), backend) != known.end())
+    return problem;
+  std::vector<std::string> names = {"auto"};
+  for (const auto each : known) names.emplace_back(to_string(each));
+  return MixerProblem{.keys = {"model.mixer.backend", "model.mixer.kind"},
+                      .what = fmt::format("{} with these options has no backend '{}': set it to {}", kind_of(mixer),
+                                          to_string(backend), join_alternatives(names))};
 }
 
 }  // namespace metaformer

@@ -1,110 +1,17 @@
 #pragma once
-// The mixer of a model: a kind, its options, and the positions it needs.
+// The mixer of a model: which kinds there are, their options and rules, and the positions that act on scores. How each
+// is computed and what it costs is in attention/.
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "base/text.h"
 #include "config/schema.h"
 
 namespace metaformer {
-
-// The fields of options whose type is not known where they are visited: those of a mixer, which a registry holds.
-
-// A value that is one of several names.
-struct Choice {
-  std::vector<std::string> names;
-  std::size_t index = 0;
-};
-
-// A value of a type that has its own text form (see TextForm).
-struct TextValue {
-  std::string text;
-  std::string expected;  // "a number of tokens (at least 1) or 'all'"
-  std::string type;      // "integer, at least 1, or all"
-  std::function<bool(const std::string&)> is_allowed;
-};
-
-// Specialised for types that are written as a text: constants `expected` and `type`, `static std::string write(const
-// T&)` and `static bool read(const std::string&, T&)`, which is false for a text that is not allowed.
-template <class T>
-struct TextForm;
-
-// A visitor of fields (config/schema.h) with every type that an option may have.
-class FieldVisitor {
- public:
-  virtual ~FieldVisitor() = default;
-  virtual void field(const char* name, bool& value, const char* help) = 0;
-  virtual void field(const char* name, std::string& value, const char* help) = 0;
-  virtual void field(const char* name, Choice& value, const char* help) = 0;
-  virtual void field(const char* name, TextValue& value, const char* help) = 0;
-  virtual void field(const char* name, std::int64_t& value, const Range& range, const char* help) = 0;
-  virtual void field(const char* name, double& value, const Range& range, const char* help) = 0;
-  virtual void field(const char* name, std::optional<double>& value, const Range& range, const char* help) = 0;
-};
-
-// From the `visit` of a struct to a FieldVisitor.
-class FieldSender {
- public:
-  explicit FieldSender(FieldVisitor& to) : to_(to) {}
-
-  template <class T>
-  void operator()(const char* name, T& value, const Range& range, const char* help) {
-    to_.field(name, value, range, help);
-  }
-  template <class T>
-  void operator()(const char* name, T& value, const char* help) {
-    if constexpr (std::is_enum_v<T>) {
-      Choice choice{names_of<T>(), static_cast<std::size_t>(value)};
-      to_.field(name, choice, help);
-      value = static_cast<T>(choice.index);
-    } else if constexpr (requires { TextForm<T>::expected; }) {
-      TextValue text{TextForm<T>::write(value), TextForm<T>::expected, TextForm<T>::type, [](const std::string& given) {
-                       T ignored;
-                       return TextForm<T>::read(given, ignored);
-                     }};
-      to_.field(name, text, help);
-      TextForm<T>::read(text.text, value);
-    } else {
-      to_.field(name, value, help);
-    }
-  }
-
- private:
-  FieldVisitor& to_;
-};
-
-// From a FieldVisitor to a visitor of structs.
-template <class Visitor>
-class FieldReceiver : public FieldVisitor {
- public:
-  explicit FieldReceiver(Visitor& to) : to_(to) {}
-  void field(const char* name, bool& value, const char* help) override { to_(name, value, help); }
-  void field(const char* name, std::string& value, const char* help) override { to_(name, value, help); }
-  void field(const char* name, Choice& value, const char* help) override { to_(name, value, help); }
-  void field(const char* name, TextValue& value, const char* help) override { to_(name, value, help); }
-  void field(const char* name, std::int64_t& value, const Range& range, const char* help) override {
-    to_(name, value, range, help);
-  }
-  void field(const char* name, double& value, const Range& range, const char* help) override {
-    to_(name, value, range, help);
-  }
-  void field(const char* name, std::optional<double>& value, const Range& range, const char* help) override {
-    to_(name, value, range, help);
-  }
-
- private:
-  Visitor& to_;
-};
 
 // How a model knows where a token stands.
 struct LearnedPositionsConfig {
@@ -178,12 +85,6 @@ inline bool act_on_scores(const PositionsConfig& positions) {
 }
 
 template <class Visitor>
-void visit(Visitor&, LearnedPositionsConfig&) {}
-
-template <class Visitor>
-void visit(Visitor&, NoPositionsConfig&) {}
-
-template <class Visitor>
 void visit(Visitor& field, SinusoidalPositionsConfig& c) {
   field("base", c.base, Range{.low = 1, .low_open = true}, "the longest wavelength is 2 pi base tokens");
 }
@@ -194,9 +95,6 @@ void visit(Visitor& field, RotaryPositionsConfig& c) {
   field("fraction", c.fraction, Range{.low = 0, .high = 1, .low_open = true},
         "of the features of a head, the first ones, that are rotated");
 }
-
-template <class Visitor>
-void visit(Visitor&, AlibiPositionsConfig&) {}
 
 template <class Visitor>
 void visit(Visitor& field, T5PositionsConfig& c) {
@@ -217,17 +115,11 @@ void visit(Visitor& field, TransformerXlPositionsConfig& c) {
         "larger distances, to tokens behind or ahead, count as this one; 0: none does");
 }
 
-// What the rest of the program asks of a mixer's options: their fields, whether they fit the model, what they cost.
-// Each mixer says so beside its implementation, in attention/, with a struct that MixerOptionsOf wraps.
-
 // reference: the formula as written, with the whole score matrix. composed: batched products around the library's
 // attention. fused: the CUDA kernels of cuda/. automatic: the one of them that supports the options and is expected to
 // be the fastest (attention/kernel_choice.h); never the reference, unless there is no other.
 enum class Backend { automatic, reference, composed, fused };
-template <>
-struct EnumNames<Backend> {
-  static constexpr std::array<std::string_view, 4> values = {"auto", "reference", "composed", "fused"};
-};
+constexpr std::array<std::string_view, 4> enum_names(Backend) { return {"auto", "reference", "composed", "fused"}; }
 
 constexpr const char* backend_help =
     "reference: the formula as written; composed: batched products around the library's attention; fused: CUDA "
@@ -247,20 +139,6 @@ struct MixerShape {
   std::int64_t head_width() const { return width / heads; }
 };
 
-// What a forward pass is given.
-struct MixerLoad {
-  std::int64_t context = 0;  // tokens of a sequence
-  double tokens = 0;         // of all sequences
-  double pairs = 0;          // of tokens of which one sees the other, of all sequences
-};
-
-struct MixerCost {
-  std::int64_t parameters = 0;
-  double operations = 0;         // multiplications and additions of a forward pass
-  std::int64_t activations = 0;  // numbers that a token leaves for the backward pass
-  bool keeps_pairs = false;      // holds numbers for every pair of tokens and head
-};
-
 // Why options are at odds with each other or with the model: `what` of the first of the keys ("model.mixer.score"), the
 // others being those that could be changed in its place.
 struct MixerProblem {
@@ -268,176 +146,249 @@ struct MixerProblem {
   std::string what;
 };
 
-class MixerOptions {
- public:
-  virtual ~MixerOptions() = default;
-  virtual std::unique_ptr<MixerOptions> clone() const = 0;
-  virtual std::string_view kind() const = 0;
-  virtual std::string_view summary() const = 0;
-  virtual void visit_fields(FieldVisitor& field) = 0;
+// The options of a mixer are a struct with `kind`, `summary` and a `visit`. Where it differs from the default (see the
+// functions behind MixerConfig) it also has `has_scores`, `chooses_by_whole_sequence`, `backend`, `backends()`,
+// `can_cross()`, `key_width(shape)` or `problem(shape)`.
 
-  // Those that these options have; a mixer with one implementation has composed.
-  virtual std::vector<Backend> backends() const = 0;
-  virtual Backend backend() const = 0;
-  virtual void set_backend(Backend backend) = 0;  // of a mixer with one implementation: does nothing
+constexpr const char* score_std_help =
+    "standard deviation of the initial scores between different tokens; the smaller, the nearer each head starts to a "
+    "plain mean";
 
-  // Whether it mixes by scores, so that positions may act on them.
-  virtual bool has_scores() const = 0;
+constexpr const char* qk_norm_help =
+    "queries and keys are normalised per head (RMS, with a learned gain), so that scores cannot grow with the weights";
 
-  // Whether its context can be another sequence.
-  virtual bool can_cross() const = 0;
+constexpr const char* learned_temperature_help =
+    "with qk_norm: each head learns a number that multiplies its scores, in place of the gain (cosine attention)";
 
-  // Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a
-  // change of the future may change what is made of the past, though no token sees one behind it, and text that is
-  // generated token by token is not what a pass over the whole text gives.
-  virtual bool chooses_by_whole_sequence() const = 0;
+constexpr const char* fixed_norm_help =
+    "the form of each head (M, or W) is divided by its Frobenius norm and multiplied by that of the identity: only its "
+    "direction is learned";
 
-  // Features of a query and a key, of a mixer with scores.
-  virtual std::int64_t key_width(const MixerShape& shape) const = 0;
+// The vectors that are mixed: the projection that scores are made of, that projection before qk_norm, or another one.
+enum class MixerValues { shared, unnormalised, own };
+constexpr std::array<std::string_view, 3> enum_names(MixerValues) { return {"shared", "unnormalised", "own"}; }
 
-  virtual std::optional<MixerProblem> problem(const MixerShape& shape) const = 0;
-  virtual MixerCost cost(const MixerShape& shape, const MixerLoad& load) const = 0;
+constexpr const char* values_help =
+    "shared: the projection that scores are made of; unnormalised: the same before qk_norm; own: another projection";
+
+// Why the kernels of cuda/ cannot compute heads of this shape.
+std::optional<MixerProblem> fused_problem(const MixerShape& shape, MixerValues values);
+
+struct ScaledDotProductOptions {
+  static constexpr std::string_view kind = "scaled_dot_product";
+  static constexpr std::string_view summary = "softmax(q k^T / sqrt(k)) v, three projections (2017)";
+  static constexpr bool has_scores = true;
+  std::optional<double> score_std = 1;
+  bool qk_norm = false;
+  bool learned_temperature = false;
+  Backend backend = Backend::automatic;
+
+  std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
+  bool can_cross() const { return true; }
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
 };
 
-inline MixerProblem no_such_backend(const MixerOptions& options) {
-  std::vector<std::string> names = {"auto"};
-  for (const auto backend : options.backends()) names.emplace_back(to_string(backend));
-  return {.keys = {"model.mixer.backend", "model.mixer.kind"},
-          .what = fmt::format("{} with these options has no backend '{}': set it to {}", options.kind(),
-                              to_string(options.backend()), join_alternatives(names))};
-}
+enum class QuadraticForm { projected, full };
+constexpr std::array<std::string_view, 2> enum_names(QuadraticForm) { return {"projected", "full"}; }
 
-// `Options` is plain data with `kind`, `summary`, a `visit` (config/schema.h) and `cost(shape, load)`; and, where they
-// apply, `backend`, `backends()`, `problem(shape)`, `can_cross()`, `key_width(shape)` where that is not a head's,
-// `static constexpr bool has_scores` and `chooses_by_whole_sequence`.
-template <class Options>
-class MixerOptionsOf final : public MixerOptions {
- public:
-  explicit MixerOptionsOf(Options given) : options(std::move(given)) {}
+struct QuadraticOptions {
+  static constexpr std::string_view kind = "quadratic";
+  static constexpr std::string_view summary = "scores from a free bilinear form over one shared projection (or over x)";
+  static constexpr bool has_scores = true;
+  QuadraticForm form = QuadraticForm::projected;
+  MixerValues values = MixerValues::shared;
+  double score_std = 1;
+  bool qk_norm = false;
+  bool learned_temperature = false;
+  bool fixed_norm = false;
+  Backend backend = Backend::automatic;
 
-  std::unique_ptr<MixerOptions> clone() const override { return std::make_unique<MixerOptionsOf>(*this); }
-  std::string_view kind() const override { return Options::kind; }
-  std::string_view summary() const override { return Options::summary; }
-  void visit_fields(FieldVisitor& field) override {
-    FieldSender sender(field);
-    visit(sender, options);
+  std::vector<Backend> backends() const {
+    if (form == QuadraticForm::full) return {Backend::composed, Backend::reference};
+    return {Backend::composed, Backend::reference, Backend::fused};
   }
 
-  std::vector<Backend> backends() const override {
-    if constexpr (requires { options.backends(); }) return options.backends();
-    return {Backend::composed};
-  }
-  Backend backend() const override {
-    if constexpr (requires { options.backend; }) return options.backend;
-    return Backend::composed;
-  }
-  void set_backend([[maybe_unused]] Backend backend) override {
-    if constexpr (requires { options.backend; }) options.backend = backend;
-  }
+  // The full form compares inputs, not what each side makes of them.
+  bool can_cross() const { return form == QuadraticForm::projected; }
 
-  bool has_scores() const override {
-    if constexpr (requires { Options::has_scores; }) return Options::has_scores;
-    return false;
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
+  std::int64_t key_width(const MixerShape& shape) const {
+    return form == QuadraticForm::full ? shape.width : shape.head_width();
   }
-  bool can_cross() const override {
-    if constexpr (requires { options.can_cross(); }) return options.can_cross();
-    return false;
-  }
-  bool chooses_by_whole_sequence() const override {
-    if constexpr (requires { Options::chooses_by_whole_sequence; }) return Options::chooses_by_whole_sequence;
-    return false;
-  }
-
-  std::int64_t key_width(const MixerShape& shape) const override {
-    if constexpr (requires { options.key_width(shape); }) return options.key_width(shape);
-    return shape.head_width();
-  }
-
-  std::optional<MixerProblem> problem(const MixerShape& shape) const override {
-    if constexpr (requires { options.problem(shape); })
-      if (auto found = options.problem(shape)) return found;
-    const auto known = backends();
-    if (backend() == Backend::automatic || std::find(known.begin(), known.end(), backend()) != known.end())
-      return std::nullopt;
-    return no_such_backend(*this);
-  }
-  MixerCost cost(const MixerShape& shape, const MixerLoad& load) const override { return options.cost(shape, load); }
-
-  Options options;
 };
 
-// The mixer of a model: a kind and its options. Kinds are not listed here; each is registered by where it is
-// implemented.
+// How the metric M of a head is parameterised.
+enum class MetricConstraint { symmetric, psd, diagonal, identity };
+constexpr std::array<std::string_view, 4> enum_names(MetricConstraint) {
+  return {"symmetric", "psd", "diagonal", "identity"};
+}
 
-// A value like a variant of option structs, but open.
-class MixerConfig {
- public:
-  // The default kind with its default options.
-  MixerConfig() = default;
+enum class MetricScore { bilinear, distance, as_published };
+constexpr std::array<std::string_view, 3> enum_names(MetricScore) { return {"bilinear", "distance", "as_published"}; }
 
-  // Options of any mixer, registered or not.
-  template <class Options>
-  requires requires { Options::kind; }
-  MixerConfig(Options options) : options_(std::make_unique<MixerOptionsOf<Options>>(std::move(options))) {}
+struct MetricOptions {
+  static constexpr std::string_view kind = "metric";
+  static constexpr std::string_view summary = "scores from a learned metric tensor over one shared projection";
+  static constexpr bool has_scores = true;
+  MetricConstraint constraint = MetricConstraint::symmetric;
+  MetricScore score = MetricScore::bilinear;
+  MixerValues values = MixerValues::shared;
+  double score_std = 1;
+  bool qk_norm = false;
+  bool learned_temperature = false;
+  bool fixed_norm = false;
+  Backend backend = Backend::automatic;
 
-  explicit MixerConfig(const MixerOptions& options) : options_(options.clone()) {}
-
-  MixerConfig(const MixerConfig& other) : options_(other.options_ ? other.options_->clone() : nullptr) {}
-  MixerConfig(MixerConfig&&) noexcept = default;
-  MixerConfig& operator=(MixerConfig other) noexcept {
-    options_ = std::move(other.options_);
-    return *this;
-  }
-  ~MixerConfig() = default;
-
-  // Throws Error (exit code 1) for the default kind when it is not registered.
-  const MixerOptions& options() const;
-  MixerOptions& options();
-
-  const MixerOptions* operator->() const { return &options(); }
-  MixerOptions* operator->() { return &options(); }
-
-  // The options as the struct that they are, or nullptr.
-  template <class Options>
-  const Options* get_if() const {
-    const auto* wrapped = dynamic_cast<const MixerOptionsOf<Options>*>(&options());
-    return wrapped != nullptr ? &wrapped->options : nullptr;
-  }
-  template <class Options>
-  Options* get_if() {
-    auto* wrapped = dynamic_cast<MixerOptionsOf<Options>*>(&options());
-    return wrapped != nullptr ? &wrapped->options : nullptr;
+  std::vector<Backend> backends() const {
+    if (score == MetricScore::as_published) return {Backend::reference};
+    return {Backend::composed, Backend::reference, Backend::fused};
   }
 
- private:
-  std::unique_ptr<MixerOptions> options_;  // none: the default kind, as it is registered
+  // The published formula mirrors a form at the diagonal of tokens that attend to themselves.
+  bool can_cross() const { return score != MetricScore::as_published; }
+
+  std::optional<MixerProblem> problem(const MixerShape& shape) const;
 };
 
-// From now on configs know this kind; a kind that is registered already is replaced.
-void register_mixer_options(const MixerConfig& defaults);
+// How many buckets a round of hashing has.
+struct LshBuckets {
+  static constexpr const char* expected = "an even number of buckets or 'auto'";
+  static constexpr const char* type = "even integer, at least 2, or auto";
+  std::int64_t count = 0;  // 0 stands for `auto`
+  bool automatic() const { return count == 0; }
+  std::string write() const { return automatic() ? "auto" : std::to_string(count); }
+  bool read(const std::string& text);
+};
 
-MixerConfig with_backend(MixerConfig mixer, Backend backend);
+// What a token may see of the chunks that it looks at: all tokens, or those of its bucket.
+enum class LshVisible { chunk, bucket };
+constexpr std::array<std::string_view, 2> enum_names(LshVisible) { return {"chunk", "bucket"}; }
 
-// As with variants (config/schema.h).
-template <>
-inline constexpr bool has_kinds<MixerConfig> = true;
-template <>
-std::vector<std::string> kinds_of<MixerConfig>();  // in the order of registration
-template <>
-std::optional<MixerConfig> make_kind<MixerConfig>(std::string_view name);
-inline std::string_view kind_of(const MixerConfig& mixer) { return mixer->kind(); }
-template <class Use>
-void visit_kind(MixerConfig& mixer, Use use) {
-  use(mixer.options());
-}
-template <class Use>
-void visit_every_kind(const MixerConfig&, Use use) {
-  for (const auto& kind : kinds_of<MixerConfig>()) use(make_kind<MixerConfig>(kind)->options());
-}
+struct LshOptions {
+  static constexpr std::string_view kind = "lsh";
+  static constexpr std::string_view summary =
+      "softmax over tokens that hashing puts near each other, one projection for queries and keys (Reformer)";
+  static constexpr bool chooses_by_whole_sequence = true;
+  std::int64_t rounds = 4;
+  std::int64_t chunk = 64;
+  LshBuckets buckets;
+  LshVisible visible = LshVisible::chunk;
+  bool correct_duplicates = false;
+  double score_std = 1;
+
+  // Buckets of a model of `context` tokens: by default half a chunk falls into each.
+  std::int64_t bucket_count(std::int64_t context) const;
+};
+
+// Width of a pooling window in tokens, or everything visible.
+struct PoolingWindow {
+  static constexpr const char* expected = "a number of tokens (at least 1) or 'all'";
+  static constexpr const char* type = "integer, at least 1, or all";
+  std::int64_t tokens = 3;  // 0 stands for `all`
+  bool all() const { return tokens == 0; }
+  std::string write() const { return all() ? "all" : std::to_string(tokens); }
+  bool read(const std::string& text);
+};
+
+struct AveragePoolingOptions {
+  static constexpr std::string_view kind = "average_pooling";
+  static constexpr std::string_view summary = "mean over a window of visible tokens, minus the token (PoolFormer)";
+  PoolingWindow window;
+  Backend backend = Backend::automatic;
+
+  std::vector<Backend> backends() const { return {Backend::composed, Backend::reference}; }
+};
+
+// The two controls of the ablation.
+struct IdentityOptions {
+  static constexpr std::string_view kind = "identity";
+  static constexpr std::string_view summary = "the branch returns its input: no mixing";
+};
+
+struct NoneOptions {
+  static constexpr std::string_view kind = "none";
+  static constexpr std::string_view summary = "no mixer branch at all";
+};
+
+// The mixers, in the order in which they are listed everywhere. The first is the default.
+using MixerConfig = std::variant<ScaledDotProductOptions, QuadraticOptions, MetricOptions, LshOptions,
+                                 AveragePoolingOptions, IdentityOptions, NoneOptions>;
+
+// Whether it mixes by scores, so that positions may act on them. By default it does not.
+bool has_scores(const MixerConfig& mixer);
+
+// Whether the tokens that a token sees are chosen by all tokens of a sequence, those behind it included. Then a change
+// of the future may change what is made of the past, though no token sees one behind it, and text that is generated
+// token by token is not what a pass over the whole text gives. By default they are not.
+bool chooses_by_whole_sequence(const MixerConfig& mixer);
+
+// Whether its context can be another sequence. By default it cannot.
+bool can_cross(const MixerConfig& mixer);
+
+// Those that the options have, and the chosen one. By default there is only composed.
+std::vector<Backend> backends_of(const MixerConfig& mixer);
+Backend backend_of(const MixerConfig& mixer);
+MixerConfig with_backend(MixerConfig mixer, Backend backend);  // with only composed: does nothing
+
+// Features of a query and a key, of a mixer with scores. By default a head's width.
+std::int64_t key_width(const MixerConfig& mixer, const MixerShape& shape);
+
+// The first of the options' own problems, or a backend that they do not have.
+std::optional<MixerProblem> problem_of(const MixerConfig& mixer, const MixerShape& shape);
+
 template <class Visitor>
-void visit(Visitor& field, MixerOptions& options) {
-  FieldReceiver<Visitor> receiver(field);
-  options.visit_fields(receiver);
+void visit(Visitor& field, ScaledDotProductOptions& o) {
+  field("score_std", o.score_std, positive,
+        "standard deviation of the initial scores between different tokens; null: queries and keys are drawn from "
+        "N(0, 0.02), as in GPT-2");
+  field("qk_norm", o.qk_norm, qk_norm_help);
+  field("learned_temperature", o.learned_temperature, learned_temperature_help);
+  field("backend", o.backend, backend_help);
+}
+
+// What a form over shared projections has, of metric and quadratic attention.
+template <class Visitor, class Options>
+void visit_form(Visitor& field, Options& o) {
+  field("values", o.values, values_help);
+  field("score_std", o.score_std, positive, score_std_help);
+  field("qk_norm", o.qk_norm, qk_norm_help);
+  field("learned_temperature", o.learned_temperature, learned_temperature_help);
+  field("fixed_norm", o.fixed_norm, fixed_norm_help);
+  field("backend", o.backend, backend_help);
+}
+
+template <class Visitor>
+void visit(Visitor& field, QuadraticOptions& o) {
+  field("form", o.form, "projected: p W p^T per head; full: x U x^T with a width x width form per head");
+  visit_form(field, o);
+}
+
+template <class Visitor>
+void visit(Visitor& field, MetricOptions& o) {
+  field("constraint", o.constraint,
+        "M symmetric; psd (M = L L^T); diagonal; or identity (scores p p^T, no metric parameters)");
+  field("score", o.score,
+        "bilinear: p M p'; distance: -(p-p') M (p-p'); as_published: the uncorrected formula, for comparison only");
+  visit_form(field, o);
+}
+
+template <class Visitor>
+void visit(Visitor& field, LshOptions& o) {
+  field("rounds", o.rounds, between(1, 1024), "how many times tokens are hashed; what a token sees is the union");
+  field("chunk", o.chunk, between(2, 1 << 20),
+        "tokens of a chunk of the sorted sequence; each looks at its chunk and the one before. Sequences that are not "
+        "longer are attended to in full");
+  field("buckets", o.buckets, "of a round of hashing; auto: 2 model.context / chunk");
+  field("visible", o.visible,
+        "chunk: every token of the chunks that are looked at; bucket: those in the token's own bucket");
+  field("correct_duplicates", o.correct_duplicates, "a token that is seen in several rounds counts once");
+  field("score_std", o.score_std, positive, "standard deviation of the initial scores between different tokens");
+}
+
+template <class Visitor>
+void visit(Visitor& field, AveragePoolingOptions& o) {
+  field("window", o.window, "tokens in the window, counting the token itself; or all");
+  field("backend", o.backend, backend_help);
 }
 
 }  // namespace metaformer

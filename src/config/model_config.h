@@ -16,10 +16,9 @@ namespace metaformer {
 
 // The embeddings of tokens.
 enum class EmbeddingScale { none, sqrt_width, log_count_ratio };
-template <>
-struct EnumNames<EmbeddingScale> {
-  static constexpr std::array<std::string_view, 3> values = {"none", "sqrt_width", "log_count_ratio"};
-};
+constexpr std::array<std::string_view, 3> enum_names(EmbeddingScale) {
+  return {"none", "sqrt_width", "log_count_ratio"};
+}
 
 // Embeddings of hashed n-grams of tokens, added to the token's own.
 struct NgramEmbeddingConfig {
@@ -53,9 +52,6 @@ struct SequenceRegionConfig {
 };
 
 using RegionConfig = std::variant<NoRegionConfig, SequenceRegionConfig>;
-
-template <class Visitor>
-void visit(Visitor&, NoRegionConfig&) {}
 
 template <class Visitor>
 void visit(Visitor& field, SequenceRegionConfig& c) {
@@ -98,10 +94,7 @@ inline bool has_regions(const EmbeddingConfig& embedding) { return sequence_regi
 
 // The parts of a block beside its mixer: norms, activations, the feed-forward branch.
 enum class NormPosition { pre, post, both };
-template <>
-struct EnumNames<NormPosition> {
-  static constexpr std::array<std::string_view, 3> values = {"pre", "post", "both"};
-};
+constexpr std::array<std::string_view, 3> enum_names(NormPosition) { return {"pre", "post", "both"}; }
 
 struct LayerNormConfig {
   static constexpr std::string_view kind = "layer_norm";
@@ -189,21 +182,9 @@ struct ReluSquaredConfig {
 using ActivationConfig = std::variant<GeluConfig, GeluTanhConfig, ReluConfig, SiluConfig, ReluSquaredConfig>;
 
 template <class Visitor>
-void visit(Visitor&, GeluConfig&) {}
-
-template <class Visitor>
-void visit(Visitor&, GeluTanhConfig&) {}
-
-template <class Visitor>
-void visit(Visitor&, ReluConfig&) {}
-
-template <class Visitor>
 void visit(Visitor& field, SiluConfig& c) {
   field("beta", c.beta, positive, "steepness of the gate");
 }
-
-template <class Visitor>
-void visit(Visitor&, ReluSquaredConfig&) {}
 
 struct MlpConfig {
   static constexpr std::string_view kind = "mlp";
@@ -331,10 +312,7 @@ void visit(Visitor& field, FeedForwardModelConfig& c) {
 
 // How the two branches of a block are composed.
 enum class BlockKind { plain, reversible };
-template <>
-struct EnumNames<BlockKind> {
-  static constexpr std::array<std::string_view, 2> values = {"plain", "reversible"};
-};
+constexpr std::array<std::string_view, 2> enum_names(BlockKind) { return {"plain", "reversible"}; }
 
 struct TransformerConfig {
   static constexpr std::string_view kind = "transformer";

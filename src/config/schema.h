@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -15,13 +16,14 @@
 
 namespace metaformer {
 
-// The vocabulary of config structs. A struct is plain data plus one `visit(field, struct)` that lists its fields:
+// A config struct is plain data plus one `visit(field, struct)` that lists its fields; an empty one needs none:
 //
 //   template <class Visitor> void visit(Visitor& field, OptimizerConfig& c) {
 //     field("learning_rate", c.learning_rate, positive, "peak learning rate");
 //   }
 //
-// Decoding, dumping, range checks and help are visitors over that one list.
+// fields_of (config/experiment_config.h) makes a list of Field from it, which is what decoding, range checks, dumping
+// and help read.
 //
 // Whatever selects an implementation is a std::variant of such structs. It is written `{kind: NAME, ...options of
 // NAME}`, or only NAME; each alternative has a `kind` (its name) and a `summary`.
@@ -63,18 +65,16 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 constexpr Range from_to_below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
 constexpr Range positive = {.low = 0, .low_open = true};
 
-// Specialised for every enumeration of the configs: its names in the order of its enumerators.
-template <class E>
-struct EnumNames;
-
+// Each enumeration of a config has a function enum_names(E) beside it: its names in the order of its enumerators.
 template <class E>
 std::vector<std::string> names_of() {
-  return {EnumNames<E>::values.begin(), EnumNames<E>::values.end()};
+  const auto names = enum_names(E{});
+  return {names.begin(), names.end()};
 }
 
 template <class E>
 std::string_view to_string(E value) requires std::is_enum_v<E> {
-  return EnumNames<E>::values.at(static_cast<std::size_t>(value));
+  return enum_names(value).at(static_cast<std::size_t>(value));
 }
 
 template <class V>
@@ -104,49 +104,64 @@ bool is(const V& variant) {
   return std::holds_alternative<Options>(variant);
 }
 
-// Calls `visit_section` with the section that goes with the chosen alternative of another section,
-// `section(alternative)`; an alternative that `section` does not take has no such section.
-template <class V, class Section, class VisitSection>
-void visit_section_of(V& owner, const Section& section, const VisitSection& visit_section) {
-  std::visit(
-      [&](auto& alternative) {
-        if constexpr (std::is_invocable_v<Section, decltype(alternative)>) visit_section(section(alternative));
-      },
-      owner);
-}
-
-template <class T>
-inline constexpr bool is_variant = false;
-template <class... T>
-inline constexpr bool is_variant<std::variant<T...>> = true;
-
-// Types that are written `{kind: NAME, ...}`: the variants, and what says so for itself.
-template <class T>
-inline constexpr bool has_kinds = is_variant<T>;
-
-// use(options) with the alternative that a variant holds, or with the defaults of every one in turn.
-template <class Use, class... Options>
-void visit_kind(std::variant<Options...>& variant, Use use) {
-  std::visit(use, variant);
-}
+// use(defaults) with the default options of every alternative in turn.
 template <class Use, class... Options>
 void visit_every_kind(const std::variant<Options...>&, Use use) {
-  const auto use_defaults = [&]<class Alternative>() {
-    Alternative options;
-    use(options);
-  };
-  (use_defaults.template operator()<Options>(), ...);
+  (use(Options{}), ...);
 }
-
-template <class T>
-inline constexpr bool is_optional = false;
-template <class T>
-inline constexpr bool is_optional<std::optional<T>> = true;
 
 // Fields that several kinds of models have.
 template <class Visitor>
 void visit_context(Visitor& field, std::int64_t& context) {
   field("context", context, between(1, 1 << 20), "tokens a model sees at once");
 }
+
+struct Field;
+
+// A value that is one of several names.
+struct Enumeration {
+  std::vector<std::string> names;
+  std::function<std::size_t()> get;
+  std::function<void(std::size_t)> set;
+};
+
+// A value of a type with constants `expected` and `type`, `write()` and `read(text)`: its own form as a text.
+struct TextForm {
+  std::string expected;  // "a number of tokens (at least 1) or 'all'"
+  std::string type;      // "integer, at least 1, or all"
+  std::function<std::string()> write;
+  std::function<bool(const std::string&)> read;  // false, and nothing is changed, for a text that is not allowed
+};
+
+struct Section {
+  std::string owner;                           // the sibling whose kind decides which fields there are ("task"), or ""
+  std::function<std::vector<Field>()> fields;  // none: the owner's kind has no such section
+};
+
+struct KindHelp {
+  std::string name, summary;
+};
+
+struct Kinds {
+  std::vector<KindHelp> kinds;
+  std::function<std::string()> current;
+  std::function<void(const std::string&)> select;  // the kind of that name, with its default options
+  std::function<std::vector<Field>()> fields;      // of the current kind
+
+  std::vector<std::string> names() const;
+  // use(name) after each kind in turn is selected; at the end the current kind has its default options.
+  void for_each(const std::function<void(const std::string&)>& use) const;
+};
+
+// A row of the table of keys. `value` refers to the struct that the list was made from.
+struct Field {
+  using Value = std::variant<bool*, std::int64_t*, double*, std::string*, PathText*, FreeText*,
+                             std::optional<std::int64_t>*, std::optional<double>*, std::optional<PathText>*,
+                             std::array<double, 2>*, std::vector<std::string>*, Enumeration, TextForm, Section, Kinds>;
+  std::string name;
+  std::string help;
+  std::optional<Range> range;  // of numbers
+  Value value;
+};
 
 }  // namespace metaformer

@@ -10,28 +10,13 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "config/explain.h"
 #include "config/writer.h"
 #include "config/yaml.h"
 
 namespace metaformer {
 
 namespace {
-
-const std::vector<std::pair<std::string, Spread>>& spreads() {
-  static const std::vector<std::pair<std::string, Spread>> names = {
-      {"uniform", Spread::uniform},
-      {"log_uniform", Spread::log_uniform},
-      {"uniform_integer", Spread::uniform_integer},
-      {"log_uniform_integer", Spread::log_uniform_integer},
-      {"choice", Spread::choice}};
-  return names;
-}
-
-std::vector<std::string> spread_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, spread] : spreads()) names.push_back(name);
-  return names;
-}
 
 bool is_integer(Spread spread) { return spread == Spread::uniform_integer || spread == Spread::log_uniform_integer; }
 bool is_logarithmic(Spread spread) { return spread == Spread::log_uniform || spread == Spread::log_uniform_integer; }
@@ -105,12 +90,12 @@ SearchDimension read_dimension(const ConfigEntry& entry) {
              node.kind == ConfigNode::Kind::map ? fmt::format("{} keys", node.entries.size()) : node.describe()));
   const auto& [key, value] = node.entries.front();
   const auto& name = key.name;
-  const auto found =
-      std::find_if(spreads().begin(), spreads().end(), [&](const auto& spread) { return spread.first == name; });
-  if (found == spreads().end())
+  const auto names = names_of<Spread>();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
     fail(key.location, dimension.key,
-         fmt::format("{}: no such distribution; expected {}", in_quotes(name), join_alternatives(spread_names())));
-  dimension.spread = found->second;
+         fmt::format("{}: no such distribution; expected {}", in_quotes(name), join_alternatives(names)));
+  dimension.spread = static_cast<Spread>(found - names.begin());
   dimension.spread == Spread::choice ? read_choices(value, dimension) : read_bounds(value, dimension);
   return dimension;
 }

@@ -7,15 +7,22 @@
 //   train.batch_size: {log_uniform_integer: [8, 128]}
 //   model.mixer.kind: {choice: [metric, quadratic]}
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "config/schema.h"
 
 namespace metaformer {
 
 enum class Spread { uniform, log_uniform, uniform_integer, log_uniform_integer, choice };
+constexpr std::array<std::string_view, 5> enum_names(Spread) {
+  return {"uniform", "log_uniform", "uniform_integer", "log_uniform_integer", "choice"};
+}
 
 struct SearchDimension {
   std::string key;  // "train.learning_rate"

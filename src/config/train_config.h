@@ -2,6 +2,7 @@
 // The train section of a config.
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -215,10 +216,7 @@ struct RollbackConfig {
 using DivergenceAction = std::variant<StopConfig, RollbackConfig>;
 
 enum class SpikeAction { warn, skip };
-template <>
-struct EnumNames<SpikeAction> {
-  static constexpr std::array<std::string_view, 2> values = {"warn", "skip"};
-};
+constexpr std::array<std::string_view, 2> enum_names(SpikeAction) { return {"warn", "skip"}; }
 
 struct SpikesConfig {
   double threshold = 0;
@@ -235,9 +233,6 @@ inline double rollback_factor(const DivergenceConfig& divergence) {
   const auto* rollback = std::get_if<RollbackConfig>(&divergence.action);
   return rollback == nullptr ? 1 : rollback->factor;
 }
-
-template <class Visitor>
-void visit(Visitor&, StopConfig&) {}
 
 template <class Visitor>
 void visit(Visitor& field, RollbackConfig& c) {
@@ -259,22 +254,25 @@ void visit(Visitor& field, DivergenceConfig& c) {
   field("spikes", c.spikes, "gradients far larger than those before");
 }
 
-// An entry of train.rate_factors.
-
-// Multiplies the learning rate of the parameters that `name` names.
+// An entry of train.rate_factors: multiplies the learning rate of the parameters that `name` names.
 struct RateFactor {
   std::string name;
   double factor = 1;
 };
 
 // Of "NAME=FACTOR", where the factor is a finite number above 0; nothing for another text.
-std::optional<RateFactor> parse_rate_factor(const std::string& entry);
+inline std::optional<RateFactor> parse_rate_factor(const std::string& entry) {
+  const auto equals = entry.rfind('=');
+  if (equals == std::string::npos || equals == 0) return std::nullopt;
+  RateFactor parsed{.name = entry.substr(0, equals)};
+  const char* end = entry.data() + entry.size();
+  const auto [stop, error] = std::from_chars(entry.data() + equals + 1, end, parsed.factor);
+  const bool is_number = error == std::errc() && stop == end && equals + 1 < entry.size();
+  return is_number && positive.contains(parsed.factor) ? std::optional(parsed) : std::nullopt;
+}
 
 enum class Precision { fp32, bf16, tf32, fp16 };
-template <>
-struct EnumNames<Precision> {
-  static constexpr std::array<std::string_view, 4> values = {"fp32", "bf16", "tf32", "fp16"};
-};
+constexpr std::array<std::string_view, 4> enum_names(Precision) { return {"fp32", "bf16", "tf32", "fp16"}; }
 
 struct LimitedEvaluationConfig {
   static constexpr std::string_view kind = "limited";
@@ -300,9 +298,6 @@ template <class Visitor>
 void visit(Visitor& field, LimitedEvaluationConfig& c) {
   field("tokens", c.tokens, between(1, most_steps), "most tokens of the validation split in an evaluation");
 }
-
-template <class Visitor>
-void visit(Visitor&, WholeEvaluationConfig&) {}
 
 template <class Visitor>
 void visit(Visitor& field, RandomEvaluationConfig& c) {

@@ -8,11 +8,11 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <map>
-#include <string_view>
-#include <tuple>
+#include <type_traits>
 #include <vector>
 
+#include "base/digest.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/yaml.h"
 
@@ -62,23 +62,6 @@ std::string yaml_text(const std::string& text) {
   return fmt::format("{} {}", escaped_tag, escaped(Json(escape_bytes(text)).dump()));
 }
 
-}  // namespace
-
-std::string yaml_value(const Json& value) {
-  if (value.is_string()) return yaml_text(value.get<std::string>());
-  if (value.is_number_float()) return yaml_number(value.get<double>());
-  if (value.is_array()) {
-    std::vector<std::string> items;
-    for (const auto& item : value) items.push_back(yaml_value(item));
-    return fmt::format("[{}]", fmt::join(items, ", "));
-  }
-  return value.dump();
-}
-
-using Json = nlohmann::ordered_json;
-
-namespace {
-
 void write_yaml(const Json& section, int indent, std::string& out) {
   for (const auto& [key, value] : section.items()) {
     out += fmt::format("{:{}}{}:", "", indent, key);
@@ -93,128 +76,112 @@ void write_yaml(const Json& section, int indent, std::string& out) {
   }
 }
 
-std::string type_name(const bool&) { return "true or false"; }
-std::string type_name(const std::int64_t&) { return "integer"; }
-std::string type_name(const double&) { return "number"; }
-std::string type_name(const std::string&) { return "text"; }
-std::string type_name(const PathText&) { return "path"; }
-std::string type_name(const std::array<double, 2>&) { return "list of 2 numbers"; }
-std::string type_name(const std::vector<std::string>&) { return "list of texts"; }
-std::string type_name(const Choice& value) { return join_alternatives(value.names); }
-std::string type_name(const TextValue& value) { return value.type; }
 template <class T>
-std::string type_name(const std::optional<T>&) {
-  return type_name(T{}) + " or null";
+Json to_json(const T* value) {
+  return *value;
 }
-template <class E>
-requires std::is_enum_v<E> std::string type_name(const E&) { return join_alternatives(names_of<E>()); }
-
-template <class Options>
-KindHelp describe_kind(const Options&) {
-  return {.name = std::string(Options::kind), .summary = std::string(Options::summary)};
+template <class T>
+Json to_json(const std::optional<T>* value) {
+  return *value ? to_json(&**value) : Json(nullptr);
 }
-KindHelp describe_kind(const MixerOptions& options) {
-  return {.name = std::string(options.kind()), .summary = std::string(options.summary())};
+Json to_json(const PathText* value) { return std::string(*value); }
+Json to_json(const FreeText* value) { return std::string(*value); }
+Json to_json(const Enumeration& value) { return value.names.at(value.get()); }
+Json to_json(const TextForm& value) {
+  std::int64_t number = 0;
+  const auto text = value.write();
+  return parse_whole_number(text, number) == WholeNumber::valid ? Json(number) : Json(text);
 }
 
-class HelpCollector {
- public:
-  HelpCollector(std::string prefix, std::vector<KindCondition> conditions, std::vector<FieldHelp>& fields)
-      : prefix_(std::move(prefix)), conditions_(std::move(conditions)), fields_(fields) {}
-
-  template <class T>
-  void operator()(const char* name, T& value, const char* help) {
-    if constexpr (has_kinds<T>) {
-      add(name, join_alternatives(kinds_of<T>()), std::string(kind_of(value)), help);
-      visit_every_kind(value, [&](auto& options) { fields_.back().kinds.push_back(describe_kind(options)); });
-      visit_every_kind(value,
-                       [&](auto& options) { descend(name, prefix_ + name, describe_kind(options).name, options); });
-    } else if constexpr (requires(HelpCollector & h) { visit(h, value); }) {
-      HelpCollector inner(prefix_ + name + ".", conditions_, fields_);
-      visit(inner, value);
+void add_fields(const std::vector<Field>& fields, Json& json) {
+  for (const auto& field : fields) {
+    auto inner = Json::object();
+    if (const auto* kinds = std::get_if<Kinds>(&field.value)) {
+      inner["kind"] = kinds->current();
+      add_fields(kinds->fields(), inner);
+    } else if (const auto* section = std::get_if<Section>(&field.value)) {
+      add_fields(section->fields(), inner);
+      if (inner.empty()) continue;
     } else {
-      add(name, type_name(value), yaml_value(to_value(value)), help);
+      inner = json_value(field);
     }
+    json[field.name] = std::move(inner);
   }
-  template <class T>
-  void operator()(const char* name, T& value, const Range& range, const char* help) {
-    add(name, fmt::format("{}, {}", type_name(value), range.str()), yaml_value(to_value(value)), help);
-  }
-  template <class V, class Section>
-  void section_of(const char* name, const char* owner, V& variant, const Section& section) {
-    visit_every_kind(variant, [&](auto& options) {
-      if constexpr (std::is_invocable_v<Section, decltype(options)>)
-        descend(name, owner, describe_kind(options).name, section(options));
-    });
-  }
-
- private:
-  void add(const std::string& name, std::string expected, std::string fallback, const char* help) {
-    fields_.push_back({prefix_ + name, std::move(expected), std::move(fallback), help, {}, conditions_});
-  }
-
-  template <class T>
-  void descend(const std::string& name, const std::string& owner, const std::string& kind, T& section) {
-    auto conditions = conditions_;
-    conditions.push_back({owner, {kind}});
-    HelpCollector inner(prefix_ + name + ".", std::move(conditions), fields_);
-    visit(inner, section);
-  }
-
-  std::string prefix_;
-  std::vector<KindCondition> conditions_;
-  std::vector<FieldHelp>& fields_;
-};
-
-// Where two differ in the kinds of one condition: joins them and returns true.
-bool join(FieldHelp& field, const FieldHelp& other) {
-  const auto& theirs = other.conditions;
-  if (std::tie(field.path, field.expected, field.fallback, field.meaning) !=
-          std::tie(other.path, other.expected, other.fallback, other.meaning) ||
-      field.conditions.size() != theirs.size())
-    return false;
-  KindCondition* differing = nullptr;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < theirs.size(); ++i) {
-    if (field.conditions[i].section != theirs[i].section) return false;
-    if (field.conditions[i].kinds == theirs[i].kinds) continue;
-    if (differing != nullptr) return false;
-    differing = &field.conditions[i];
-    at = i;
-  }
-  if (differing != nullptr)
-    differing->kinds.insert(differing->kinds.end(), theirs[at].kinds.begin(), theirs[at].kinds.end());
-  return true;
 }
 
-// Joins one pair, the first there is.
-bool join_one(std::vector<FieldHelp>& fields) {
-  for (std::size_t i = 0; i < fields.size(); ++i)
-    for (std::size_t j = i + 1; j < fields.size(); ++j)
-      if (join(fields[i], fields[j])) {
-        fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(j));
-        return true;
-      }
-  return false;
+// The values in `now` that differ from those `before`. Another kind than before is compared with the defaults of that
+// kind, which `before` then has.
+nlohmann::json differences(const std::vector<Field>& before, const std::vector<Field>& now) {
+  auto json = nlohmann::json::object();
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const auto& name = now[i].name;
+    nlohmann::json inner;
+    if (const auto* kinds = std::get_if<Kinds>(&now[i].value)) {
+      const auto& kinds_before = std::get<Kinds>(before[i].value);
+      const auto kind = kinds->current();
+      const bool is_other = kinds_before.current() != kind;
+      if (is_other) kinds_before.select(kind);
+      inner = differences(kinds_before.fields(), kinds->fields());
+      if (is_other) inner["kind"] = kind;
+    } else if (const auto* section = std::get_if<Section>(&now[i].value)) {
+      inner = differences(std::get<Section>(before[i].value).fields(), section->fields());
+    } else if (auto value = json_value(now[i]); value != json_value(before[i])) {
+      json[name] = std::move(value);
+      continue;
+    }
+    if (!inner.empty()) json[name] = std::move(inner);
+  }
+  return json;
 }
 
-// A condition that every kind meets is none.
-void drop_empty_conditions(std::vector<FieldHelp>& fields) {
-  std::map<std::string, std::size_t> kinds;
-  for (const auto& field : fields)
-    if (!field.kinds.empty()) kinds[field.path] = field.kinds.size();
-  for (auto& field : fields)
-    std::erase_if(field.conditions,
-                  [&](const auto& condition) { return condition.kinds.size() == kinds[condition.section]; });
+// How much of the validation split an evaluation sees changes nothing that is trained.
+void forget_evaluated_tokens(TrainConfig& train) {
+  if (auto* random = std::get_if<RandomEvaluationConfig>(&train.evaluation))
+    random->tokens = RandomEvaluationConfig{}.tokens;
+  else
+    train.evaluation = EvaluationConfig{};
+}
+
+// A whole number as people write it, though the key takes any: 0, not 0.0.
+std::string short_value(const Json& value) {
+  constexpr double largest = 1e15;
+  if (!value.is_number_float()) return yaml_value(value);
+  const double number = value.get<double>();
+  return number == std::trunc(number) && std::abs(number) < largest ? fmt::format("{:.0f}", number) : yaml_value(value);
+}
+
+void flatten(const Json& section, const std::string& prefix, std::map<std::string, std::string>& values) {
+  for (const auto& [key, value] : section.items())
+    value.is_object() ? flatten(value, prefix + key + ".", values) : void(values[prefix + key] = short_value(value));
 }
 
 }  // namespace
 
+Json json_value(const Field& field) {
+  return std::visit(
+      [](const auto& value) -> Json {
+        if constexpr (requires { to_json(value); }) return to_json(value);
+        throw std::logic_error("a section has no value");
+      },
+      field.value);
+}
+
+std::string yaml_value(const Json& value) {
+  if (value.is_string()) return yaml_text(value.get<std::string>());
+  if (value.is_number_float()) return yaml_number(value.get<double>());
+  if (value.is_array()) {
+    std::vector<std::string> items;
+    for (const auto& item : value) items.push_back(yaml_value(item));
+    return fmt::format("[{}]", fmt::join(items, ", "));
+  }
+  return value.dump();
+}
+
 Json config_to_json(const ExperimentConfig& config) {
-  auto copy = config;  // visiting takes a mutable struct
-  JsonWriter writer;
-  visit(writer, copy);
-  return std::move(writer.json);
+  auto copy = config;  // fields refer to what can be changed
+  auto json = Json::object();
+  add_fields(fields_of(copy), json);
+  return json;
 }
 
 std::string json_to_yaml(const Json& sections) {
@@ -225,22 +192,42 @@ std::string json_to_yaml(const Json& sections) {
 
 std::string config_to_yaml(const ExperimentConfig& config) { return json_to_yaml(config_to_json(config)); }
 
-std::vector<FieldHelp> explain_config() {
+nlohmann::json config_changes(const ExperimentConfig& config) {
+  // The sections `data` and `train` belong to the task and to the model: the defaults of those that were chosen.
   ExperimentConfig defaults;
-  std::vector<FieldHelp> fields;
-  HelpCollector collector("", {}, fields);
-  visit(collector, defaults);
-  while (join_one(fields)) {  // a key that several kinds have with the same meaning is one entry
-  }
-  drop_empty_conditions(fields);
-  return fields;
+  const std::string task(kind_of(defaults.task)), model(kind_of(defaults.model));
+  defaults.task = *make_kind<TaskConfig>(kind_of(config.task));
+  defaults.model = *make_kind<ModelConfig>(kind_of(config.model));
+  set_embedding_scale(defaults.model, default_embedding_scale(config.model));
+  defaults.train.cpu_slices = default_slices(config);
+  auto copy = config;  // fields refer to what can be changed
+  forget_evaluated_tokens(copy.train);
+  auto json = differences(fields_of(defaults), fields_of(copy));
+  if (kind_of(config.task) != task) json["task"]["kind"] = std::string(kind_of(config.task));
+  if (kind_of(config.model) != model) json["model"]["kind"] = std::string(kind_of(config.model));
+  return json;
 }
 
-std::string applies_to(const FieldHelp& field) {
-  std::string text;
-  for (const auto& [section, kinds] : field.conditions)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", section, join_alternatives(kinds));
-  return text;
+std::string config_digest(const ExperimentConfig& config) {
+  constexpr std::size_t digits = 16;
+  auto without_slices = config;
+  without_slices.train.cpu_slices = default_slices(config);
+  return sha256(json_text(config_changes(without_slices))).substr(0, digits);
+}
+
+std::map<std::string, std::string> flattened(const Json& config) {
+  std::map<std::string, std::string> values;
+  flatten(config, "", values);
+  return values;
+}
+
+bool keeps_function(std::string_view key) {
+  constexpr std::array<std::string_view, 10> keys = {
+      "model.context",           "model.memory",          "model.dropout",
+      "model.embedding.dropout", "model.embedding.std",   "model.carry_state",
+      "model.mixer.backend",     "model.mixer.score_std", "model.feed_forward.chunks",
+      "model.same_length"};
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 }  // namespace metaformer

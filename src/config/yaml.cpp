@@ -14,28 +14,15 @@
 #include "base/files.h"
 #include "base/text.h"
 
-// What a reader of YAML complains of, in the words of someone who writes a config.
-
-namespace YAML {
-class Exception;
-}
-
 namespace metaformer {
+
+namespace {
 
 struct YamlError {
   int line = 0;  // from 1
   int column = 0;
   std::string what;
 };
-
-// Of yaml-cpp's error in `text`.
-YamlError describe_yaml_error(const YAML::Exception& error, const std::string& text);
-
-}  // namespace metaformer
-
-namespace metaformer {
-
-namespace {
 
 // The line with that number, from 0.
 std::string line_of(const std::string& text, int number) {
@@ -54,8 +41,7 @@ std::string unclosed_bracket(const std::string& message, const std::string& line
   return line[static_cast<std::size_t>(column)] == '}' ? "[" : "{";
 }
 
-}  // namespace
-
+// Of yaml-cpp's error in `text`, in the words of someone who writes a config.
 YamlError describe_yaml_error(const YAML::Exception& error, const std::string& text) {
   const auto& mark = error.mark;
   const auto line = line_of(text, mark.line);
@@ -67,8 +53,6 @@ YamlError describe_yaml_error(const YAML::Exception& error, const std::string& t
   if (tab != std::string::npos) return {number, static_cast<int>(tab) + 1, "indented with a tab; use spaces"};
   return {number, column, "not valid YAML: " + error.msg};
 }
-
-namespace {
 
 [[noreturn]] void fail(const Location& where, const std::string& what) {
   throw Error(ExitCode::usage, where.str() + ": " + what);

@@ -8,24 +8,6 @@ namespace metaformer {
 
 namespace {
 
-// What the vector code knows of an activation. A switch over it, not std::visit: only that is sure to be inlined into
-// the functions that are compiled for the CPU's instructions.
-struct Function {
-  enum class Kind { gelu, gelu_tanh, relu, silu, relu_squared };
-  Kind kind;
-  float beta = 1;
-};
-
-Function function_of(const GeluConfig&) { return {Function::Kind::gelu}; }
-Function function_of(const GeluTanhConfig&) { return {Function::Kind::gelu_tanh}; }
-Function function_of(const ReluConfig&) { return {Function::Kind::relu}; }
-Function function_of(const SiluConfig& f) { return {Function::Kind::silu, static_cast<float>(f.beta)}; }
-Function function_of(const ReluSquaredConfig&) { return {Function::Kind::relu_squared}; }
-
-Function function_of(const ActivationConfig& f) {
-  return std::visit([](const auto& options) { return function_of(options); }, f);
-}
-
 template <class F, class Element>
 METAFORMER_INLINE void activate_all(F f, const Element* x, Element* y, Element* slope, std::int64_t count) {
   Lanes value, derivative;
@@ -89,62 +71,65 @@ struct GatedProduct {
   }
 };
 
+// A switch, not std::visit over options: only that is sure to be inlined into the functions that are compiled for the
+// CPU's instructions.
 template <class Use, class Element>
-METAFORMER_INLINE void apply(Use use, Function f, const Element* x, Element* y, Element* slopes, std::int64_t rows,
-                             std::int64_t width) {
+METAFORMER_INLINE void apply(Use use, ActivationFunction f, const Element* x, Element* y, Element* slopes,
+                             std::int64_t rows, std::int64_t width) {
   switch (f.kind) {
-    case Function::Kind::gelu:
+    case ActivationFunction::Kind::gelu:
       return use(GeluLanes{}, x, y, slopes, rows, width);
-    case Function::Kind::gelu_tanh:
+    case ActivationFunction::Kind::gelu_tanh:
       return use(GeluTanhLanes{}, x, y, slopes, rows, width);
-    case Function::Kind::relu:
+    case ActivationFunction::Kind::relu:
       return use(ReluLanes{}, x, y, slopes, rows, width);
-    case Function::Kind::silu:
+    case ActivationFunction::Kind::silu:
       return use(SiluLanes{f.beta}, x, y, slopes, rows, width);
-    case Function::Kind::relu_squared:
+    case ActivationFunction::Kind::relu_squared:
       return use(ReluSquaredLanes{}, x, y, slopes, rows, width);
   }
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
-void activate_floats(Function f, const float* x, float* y, float* slope, std::int64_t count) {
+void activate_floats(ActivationFunction f, const float* x, float* y, float* slope, std::int64_t count) {
   apply(Activation{}, f, x, y, slope, 1, count);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
-void activate_bf16(Function f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope, std::int64_t count) {
+void activate_bf16(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope,
+                   std::int64_t count) {
   apply(Activation{}, f, x, y, slope, 1, count);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
-void gate_floats(Function f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width) {
+void gate_floats(ActivationFunction f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width) {
   apply(GatedProduct{}, f, x, y, slopes, rows, width);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH
-void gate_bf16(Function f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
+void gate_bf16(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
                std::int64_t width) {
   apply(GatedProduct{}, f, x, y, slopes, rows, width);
 }
 
 }  // namespace
 
-void activate(const ActivationConfig& f, const float* x, float* y, float* slope, std::int64_t count) {
-  activate_floats(function_of(f), x, y, slope, count);
+void activate(ActivationFunction f, const float* x, float* y, float* slope, std::int64_t count) {
+  activate_floats(f, x, y, slope, count);
 }
 
-void activate(const ActivationConfig& f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope,
+void activate(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope,
               std::int64_t count) {
-  activate_bf16(function_of(f), x, y, slope, count);
+  activate_bf16(f, x, y, slope, count);
 }
 
-void gate(const ActivationConfig& f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width) {
-  gate_floats(function_of(f), x, y, slopes, rows, width);
+void gate(ActivationFunction f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width) {
+  gate_floats(f, x, y, slopes, rows, width);
 }
 
-void gate(const ActivationConfig& f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
+void gate(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
           std::int64_t width) {
-  gate_bf16(function_of(f), x, y, slopes, rows, width);
+  gate_bf16(f, x, y, slopes, rows, width);
 }
 
 }  // namespace metaformer

@@ -7,18 +7,21 @@
 
 #include <cstdint>
 
-#include "config/model_config.h"
-
 namespace metaformer {
 
+struct ActivationFunction {
+  enum class Kind { gelu, gelu_tanh, relu, silu, relu_squared };
+  Kind kind;
+  float beta = 1;  // of silu
+};
+
 // y = f(x), slope = f'(x).
-void activate(const ActivationConfig& f, const float* x, float* y, float* slope, std::int64_t count);
-void activate(const ActivationConfig& f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope,
-              std::int64_t count);
+void activate(ActivationFunction f, const float* x, float* y, float* slope, std::int64_t count);
+void activate(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slope, std::int64_t count);
 
 // y = f(gate) up of every row of x = [gate | up], both `width` elements; slopes = [f'(gate) up | f(gate)].
-void gate(const ActivationConfig& f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width);
-void gate(const ActivationConfig& f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
+void gate(ActivationFunction f, const float* x, float* y, float* slopes, std::int64_t rows, std::int64_t width);
+void gate(ActivationFunction f, const std::uint16_t* x, std::uint16_t* y, std::uint16_t* slopes, std::int64_t rows,
           std::int64_t width);
 
 }  // namespace metaformer

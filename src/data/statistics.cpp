@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "config/paths.h"
+#include "config/experiment_config.h"
 #include "data/labelled.h"
 #include "data/packing.h"
 #include "data/text_dataset.h"

@@ -16,10 +16,7 @@
 namespace metaformer {
 
 enum class Split { train, validation, test };
-template <>
-struct EnumNames<Split> {
-  static constexpr std::array<std::string_view, 3> values = {"train", "validation", "test"};
-};
+constexpr std::array<std::string_view, 3> enum_names(Split) { return {"train", "validation", "test"}; }
 
 inline constexpr std::array every_split = {Split::train, Split::validation, Split::test};
 inline constexpr std::array held_out_splits = {Split::validation, Split::test};

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "attention/mixers.h"
 #include "model/make_model.h"
 
 namespace metaformer {
@@ -35,7 +36,7 @@ std::int64_t block_activations(const TransformerConfig& model) {
   const bool drops = model.dropout > 0, both = position_of(model.norm) == NormPosition::both;
   const auto* mlp = std::get_if<MlpConfig>(&model.feed_forward);
   const bool activates_output = mlp != nullptr && mlp->output_activation;
-  const auto mixer = model.mixer->cost(model.mixer_shape(), {.context = model.context + model.memory});
+  const auto mixer = cost_of(model.mixer, model.mixer_shape(), {.context = model.context + model.memory});
   return (both ? 6 : 4) * d + mixer.activations + (model.up_width() + model.hidden_width()) / chunks +
          (drops ? 4 * d : 0) + (activates_output ? d : 0);
 }
@@ -105,7 +106,7 @@ Activations activations_of(const EncoderDecoderConfig& model) {
   const auto decoder = activations_of(static_cast<const TransformerConfig&>(model)),
              encoder = activations_of(model.encoder_blocks());
   const auto cross =
-      model.cross_mixer->cost(model.cross_shape(), {.context = model.context}).activations + 2 * model.width;
+      cost_of(model.cross_mixer, model.cross_shape(), {.context = model.context}).activations + 2 * model.width;
   return {.of_token = decoder.of_token + encoder.of_token + static_cast<double>(model.layers * cross),
           .evaluated = decoder.evaluated + encoder.evaluated,
           .are_half = true};

@@ -29,7 +29,7 @@ torch::Tensor Gpt::hidden(const Batch& batch, ModelState* state, Pass& pass) {
 }
 
 std::int64_t Gpt::recordable_layers() const {
-  return config().mixer->chooses_by_whole_sequence() || remembers() ? 0 : config().layers;
+  return chooses_by_whole_sequence(config().mixer) || remembers() ? 0 : config().layers;
 }
 
 std::unique_ptr<ModelState> Gpt::new_state(std::int64_t batch, std::int64_t capacity) const {

@@ -188,7 +188,7 @@ TransformerImpl::TransformerImpl(const TransformerConfig& config, std::int64_t v
     ngram_embedding_ = register_module("ngram_embedding",
                                        Embedding(config.embedding.ngrams.buckets, config.width, config.embedding.std));
   const auto shape = config.mixer_shape();
-  shared_positions_.emplace(*this, shape, config.mixer->key_width(shape), causal);
+  shared_positions_.emplace(*this, shape, key_width(config.mixer, shape), causal);
   if (config.embedding.scale == EmbeddingScale::log_count_ratio) {
     token_scale_v1_ = register_buffer("token_scale", torch::ones({vocabulary, 1}, module_device()));
     if (!ngram_embedding_.is_empty())

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpu/activation.h"
+#include "ops/activation.h"
 
 namespace metaformer {
 
@@ -49,13 +49,14 @@ void BlockDecoder::apply(std::vector<float>& x_bd, const BranchNorms& norms, Bra
 void BlockDecoder::feed_forward(const float* x_bd, float* y_bd) {
   up_.apply(x_bd, up_bu_.data(), batch_);
   if (const auto* gated = std::get_if<GatedConfig>(&feed_forward_)) {
-    gate(gated->activation, up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_, down_.inputs());
+    gate(function_of(gated->activation), up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_, down_.inputs());
     return down_.apply(hidden_bh_.data(), y_bd, batch_);
   }
   const auto& mlp = std::get<MlpConfig>(feed_forward_);
-  activate(mlp.activation, up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_ * down_.inputs());
+  activate(function_of(mlp.activation), up_bu_.data(), hidden_bh_.data(), slope_bu_.data(), batch_ * down_.inputs());
   down_.apply(hidden_bh_.data(), y_bd, batch_);
-  if (mlp.output_activation) activate(mlp.activation, y_bd, y_bd, slope_bu_.data(), batch_ * down_.outputs());
+  if (mlp.output_activation)
+    activate(function_of(mlp.activation), y_bd, y_bd, slope_bu_.data(), batch_ * down_.outputs());
 }
 
 void BlockDecoder::step(std::vector<float>& x_bd) {

@@ -1,6 +1,5 @@
 #include "ops/activation.h"
 
-#include "cpu/activation.h"
 #include "ops/autocast.h"
 #include "ops/parallel.h"
 #include "ops/recompute.h"
@@ -36,7 +35,7 @@ class Activate : public torch::autograd::Function<Activate> {
     const auto y = torch::empty_like(x), slopes = torch::empty_like(x);
     with_elements(x, y, slopes, [&](const auto* from, auto* to, auto* slope) {
       at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-        activate(f, from + begin, to + begin, slope + begin, end - begin);
+        activate(function_of(f), from + begin, to + begin, slope + begin, end - begin);
       });
     });
     return keep(context, y, slopes);
@@ -57,7 +56,8 @@ class Gate : public torch::autograd::Function<Gate> {
     const auto rows = y.numel() / width, row_grain = std::max<std::int64_t>(1, grain / width);
     with_elements(x, y, slopes, [&](const auto* from, auto* to, auto* slope) {
       at::parallel_for(0, rows, row_grain, [&](std::int64_t begin, std::int64_t end) {
-        gate(f, from + begin * 2 * width, to + begin * width, slope + begin * 2 * width, end - begin, width);
+        gate(function_of(f), from + begin * 2 * width, to + begin * width, slope + begin * 2 * width, end - begin,
+             width);
       });
     });
     return keep(context, y, slopes);
@@ -76,6 +76,13 @@ bool has_kernel(const Tensor& x) {
   return x.is_cpu() && known && torch::GradMode::is_enabled() && x.is_contiguous() && x.numel() > 0;
 }
 
+using Kind = ActivationFunction::Kind;
+ActivationFunction kernel_of(const GeluConfig&) { return {Kind::gelu}; }
+ActivationFunction kernel_of(const GeluTanhConfig&) { return {Kind::gelu_tanh}; }
+ActivationFunction kernel_of(const ReluConfig&) { return {Kind::relu}; }
+ActivationFunction kernel_of(const SiluConfig& f) { return {Kind::silu, static_cast<float>(f.beta)}; }
+ActivationFunction kernel_of(const ReluSquaredConfig&) { return {Kind::relu_squared}; }
+
 Tensor by_operators(const GeluConfig&, const Tensor& x) { return torch::gelu(x); }
 Tensor by_operators(const GeluTanhConfig&, const Tensor& x) { return torch::gelu(x, "tanh"); }
 Tensor by_operators(const ReluConfig&, const Tensor& x) { return torch::relu(x); }
@@ -89,6 +96,10 @@ Tensor activate_by_operators(const ActivationConfig& f, const Tensor& x) {
 }
 
 }  // namespace
+
+ActivationFunction function_of(const ActivationConfig& f) {
+  return std::visit([](const auto& options) { return kernel_of(options); }, f);
+}
 
 Tensor activate(const ActivationConfig& f, const Tensor& x) {
   // A rectifier is a comparison: the library's needs no slope.

@@ -5,8 +5,12 @@
 #include <torch/types.h>
 
 #include "config/model_config.h"
+#include "cpu/activation.h"
 
 namespace metaformer {
+
+// As the kernels know it.
+ActivationFunction function_of(const ActivationConfig& f);
 
 // f(x) of every element; any shape.
 torch::Tensor activate(const ActivationConfig& f, const torch::Tensor& x);

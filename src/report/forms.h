@@ -38,10 +38,9 @@ HeadForms forms_of(const Mixer& mixer, const torch::Tensor& form_nij, std::int64
 // Whether d(x, y) = sqrt((x - y) F (x - y)) is one, by the eigenvalues of F's symmetric part: all positive; none
 // negative; some negative; not known, as of normalised queries and keys.
 enum class FormVerdict { metric, pseudometric, no_metric, unknown };
-template <>
-struct EnumNames<FormVerdict> {
-  static constexpr std::array<std::string_view, 4> values = {"metric", "pseudometric", "no_metric", "unknown"};
-};
+constexpr std::array<std::string_view, 4> enum_names(FormVerdict) {
+  return {"metric", "pseudometric", "no_metric", "unknown"};
+}
 
 // Of one head. Scores and squares count as 0 below 1e-9 of the largest.
 struct MetricAxioms {

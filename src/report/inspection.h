@@ -37,10 +37,7 @@ struct LayerInspection {
 // Which tokens of an encoder and decoder attend to which: the source's to each other, the target's to each other, the
 // target's to the source.
 enum class InspectedPart { whole, encoder, decoder, cross };
-template <>
-struct EnumNames<InspectedPart> {
-  static constexpr std::array<std::string_view, 4> values = {"whole", "encoder", "decoder", "cross"};
-};
+constexpr std::array<std::string_view, 4> enum_names(InspectedPart) { return {"whole", "encoder", "decoder", "cross"}; }
 
 struct TextInspection {
   InspectedPart part = InspectedPart::whole;

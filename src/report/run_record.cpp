@@ -1,7 +1,6 @@
 #include "report/run_record.h"
 
 #include "base/error.h"
-#include "config/changes.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "tasks/measures.h"

@@ -15,8 +15,8 @@ using Settings = std::map<std::string, std::string>;  // "model.mixer.kind" -> "
 
 // From its folder or from a row of a results file.
 struct RunRecord {
-  std::string key;     // digest of everything in the config that is not default, the seed included (config/changes.h)
-  std::string config;  // as it was named: "shakespeare_metric.yaml"; of a folder without that, the folder's name
+  std::string key;        // digest of everything in the config that is not default, the seed included (config/writer.h)
+  std::string config;     // as it was named: "shakespeare_metric.yaml"; of a folder without that, the folder's name
   std::string overrides;  // the other --set arguments, without train.seed: "model.layers=2 train.steps=100"
   std::int64_t seed = 0;
 
@@ -47,7 +47,7 @@ struct RunRecord {
 void add_derived_measures(RunRecord& record);
 void remove_derived_measures(RunRecord& record);
 
-// The config keys that are not default (config/changes.h), without train.seed.
+// The config keys that are not default (config/writer.h), without train.seed.
 Settings changed_settings(const ExperimentConfig& config);
 
 // Every key that applies, from those that are not default. Nothing more than the given ones where this version of the

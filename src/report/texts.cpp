@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "config/paths.h"
+#include "config/experiment_config.h"
 #include "data/labelled.h"
 #include "data/list_dataset.h"
 #include "data/pairs.h"

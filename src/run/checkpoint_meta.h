@@ -32,10 +32,7 @@ struct BestSoFar {
 
 // How the attention of all heads has collapsed (train/diagnostics.h).
 enum class CollapseKind { none, one_token, uniform };
-template <>
-struct EnumNames<CollapseKind> {
-  static constexpr std::array<std::string_view, 3> values = {"none", "one_token", "uniform"};
-};
+constexpr std::array<std::string_view, 3> enum_names(CollapseKind) { return {"none", "one_token", "uniform"}; }
 
 struct AttentionCollapse {
   std::int64_t step = 0;  // of the look that has found it

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/paths.h"
+#include "config/experiment_config.h"
 #include "model/make_model.h"
 #include "ops/device.h"
 #include "ops/named_tensors.h"

@@ -8,7 +8,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "config/paths.h"
+#include "config/experiment_config.h"
 #include "run/run_directory.h"
 
 namespace metaformer {

@@ -10,8 +10,8 @@
 
 namespace metaformer {
 
-// Both check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/paths.h) are those that
-// the run was trained on. Errors (exit code 3): others, with both digests.
+// Both check by SHA-256 that the data at the paths of the keys `moved` (moved_data of config/experiment_config.h) are
+// those that the run was trained on. Errors (exit code 3): others, with both digests.
 
 // Of what is a file, before it is read: texts with other labels or characters would be another error.
 void require_moved_files(const RunDirectory& run, const ExperimentConfig& config,

@@ -11,7 +11,6 @@
 #include "base/rows.h"
 #include "base/text.h"
 #include "config/experiment_config.h"
-#include "config/paths.h"
 #include "data/encoded_cache.h"
 #include "data/labelled.h"
 #include "ops/autocast.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "config/paths.h"
+#include "config/experiment_config.h"
 
 namespace metaformer {
 

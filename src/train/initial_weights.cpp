@@ -8,7 +8,6 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "config/changes.h"
 #include "config/check.h"
 #include "config/writer.h"
 #include "run/checkpoint.h"

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/platform.h"
 #include "base/text.h"
-#include "config/paths.h"
+#include "config/experiment_config.h"
 #include "config/writer.h"
 #include "cuda/metric_attention.h"
 #include "model/make_model.h"
@@ -56,7 +56,7 @@ void require_fits_in_memory(const MemoryEstimate& estimate) {
 
 void require_backend(const ExperimentConfig& config, torch::Device device) {
   const auto* model = blocks_of(config.model);
-  if (model != nullptr && model->mixer->backend() == Backend::fused && device.is_cpu())
+  if (model != nullptr && backend_of(model->mixer) == Backend::fused && device.is_cpu())
     throw Error(ExitCode::usage,
                 "model.mixer.backend: 'fused' needs a CUDA device, and this runs on the CPU; set auto or composed");
 }

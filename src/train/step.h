@@ -39,14 +39,12 @@ void require_equal_pieces(const ExperimentConfig& config, int size);
 
 // reduce: gradients of several processes are added up.
 enum class StepPhase { batch, forward, backward, reduce, clip, update };
-template <>
-struct EnumNames<StepPhase> {
-  static constexpr std::array<std::string_view, 6> values = {"batch",  "forward", "backward",
-                                                             "reduce", "clip",    "update"};
-};
+constexpr std::array<std::string_view, 6> enum_names(StepPhase) {
+  return {"batch", "forward", "backward", "reduce", "clip", "update"};
+}
 
 struct StepTimes {
-  std::array<double, EnumNames<StepPhase>::values.size()> seconds{};
+  std::array<double, enum_names(StepPhase{}).size()> seconds{};
   double of(StepPhase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
   double total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 };

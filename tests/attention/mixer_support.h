@@ -34,7 +34,7 @@ inline std::shared_ptr<Mixer> random_mixer(const MixerConfig& options, const Mix
 inline torch::Tensor shared_distance_biases(const MixerConfig& options, const MixerShape& shape) {
   const auto* xl = std::get_if<TransformerXlPositionsConfig>(&shape.positions);
   if (xl == nullptr || !xl->shared_biases) return {};
-  return torch::randn({2, shape.heads, options->key_width(shape)}, torch::kDouble);
+  return torch::randn({2, shape.heads, key_width(options, shape)}, torch::kDouble);
 }
 
 // Sets what a model gives to mixers with positions of transformer_xl, in double; does nothing for others.
@@ -65,14 +65,14 @@ inline std::int64_t parameters_by_formula(const MixerConfig& options, const Mixe
   const auto shared = [&](const auto& o) {
     return matrices(2 + (o.values == MixerValues::own ? 1 : 0) + (shape.crosses ? 1 : 0)) + of_norms(o, 1);
   };
-  if (const auto* dot = options.get_if<ScaledDotProductOptions>())
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options))
     return matrices(4) + of_norms(*dot, 2) + of_positions(k);
-  if (options.get_if<LshOptions>() != nullptr) return matrices(3);
-  if (const auto* quadratic = options.get_if<QuadraticOptions>()) {
+  if (std::get_if<LshOptions>(&options) != nullptr) return matrices(3);
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&options)) {
     const auto side = quadratic->form == QuadraticForm::full ? d : k;
     return shared(*quadratic) + n * side * side + of_positions(side);
   }
-  const auto* metric = options.get_if<MetricOptions>();
+  const auto* metric = std::get_if<MetricOptions>(&options);
   if (metric == nullptr) return 0;
   const auto form = metric->constraint == MetricConstraint::identity   ? 0
                     : metric->constraint == MetricConstraint::diagonal ? k

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "attention/lsh.h"
-#include "attention/lsh_options.h"
 #include "attention/mixer_support.h"
 #include "base/random.h"
+#include "config/mixer_config.h"
 #include "cpu/hashed_attention.h"
 #include "ops/pass.h"
 
@@ -160,11 +160,11 @@ TEST_CASE("no token attends to one behind it, nor to one of another segment", "[
   }
 }
 
-// The exception that MixerOptions::chooses_by_whole_sequence names, and no more than it.
+// The exception that chooses_by_whole_sequence names, and no more than it.
 TEST_CASE("which tokens of the past are seen depends on the future, and the options say so", "[lsh]") {
   const MixerConfig options = LshOptions{.rounds = 2, .chunk = 4};
-  CHECK(options->chooses_by_whole_sequence());
-  CHECK_FALSE(MixerConfig()->chooses_by_whole_sequence());
+  CHECK(chooses_by_whole_sequence(options));
+  CHECK_FALSE(chooses_by_whole_sequence(MixerConfig()));
   const auto mixer = random_mixer(options, shape);
   const auto x = torch::randn({1, 32, 12}, torch::kDouble);
   auto changed = x.clone();

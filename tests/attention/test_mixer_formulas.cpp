@@ -206,9 +206,9 @@ Parts parts_of(const MetricOptions& options, const Mixer& mixer, const Tensor& x
 }
 
 Parts parts_of(const MixerConfig& options, const Mixer& mixer, const Tensor& x) {
-  if (const auto* dot = options.get_if<ScaledDotProductOptions>()) return parts_of(*dot, mixer, x);
-  if (const auto* quadratic = options.get_if<QuadraticOptions>()) return parts_of(*quadratic, mixer, x);
-  return parts_of(*options.get_if<MetricOptions>(), mixer, x);
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options)) return parts_of(*dot, mixer, x);
+  if (const auto* quadratic = std::get_if<QuadraticOptions>(&options)) return parts_of(*quadratic, mixer, x);
+  return parts_of(*std::get_if<MetricOptions>(&options), mixer, x);
 }
 
 // Transformer-XL's terms b, c and d for one pair, [b, n]: those of the distance and of the two learned vectors.
@@ -342,7 +342,7 @@ struct Formula {
 template <class... Options>
 Tensor formula_of(const MixerConfig& mixer, const Formula& formula) {
   Tensor result;
-  ((mixer.get_if<Options>() != nullptr ? void(result = formula(*mixer.get_if<Options>())) : void()), ...);
+  ((std::get_if<Options>(&mixer) != nullptr ? void(result = formula(*std::get_if<Options>(&mixer))) : void()), ...);
   return result;
 }
 
@@ -356,7 +356,7 @@ TEST_CASE("every mixer equals its formula in float64", "[mixer]") {
   const auto x = torch::randn({2, 9, width}, torch::kDouble);
   const auto segments = segmented ? example_segments() : torch::zeros({2, 9}, torch::kLong);
   const auto visible = brute_force_visible(causal, segments);
-  const auto expected = options->has_scores()
+  const auto expected = has_scores(options)
                             ? expected_of(options, mixer, x, segments)
                             : formula_of<LshOptions, AveragePoolingOptions, IdentityOptions, NoneOptions>(
                                   options, Formula{*mixer.mixer, x, visible, causal});

@@ -23,8 +23,8 @@ TEST_CASE("no causal mixer looks ahead", "[mixer]") {
   const auto visibility = self_visibility(true, {});
   const auto before = mix(*mixer, x, visibility), after = mix(*mixer, changed, visibility);
   CHECK(torch::equal(before.narrow(1, 0, 6), after.narrow(1, 0, 6)));
-  const auto* pooling = options.get_if<AveragePoolingOptions>();
-  const bool always_zero = options.get_if<NoneOptions>() != nullptr || (pooling && pooling->window.tokens == 1);
+  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
+  const bool always_zero = std::get_if<NoneOptions>(&options) != nullptr || (pooling && pooling->window.tokens == 1);
   CHECK(always_zero == torch::equal(before.narrow(1, 6, 4), after.narrow(1, 6, 4)));
 }
 
@@ -87,8 +87,8 @@ TEST_CASE("a batch is a set of independent sequences", "[mixer]") {
 
 TEST_CASE("without order, attention commutes with permutations", "[mixer]") {
   const auto options = any_mixer();
-  const auto* pooling = options.get_if<AveragePoolingOptions>();
-  const auto* metric = options.get_if<MetricOptions>();
+  const auto* pooling = std::get_if<AveragePoolingOptions>(&options);
+  const auto* metric = std::get_if<MetricOptions>(&options);
   const bool uses_order = (pooling && !pooling->window.all() && pooling->window.tokens < 40) ||
                           (metric && metric->score == MetricScore::as_published);
   if (uses_order) return does_not_apply("it uses the order");
@@ -109,13 +109,13 @@ TEST_CASE("mixers have as many parameters as their formulas", "[mixer]") {
   std::int64_t actual = 0;
   for (const auto& parameter : make_mixer(options, with_bias)->parameters()) actual += parameter.numel();
   CHECK(actual == parameters_by_formula(options, with_bias));
-  CHECK(options->cost(with_bias, {}).parameters == actual);
+  CHECK(cost_of(options, with_bias, {}).parameters == actual);
 }
 
 TEST_CASE("of a form with a fixed norm only the direction counts", "[mixer]") {
   auto options = any_mixer();
-  auto* quadratic = options.get_if<QuadraticOptions>();
-  auto* metric = options.get_if<MetricOptions>();
+  auto* quadratic = std::get_if<QuadraticOptions>(&options);
+  auto* metric = std::get_if<MetricOptions>(&options);
   if (!(quadratic && quadratic->fixed_norm) && !(metric && metric->fixed_norm)) return does_not_apply("no fixed norm");
   if (metric && metric->constraint == MetricConstraint::diagonal && metric->score == MetricScore::distance)
     return does_not_apply("the softplus of a number is no multiple of it");
@@ -141,7 +141,7 @@ TEST_CASE("gradients equal finite differences in float64", "[mixer]") {
   const auto options = any_mixer();
   const bool causal = GENERATE(false, true);
   INFO(describe(options) << " causal " << causal);
-  if (options.get_if<NoneOptions>() != nullptr) return does_not_apply("none has no gradient");
+  if (std::get_if<NoneOptions>(&options) != nullptr) return does_not_apply("none has no gradient");
   const MixerShape small{.width = 6, .heads = 2, .dropout = 0, .bias = true};
   const auto mixer = random_mixer(options, small);
   const auto x = torch::randn({1, 9, 6}, torch::kDouble).requires_grad_();
@@ -250,9 +250,9 @@ TEST_CASE("cross attention sees a context of another length", "[mixer]") {
   const auto options = any_mixer();
   INFO(describe(options));
   const auto mixer = random_mixer(options, shape);
-  const auto* metric = options.get_if<MetricOptions>();
+  const auto* metric = std::get_if<MetricOptions>(&options);
   if (metric && metric->score == MetricScore::as_published) return does_not_apply("it has no cross attention");
-  if (options.get_if<AveragePoolingOptions>() != nullptr || options.get_if<LshOptions>() != nullptr) {
+  if (std::get_if<AveragePoolingOptions>(&options) != nullptr || std::get_if<LshOptions>(&options) != nullptr) {
     const auto x = torch::randn({2, 6, 12}, torch::kDouble);
     CHECK_THROWS(mix(*mixer, x, x.clone(), {}));  // a mixer that cannot cross says so
     return;

@@ -56,19 +56,19 @@ CoreInputs inputs_of(const MixerConfig& options, Mixer& mixer, const torch::Tens
   const auto d = shape.width();
   auto parameters = mixer.named_parameters();
   const auto identity = torch::eye(d);
-  if (options.get_if<ScaledDotProductOptions>() != nullptr) {
+  if (std::get_if<ScaledDotProductOptions>(&options) != nullptr) {
     const auto q_rows = torch::randperm(d), k_rows = torch::randperm(d);
     parameters["query_key_value.weight"].copy_(
         torch::cat({identity.index_select(0, q_rows), identity.index_select(0, k_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd.index_select(2, k_rows)), heads_of(x_bcd)};
   }
-  if (options.get_if<LshOptions>() != nullptr) {
+  if (std::get_if<LshOptions>(&options) != nullptr) {
     const auto q_rows = torch::randperm(d);
     parameters["projection.weight"].copy_(torch::cat({identity.index_select(0, q_rows), identity}));
     return {heads_of(x_bcd.index_select(2, q_rows)), heads_of(x_bcd)};
   }
   if (auto* projection = parameters.find("projection.weight")) projection->copy_(identity);
-  if (const auto* metric = options.get_if<MetricOptions>()) {
+  if (const auto* metric = std::get_if<MetricOptions>(&options)) {
     if (metric->constraint == MetricConstraint::identity) return {heads_of(x_bcd)};
     return {heads_of(x_bcd), form_of_metric(mixer, *metric)};
   }
@@ -103,7 +103,7 @@ TEST_CASE("a core equals its mixer between its projections", "[attention_core]")
   torch::manual_seed(5);
   const auto visibility = visibility_of(GENERATE(false, true));
   for (const auto& mixer_options : mixers_with_cores()) {
-    for (const auto backend : mixer_options->backends()) {
+    for (const auto backend : backends_of(mixer_options)) {
       if (backend == Backend::fused) continue;
       const auto options = with_backend(mixer_options, backend);
       CAPTURE(kind_of(options), to_string(backend), visibility.has_segments());
@@ -178,7 +178,7 @@ TEST_CASE("the benchmark of cores has right operations, errors and memory for ev
   auto request = core_request();
   request.type = GENERATE(torch::kFloat, torch::kBFloat16);
   for (const auto& mixer : mixers_with_cores())
-    for (const auto backend : mixer->backends())
+    for (const auto backend : backends_of(mixer))
       if (backend != Backend::fused) request.mixers.push_back(with_backend(mixer, backend));
   const auto results = bench(request);
   REQUIRE(results.size() == request.mixers.size());

@@ -54,8 +54,8 @@ TEST_CASE("fast paths of every mixer and position are those that are taken", "[b
         PositionsConfig(AlibiPositionsConfig{}), PositionsConfig(T5PositionsConfig{}),
         PositionsConfig(ShawPositionsConfig{.max_distance = 3}), PositionsConfig(TransformerXlPositionsConfig{})}) {
     model.positions = positions;
-    const bool has_sense = model.mixer->has_scores() || !act_on_scores(positions);
-    if (has_sense && !model.mixer->problem(model.mixer_shape())) check_paths(model);
+    const bool has_sense = has_scores(model.mixer) || !act_on_scores(positions);
+    if (has_sense && !problem_of(model.mixer, model.mixer_shape())) check_paths(model);
   }
 }
 

@@ -5,11 +5,29 @@
 #include <vector>
 
 #include "config/loader.h"
+#include "config/writer.h"
 #include "support/catch.h"
 #include "support/failure.h"
 #include "support/temporary_folder.h"
 
 namespace metaformer {
+
+using Overrides = std::vector<std::string>;
+
+inline Overrides joined(Overrides first, const Overrides& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+// Of a masked language model.
+inline Overrides masked(const Overrides& more) { return joined({"task=masked_language_model"}, more); }
+
+// Of a classifier that reads regions of tokens.
+inline Overrides pooled_and(const Overrides& more) {
+  return joined({"task={kind: classification, head: max_pooled}",
+                 "model={layers: 0, positions: none, embedding: {region: sequence}}"},
+                more);
+}
 
 // The message of the Error that loading a.yaml throws, without the folder; its exit code must be 2.
 inline std::string complaint(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
@@ -26,6 +44,13 @@ inline std::string complaint(const std::string& yaml, const std::vector<std::str
 inline ExperimentConfig config_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const TemporaryFolder folder;
   return load_experiment(folder.write("a.yaml", yaml).string(), overrides).config;
+}
+
+// A dump names every key and loads again as the same config.
+inline void check_reads_back(const ExperimentConfig& config) {
+  const auto again = config_of(config_to_yaml(config));
+  CHECK(config_to_json(again) == config_to_json(config));
+  CHECK(config_to_yaml(again) == config_to_yaml(config));
 }
 
 }  // namespace metaformer

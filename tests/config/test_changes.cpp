@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <set>
 
-#include "config/changes.h"
 #include "config/loader.h"
 #include "config/writer.h"
 #include "support/catch.h"

@@ -1,7 +1,7 @@
 // Defaults that follow from other keys.
 
-#include "config/changes.h"
 #include "config/loader.h"
+#include "config/writer.h"
 #include "support/catch.h"
 
 using namespace metaformer;

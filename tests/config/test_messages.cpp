@@ -108,7 +108,7 @@ TEST_CASE("the paths of pairs become absolute", "[config]") {
   CHECK(data.test_target_path == here("f"));
 }
 
-TEST_CASE("what is valid but hardly meant gives a warning", "[config]") {
+TEST_CASE("what is valid and probably unintended gives a warning", "[config]") {
   const auto warnings = [](const std::vector<std::string>& overrides) {
     const auto experiment = default_experiment(overrides);
     return config_warnings(experiment.config, experiment.provenance);

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "config/loader.h"
 #include "config/writer.h"
-#include "support/before_tests.h"
 
 namespace {
 
@@ -36,8 +35,6 @@ void load_run(const std::filesystem::path& file) { load_run_experiment(file); }
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const auto file =
       std::filesystem::temp_directory_path() / ("metaformer_fuzz_" + std::to_string(::getpid()) + ".yaml");
-  static const bool prepared = (before_tests(), true);
-  (void)prepared;
   static const struct Remover {
     ~Remover() { std::filesystem::remove(file); }
   } remover;

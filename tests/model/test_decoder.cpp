@@ -62,7 +62,7 @@ torch::Tensor random_ids(std::int64_t batch, std::int64_t length) {
 // One of those that have a decoder.
 MixerConfig any_decoded_mixer() {
   auto all = every_mixer();
-  std::erase_if(all, [](const MixerConfig& mixer) { return mixer->chooses_by_whole_sequence(); });
+  std::erase_if(all, [](const MixerConfig& mixer) { return chooses_by_whole_sequence(mixer); });
   return GENERATE_COPY(from_range(all));
 }
 

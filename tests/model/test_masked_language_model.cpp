@@ -69,7 +69,7 @@ TEST_CASE("a later token changes earlier logits with every mixer that mixes", "[
   const auto before = model.evaluate({.ids_bc = ids_bc}), after = model.evaluate({.ids_bc = other_bc});
   const std::string kind(kind_of(mixer));
   CAPTURE(kind);
-  const auto* pooling = mixer.get_if<AveragePoolingOptions>();
+  const auto* pooling = std::get_if<AveragePoolingOptions>(&mixer);
   if (pooling != nullptr && !pooling->window.all() && pooling->window.tokens < 3)
     return does_not_apply("its window has no later token");
   const bool mixes = kind != "identity" && kind != "none";
@@ -92,9 +92,9 @@ TEST_CASE("positions of every kind let a token see both sides", "[masking]") {
 
 TEST_CASE("padding and other documents change no logits", "[masking]") {
   const auto mixer = any_mixer();
-  if (mixer->chooses_by_whole_sequence()) return does_not_apply("its chunks are made of all tokens of a row");
+  if (chooses_by_whole_sequence(mixer)) return does_not_apply("its chunks are made of all tokens of a row");
   const auto positions = any_positions();
-  if (act_on_scores(positions) && !mixer->has_scores()) return does_not_apply("no scores");
+  if (act_on_scores(positions) && !has_scores(mixer)) return does_not_apply("no scores");
   CAPTURE(kind_of(mixer), kind_of(positions));
   auto model = random(config_of(mixer, positions));
   const torch::NoGradGuard no_grad;

@@ -106,16 +106,16 @@ torch::Tensor plain_scores_of(const Mixer& mixer, const MixerConfig& options, co
                               const torch::Tensor& y_ed, std::int64_t heads) {
   const auto width = x_cd.size(1), k = width / heads;
   const auto root_k = std::sqrt(static_cast<double>(k));
-  if (const auto* dot = options.get_if<ScaledDotProductOptions>()) {
+  if (const auto* dot = std::get_if<ScaledDotProductOptions>(&options)) {
     const std::string all = "query_key_value.weight";
     const auto q = head_vectors(mixer, x_cd, heads, all, 0, dot->qk_norm, "query_norm.weight");
     const auto key = head_vectors(mixer, y_ed, heads, all, width, dot->qk_norm, "key_norm.weight");
     return torch::einsum("nck,nek->nce", {q, key}) / root_k;
   }
-  const auto* quadratic = options.get_if<QuadraticOptions>();
+  const auto* quadratic = std::get_if<QuadraticOptions>(&options);
   if (quadratic != nullptr && quadratic->form == QuadraticForm::full)
     return torch::einsum("cd,ndf,ef->nce", {x_cd, form_by_formula(*quadratic, mixer), y_ed}) / root_k;
-  const auto* metric = options.get_if<MetricOptions>();
+  const auto* metric = std::get_if<MetricOptions>(&options);
   const bool normalised = metric != nullptr ? metric->qk_norm : quadratic->qk_norm;
   const auto p = head_vectors(mixer, x_cd, heads, "projection.weight", 0, normalised, "norm.weight");
   const auto other = head_vectors(mixer, y_ed, heads, "projection.weight", 0, normalised, "norm.weight");
@@ -145,9 +145,9 @@ TEST_CASE("the scores of different tokens start with the configured standard dev
     if (options != nullptr) options->score_std = wanted;
     return options != nullptr;
   };
-  const bool has_scores = set_score_std(config.mixer.get_if<ScaledDotProductOptions>()) ||
-                          set_score_std(config.mixer.get_if<QuadraticOptions>()) ||
-                          set_score_std(config.mixer.get_if<MetricOptions>());
+  const bool has_scores = set_score_std(std::get_if<ScaledDotProductOptions>(&config.mixer)) ||
+                          set_score_std(std::get_if<QuadraticOptions>(&config.mixer)) ||
+                          set_score_std(std::get_if<MetricOptions>(&config.mixer));
   if (!has_scores) return does_not_apply("no scores");
   Gpt model(config, vocabulary);
   initialise(model, 5);

@@ -35,7 +35,7 @@ std::int64_t trunk(const TransformerConfig& model, std::int64_t class_token = 0)
   if (is<LearnedPositionsConfig>(model.positions)) total += (model.context + class_token) * d;
   if (const auto* t5 = std::get_if<T5PositionsConfig>(&model.positions)) total += t5->buckets * model.heads;
   if (const auto* xl = std::get_if<TransformerXlPositionsConfig>(&model.positions); xl != nullptr && xl->shared_biases)
-    total += 2 * model.heads * model.mixer->key_width(model.mixer_shape());
+    total += 2 * model.heads * key_width(model.mixer, model.mixer_shape());
   if (model.embedding.ngrams.order > 1) total += model.embedding.ngrams.buckets * d;
   return total + (model.layers > 0 && has_final_norm(model.norm) ? norm_size(model) : 0);
 }

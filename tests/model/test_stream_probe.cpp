@@ -99,8 +99,8 @@ TEST_CASE("a probe does not change what a mixer returns, and sees rows of attent
   INFO(describe(options) << (causal ? ", causal" : ""));
   const auto observed = observe(options, NoPositionsConfig{}, causal);
   CHECK(relative_error(observed.mixed_bcd, observed.unobserved_bcd) < 1e-12);
-  REQUIRE(observed.probe.latest().has_scores() == options->has_scores());
-  if (options->has_scores()) check_attention(observed);
+  REQUIRE(observed.probe.latest().has_scores() == has_scores(options));
+  if (has_scores(options)) check_attention(observed);
 }
 
 TEST_CASE("with every kind of positions a probe sees the attention that mixes the values", "[probe]") {
@@ -140,7 +140,7 @@ TEST_CASE("observed distances with positions of Transformer-XL are those of thei
 
 TEST_CASE("no observed distance is positive", "[probe]") {
   const auto options = any_mixer();
-  const auto* metric = options.get_if<MetricOptions>();
+  const auto* metric = std::get_if<MetricOptions>(&options);
   const bool is_distance = metric && metric->score == MetricScore::distance;
   if (!is_distance) return does_not_apply("no distance");
   if (metric->learned_temperature) return does_not_apply("a temperature may be negative");
@@ -153,7 +153,7 @@ TEST_CASE("no observed distance is positive", "[probe]") {
 
 TEST_CASE("observed scores are those of the observed vectors and form", "[probe]") {
   const auto options = any_mixer();
-  if (!options->has_scores()) return does_not_apply("no scores");
+  if (!has_scores(options)) return does_not_apply("no scores");
   INFO(describe(options));
   const auto observed = observe(options, NoPositionsConfig{}, true);
   const auto& [vectors, score_nce, attention_nce] = seen_by(observed.probe);

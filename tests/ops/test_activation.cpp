@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/activation.h"
 #include "ops/activation.h"
 #include "support/any_block.h"
 
@@ -54,7 +53,7 @@ double worst(const torch::Tensor& value, const torch::Tensor& expected) {
 
 struct Slopes {
   explicit Slopes(const ActivationConfig& f, const std::vector<float>& x) : y(x.size()), slope(x.size()) {
-    activate(f, x.data(), y.data(), slope.data(), static_cast<std::int64_t>(x.size()));
+    activate(function_of(f), x.data(), y.data(), slope.data(), static_cast<std::int64_t>(x.size()));
   }
   std::vector<float> y, slope;
 };
@@ -104,7 +103,7 @@ TEST_CASE("an activation writes as many numbers as it is given", "[activation]")
   const auto f = any_activation();
   for (std::size_t count : {0, 1, 15, 16, 17, 31, 40}) {
     std::vector<float> x(count, 1.5f), y(count + 1, 7.0f), slope(count + 1, 7.0f);
-    activate(f, x.data(), y.data(), slope.data(), static_cast<std::int64_t>(count));
+    activate(function_of(f), x.data(), y.data(), slope.data(), static_cast<std::int64_t>(count));
     for (std::size_t i = 0; i < count; ++i) REQUIRE(y[i] == y[0]);
     CHECK(y[count] == 7.0f);
     CHECK(slope[count] == 7.0f);

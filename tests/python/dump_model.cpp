@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <iostream>
 
-#include "attention/mixers.h"
 #include "base/files.h"
 #include "config/loader.h"
 #include "config/writer.h"
@@ -118,7 +117,6 @@ int main(int argc, char** argv) {
     std::cerr << "usage: dump_model FOLDER [float64] [KEY=VALUE ...] [-- FOLDER [float64] [KEY=VALUE ...]] ...\n";
     return 2;
   }
-  metaformer::register_mixers();
   for (auto begin = argv + 1, end = argv + argc; begin < end;) {
     const auto stop = std::find(begin, end, next);
     const auto is_float64 = begin + 1 != stop && begin[1] == float64;

@@ -8,7 +8,6 @@
 
 #include <iostream>
 
-#include "attention/mixers.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "config/writer.h"
@@ -59,7 +58,6 @@ int main(int argc, char** argv) {
     std::cerr << "usage: dump_pretrained FOLDER IDS OUT [FOLDER IDS OUT ...]\n";
     return 2;
   }
-  metaformer::register_mixers();
   try {
     for (int i = 1; i < argc; i += 3) metaformer::dump(argv[i], argv[i + 1], argv[i + 2]);
   } catch (const metaformer::Error& error) {

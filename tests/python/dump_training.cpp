@@ -8,7 +8,6 @@
 
 #include <iostream>
 
-#include "attention/mixers.h"
 #include "base/files.h"
 #include "config/loader.h"
 #include "config/writer.h"
@@ -25,7 +24,6 @@ int main(int argc, char** argv) {
     std::cerr << "usage: dump_training FOLDER [KEY=VALUE ...]\n";
     return 2;
   }
-  register_mixers();
   const std::filesystem::path folder = argv[1];
   const auto config = default_experiment({argv + 2, argv + argc}).config;
   const auto task = make_task(config, /*offline=*/true);

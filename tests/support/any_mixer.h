@@ -1,42 +1,44 @@
 #pragma once
 // Tests that hold for every mixer.
 
-#include "config/mixer_config.h"
-#include "support/mixer_options.h"
+#include "config/experiment_config.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {
 
-// Counts the values that each option is tried with, or sets option i to its value number `chosen[i]`.
-class OptionValues : public FieldVisitor {
- public:
+// Sets an option to its value number `choice`; returns how many it is tried with, 0 for numbers.
+inline std::size_t set_option(const Field::Value& value, std::size_t choice) {
+  if (const auto* truth = std::get_if<bool*>(&value)) {
+    **truth = choice == 1;
+    return 2;
+  }
+  if (const auto* names = std::get_if<Enumeration>(&value)) {
+    names->set(choice);
+    return names->names.size();
+  }
+  const auto* form = std::get_if<TextForm>(&value);
+  if (form == nullptr) return 0;
+  std::vector<std::string> texts;
+  for (const auto* text : {"1", "2", "3", "40", "all"})
+    if (form->read(text)) texts.emplace_back(text);
+  form->read(texts.at(choice));
+  return texts.size();
+}
+
+// Sets the options that are tried with several values, option i to its value number `chosen[i]`, by default its first;
+// returns how many values each has.
+inline std::vector<std::size_t> set_options(MixerConfig& mixer, const std::vector<std::size_t>& chosen) {
+  ExperimentConfig config;
+  transformer(config).mixer = mixer;
   std::vector<std::size_t> counts;
-  const std::vector<std::size_t>* chosen = nullptr;
-
-  void field(const char*, bool& value, const char*) override {
-    pick(2, [&](std::size_t i) { value = i == 1; });
+  for (const auto& [path, field] : rows_of(config)) {
+    if (!path.starts_with("model.mixer.")) continue;
+    const auto count = set_option(field.value, counts.size() < chosen.size() ? chosen[counts.size()] : 0);
+    if (count > 0) counts.push_back(count);
   }
-  void field(const char*, Choice& value, const char*) override {
-    pick(value.names.size(), [&](std::size_t i) { value.index = i; });
-  }
-  void field(const char*, TextValue& value, const char*) override {
-    std::vector<std::string> texts;
-    for (const auto* text : {"1", "2", "3", "40", "all"})
-      if (value.is_allowed(text)) texts.emplace_back(text);
-    pick(texts.size(), [&](std::size_t i) { value.text = texts[i]; });
-  }
-  void field(const char*, std::string&, const char*) override {}
-  void field(const char*, std::int64_t&, const Range&, const char*) override {}
-  void field(const char*, double&, const Range&, const char*) override {}
-  void field(const char*, std::optional<double>&, const Range&, const char*) override {}
-
- private:
-  template <class Set>
-  void pick(std::size_t count, Set set) {
-    if (chosen != nullptr) set((*chosen)[counts.size()]);
-    counts.push_back(count);
-  }
-};
+  mixer = transformer(config).mixer;
+  return counts;
+}
 
 // The next combination, or false after the last.
 inline bool advance(std::vector<std::size_t>& chosen, const std::vector<std::size_t>& counts) {
@@ -50,36 +52,32 @@ inline bool advance(std::vector<std::size_t>& chosen, const std::vector<std::siz
 // Options that only multiply forms and scores go with the other options in the same way: they are tried with shared
 // values and one backend.
 inline bool is_tried(const MixerConfig& mixer) {
-  const auto* dot = mixer.get_if<ScaledDotProductOptions>();
-  const auto* quadratic = mixer.get_if<QuadraticOptions>();
-  const auto* metric = mixer.get_if<MetricOptions>();
+  const auto* dot = std::get_if<ScaledDotProductOptions>(&mixer);
+  const auto* quadratic = std::get_if<QuadraticOptions>(&mixer);
+  const auto* metric = std::get_if<MetricOptions>(&mixer);
   const bool multiplies = (dot && dot->learned_temperature) ||
                           (quadratic && (quadratic->learned_temperature || quadratic->fixed_norm)) ||
                           (metric && (metric->learned_temperature || metric->fixed_norm));
   const bool shares = (quadratic && quadratic->values == MixerValues::shared) ||
                       (metric && metric->values == MixerValues::shared) || dot;
-  return !multiplies || (shares && mixer->backend() == mixer->backends().front());
+  return !multiplies || (shares && backend_of(mixer) == backends_of(mixer).front());
 }
 
-// Every kind that is registered, with every combination of its options that is not refused, for the backends that every
-// machine has.
+// Every kind, with every combination of its options that is not refused, for the backends that every machine has.
 inline std::vector<MixerConfig> every_mixer() {
   const MixerShape shape{.width = 12, .heads = 3};
   std::vector<MixerConfig> all;
-  visit_every_kind(MixerConfig(), [&](const MixerOptions& defaults) {
-    OptionValues counter;
-    defaults.clone()->visit_fields(counter);
-    std::vector<std::size_t> chosen(counter.counts.size());
+  for (const auto& kind : kinds_of<MixerConfig>()) {
+    auto mixer = *make_kind<MixerConfig>(kind);
+    const auto counts = set_options(mixer, {});
+    std::vector<std::size_t> chosen(counts.size());
     do {
-      MixerConfig mixer(defaults);
-      OptionValues setter;
-      setter.chosen = &chosen;
-      mixer->visit_fields(setter);
-      const auto backend = mixer->backend();
+      set_options(mixer, chosen);
+      const auto backend = backend_of(mixer);
       const bool runs_here = backend == Backend::composed || backend == Backend::reference;
-      if (runs_here && !mixer->problem(shape) && is_tried(mixer)) all.push_back(std::move(mixer));
-    } while (advance(chosen, counter.counts));
-  });
+      if (runs_here && !problem_of(mixer, shape) && is_tried(mixer)) all.push_back(mixer);
+    } while (advance(chosen, counts));
+  }
   return all;
 }
 

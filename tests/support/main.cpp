@@ -1,4 +1,3 @@
-#include "support/before_tests.h"
 #include "support/own_cache.h"
 
 #define CATCH_CONFIG_RUNNER  // of version 2
@@ -26,15 +25,8 @@ CATCH_REGISTER_LISTENER(AssertionCounter)
 
 }  // namespace
 
-namespace metaformer {
-
-__attribute__((weak)) void before_tests() {}
-
-}  // namespace metaformer
-
 int main(int argc, char** argv) {
   constexpr int skipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
-  metaformer::before_tests();
   const int result = Catch::Session().run(argc, argv);
   if (result == 0 && assertions > 0 && assertions == skips) return skipped;
   return result == skipped ? EXIT_FAILURE : result;  // a number of failures

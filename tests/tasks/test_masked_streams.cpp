@@ -197,9 +197,9 @@ TEST_CASE("an epoch of packs has every token once, and other targets than the ep
 TEST_CASE("packed documents have the loss and the gradients of documents in rows of their own, for the same targets",
           "[masking][packing]") {
   const auto mixer = any_mixer();
-  if (mixer->chooses_by_whole_sequence()) return does_not_apply("its chunks are made of all tokens of a row");
+  if (chooses_by_whole_sequence(mixer)) return does_not_apply("its chunks are made of all tokens of a row");
   const auto positions = any_positions();
-  if (act_on_scores(positions) && !mixer->has_scores()) return does_not_apply("no scores");
+  if (act_on_scores(positions) && !has_scores(mixer)) return does_not_apply("no scores");
   const bool of_sequences = GENERATE(false, true);
   CAPTURE(kind_of(mixer), kind_of(positions), of_sequences);
   auto model = model_of(mixer, positions);

@@ -116,9 +116,9 @@ TEST_CASE("a batch of packs depends on the seed and the step alone", "[packing]"
 
 TEST_CASE("packed documents have the loss and the gradients of documents in rows of their own", "[packing]") {
   const auto mixer = any_mixer();
-  if (mixer->chooses_by_whole_sequence()) return does_not_apply("its chunks are made of all tokens of a row");
+  if (chooses_by_whole_sequence(mixer)) return does_not_apply("its chunks are made of all tokens of a row");
   const auto positions = any_positions();
-  if (act_on_scores(positions) && !mixer->has_scores()) return does_not_apply("no scores");
+  if (act_on_scores(positions) && !has_scores(mixer)) return does_not_apply("no scores");
   const auto loss = GENERATE(LossUnit::token, LossUnit::sequence);
   CAPTURE(kind_of(mixer), kind_of(positions), to_string(loss));
   auto model = model_of(mixer, positions);

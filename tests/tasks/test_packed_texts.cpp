@@ -66,14 +66,14 @@ std::string long_and_short_texts(const std::string& word) {
 TEST_CASE("packed texts have the loss and the gradients of texts in rows of their own", "[packing][classification]") {
   const Workplace place;
   const auto mixer = any_mixer();
-  if (mixer->chooses_by_whole_sequence()) return does_not_apply("its chunks are made of all tokens of a row");
+  if (chooses_by_whole_sequence(mixer)) return does_not_apply("its chunks are made of all tokens of a row");
   const std::string head = GENERATE("mean_pooled", "per_token_mean", "first_token");
   const auto more = GENERATE(values<std::vector<std::string>>(
       {{}, {"task.class_weights=balanced", "task.label_smoothing=0.2", "model.positions=rotary"}}));
   const auto with = [&](const std::string& packing) {
     auto config = experiment_of(place, packing, more).config;
     transformer(config).mixer = mixer;
-    if (!mixer->has_scores()) transformer(config).positions = LearnedPositionsConfig{};
+    if (!has_scores(mixer)) transformer(config).positions = LearnedPositionsConfig{};
     classification(config).head = *make_kind<HeadConfig>(head);
     return answer_of(config);
   };

@@ -48,13 +48,13 @@ TEST_CASE("every mixer with one score form gives it, and only metrics are symmet
   const torch::NoGradGuard no_grad;
   for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.5);
   const auto form = mixer->score_form();
-  const auto* as_metric = options.get_if<MetricOptions>();
+  const auto* as_metric = std::get_if<MetricOptions>(&options);
   const bool published = as_metric != nullptr && as_metric->score == MetricScore::as_published;
-  const auto* sdp = options.get_if<ScaledDotProductOptions>();
-  const auto* quadratic = options.get_if<QuadraticOptions>();
+  const auto* sdp = std::get_if<ScaledDotProductOptions>(&options);
+  const auto* quadratic = std::get_if<QuadraticOptions>(&options);
   const bool normalised =
       (sdp && sdp->qk_norm) || (quadratic && quadratic->qk_norm) || (as_metric && as_metric->qk_norm);
-  const bool scores = options->has_scores() && !published && !normalised;
+  const bool scores = has_scores(options) && !published && !normalised;
   REQUIRE(form.has_value() == scores);
   if (!form) return;
   CHECK(form->left_nrd.size(0) == 3);

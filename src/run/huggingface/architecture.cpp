@@ -7,9 +7,9 @@
 #include <map>
 #include <utility>
 
-#include "attention/scaled_dot_product_options.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "config/mixer_config.h"
 
 namespace metaformer {
 

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "config/changes.h"
 #include "config/writer.h"
 
 namespace metaformer {

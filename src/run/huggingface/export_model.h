@@ -13,10 +13,7 @@
 namespace metaformer {
 
 enum class ExportFormat { huggingface, safetensors };
-template <>
-struct EnumNames<ExportFormat> {
-  static constexpr std::array<std::string_view, 2> values = {"huggingface", "safetensors"};
-};
+constexpr std::array<std::string_view, 2> enum_names(ExportFormat) { return {"huggingface", "safetensors"}; }
 
 struct ExportedModel {
   const ExperimentConfig& config;

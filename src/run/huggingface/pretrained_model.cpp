@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/changes.h"
 #include "config/check.h"
 #include "config/writer.h"
 #include "run/huggingface/architecture.h"

@@ -1,0 +1,264 @@
+#include "config/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/experiment_config.h"
+#include "config/writer.h"
+
+namespace metaformer {
+
+namespace {
+
+std::string type_of(const bool*) { return "true or false"; }
+std::string type_of(const std::int64_t*) { return "integer"; }
+std::string type_of(const double*) { return "number"; }
+std::string type_of(const std::string*) { return "text"; }
+std::string type_of(const PathText*) { return "path"; }
+std::string type_of(const std::array<double, 2>*) { return "list of 2 numbers"; }
+std::string type_of(const std::vector<std::string>*) { return "list of texts"; }
+template <class T>
+std::string type_of(const std::optional<T>*) {
+  return type_of(static_cast<const T*>(nullptr)) + " or null";
+}
+std::string type_of(const TextForm& value) { return value.type; }
+std::string type_of(const Enumeration& value) { return join_alternatives(value.names); }
+std::string type_of(const Kinds& value) { return join_alternatives(value.names()); }
+std::string type_of(const Section&) { return "section"; }
+
+std::vector<std::string> choices_of(const Field::Value& value) {
+  if (std::holds_alternative<bool*>(value)) return {"true", "false"};
+  if (const auto* names = std::get_if<Enumeration>(&value)) return names->names;
+  const auto* kinds = std::get_if<Kinds>(&value);
+  return kinds != nullptr ? kinds->names() : std::vector<std::string>{};
+}
+
+class Explanation {
+ public:
+  std::vector<FieldHelp> fields;
+
+  void add_section(const std::vector<Field>& section, const std::string& prefix) {
+    for (const auto& field : section) {
+      const auto path = prefix + field.name;
+      const auto* inner = std::get_if<Section>(&field.value);
+      const auto* kinds = std::get_if<Kinds>(&field.value);
+      if (inner == nullptr) add(field, path, kinds);
+      if (kinds != nullptr) {
+        add_kinds(*kinds, path, [&] { add_section(kinds->fields(), path + "."); });
+      } else if (inner != nullptr && !inner->owner.empty()) {
+        const auto owner =
+            std::find_if(section.begin(), section.end(), [&](auto& f) { return f.name == inner->owner; });
+        add_kinds(std::get<Kinds>(owner->value), owner->name, [&] { add_section(inner->fields(), path + "."); });
+      } else if (inner != nullptr) {
+        add_section(inner->fields(), path + ".");
+      }
+    }
+  }
+
+ private:
+  void add(const Field& field, const std::string& path, const Kinds* kinds) {
+    auto type = std::visit([](const auto& value) { return type_of(value); }, field.value);
+    fields.push_back({.path = path,
+                      .expected = field.range ? fmt::format("{}, {}", type, field.range->str()) : type,
+                      .fallback = kinds != nullptr ? kinds->current() : yaml_value(json_value(field)),
+                      .meaning = field.help,
+                      .choices = choices_of(field.value),
+                      .kinds = kinds != nullptr ? kinds->kinds : std::vector<KindHelp>{},
+                      .conditions = conditions_});
+  }
+
+  // add_keys() for every kind in turn.
+  void add_kinds(const Kinds& kinds, const std::string& section, const std::function<void()>& add_keys) {
+    kinds.for_each([&](const std::string& kind) {
+      conditions_.push_back({section, {kind}});
+      add_keys();
+      conditions_.pop_back();
+    });
+  }
+
+  std::vector<KindCondition> conditions_;
+};
+
+// Where two differ in the kinds of one condition: joins them and returns true.
+bool join(FieldHelp& field, const FieldHelp& other) {
+  const auto& theirs = other.conditions;
+  if (std::tie(field.path, field.expected, field.fallback, field.meaning) !=
+          std::tie(other.path, other.expected, other.fallback, other.meaning) ||
+      field.conditions.size() != theirs.size())
+    return false;
+  KindCondition* differing = nullptr;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    if (field.conditions[i].section != theirs[i].section) return false;
+    if (field.conditions[i].kinds == theirs[i].kinds) continue;
+    if (differing != nullptr) return false;
+    differing = &field.conditions[i];
+    at = i;
+  }
+  if (differing != nullptr)
+    differing->kinds.insert(differing->kinds.end(), theirs[at].kinds.begin(), theirs[at].kinds.end());
+  return true;
+}
+
+// Joins one pair, the first there is.
+bool join_one(std::vector<FieldHelp>& fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    for (std::size_t j = i + 1; j < fields.size(); ++j)
+      if (join(fields[i], fields[j])) {
+        fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(j));
+        return true;
+      }
+  return false;
+}
+
+// A condition that every kind meets is none.
+void drop_empty_conditions(std::vector<FieldHelp>& fields) {
+  std::map<std::string, std::size_t> kinds;
+  for (const auto& field : fields)
+    if (!field.kinds.empty()) kinds[field.path] = field.kinds.size();
+  for (auto& field : fields)
+    std::erase_if(field.conditions,
+                  [&](const auto& condition) { return condition.kinds.size() == kinds[condition.section]; });
+}
+
+struct ForeignName {
+  std::string_view names;  // of nanoGPT, Hugging Face and the like, a space between them
+  std::string_view key;    // ours; an option begins with --
+};
+
+constexpr ForeignName foreign_names[] = {
+    {"lr max_lr", "train.learning_rate"},
+    {"min_lr", "train.schedule.floor"},
+    {"batch bs micro_batch_size train_batch_size per_device_train_batch_size", "train.batch_size"},
+    {"max_iters max_steps num_steps epochs num_epochs num_train_epochs", "train.steps"},
+    {"warmup warmup_iters num_warmup_steps warmup_ratio", "train.schedule.warmup_steps"},
+    {"gradient_accumulation_steps grad_accum accumulate_grad_batches", "train.accumulate"},
+    {"decay_lr scheduler lr_scheduler lr_scheduler_type", "train.schedule"},
+    {"beta1 beta2 adam_beta1 adam_beta2", "train.optimizer.betas"},
+    {"optim adam adamw", "train.optimizer"},
+    {"grad_clip max_grad_norm gradient_clip_val", "train.clip"},
+    {"dtype torch_dtype fp16 bf16 mixed_precision", "train.precision"},
+    {"eval_iters", "train.evaluation.batches"},
+    {"eval_steps", "train.eval_interval"},
+    {"save_steps", "train.checkpoint_interval"},
+    {"model_name_or_path pretrained_model_name_or_path", "train.init_from"},
+    {"n_layer n_layers num_layers num_hidden_layers", "model.layers"},
+    {"n_head n_heads num_heads num_attention_heads nhead", "model.heads"},
+    {"n_embd d_model hidden_size embed_dim embedding_dim dim", "model.width"},
+    {"block_size n_ctx n_positions context_length max_length max_seq_len max_position_embeddings", "model.context"},
+    {"dropout_rate resid_pdrop hidden_dropout_prob attention_dropout", "model.dropout"},
+    {"intermediate_size n_inner d_ff dim_feedforward mlp_ratio", "model.feed_forward.ratio"},
+    {"hidden_act activation_function", "model.feed_forward.activation"},
+    {"tie_word_embeddings", "model.embedding.tie"},
+    {"attention attn attention_type", "model.mixer"},
+    {"vocab_size", "data.tokenizer.vocabulary"},
+    {"dataset dataset_name", "data.corpus"},
+    {"text_column", "data.text_field"},
+    {"label_column", "data.label_field"},
+    {"out_dir output_dir", "--out"},
+    {"device", "--device"},
+    {"resume resume_from_checkpoint", "--resume"},
+};
+
+std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+const std::vector<FieldHelp>& every_field() {
+  static const auto fields = explain_config();
+  return fields;
+}
+
+// Every key and section; those nested least come first.
+std::vector<std::string> every_path() {
+  std::vector<std::string> paths;
+  for (const auto& field : every_field())
+    for (auto end = field.path.find('.');; end = field.path.find('.', end + 1)) {
+      paths.push_back(field.path.substr(0, end));
+      if (end == std::string::npos) break;
+    }
+  const auto depth = [](const std::string& path) { return std::count(path.begin(), path.end(), '.'); };
+  std::stable_sort(paths.begin(), paths.end(), [&](const auto& a, const auto& b) { return depth(a) < depth(b); });
+  return paths;
+}
+
+// "train: {steps: ...}" for "train.steps".
+std::string nested(std::string_view path) {
+  const auto dot = path.find('.');
+  if (dot == std::string_view::npos) return fmt::format("{}: ...", path);
+  return fmt::format("{}: {{{}}}", path.substr(0, dot), nested(path.substr(dot + 1)));
+}
+
+// "; only train.schedule: cosine or linear have it" for a key of other kinds than the chosen one; else "".
+std::string kinds_with(const std::string& path) {
+  KindCondition found;
+  for (const auto& field : every_field()) {
+    if (field.conditions.empty() || (field.path != path && !field.path.starts_with(path + "."))) continue;
+    if (found.section.empty()) found.section = field.conditions.back().section;
+    for (const auto& [section, kinds] : field.conditions)
+      for (const auto& kind : kinds)
+        if (section == found.section && std::find(found.kinds.begin(), found.kinds.end(), kind) == found.kinds.end())
+          found.kinds.push_back(kind);
+  }
+  const auto* verb = found.kinds.size() == 1 ? "has" : "have";
+  return found.kinds.empty() ? ""
+                             : fmt::format("; only {}: {} {} it", found.section, join_alternatives(found.kinds), verb);
+}
+
+}  // namespace
+
+std::vector<FieldHelp> explain_config() {
+  ExperimentConfig defaults;
+  Explanation explanation;
+  explanation.add_section(fields_of(defaults), "");
+  auto fields = std::move(explanation.fields);
+  while (join_one(fields)) {  // a key that several kinds have with the same meaning is one entry
+  }
+  drop_empty_conditions(fields);
+  return fields;
+}
+
+std::string applies_to(const FieldHelp& field) {
+  std::string text;
+  for (const auto& [section, kinds] : field.conditions)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", section, join_alternatives(kinds));
+  return text;
+}
+
+std::string full_key(std::string_view name) {
+  for (const auto& path : every_path())
+    if (last_part(path) == name) return path;
+  for (const auto& [names, key] : foreign_names)
+    if (fmt::format(" {} ", names).find(fmt::format(" {} ", name)) != std::string::npos) return std::string(key);
+  return "";
+}
+
+std::string suggest_key(const std::string& path, const std::vector<std::string>& known) {
+  const auto name = last_part(path);
+  auto key = full_key(name);
+  if (const auto sibling = closest_match(name, known); key.empty() && !sibling.empty())
+    key = path.substr(0, path.size() - name.size()) + sibling;
+  if (key.empty()) {
+    std::vector<std::string> names;
+    for (const auto& other : every_path()) names.emplace_back(last_part(other));
+    key = full_key(closest_match(name, names));
+  }
+  return key.empty() ? "" : fmt::format("; did you mean '{}'?", key);
+}
+
+void refuse_unknown_key(const ConfigKey& key, const std::string& path, const std::string& context,
+                        const std::vector<std::string>& known) {
+  auto advice = "; a key has no dots: write " + printable(nested(path));
+  if (key.name.find('.') == std::string::npos) {
+    const auto kinds = kinds_with(path);
+    advice = kinds.empty() ? suggest_key(path, known) : context + kinds;
+    if (advice.empty()) advice = fmt::format("{} (keys here: {})", context, fmt::join(known, ", "));
+  }
+  throw Error(ExitCode::usage, fmt::format("{}: {}: unknown key{}", key.location.str(), printable(path), advice));
+}
+
+}  // namespace metaformer

@@ -1,0 +1,49 @@
+#pragma once
+// What keys there are: their help, and what was probably meant by one that does not exist.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/schema.h"
+#include "config/yaml.h"
+
+namespace metaformer {
+
+// `section` must be of one of `kinds`.
+struct KindCondition {
+  std::string section;
+  std::vector<std::string> kinds;
+};
+
+// What `config explain` and the documentation show.
+struct FieldHelp {
+  std::string path;      // "model.mixer.constraint"; of what has kinds "model.mixer"
+  std::string expected;  // "integer, at least 1", "fp32 or bf16"
+  std::string fallback;  // the default
+  std::string meaning;
+  std::vector<std::string> choices;       // the names that it takes; none: takes something else
+  std::vector<KindHelp> kinds;            // that the key chooses from
+  std::vector<KindCondition> conditions;  // for the key to exist, outermost first
+};
+
+// Every key once for each meaning or default that it has.
+std::vector<FieldHelp> explain_config();
+
+// "model: transformer, model.mixer: metric or quadratic"; "" where the key always exists.
+std::string applies_to(const FieldHelp& field);
+
+// The key of this name ("weight_decay"), the one nested least of several, or the key that nanoGPT or Hugging Face call
+// so ("lr", "num_hidden_layers"), as a path; "" if there is none.
+std::string full_key(std::string_view name);
+
+// "; did you mean 'train.learning_rate'?" for the unknown key `path` in a section with the keys `known`: what full_key
+// finds, else the nearest name in the section, else anywhere; "" if none is near.
+std::string suggest_key(const std::string& path, const std::vector<std::string>& known);
+
+// Throws an Error (exit code 2) with the place, the key and its likely correction. `context`: " for kind 'metric'" or
+// "".
+[[noreturn]] void refuse_unknown_key(const ConfigKey& key, const std::string& path, const std::string& context,
+                                     const std::vector<std::string>& known);
+
+}  // namespace metaformer
