@@ -1,10 +1,9 @@
-#include "cuda/metric_attention.h"
-
 #include <algorithm>
 #include <limits>
 #include <string>
 
 #include "base/error.h"
+#include "cuda/metric_attention.h"
 #include "cuda/metric_launch.h"
 
 namespace metaformer::cuda {
@@ -32,6 +31,8 @@ void require_possible(const MetricInputs& in) {
 }
 
 }  // namespace
+
+MetricDevice metric_kernel_device() { return gpu::is_emulated ? MetricDevice::host : MetricDevice::cuda; }
 
 std::int64_t metric_gradient_parts(const MetricInputs& in) {
   constexpr std::int64_t most = 64;
