@@ -3,7 +3,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "cuda/metric_attention.h"
 #include "cuda/metric_launch.h"
 
 namespace metaformer::cuda {

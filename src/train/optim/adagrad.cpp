@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpu/adagrad.h"
+#include "cpu/table_rows.h"
 #include "ops/parallel.h"
 
 namespace metaformer {
