@@ -114,7 +114,7 @@ def main():
     if not Path(nvcc).exists():
         sys.exit("nvcc is needed")
     cuobjdump = find_cuobjdump()
-    pattern = f"metric_*{arguments.element or ''}.cu"
+    pattern = f"metric_{arguments.element or '*[0-9]'}.cu"
     work = [(source, arch) for source in sorted((ROOT / "src/cuda").glob(pattern))
             for arch in arguments.arch or (80, 90)]
     start = time.monotonic()

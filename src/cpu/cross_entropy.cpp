@@ -10,23 +10,16 @@ namespace metaformer {
 
 namespace {
 
-// The last, incomplete lanes of a row, filled up.
-METAFORMER_INLINE Lanes rest_of(const float* x, std::int64_t count, float filler) {
-  float rest[lane_count];
-  std::fill_n(rest, lane_count, filler);
-  std::copy_n(x, count, rest);
-  return load_lanes(rest);
-}
+constexpr float infinity = std::numeric_limits<float>::infinity();
 
 METAFORMER_INLINE float greatest_logit(const float* x, std::int64_t width) {
-  constexpr float lowest = -std::numeric_limits<float>::infinity();
-  Lanes greatest = every_lane(lowest);
+  Lanes greatest = every_lane(-infinity);
   std::int64_t i = 0;
   for (; i + lane_count <= width; i += lane_count) {
     const Lanes part = load_lanes(x + i);
     greatest = part > greatest ? part : greatest;
   }
-  const Lanes part = rest_of(x + i, width - i, lowest);
+  const Lanes part = load_some(x + i, width - i, -infinity);
   return greatest_of(part > greatest ? part : greatest);
 }
 
@@ -42,8 +35,8 @@ METAFORMER_INLINE RowSums sums_of(const float* x, std::int64_t width, float grea
     exponentials += exp_of(part - greatest);
     logits += part;
   }
-  exponentials += exp_of(rest_of(x + i, width - i, -std::numeric_limits<float>::infinity()) - greatest);
-  logits += rest_of(x + i, width - i, 0);
+  exponentials += exp_of(load_some(x + i, width - i, -infinity) - greatest);
+  logits += load_some(x + i, width - i);
   return {sum_of(exponentials), sum_of(logits)};
 }
 
@@ -52,9 +45,8 @@ METAFORMER_INLINE void write_gradient(const float* x, std::int64_t width, float 
   std::int64_t i = 0;
   for (; i + lane_count <= width; i += lane_count)
     store_lanes(gradient + i, (exp_of(load_lanes(x + i) - greatest - log_sum) - share) * factor);
-  float rest[lane_count];
-  store_lanes(rest, (exp_of(rest_of(x + i, width - i, 0) - greatest - log_sum) - share) * factor);
-  std::copy_n(rest, width - i, gradient + i);
+  const Lanes rest = (exp_of(load_some(x + i, width - i) - greatest - log_sum) - share) * factor;
+  store_some(gradient + i, rest, width - i);
 }
 
 }  // namespace

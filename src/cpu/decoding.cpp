@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "cpu/vector_math.h"
@@ -20,13 +19,6 @@ METAFORMER_INLINE float sum_of_lanes(Lanes x) {
   return x[0] + x[1];
 }
 
-// The last numbers of a row, and zeros.
-METAFORMER_INLINE Lanes rest_of(const float* from, std::int64_t count) {
-  Lanes x = {};
-  std::memcpy(&x, from, static_cast<std::size_t>(count) * sizeof(float));
-  return x;
-}
-
 // sums[r] = rows[r] . x for Rows rows that lie `width` apart, by the same operations for any number of them.
 template <int Rows>
 METAFORMER_INLINE void dot_products(const float* rows, const float* x, std::int64_t width, float (&sums)[Rows]) {
@@ -37,8 +29,8 @@ METAFORMER_INLINE void dot_products(const float* rows, const float* x, std::int6
     for (int r = 0; r < Rows; ++r) total[r] += load_lanes(rows + r * width + i) * part;
   }
   if (i < width) {
-    const Lanes part = rest_of(x + i, width - i);
-    for (int r = 0; r < Rows; ++r) total[r] += rest_of(rows + r * width + i, width - i) * part;
+    const Lanes part = load_some(x + i, width - i);
+    for (int r = 0; r < Rows; ++r) total[r] += load_some(rows + r * width + i, width - i) * part;
   }
   for (int r = 0; r < Rows; ++r) sums[r] = sum_of_lanes(total[r]);
 }
@@ -98,6 +90,22 @@ METAFORMER_INLINE void mix_rows(const float* rows, const float* weights, std::in
   }
 }
 
+METAFORMER_INLINE Lanes sigmoid_of(Lanes z) {
+  Lanes y, slope;
+  sigmoid_lanes(z, y, slope);
+  return y;
+}
+
+METAFORMER_INLINE Lanes tanh_of(Lanes z) { return 2.0f * sigmoid_of(2.0f * z) - 1.0f; }
+
+// use(first entry of a sequence among those of its states, place in it, number of entries) in steps of sixteen.
+template <class Use>
+METAFORMER_INLINE void for_each_part(std::int64_t batch, std::int64_t width, Use use) {
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t i = 0; i < width; i += lane_count)
+      use(b * width, i, std::min<std::int64_t>(lane_count, width - i));
+}
+
 }  // namespace
 
 METAFORMER_EVERY_VECTOR_WIDTH
@@ -148,6 +156,32 @@ void normalise_rows(const float* x_bd, const float* weight, const float* bias, f
     for (std::int64_t i = 0; i < width; ++i)
       y[i] = (x[i] - mean) * factor * weight[i] + (bias != nullptr ? bias[i] : 0);
   }
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void step_lstm(const float* of_x_bg, const float* of_h_bg, float* h_bd, float* c_bd, std::int64_t batch,
+               std::int64_t width) {
+  for_each_part(batch, width, [&](std::int64_t row, std::int64_t i, std::int64_t count) {
+    const auto gate = [&](std::int64_t number) {
+      const auto at = 4 * row + number * width + i;
+      return load_some(of_x_bg + at, count) + load_some(of_h_bg + at, count);
+    };
+    const Lanes kept = sigmoid_of(gate(1)) * load_some(c_bd + row + i, count);
+    const Lanes cell = kept + sigmoid_of(gate(0)) * tanh_of(gate(2));
+    store_some(c_bd + row + i, cell, count);
+    store_some(h_bd + row + i, sigmoid_of(gate(3)) * tanh_of(cell), count);
+  });
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void step_gru(const float* of_x_bg, const float* of_h_bg, float* h_bd, std::int64_t batch, std::int64_t width) {
+  for_each_part(batch, width, [&](std::int64_t row, std::int64_t i, std::int64_t count) {
+    const auto of_x = [&](std::int64_t gate) { return load_some(of_x_bg + 3 * row + gate * width + i, count); };
+    const auto of_h = [&](std::int64_t gate) { return load_some(of_h_bg + 3 * row + gate * width + i, count); };
+    const Lanes reset = sigmoid_of(of_x(0) + of_h(0)), update = sigmoid_of(of_x(1) + of_h(1));
+    const Lanes fresh = tanh_of(of_x(2) + reset * of_h(2)), before = load_some(h_bd + row + i, count);
+    store_some(h_bd + row + i, fresh + update * (before - fresh), count);
+  });
 }
 
 }  // namespace metaformer

@@ -1,7 +1,7 @@
 #pragma once
-// The arithmetic of generating one token on the CPU, in float32: products of a few vectors with a matrix, and a token's
-// attention to those before it. Nothing is allocated. Sums are in an order of their own, whatever else is computed
-// beside them.
+// The arithmetic of one token on the CPU, in float32: products of a few vectors with a matrix, a token's attention to
+// those before it, and the gates of recurrent layers. Nothing is allocated. Sums are in an order of their own, whatever
+// else is computed beside them.
 
 #include <cstdint>
 
@@ -37,5 +37,13 @@ void attend_to_seen(const float* q, const SeenTokens& seen, float scale, float n
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias (or none) of every row of x_bd.
 void normalise_rows(const float* x_bd, const float* weight, const float* bias, float* y_bd, std::int64_t batch,
                     std::int64_t width, float epsilon);
+
+// The gates of an LSTM for one token of each of several sequences (model/recurrent_model.h has the formulas):
+// of_x_bg = W x + b and of_h_bg = R h + b', the gates side by side in PyTorch's order: i, f, g, o. Replaces the states.
+void step_lstm(const float* of_x_bg, const float* of_h_bg, float* h_bd, float* c_bd, std::int64_t batch,
+               std::int64_t width);
+
+// The same with the gates r, z, n.
+void step_gru(const float* of_x_bg, const float* of_h_bg, float* h_bd, std::int64_t batch, std::int64_t width);
 
 }  // namespace metaformer

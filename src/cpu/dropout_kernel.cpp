@@ -1,7 +1,5 @@
-#include <algorithm>
-
 #include "cpu/dropout.h"
-#include "cpu/lanes.h"
+#include "cpu/vector_math.h"
 
 namespace metaformer {
 
@@ -16,17 +14,13 @@ METAFORMER_INLINE void DropoutMask::apply_to(const Element* x, Element* y, std::
                                              std::int64_t place) const {
   const DropoutLanes lanes(*this);
   // A dropped NaN is dropped: no product with 0.
-  const auto dropped = [&](const Element* from, std::int64_t i) {
+  const auto dropped = [&](Lanes values, std::int64_t i) {
     const auto factors = lanes.factors(place + i);
-    return factors == 0 ? Lanes{} : load_lanes(from) * factors;
+    return factors == 0 ? Lanes{} : values * factors;
   };
   std::int64_t i = 0;
-  for (; i + lane_count <= count; i += lane_count) store_lanes(y + i, dropped(x + i, i));
-  if (i == count) return;
-  Element rest[lane_count] = {};
-  std::copy(x + i, x + count, rest);
-  store_lanes(rest, dropped(rest, i));
-  std::copy_n(rest, count - i, y + i);
+  for (; i + lane_count <= count; i += lane_count) store_lanes(y + i, dropped(load_lanes(x + i), i));
+  if (i < count) store_some(y + i, dropped(load_some(x + i, count - i), i), count - i);
 }
 
 METAFORMER_EVERY_VECTOR_WIDTH

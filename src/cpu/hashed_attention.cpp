@@ -1,5 +1,6 @@
 #include "cpu/hashed_attention.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -38,7 +39,7 @@ struct Block {
 template <class Units, int Rows, int Vectors>
 struct Hashed {
   const HashedHead& in;
-  HeadWorkspace& room;
+  HeadWorkspace& workspace;
   std::int64_t m = in.chunk, padded = round_up(in.tokens, in.chunk), chunks = in.rounds * padded / in.chunk;
   std::int64_t width = round_up(std::max(in.q.width, in.v.width), lane_count);  // of keys and values
   bool looks_ahead = !in.causal && chunks > 2;  // with two chunks the one before is the one after
@@ -49,7 +50,7 @@ struct Hashed {
   float *inverse_norm = nullptr, *queries = nullptr, *scores = nullptr;
 
   METAFORMER_INLINE std::int32_t* take_ints(std::int64_t count) const {
-    return reinterpret_cast<std::int32_t*>(room.take(count));
+    return reinterpret_cast<std::int32_t*>(workspace.take(count));
   }
 
   METAFORMER_INLINE void prepare(bool backward) {
@@ -57,11 +58,11 @@ struct Hashed {
     const auto of_block = (backward ? 4 : 3) * m * width + 3 * m;
     const auto of_chunk = 3 * m * width + 2 * m * step;
     const auto of_token = backward ? 3 * width + 2 : width + 3;
-    room.begin(places + in.buckets + 2 + 4 * of_block + of_chunk + in.tokens * of_token + 24 * lane_count);
+    workspace.begin(places + in.buckets + 2 + 4 * of_block + of_chunk + in.tokens * of_token + 24 * lane_count);
     sort_tokens();
-    inverse_norm = room.take(in.tokens);
+    inverse_norm = workspace.take(in.tokens);
     for (std::int64_t i = 0; i < in.tokens; ++i) inverse_norm[i] = 1 / std::max(norm(row(in.q, i)), smallest_norm);
-    float* floats = room.take(4 * (backward ? 4 : 3) * m * width);
+    float* floats = workspace.take(4 * (backward ? 4 : 3) * m * width);
     std::int32_t* ints = take_ints(4 * 3 * m);
     for (auto& block : blocks) {
       block.keys = floats;
@@ -74,8 +75,8 @@ struct Hashed {
       block.bucket = ints + 2 * m;
       ints += 3 * m;
     }
-    queries = room.take(m * width);
-    scores = room.take(m * step);
+    queries = workspace.take(m * width);
+    scores = workspace.take(m * step);
   }
 
   METAFORMER_INLINE float norm(const float* x) const {
@@ -199,8 +200,9 @@ struct Hashed {
   // weigh.
   METAFORMER_INLINE void forward() {
     prepare(/*backward=*/false);
-    float *greatest = room.take(in.tokens), *sum = room.take(in.tokens), *mixed = room.take(in.tokens * width);
-    float* of_chunk = room.take(m * width);
+    float *greatest = workspace.take(in.tokens), *sum = workspace.take(in.tokens),
+          *mixed = workspace.take(in.tokens * width);
+    float* of_chunk = workspace.take(m * width);
     std::fill_n(greatest, in.tokens, -infinity);
     std::fill_n(sum, in.tokens, 0.0F);
     std::fill_n(mixed, in.tokens * width, 0.0F);
@@ -262,11 +264,11 @@ struct Hashed {
 
   METAFORMER_INLINE void backward() {
     prepare(/*backward=*/true);
-    float* sums = room.take(3 * in.tokens * width);
+    float* sums = workspace.take(3 * in.tokens * width);
     float *dq = sums, *dk = sums + in.tokens * width, *dv = sums + 2 * in.tokens * width;
     std::fill_n(sums, 3 * in.tokens * width, 0.0F);
-    float *dt = room.take(m * width), *dscores = room.take(m * step), *of_chunk = room.take(m * width);
-    float* delta = room.take(in.tokens);
+    float *dt = workspace.take(m * width), *dscores = workspace.take(m * step), *of_chunk = workspace.take(m * width);
+    float* delta = workspace.take(in.tokens);
     for (std::int64_t i = 0; i < in.tokens; ++i) {
       delta[i] = 0;
       for (std::int64_t c = 0; c < in.t.width; ++c) delta[i] += row(in.dt, i)[c] * row(in.t, i)[c];
@@ -327,36 +329,26 @@ struct Hashed {
   }
 };
 
-template <class Units, int Rows, int Vectors>
-METAFORMER_INLINE void run(const HashedHead& head, HeadWorkspace& room, bool backward) {
-  Hashed<Units, Rows, Vectors> hashed{head, room};
-  backward ? hashed.backward() : hashed.forward();
-}
+struct HashedRun {
+  const HashedHead& head;
+  HeadWorkspace& workspace;
+  bool backward;
 
-#ifdef __x86_64__
-__attribute__((target("arch=x86-64-v4"))) void run_avx512(const HashedHead& head, HeadWorkspace& room, bool backward) {
-  run<Avx512Floats, 8, 2>(head, room, backward);
-}
-__attribute__((target("arch=x86-64-v3"))) void run_avx2(const HashedHead& head, HeadWorkspace& room, bool backward) {
-  run<Floats, 4, 1>(head, room, backward);
-}
-#endif
-void run_plain(const HashedHead& head, HeadWorkspace& room, bool backward) { run<Floats, 2, 1>(head, room, backward); }
-
-void run_as(VectorCode code, const HashedHead& head, HeadWorkspace& room, bool backward) {
-#ifdef __x86_64__
-  if (code >= VectorCode::avx512) return run_avx512(head, room, backward);
-  if (code == VectorCode::avx2) return run_avx2(head, room, backward);
-#endif
-  run_plain(head, room, backward);
-}
+  template <class Units, int Rows, int Vectors>
+  METAFORMER_INLINE void with() const {
+    Hashed<Units, Rows, Vectors> hashed{head, workspace};
+    backward ? hashed.backward() : hashed.forward();
+  }
+};
 
 }  // namespace
 
-void attend_hashed(const HashedHead& head, HeadWorkspace& room, VectorCode code) { run_as(code, head, room, false); }
+void attend_hashed(const HashedHead& head, HeadWorkspace& workspace, VectorCode code) {
+  run_with_vector_code(code, HashedRun{head, workspace, false});
+}
 
-void attend_hashed_backward(const HashedHead& head, HeadWorkspace& room, VectorCode code) {
-  run_as(code, head, room, true);
+void attend_hashed_backward(const HashedHead& head, HeadWorkspace& workspace, VectorCode code) {
+  run_with_vector_code(code, HashedRun{head, workspace, true});
 }
 
 }  // namespace metaformer

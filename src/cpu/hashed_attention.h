@@ -25,9 +25,9 @@ struct HashedHead {
 };
 
 // t and log_sum. A token that sees nothing gets its own value, padding (segment -1) zeros.
-void attend_hashed(const HashedHead& head, HeadWorkspace& room, VectorCode code = widest_vector_code());
+void attend_hashed(const HashedHead& head, HeadWorkspace& workspace, VectorCode code = widest_vector_code());
 
 // dq and dv. Keys are queries divided by their norm, so that dq has both.
-void attend_hashed_backward(const HashedHead& head, HeadWorkspace& room, VectorCode code = widest_vector_code());
+void attend_hashed_backward(const HashedHead& head, HeadWorkspace& workspace, VectorCode code = widest_vector_code());
 
 }  // namespace metaformer

@@ -1,9 +1,13 @@
 #pragma once
-// Sixteen floats at once, in the compiler's portable vectors, which it compiles for AVX-512, AVX2 or scalar code.
+// Sixteen floats at once, in the compiler's portable vectors, which it compiles for AVX-512, AVX2 or scalar code: loads
+// and stores, exponentials, and the factors of dropout.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+
+#include "cpu/dropout.h"
 
 // Functions that are fast only when inlined into a caller that is compiled for the CPU's instructions.
 #define METAFORMER_INLINE inline __attribute__((always_inline))
@@ -49,6 +53,23 @@ METAFORMER_INLINE void store_lanes(std::uint16_t* to, Lanes x) {
   const auto bits = reinterpret_cast<IntLanes>(x);
   const IntLanes rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, not_a_number = IntLanes{} + 0x7fc0;
   store_shorts(to, __builtin_convertvector(x != x ? not_a_number : rounded, ShortLanes));
+}
+
+// The first `count` of sixteen numbers, as at the end of a row; the others are `filler`.
+template <class Element>
+METAFORMER_INLINE Lanes load_some(const Element* from, std::int64_t count, Element filler = 0) {
+  if (count == lane_count) return load_lanes(from);
+  Element some[lane_count];
+  std::fill_n(some, lane_count, filler);
+  std::copy_n(from, count, some);
+  return load_lanes(some);
+}
+template <class Element>
+METAFORMER_INLINE void store_some(Element* to, Lanes x, std::int64_t count) {
+  if (count == lane_count) return store_lanes(to, x);
+  Element some[lane_count];
+  store_lanes(some, x);
+  std::copy_n(some, count, to);
 }
 
 // A hash that scatters regular numbers (Wellons' lowbias32), for one number or sixteen.
@@ -129,5 +150,33 @@ METAFORMER_INLINE Lanes exp_of(Lanes x) {
   const auto power = reinterpret_cast<Lanes>((__builtin_convertvector(n, IntLanes) + 127) << 23);
   return vanishes ? Lanes{} : fraction * power;
 }
+
+// The logistic function of z, and its slope.
+METAFORMER_INLINE void sigmoid_lanes(Lanes z, Lanes& y, Lanes& slope) {
+  const auto negative = z < 0.0f;
+  const Lanes e = exp_of(negative ? z : -z);
+  const Lanes t = 1.0f / (1.0f + e);
+  y = negative ? e * t : t;
+  slope = e * t * t;
+}
+
+static_assert(DropoutMask::together == lane_count);
+
+struct DropoutLanes {
+  explicit DropoutLanes(const DropoutMask& of_mask) : mask(of_mask) {}
+
+  bool drops() const { return mask.drops(); }
+
+  // Multiply the entries from `place` on, a multiple of DropoutMask::together: 0 or 1 / (1 - probability).
+  METAFORMER_INLINE Lanes factors(std::int64_t place) const {
+    constexpr UnsignedLanes lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    // The second key goes between two rounds: with only a sum, masks of two seeds would be shifts of one another.
+    const auto further = mask.high_key_ ^ static_cast<std::uint32_t>(place >> 32);
+    const auto bits = scrambled(scrambled(lane + static_cast<std::uint32_t>(place) + mask.low_key_) ^ further);
+    return bits < mask.limit_ ? Lanes{} : every_lane(mask.factor_);
+  }
+
+  DropoutMask mask;  // a copy: kernels would read a reference anew after every store
+};
 
 }  // namespace metaformer

@@ -1,13 +1,11 @@
 #pragma once
-// The CUDA devices of this machine, and the GPUs for which this executable has code.
+// The CUDA devices of this machine, asked of the CUDA runtime, and the GPUs for which this executable has code.
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-// For which GPUs this executable has code.
 
 namespace metaformer::cuda {
 
@@ -25,12 +23,6 @@ constexpr bool has_code_for(std::string_view architectures, int major, int minor
   }
   return false;
 }
-
-}  // namespace metaformer::cuda
-
-// The CUDA devices of this machine, asked of the CUDA runtime. No torch.
-
-namespace metaformer::cuda {
 
 struct Device {
   std::string name;

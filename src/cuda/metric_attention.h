@@ -11,9 +11,104 @@
 
 #include <cstdint>
 
-#include "cuda/metric_arguments.h"
-
 namespace metaformer::cuda {
+
+// How elements are stored and multiplied. tf32 and fp32 are both stored as fp32; tf32 rounds the factors of products to
+// 10 bits, fp32 keeps nearly all of them (four products for one).
+enum class MetricElement { bf16, fp16, tf32, fp32 };
+
+enum class MetricForm { dense, diagonal, identity };
+
+// Distances in elements between neighbours of [b, n, c, k]; along k it is 1.
+struct MetricStrides {
+  std::int64_t batch = 0, head = 0, token = 0;
+};
+
+// Dropout of weights, those that DropoutMask (cpu/dropout.h) takes at their places (base/dropout_places.h) for
+// the seed Rng::with_key(*key).bits(number).
+struct MetricDropout {
+  MetricDropout() = default;
+  // probability: in [0, 1).
+  MetricDropout(double probability, const std::int64_t* key_of_draw, std::uint64_t number_of_draw,
+                std::int64_t first_row_of_step)
+      : key(key_of_draw),
+        number(number_of_draw),
+        first_row(first_row_of_step),
+        limit(static_cast<std::uint32_t>(probability * 0x1p32)),
+        factor(static_cast<float>(1 / (1 - probability))) {}
+
+  const std::int64_t* key = nullptr;  // in device memory, read by the kernels; none: nothing is dropped
+  std::uint64_t number = 0;
+  std::int64_t first_row = 0;  // of the batch, in its step
+  std::uint32_t limit = 0;     // bits of a draw below it: dropped
+  float factor = 1;            // of what is kept
+};
+
+// The tokens that look, or those that they look at.
+struct MetricSide {
+  std::int64_t tokens = 0;
+  const void* p = nullptr;  // [b, n, tokens, k]
+  MetricStrides p_strides;
+  const std::int32_t* segments = nullptr;  // [b, tokens]; none: all one segment, 0
+};
+
+// The inputs that forward and backward share. Sizes may be 0, but queries need at least one key.
+struct MetricInputs {
+  MetricElement element = MetricElement::bf16;
+  MetricForm form = MetricForm::dense;
+  bool distance = false;
+  bool causal = false;  // keys stand in order, and queries are the last of them: none looks at a key behind itself
+  std::int64_t batch = 0, heads = 0;
+  int width = 0;  // of a head, k: a multiple of 8 up to 128
+  float scale = 0;
+  const void* metric = nullptr;  // dense: [n, k, k]; diagonal: [n, k]; identity: none
+  MetricSide queries, keys;      // a query sees keys of its segment, unless that is -1
+  bool to_themselves = true;     // queries and keys are the same tokens, and have one gradient
+  MetricDropout dropout;
+};
+
+// With c queries and e keys. Every [b, n, c, k] without a strides member is contiguous, and so is every [b, n, c] of
+// fp32.
+struct MetricForward {
+  MetricInputs in;
+  void* t = nullptr;
+  MetricStrides t_strides;
+  float* log2_sum = nullptr;  // [b, n, c]: log2 sum_j exp(score_ij), +infinity where nothing is visible
+  // [b, n, c, k]: p M, rounded, for backward; none: not written. Not for the identity, where it is p.
+  void* q = nullptr;
+  float* half_bias = nullptr;  // [b, n, e], distances only: -q_j . p_j / 2
+  void* key_q = nullptr;       // [b, n, e, k], distances of keys that are other tokens only: as q
+};
+
+// One side of backward.
+struct MetricGradient {
+  const void* q = nullptr;
+  MetricStrides q_strides;
+  void* dp = nullptr;
+  MetricStrides dp_strides;
+  void* dq = nullptr;  // work space, [b, n, tokens, k]: the gradient of the metric is p^T dq
+};
+
+struct MetricBackward {
+  MetricInputs in;
+  MetricGradient queries;
+  MetricGradient keys;  // of other tokens; its q and dq for distances only
+  const void* t = nullptr;
+  MetricStrides t_strides;
+  const void* dt = nullptr;
+  MetricStrides dt_strides;
+  const float* log2_sum = nullptr;
+  const float* half_bias = nullptr;
+  float* dmetric = nullptr;  // [n, k, k], not symmetrised; none for the identity
+  // Work space.
+  float* dq_sum = nullptr;      // metric_dq_sums(in): sum_j dS_ij p_j, scaled, in an order of the kernels
+  float* dkey = nullptr;        // [b, n, e, k]: what tokens as keys and values contribute to dp
+  float* delta = nullptr;       // [b, n, c]: dt_i . t_i
+  float* row_sum = nullptr;     // [b, n, c], distances only: of dS, scaled
+  float* column_sum = nullptr;  // [b, n, e], the same
+  unsigned* turns = nullptr;    // metric_turns(in)
+  float* partial = nullptr;     // metric_gradient_parts(in) of [n, k, k]
+};
 
 // Where the kernels of this executable run; on the host in tests, which emulate them.
 enum class MetricDevice { none, cuda, host };

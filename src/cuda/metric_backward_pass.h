@@ -4,8 +4,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include "cuda/metric_launch.h"
-#include "cuda/metric_store.h"
 #include "cuda/metric_tiles.h"
 
 // Backward without atomics, every sum in a fixed order:

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "cuda/metric_store.h"
+#include "cuda/metric_tiles.h"
 
 namespace metaformer::cuda {
 

@@ -1,17 +1,12 @@
 #pragma once
-// One function per element and direction, each in a file of its own: they take long to compile.
+// Starts the kernels for an element and a head's width.
 
-#include "cuda/metric_arguments.h"
+#include "cuda/metric_backward_pass.h"
+#include "cuda/metric_forward_kernel.h"
 
 namespace metaformer::cuda {
 
-constexpr int gradient_tile_rows = 32;  // tokens that one step of the metric gradient takes
-constexpr int turn_rows = 16;           // queries of the smallest tile that blocks take turns at
-constexpr int dq_sum_rows = 16;         // queries whose dq lies together in MetricBackward::dq_sum: those of a warp
-
-// The width that the kernel for heads of `width` is compiled for.
-constexpr int compiled_width(int width) { return width <= 64 ? (width + 15) / 16 * 16 : width <= 96 ? 96 : 128; }
-
+// Those of every element are compiled in a file of its own: they take long.
 void forward_bf16(const MetricForward& forward, void* stream);
 void forward_fp16(const MetricForward& forward, void* stream);
 void forward_tf32(const MetricForward& forward, void* stream);
@@ -21,5 +16,72 @@ void backward_bf16(const MetricBackward& backward, void* stream);
 void backward_fp16(const MetricBackward& backward, void* stream);
 void backward_tf32(const MetricBackward& backward, void* stream);
 void backward_fp32(const MetricBackward& backward, void* stream);
+
+// Calls start.template operator()<compiled_width(width)>().
+template <class Start>
+void with_width(int width, Start start) {
+  switch (compiled_width(width)) {
+    case 16:
+      return start.template operator()<16>();
+    case 32:
+      return start.template operator()<32>();
+    case 48:
+      return start.template operator()<48>();
+    case 64:
+      return start.template operator()<64>();
+    case 96:
+      return start.template operator()<96>();
+    default:
+      return start.template operator()<128>();
+  }
+}
+
+// Blocks of a kernel that owns `rows` tokens of a side per block.
+inline std::int64_t block_count(const MetricInputs& in, const MetricSide& side, int rows) {
+  return in.batch * in.heads * tile_count(side.tokens, rows);
+}
+
+template <class Format>
+void launch_forward(const MetricForward& forward, void* stream_pointer) {
+  const auto stream = static_cast<gpu::Stream>(stream_pointer);
+  const auto& in = forward.in;
+  with_width(in.width, [&]<int Width> {
+    using Bias = BiasShape<Format, Width>;
+    using Forward = ForwardShape<Format, Width>;
+    if (in.distance)
+      gpu::launch(metric_bias_kernel<Format, Width>, block_count(in, in.keys, Bias::rows), Bias::threads,
+                  Bias::shared_bytes, stream, forward);
+    gpu::launch(metric_forward_kernel<Format, Width>, block_count(in, in.queries, Forward::rows), Forward::threads,
+                Forward::shared_bytes, stream, forward);
+  });
+}
+
+// dp of both sides, and the gradient of the metric where there is one.
+template <class Format>
+void launch_backward(const MetricBackward& backward, void* stream_pointer) {
+  const auto stream = static_cast<gpu::Stream>(stream_pointer);
+  const auto& in = backward.in;
+  with_width(in.width, [&]<int Width> {
+    gpu::launch(metric_delta_kernel<Format>, block_count(in, in.queries, PerTokenShape::rows), PerTokenShape::threads,
+                0, stream, backward);
+    using Pass = PassShape<Format, Width>;
+    gpu::launch(metric_pass_kernel<Format, Width>, block_count(in, in.keys, Pass::rows), Pass::threads,
+                Pass::shared_bytes, stream, backward);
+    using Finish = FinishShape<Format, Width>;
+    gpu::launch(metric_finish_kernel<Format, Width>, block_count(in, in.queries, Finish::rows), Finish::threads,
+                Finish::shared_bytes, stream, backward);
+    if (!in.to_themselves)
+      gpu::launch(metric_keys_kernel<Format>, block_count(in, in.keys, PerTokenShape::rows), PerTokenShape::threads, 0,
+                  stream, backward);
+    if (backward.dmetric == nullptr) return;
+    using Gradient = GradientShape<Format, Width>;
+    const auto parts = metric_gradient_parts(in);
+    gpu::launch(metric_gradient_kernel<Format, Width>, in.heads * parts, Gradient::threads, Gradient::shared_bytes,
+                stream, backward, parts);
+    constexpr int threads = 128;
+    gpu::launch(metric_sum_kernel<threads>, (in.heads * in.width * in.width + threads - 1) / threads, threads, 0,
+                stream, backward, parts);
+  });
+}
 
 }  // namespace metaformer::cuda

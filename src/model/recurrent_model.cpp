@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/mixer_decoder.h"
-#include "cpu/recurrent.h"
+#include "cpu/decoding.h"
 #include "ops/dropout.h"
 
 namespace metaformer {

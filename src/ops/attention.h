@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "cpu/head_attention.h"
+#include "cpu/attention.h"
 #include "ops/pass.h"
 
 namespace metaformer {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpu/region.h"
+#include "cpu/table_rows.h"
 #include "ops/parallel.h"
 #include "ops/recompute.h"
 #include "ops/sparse_rows.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "cpu/recurrent.h"
+#include "cpu/decoding.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

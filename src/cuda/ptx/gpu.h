@@ -23,6 +23,7 @@
 
 namespace metaformer::gpu {
 
+constexpr bool is_emulated = false;
 constexpr int warp_size = 32;
 
 GPU_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }

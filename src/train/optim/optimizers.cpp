@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/adagrad.h"
+#include "cpu/table_rows.h"
 #include "ops/parallel.h"
 
 namespace metaformer {

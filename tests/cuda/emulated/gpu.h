@@ -19,6 +19,7 @@
 
 namespace metaformer::gpu {
 
+constexpr bool is_emulated = true;
 constexpr int warp_size = 32;
 
 using Where = std::source_location;

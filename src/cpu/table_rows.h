@@ -1,6 +1,7 @@
 #pragma once
-// Sums of rows of a table over regions of tokens on the CPU in float32, and their gradients. The work goes by features,
-// so that of a large table the part that is read stays in the cache, and threads that share features do not share sums.
+// Rows of a table of which few are used, on the CPU in float32: their sums over regions of tokens, the gradients of
+// those, and Adagrad's update. Sums go by features, so that of a large table the part that is read stays in the cache,
+// and threads that share features do not share sums.
 
 #include <cstdint>
 
@@ -39,5 +40,16 @@ void add_region_gradients(const Regions& regions, const FeatureRange& features, 
 // ... dy, [texts, width], at the rows of the token that had the greatest value.
 void add_greatest_gradients(const Regions& regions, const FeatureRange& features, const float* dy,
                             const std::int32_t* tokens, const RegionSums& to);
+
+struct AdagradRows {
+  float* values = nullptr;  // [rows of the table, width], as are these:
+  const float* gradients = nullptr;
+  float* sums = nullptr;               // of squared gradients
+  const std::int64_t* rows = nullptr;  // those to update
+  std::int64_t width = 0;
+};
+
+// s <- s + g^2, w <- w - rate g / (sqrt(s) + epsilon) for rows[first ... last - 1].
+void adagrad_rows(const AdagradRows& table, std::int64_t first, std::int64_t last, float rate, float epsilon);
 
 }  // namespace metaformer

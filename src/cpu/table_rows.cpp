@@ -1,6 +1,7 @@
-#include "cpu/region.h"
+#include "cpu/table_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "cpu/vector_math.h"
@@ -160,6 +161,20 @@ void add_greatest_gradients(const Regions& regions, const FeatureRange& features
       const auto* region = regions.rows + (text * regions.tokens + tokens[at]) * regions.places;
       for (std::int64_t place = 0; place < regions.places; ++place)
         if (region[place] >= 0) to.sums[to.slots[region[place]] * regions.width + feature] += dy[at];
+    }
+  }
+}
+
+METAFORMER_EVERY_VECTOR_WIDTH
+void adagrad_rows(const AdagradRows& table, std::int64_t first, std::int64_t last, float rate, float epsilon) {
+  for (auto i = first; i < last; ++i) {
+    const auto at = table.rows[i] * table.width;
+    float* __restrict values = table.values + at, * __restrict sums = table.sums + at;
+    const float* __restrict gradients = table.gradients + at;
+    for (std::int64_t j = 0; j < table.width; ++j) {
+      const float gradient = gradients[j], sum = sums[j] + gradient * gradient;
+      sums[j] = sum;
+      values[j] -= rate * gradient / (std::sqrt(sum) + epsilon);
     }
   }
 }

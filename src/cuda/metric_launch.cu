@@ -1,5 +1,3 @@
-#include "cuda/metric_attention.h"
-
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -32,6 +30,8 @@ void require_possible(const MetricInputs& in) {
 }
 
 }  // namespace
+
+MetricDevice metric_kernel_device() { return gpu::is_emulated ? MetricDevice::host : MetricDevice::cuda; }
 
 std::int64_t metric_gradient_parts(const MetricInputs& in) {
   constexpr std::int64_t most = 64;
