@@ -115,6 +115,14 @@ torch::Tensor EncoderDecoder::hidden(const Batch& batch, ModelState* given, Pass
   return transformer().forward(batch, &state.decoder(), pass, &view);
 }
 
+// Of a view, because autocast then casts the table for each slice of a batch. Slices would share the cast of the table
+// itself, and autograd would add the table's three gradients (source, target, head) in an order that depends on which
+// thread made the cast.
+torch::Tensor EncoderDecoder::logits_of(const torch::Tensor& hidden) const {
+  const auto table_vd = head_vd();
+  return torch::linear(hidden, table_vd.view_as(table_vd));
+}
+
 std::unique_ptr<ModelState> EncoderDecoder::new_state(std::int64_t batch, std::int64_t capacity) const {
   return std::make_unique<EncoderDecoderState>(config().layers, batch, capacity, head_weights().front().device());
 }

@@ -99,6 +99,7 @@ class EncoderDecoder : public TokenModel {
 
   // With a state, the first batch brings the source, and later ones only the tokens that follow.
   torch::Tensor hidden(const Batch& batch, ModelState* state, Pass& pass) override;
+  torch::Tensor logits_of(const torch::Tensor& hidden) const override;
   std::unique_ptr<ModelState> new_state(std::int64_t batch, std::int64_t capacity) const override;
 
   TransformerImpl& encoder() { return *encoder_; }

@@ -1,6 +1,6 @@
 #include "attention/kernel_choice.h"
+#include "config/mixer_config.h"
 #include "config/model_config.h"
-#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

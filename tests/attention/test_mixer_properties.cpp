@@ -5,9 +5,9 @@
 #include "attention/mixer.h"
 #include "attention/mixer_support.h"
 #include "attention/mixers.h"
+#include "config/mixer_config.h"
 #include "ops/autocast.h"
 #include "support/any_mixer.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 

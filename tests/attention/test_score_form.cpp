@@ -1,5 +1,5 @@
 #include "attention/mixer_support.h"
-#include "support/mixer_options.h"
+#include "config/mixer_config.h"
 
 namespace metaformer {
 

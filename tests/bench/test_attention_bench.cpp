@@ -8,9 +8,9 @@
 #include "bench/attention_bench.h"
 #include "bench/step_bench.h"
 #include "bench/timing.h"
+#include "config/mixer_config.h"
 #include "ops/attention.h"
 #include "support/graph_by_hand.h"
-#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "bench/step_bench.h"
+#include "config/mixer_config.h"
 #include "model/parameters.h"
 #include "model/recurrent_model.h"
 #include "model/token_model.h"
 #include "ops/autocast.h"
 #include "support/any_mixer.h"
 #include "support/graph_nodes.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 

@@ -6,7 +6,6 @@
 
 #include "cuda/emulator.h"
 #include "cuda/kernel_memory.h"
-#include "cuda/metric_attention.h"
 
 namespace metaformer {
 
@@ -37,7 +36,5 @@ bool cuts_terms() { return emulator::arithmetic() != emulator::Arithmetic::ideal
 void choose_arithmetic(std::size_t number) { emulator::set_arithmetic(static_cast<emulator::Arithmetic>(number)); }
 
 void finish_kernels() {}
-
-cuda::MetricDevice cuda::metric_kernel_device() { return MetricDevice::host; }
 
 }  // namespace metaformer

@@ -7,9 +7,9 @@
 #include "attention/mixers.h"
 #include "base/error.h"
 #include "bench/attention_bench.h"
+#include "config/mixer_config.h"
 #include "ops/fused_metric.h"
 #include "support/failure.h"
-#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

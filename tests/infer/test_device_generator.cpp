@@ -1,9 +1,9 @@
 // Text from graphs of device work is that of the host.
 
+#include "config/mixer_config.h"
 #include "infer/generated_text.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 

@@ -1,7 +1,7 @@
 // Which graphs are recorded and replayed, and what happens where there are none.
 
+#include "config/mixer_config.h"
 #include "infer/generated_text.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 

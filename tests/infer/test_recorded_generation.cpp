@@ -4,10 +4,10 @@
 #include <ATen/record_function.h>
 #include <torch/library.h>
 
+#include "config/mixer_config.h"
 #include "infer/generated_text.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 // What LibTorch lacks on this device, by operators of the same sizes and types.
 TORCH_LIBRARY_IMPL(aten, Meta, library) {

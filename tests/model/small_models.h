@@ -1,10 +1,10 @@
 #pragma once
 // Small models with random weights, and what tests of models compare.
 
+#include "config/mixer_config.h"
 #include "config/model_config.h"
 #include "model/sequence_model.h"
 #include "support/failure.h"
-#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

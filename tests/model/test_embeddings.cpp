@@ -1,10 +1,10 @@
 #include <set>
 
+#include "config/mixer_config.h"
 #include "model/classifier.h"
 #include "model/embedding.h"
 #include "model/parameters.h"
 #include "model/transformer.h"
-#include "support/mixer_options.h"
 #include "support/torch_catch.h"
 
 namespace metaformer {

@@ -5,10 +5,10 @@
 
 #include "attention/mixer_support.h"
 #include "attention/score_positions.h"
+#include "config/mixer_config.h"
 #include "model/stream_probe.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "attention/mixer_support.h"
+#include "config/mixer_config.h"
 #include "report/forms.h"
 #include "report/statistics.h"
-#include "support/mixer_options.h"
 
 namespace metaformer {
 

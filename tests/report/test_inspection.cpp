@@ -1,12 +1,12 @@
 // Inspections of runs that were trained for a few steps.
 
+#include "config/mixer_config.h"
 #include "ops/named_tensors.h"
 #include "report/inspection.h"
 #include "report/json.h"
 #include "report/pictures.h"
 #include "report/statistics.h"
 #include "support/failure.h"
-#include "support/mixer_options.h"
 #include "tasks/evaluation.h"
 #include "tasks/task_examples.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "config/mixer_config.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
-#include "support/mixer_options.h"
 #include "tasks/document_examples.h"
 #include "text/symbol_tokenizers.h"
 

@@ -2,8 +2,8 @@
 
 #include "attention/mixer.h"
 #include "attention/mixers.h"
+#include "config/mixer_config.h"
 #include "support/any_mixer.h"
-#include "support/mixer_options.h"
 #include "support/workplace.h"
 #include "tasks/evaluation.h"
 #include "train/diagnostics.h"

@@ -55,6 +55,20 @@ TEST_CASE("slices have the same bytes with any number of threads", "[slices]") {
   for (const int threads : {2, 3, 4}) CHECK((train(threads) == bytes));
 }
 
+// The table of an encoder and decoder with shared_embedding gets three gradients: of the source, the target and the head.
+TEST_CASE("slices have the same bytes whichever thread casts the head first", "[slices]") {
+  const auto gradients_with = [](int threads) {
+    const Threads scope(threads);
+    Parts parts(default_experiment({"task=sequence_to_sequence", "data.synthetic=copy", "model=encoder_decoder",
+                                    "model.layers=1", "model.heads=2", "model.width=32", "train.precision=bf16",
+                                    "train.batch_size=16", "train.cpu_slices=8"}));
+    parts.compute_gradients(1);
+    return parts.parameters->gradients().clone();
+  };
+  const auto gradients = gradients_with(1);
+  for (const int threads : {2, 4, 8}) CHECK(torch::equal(gradients_with(threads), gradients));
+}
+
 TEST_CASE("dropout takes the same entries of a step, however its rows are divided", "[slices]") {
   const auto mixer = GENERATE(as<std::string>(), "metric", "scaled_dot_product", "quadratic", "average_pooling");
   const Workplace place;
