@@ -3,6 +3,7 @@
 
 #include "config/mixer_config.h"
 #include "config/model_config.h"
+#include "model/parameters.h"
 #include "model/sequence_model.h"
 #include "support/failure.h"
 #include "support/torch_catch.h"
@@ -19,6 +20,12 @@ inline TransformerConfig small_transformer(const MixerConfig& mixer, std::int64_
   config.context = context;
   config.mixer = mixer;
   return config;
+}
+// With the initial weights of a seed.
+template <class Model>
+Model started(Model model, std::uint64_t seed = 5) {
+  initialise(model, seed);
+  return model;
 }
 
 // Every parameter is drawn from N(0, std^2), and is in double.

@@ -5,6 +5,7 @@
 #include "support/any_block.h"
 #include "support/any_mixer.h"
 #include "support/any_positions.h"
+#include "support/threads.h"
 
 namespace metaformer {
 
@@ -40,8 +41,7 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
   models.narrow.evaluate({.ids_bc = ids_bc.narrow(1, 0, prompt)}, state.get());
   const auto decoder = models.narrow.decoder(batch);
   decoder->resume(*state);
-  const auto usual_threads = at::get_num_threads();
-  at::set_num_threads(threads);
+  const Threads scope(threads);
   double greatest = 0;
   for (auto place = prompt; place < length; ++place) {
     std::vector<std::int32_t> tokens;
@@ -51,7 +51,6 @@ double greatest_error(Models& models, const torch::Tensor& ids_bc, std::int64_t 
     const auto expected_bv = expected_bcv.select(1, place);
     greatest = std::max(greatest, ((logits_bv - expected_bv).norm() / expected_bv.norm()).item<double>());
   }
-  at::set_num_threads(usual_threads);
   return greatest;
 }
 

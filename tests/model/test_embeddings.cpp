@@ -1,5 +1,3 @@
-#include <set>
-
 #include "config/mixer_config.h"
 #include "model/classifier.h"
 #include "model/embedding.h"
@@ -134,24 +132,6 @@ TEST_CASE("a scaled embedding is its multiple, and one scaled by 0 is not there"
   plain->named_parameters()["transformer.token_embedding.weight"].mul_(2);
   plain->named_parameters()["transformer.ngram_embedding.weight"].zero_();
   CHECK(torch::allclose(forward(*model, {3, 3}), forward(*plain, {3, 3})));
-}
-
-TEST_CASE("the flat buffer begins with the embeddings, then come the other matrices", "[embedding]") {
-  auto config = small_config();
-  config.embedding.ngrams = {.order = 2, .buckets = 32};
-  config.mixer = ScaledDotProductOptions{};
-  const auto model = made(config);
-  const ParameterBuffer buffer(*model);
-  std::set<std::string> tables;
-  auto last = Decay::embeddings;
-  for (const auto& view : buffer.views()) {
-    if (view.decay == Decay::embeddings) tables.insert(view.name);
-    CHECK((view.decay != Decay::none) == (view.parameter.dim() == 2));
-    CHECK(view.decay >= last);
-    last = view.decay;
-  }
-  CHECK(tables == std::set<std::string>{"transformer.token_embedding.weight", "transformer.position_embedding.weight",
-                                        "transformer.ngram_embedding.weight"});
 }
 
 }  // namespace metaformer

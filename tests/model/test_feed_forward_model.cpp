@@ -86,8 +86,7 @@ TEST_CASE("the parameters of a feed-forward model start and decay by what they a
   config.hidden = tie ? 16 : 40;
   config.embedding.tie = tie;
   config.embedding.std = 0.3;
-  FeedForwardModel model(config, vocabulary);
-  initialise(model, 3);
+  const auto model = started(FeedForwardModel(config, vocabulary), 3);
   const double bound = 1 / std::sqrt(static_cast<double>(config.inputs()));
   for (const auto& [name, value, spec] : specified_parameters(model)) {
     INFO(name);

@@ -48,10 +48,8 @@ TEST_CASE("a masked language model has logits for the vocabulary, and reads one 
 
 TEST_CASE("but for the table with the mask token all initial weights are a causal model's", "[masking]") {
   const auto config = config_of(MetricOptions{}, LearnedPositionsConfig{});
-  MaskedLanguageModel masked(config, vocabulary);
-  Gpt causal(config, vocabulary);
-  initialise(masked, 7);
-  initialise(causal, 7);
+  const auto masked = started(MaskedLanguageModel(config, vocabulary), 7);
+  const auto causal = started(Gpt(config, vocabulary), 7);
   const auto of_masked = masked.named_parameters(), of_causal = causal.named_parameters();
   CHECK(of_masked.keys() == of_causal.keys());
   for (const auto& parameter : of_masked)

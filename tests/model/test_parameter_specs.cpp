@@ -95,8 +95,7 @@ TEST_CASE("a model draws nothing from the library's generator", "[specs]") {
   auto config = config_of(any_mixer());
   config.dropout = 0.3;
   config.embedding.dropout = 0.3;
-  Gpt model(config, 11);
-  initialise(model, 3);
+  auto model = started(Gpt(config, 11), 3);
   StepPasses passes(1, torch::kCPU);
   auto pass = passes.pass(0);
   const Batch batch{.ids_bc = torch::zeros({2, 9}, torch::kLong)};

@@ -57,16 +57,6 @@ TEST_CASE("the order of tokens matters to every kind of positions but none", "[p
   CHECK(equal == is<NoPositionsConfig>(positions));
 }
 
-TEST_CASE("a causal model with any positions does not look ahead", "[positions]") {
-  auto model = randomised(Gpt(config_of(any_positions()), vocabulary));
-  const torch::NoGradGuard no_grad;
-  const auto ids_bc = random_ids(1, 12);
-  auto other_bc = ids_bc.clone();
-  other_bc.narrow(1, 7, 5).fill_(3);
-  CHECK(torch::equal(model.evaluate({.ids_bc = ids_bc}).narrow(1, 0, 7),
-                     model.evaluate({.ids_bc = other_bc}).narrow(1, 0, 7)));
-}
-
 TEST_CASE("weights fit a model of a longer context unless positions are learned", "[positions]") {
   const auto positions = any_positions();
   auto config = config_of(positions);

@@ -155,8 +155,7 @@ TEST_CASE("a whole reversible model learns with and without memory as it does by
   auto config = config_of(MetricOptions{});
   config.positions = GENERATE(PositionsConfig(TransformerXlPositionsConfig{}), PositionsConfig(T5PositionsConfig{}));
   config.memory = GENERATE(0, 7);
-  Gpt model(config, vocabulary);
-  initialise(model, 5);
+  auto model = started(Gpt(config, vocabulary));
   torch::manual_seed(2);
   const auto ids_bc = torch::randint(vocabulary, {2, context}, torch::kLong);
   const auto gradients = [&](Probe* probe) {
