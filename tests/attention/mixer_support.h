@@ -6,7 +6,6 @@
 #include "attention/mixer.h"
 #include "attention/mixers.h"
 #include "attention/score_positions.h"
-#include "config/mixer_config.h"
 #include "config/writer.h"
 #include "support/torch_catch.h"
 

@@ -29,12 +29,15 @@ Model started(Model model, std::uint64_t seed = 5) {
 }
 
 // Every parameter is drawn from N(0, std^2), and is in double.
-template <class Model>
-Model randomised(Model model, double std = 0.5) {
+inline void randomise(torch::nn::Module& model, double std = 0.5) {
   model.to(torch::kDouble);
   torch::manual_seed(5);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model.parameters()) parameter.normal_(0, std);
+}
+template <class Model>
+Model randomised(Model model, double std = 0.5) {
+  randomise(model, std);
   return model;
 }
 
