@@ -167,6 +167,8 @@ TEST_CASE("what goes together is accepted, and reads back from its dump", "[conf
       {"model.feed_forward={activation: {kind: silu, beta: 3}}"},
       {"model.feed_forward={activation: relu_squared, output_activation: true}"},
       {"task=sort"},
+      {"train.learning_rate=0.1234567890123", "data.path='/a b/\"c\": d'", "data.tokenizer.kind=byte",
+       "train.optimizer.betas=[0.1, 0.2]", "train.freeze=['a: b', head]", "train.rate_factors=['a: b=1', head=2]"},
       {"task=classification", "model=linear"},
       {"task={kind: classification, head: {kind: first_token, recalibrate: true}}"},
       {"train.schedule=constant", "train.evaluation=random",
@@ -181,10 +183,11 @@ TEST_CASE("what goes together is accepted, and reads back from its dump", "[conf
   check_reads_back(default_experiment(overrides).config);
 }
 
-TEST_CASE("every mixer takes positions that are added to the embeddings", "[config]") {
+TEST_CASE("every mixer takes positions that are added to the embeddings, and reads back", "[config]") {
   const auto mixer = GENERATE("scaled_dot_product", "quadratic", "metric", "average_pooling", "identity", "none");
   const auto positions = GENERATE("none", "learned", "sinusoidal");
-  CHECK_NOTHROW(default_experiment({std::string("model.mixer=") + mixer, std::string("model.positions=") + positions}));
+  check_reads_back(
+      default_experiment({std::string("model.mixer=") + mixer, std::string("model.positions=") + positions}).config);
 }
 
 }  // namespace metaformer

@@ -1,6 +1,5 @@
 // Sections that choose between kinds: shorthand, kinds within kinds, and layers that change the kind.
 
-#include "config/check.h"
 #include "config/complaint.h"
 #include "config/explain.h"
 #include "config/writer.h"
@@ -283,14 +282,6 @@ TEST_CASE("what models say of their width, their order and what they remember", 
   CHECK(recurrent(ModelConfig(GruConfig{}))->gates() == 3);
   CHECK(recurrent(ModelConfig(LstmConfig{}))->gates() == 4);
   CHECK(recurrent(ModelConfig(TransformerConfig{})) == nullptr);
-}
-
-TEST_CASE("a recurrent model is warned of what a transformer is", "[config]") {
-  const auto experiment = default_experiment({"model=lstm", "train.steps=50", "train.loss_chunks=5000"});
-  const auto warnings = config_warnings(experiment.config, experiment.provenance);
-  REQUIRE(warnings.size() == 2);
-  CHECK_THAT(warnings[0], ContainsSubstring("all of the training is warm-up"));
-  CHECK_THAT(warnings[1], ContainsSubstring("5000 is above the 768 tokens of a batch"));
 }
 
 }  // namespace metaformer

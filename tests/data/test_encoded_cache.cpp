@@ -225,20 +225,6 @@ TEST_CASE("a file of tokens that is damaged anywhere is made anew", "[encoded_ca
   }
 }
 
-TEST_CASE("a file of other tokens under this name is made anew", "[encoded_cache]") {
-  Place place;
-  place.load();
-  const auto first = place.only_file();
-  place.config.tokenizer = ByteTokenizerOptions{};
-  const auto expected = all_of(place.load());
-  const auto files = place.cache.files();
-  REQUIRE(files.size() == 2);
-  const auto second = files[0] == first ? files[1] : files[0];
-  fs::copy_file(first, second, fs::copy_options::overwrite_existing);
-  CHECK(all_of(place.load()) == expected);
-  CHECK(read_text(second) != read_text(first));
-}
-
 TEST_CASE("no count in a file of tokens is believed, even where its digest is right", "[encoded_cache]") {
   Place place;
   const std::string key(64, 'k');

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "base/digest.h"
 #include "base/random.h"
 #include "base/rows.h"
@@ -298,23 +300,14 @@ TEST_CASE("Amazon's reviews are read as they come", "[reviews]") {
 }
 
 TEST_CASE("labels of JSON lines are strings, numbers, true and false", "[reviews]") {
-  const auto [json, label] = GENERATE(table<std::string, std::string>({{"5", "5"},
-                                                                       {"5.0", "5"},
-                                                                       {"5e0", "5"},
-                                                                       {"-1", "-1"},
-                                                                       {"-0.0", "0"},
-                                                                       {"4.5", "4.5"},
-                                                                       {"0.1", "0.1"},
-                                                                       {"18446744073709551615", "18446744073709551615"},
-                                                                       {"1e300", "1e+300"},
-                                                                       {"true", "true"},
-                                                                       {"false", "false"},
-                                                                       {"\"good\"", "good"},
-                                                                       {"\" good \"", "good"},
-                                                                       {"\"5.0\"", "5.0"}}));
-  const auto table = read_text("t.jsonl", "{\"text\": \"a\", \"label\": " + json + "}", {});
-  REQUIRE(table.rows.size() == 1);
-  CHECK(table.rows[0].fields[1] == label);
+  const auto label_of = [](const std::string& json) {
+    return read_text("t.jsonl", "{\"text\": \"a\", \"label\": " + json + "}").rows.at(0).fields.at(1);
+  };
+  std::istringstream labels(
+      "5 5 5.0 5 5e0 5 -1 -1 -0.0 0 4.5 4.5 0.1 0.1 18446744073709551615 18446744073709551615 1e300 1e+300 true true "
+      "false false \"good\" good \"5.0\" 5.0");
+  for (std::string json, label; labels >> json >> label;) CHECK(label_of(json) == label);
+  CHECK(label_of("\" good \"") == "good");
 }
 
 TEST_CASE("byte order marks, line ends and blank lines are no part of JSON lines", "[reviews]") {

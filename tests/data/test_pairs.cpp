@@ -209,8 +209,6 @@ TEST_CASE("tables of every format have the same pairs", "[pairs]") {
                            "\n\n"
                            R"({"target": "two ", "source": "Zwei"})";
   CHECK(texts_of(read_pairs("t.csv", "source,target\n" + csv)) == expected);
-  CHECK(texts_of(read_pairs("t.csv", "\xEF\xBB\xBFsource,target\r\n" + csv)) == expected);
-  CHECK(texts_of(read_pairs("t.csv.gz", gzip(csv))) == expected);
   CHECK(texts_of(read_pairs("t.jsonl", json)) == expected);
   CHECK(texts_of(read_pairs("t.txt", "en\tid\tde\ntwo \t7\tZwei\n", fields("de", "en"))) == Texts{"Zwei -> two "});
   CHECK(texts_of(read_pairs("t.tsv", "two \t7\tZwei\n", fields("3", "1"))) == Texts{"Zwei -> two "});
@@ -224,30 +222,14 @@ TEST_CASE("tables of every format have the same pairs", "[pairs]") {
 
 TEST_CASE("malformed rows of pairs are counted up to the limit, and named above it", "[pairs]") {
   const std::string content = "source,target\na,b\n,b\na, \na\na,b,c\n\xff,b\na,\xff\na,b\n";
-  const Texts reasons = {"the source is empty",           "the target is empty",
-                         "the row ends before column 2",  "3 columns, but the first row has 2",
-                         "the source is not valid UTF-8", "the target is not valid UTF-8"};
+  const Texts reasons = {"3 the source is empty",           "4 the target is empty",
+                         "5 the row ends before column 2",  "6 3 columns, but the first row has 2",
+                         "7 the source is not valid UTF-8", "8 the target is not valid UTF-8"};
   const auto table = read_pairs("t.csv", content, fields("source", "target", 0.75));
   CHECK(table.rows.size() == 2);
-  REQUIRE(table.malformed.size() == reasons.size());
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    CHECK(table.malformed[i].why == reasons[i]);
-    CHECK(table.malformed[i].line == static_cast<std::int64_t>(i) + 3);
-  }
+  CHECK(malformed_of(table) == reasons);
   CHECK_THAT(message_of(ExitCode::data, [&] { read_pairs("t.csv", content, fields("source", "target", 0.74)); }),
              EndsWith("t.csv:3: the source is empty (6 of 8 rows are malformed; data.malformed_limit allows 0.74)"));
-  const auto json = read_pairs("t.jsonl",
-                               R"({"source": "a", "target": 1})"
-                               "\n{\"source\": \"a\"}\n{\n"
-                               R"({"source": "a", "target": "b\u0000"})"
-                               "\n"
-                               R"({"source": "a", "target": "b"})",
-                               fields("source", "target", 1));
-  CHECK(json.rows.size() == 1);
-  REQUIRE(json.malformed.size() == 4);
-  CHECK(json.malformed[0].why == "'target' is number, not a string");
-  CHECK(json.malformed[1].why == "no member 'target'");
-  CHECK(json.malformed[3].why == "the target has NUL bytes");
 }
 
 TEST_CASE("a table refuses a text above the limit of a line, with its line", "[pairs]") {
