@@ -79,12 +79,6 @@ inline std::int64_t parameters_by_formula(const MixerConfig& options, const Mixe
   return shared(*metric) + n * form + of_positions(k);
 }
 
-inline double relative_error(const torch::Tensor& value, const torch::Tensor& expected) {
-  const auto difference = (value.to(torch::kDouble) - expected.to(torch::kDouble)).norm().item<double>();
-  const auto size = expected.to(torch::kDouble).norm().item<double>();
-  return size == 0 ? difference : difference / size;
-}
-
 inline torch::Tensor mix(Mixer& mixer, const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
                          const Visibility& visibility, MixerState* state = nullptr) {
   Pass pass;

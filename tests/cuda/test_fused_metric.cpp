@@ -56,15 +56,11 @@ Outcome run(const MixerConfig& options, Backend backend, const Visibility& visib
   return outcome;
 }
 
-double relative(const torch::Tensor& a, const torch::Tensor& b) {
-  return ((a.to(torch::kDouble) - b.to(torch::kDouble)).norm() / b.to(torch::kDouble).norm()).item<double>();
-}
-
 void check_near(const Outcome& fused, const Outcome& expected, double tolerance) {
   REQUIRE(fused.size() == expected.size());
   for (std::size_t i = 0; i < fused.size(); ++i) {
     REQUIRE(fused[i].sizes() == expected[i].sizes());
-    CHECK(relative(fused[i], expected[i]) < tolerance);
+    CHECK(relative_error(fused[i], expected[i]) < tolerance);
   }
 }
 
@@ -72,7 +68,7 @@ void check_near(const Outcome& fused, const Outcome& expected, double tolerance)
 void check_no_worse(const Outcome& fused, const Outcome& other, const Outcome& exact) {
   REQUIRE(fused.size() == exact.size());
   for (std::size_t i = 0; i < fused.size(); ++i)
-    CHECK(relative(fused[i], exact[i]) <= 2 * relative(other[i], exact[i]));
+    CHECK(relative_error(fused[i], exact[i]) <= 2 * relative_error(other[i], exact[i]));
 }
 
 Visibility segments_of(bool causal) {
@@ -177,7 +173,7 @@ TEST_CASE("tokens that come in parts, with a memory of those before, are those o
   for (const std::int64_t count : {20, 1, 16}) {
     const auto part = x.narrow(1, first, count);
     const auto y = mixer->forward(part, part, self_visibility(true, {}), &state, pass);
-    CHECK(relative(y, whole.narrow(1, first, count)) < 2e-6);
+    CHECK(relative_error(y, whole.narrow(1, first, count)) < 2e-6);
     first += count;
   }
 }

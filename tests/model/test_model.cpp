@@ -38,20 +38,6 @@ TEST_CASE("a sequence longer than the context is refused", "[model]") {
   CHECK_THROWS_WITH(model.evaluate(random_batch(1, 13)), ContainsSubstring("13 tokens does not fit model.context 12"));
 }
 
-TEST_CASE("without positions, packed documents equal separate documents", "[model]") {
-  auto config = small_transformer(any_mixer());
-  config.positions = NoPositionsConfig{};
-  auto model = randomised(Gpt(config, vocabulary), 0.3);
-  const torch::NoGradGuard no_grad;
-  auto batch = random_batch(1, 9);
-  const auto apart_one = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 0, 4)});
-  const auto apart_two = model.evaluate(Batch{.ids_bc = batch.ids_bc.narrow(1, 4, 3)});
-  batch.segments_bc = row({0, 0, 0, 0, 1, 1, 1, -1, -1});
-  const auto packed = model.evaluate(batch);
-  CHECK(relative_error(packed.narrow(1, 0, 4), apart_one) < 1e-12);
-  CHECK(relative_error(packed.narrow(1, 4, 3), apart_two) < 1e-12);
-}
-
 TEST_CASE("the parameters of mixers are counted apart", "[model]") {
   auto config = small_transformer(ScaledDotProductOptions{});
   config.bias = GENERATE(true, false);

@@ -37,17 +37,6 @@ TEST_CASE("generating with any positions gives the logits of the whole sequence"
   CHECK(close(read(model, {.ids_bc = ids_bc}, *state, {3, 1, 1, 4, 1, 2}), whole_bcv));
 }
 
-TEST_CASE("positions begin anew in every text of a packed row", "[positions]") {
-  auto model = randomised(Classifier(config_of(any_positions()), MeanPooledHeadConfig{}, vocabulary, 3));
-  const torch::NoGradGuard no_grad;
-  const auto one = random_ids(1, 4), two = random_ids(1, 6);
-  const auto packed_lv = model.evaluate({.ids_bc = torch::cat({one, two}, 1),
-                                         .segments_bc = torch::tensor({{0, 0, 0, 0, 1, 1, 1, 1, 1, 1}}),
-                                         .label_rows_l2 = torch::tensor({{0, 0}, {0, 1}})});
-  CHECK(close(packed_lv.narrow(0, 0, 1), model.evaluate({.ids_bc = one})));
-  CHECK(close(packed_lv.narrow(0, 1, 1), model.evaluate({.ids_bc = two})));
-}
-
 TEST_CASE("the order of tokens matters to every kind of positions but none", "[positions]") {
   const auto positions = any_positions();
   auto model = randomised(Classifier(config_of(positions), MeanPooledHeadConfig{}, vocabulary, 3));

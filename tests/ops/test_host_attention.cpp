@@ -119,13 +119,9 @@ Answer ours(const Problem& problem) {
                 });
 }
 
-double error(const torch::Tensor& a, const torch::Tensor& b) {
-  return ((a.to(torch::kDouble) - b).norm() / b.norm()).item<double>();
-}
-
 void check_near(const Answer& given, const Answer& expected, double tolerance = 3e-6) {
   REQUIRE(given.size() == expected.size());
-  for (std::size_t i = 0; i < given.size(); ++i) CHECK(error(given[i], expected[i]) < tolerance);
+  for (std::size_t i = 0; i < given.size(); ++i) CHECK(relative_error(given[i], expected[i]) < tolerance);
 }
 
 // Two documents and padding at the end of one row, padding alone in the other.
@@ -168,8 +164,8 @@ TEST_CASE("attention on the host leaves out keys of other segments, wherever tho
   if (GENERATE(false, true)) segment_c = (tokens / length - segment_c) % 5;  // falling, and of the same number again
   problem.options.query_segment_bc = problem.options.key_segment_be = segment_c.repeat({2, 1});
   const auto given = ours(problem), truth = by_formula(problem);
-  CHECK(error(given[0], truth[0]) < 3e-6);
-  CHECK(error(given[3], truth[3]) < 3e-6);
+  CHECK(relative_error(given[0], truth[0]) < 3e-6);
+  CHECK(relative_error(given[3], truth[3]) < 3e-6);
   if (length > 1) check_near(given, truth);
 }
 
@@ -201,8 +197,8 @@ TEST_CASE("queries may be the last of more keys, and see only the newest", "[hos
   problem.options.window = window;
   INFO(queries << " queries, " << memory << " before them, window " << window);
   const auto given = ours(problem), truth = by_formula(problem);
-  CHECK(error(given[0], truth[0]) < 3e-6);
-  CHECK(error(given[3], truth[3]) < 3e-6);
+  CHECK(relative_error(given[0], truth[0]) < 3e-6);
+  CHECK(relative_error(given[3], truth[3]) < 3e-6);
   if (window == 1) return;  // a weight of 1 has no slope
   check_near(given, truth);
 }
@@ -248,7 +244,8 @@ TEST_CASE("in bfloat16 attention on the host is at most twice as far from the tr
   problem.options.causal = true;
   if (has_distances) draw_distances(problem);
   const auto truth = by_formula(problem), given = ours(problem), eager = by_formula(problem, torch::kBFloat16);
-  for (std::size_t i = 0; i < given.size(); ++i) CHECK(error(given[i], truth[i]) <= 2 * error(eager[i], truth[i]));
+  for (std::size_t i = 0; i < given.size(); ++i)
+    CHECK(relative_error(given[i], truth[i]) <= 2 * relative_error(eager[i], truth[i]));
 }
 
 TEST_CASE("a loop over heads runs on every thread", "[host]") {
@@ -280,7 +277,7 @@ TEST_CASE("scores far from 0 overflow nothing on the host, and NaN reaches what 
   const auto large = ours(problem);
   CHECK(large[0].isfinite().all().item<bool>());
   CHECK(large[1].isfinite().all().item<bool>());
-  CHECK(error(large[0], by_formula(problem)[0]) < 1e-3);
+  CHECK(relative_error(large[0], by_formula(problem)[0]) < 1e-3);
   problem.options.scale = 0.3;
   problem.k.index_put_({0, 0, 20, 3}, std::nan(""));
   const auto t = ours(problem)[0];
