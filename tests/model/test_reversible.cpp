@@ -16,13 +16,10 @@ namespace {
 constexpr std::int64_t vocabulary = 13, width = 12, context = 10;
 
 TransformerConfig config_of(const MixerConfig& mixer, std::int64_t layers = 3) {
-  TransformerConfig config;
+  auto config = small_transformer(mixer, width, context);
   config.layers = layers;
   config.heads = 3;
-  config.width = width;
-  config.context = context;
   config.dropout = 0.2;
-  config.mixer = mixer;
   config.blocks = BlockKind::reversible;
   return config;
 }
