@@ -121,7 +121,6 @@ torch::Tensor by_formula(const FeedForwardModel& model, const FeedForwardModelCo
 
 struct Kind {
   std::shared_ptr<SequenceModel> model;
-  std::int64_t seen;      // tokens that a token sees, itself included
   std::int64_t dropouts;  // without that of embeddings
 };
 
@@ -138,7 +137,7 @@ Kind recurrent(RecurrentCell cell, const Options& options) {
   config.dropout = options.dropout;
   config.embedding.dropout = options.embedding_dropout;
   config.carry_state = options.carry_state;
-  return {std::make_shared<RecurrentModel>(config, vocabulary), 1 << 20, 3};
+  return {std::make_shared<RecurrentModel>(config, vocabulary), 3};
 }
 
 Kind feed_forward(std::int64_t window, const Options& options) {
@@ -149,7 +148,7 @@ Kind feed_forward(std::int64_t window, const Options& options) {
   config.context = 9;
   config.dropout = options.dropout;
   config.embedding.dropout = options.embedding_dropout;
-  return {std::make_shared<FeedForwardModel>(config, vocabulary), window, 2};
+  return {std::make_shared<FeedForwardModel>(config, vocabulary), 2};
 }
 
 // With initial weights.
@@ -358,7 +357,8 @@ TEST_CASE("under autocast the recurrence stays in float32, and the output layer 
   for (const auto& parameter : model.parameters()) CHECK(parameter.grad().isfinite().all().item<bool>());
 }
 
-TEST_CASE("a feed-forward model computes the formula of Bengio et al.", "[feed_forward_model]") {
+TEST_CASE("a feed-forward model computes the formula of Bengio et al., in each document for itself",
+          "[feed_forward_model]") {
   const torch::NoGradGuard no_grad;
   auto config = any_window();
   config.embedding.scale = GENERATE(EmbeddingScale::none, EmbeddingScale::sqrt_width);
@@ -367,22 +367,15 @@ TEST_CASE("a feed-forward model computes the formula of Bengio et al.", "[feed_f
     config.embedding.tie = true;
   }
   auto model = randomised(FeedForwardModel(config, vocabulary));
-  const auto ids_bc = random_ids(7);
-  const auto logits_bcv = model.evaluate({.ids_bc = ids_bc});
-  for (std::int64_t row = 0; row < batch; ++row)
-    CHECK(close(logits_bcv[row], by_formula(model, config, ids_bc[row], std::vector<std::int64_t>(7, 0))));
-}
-
-TEST_CASE("a feed-forward model sees nothing of other documents", "[feed_forward_model]") {
-  const torch::NoGradGuard no_grad;
-  const auto config = any_window();
-  auto model = randomised(FeedForwardModel(config, vocabulary));
   const auto ids_bc = random_ids(8);
-  const std::vector<std::int64_t> first = {4, 4, 5, 5, 5, 6, 6, 6}, second = {0, 1, 1, 1, 1, 1, -1, -1};
-  const auto segments_bc = torch::stack({torch::tensor(first), torch::tensor(second)});
-  const auto logits_bcv = model.evaluate({.ids_bc = ids_bc, .segments_bc = segments_bc});
-  CHECK(close(logits_bcv[0], by_formula(model, config, ids_bc[0], first)));
-  CHECK(close(logits_bcv[1], by_formula(model, config, ids_bc[1], second)));
+  const auto segments = GENERATE(
+      values<std::vector<std::vector<std::int64_t>>>({{}, {{4, 4, 5, 5, 5, 6, 6, 6}, {0, 1, 1, 1, 1, 1, -1, -1}}}));
+  Batch given{.ids_bc = ids_bc};
+  if (!segments.empty()) given.segments_bc = torch::stack({torch::tensor(segments[0]), torch::tensor(segments[1])});
+  const auto logits_bcv = model.evaluate(given);
+  for (std::size_t row = 0; row < batch; ++row)
+    CHECK(close(logits_bcv[row], by_formula(model, config, ids_bc[row],
+                                            segments.empty() ? std::vector<std::int64_t>(8, 0) : segments[row])));
 }
 
 TEST_CASE("the parameters of a feed-forward model start and decay by what they are", "[feed_forward_model]") {
@@ -424,29 +417,6 @@ TEST_CASE("a language model generates what the whole sequence gives, however lon
   CHECK(close(model->evaluate(again, state.get()), whole_bcv));
 }
 
-TEST_CASE("a token changes the logits of those that see it only", "[language_models]") {
-  const torch::NoGradGuard no_grad;
-  const auto [model, seen, dropouts] = any_random_kind();
-  const auto ids_bc = random_batch(9).ids_bc;
-  const auto logits_bcv = model->evaluate({.ids_bc = ids_bc});
-  for (std::int64_t changed = 0; changed < 9; ++changed) {
-    auto other_bc = ids_bc.clone();
-    other_bc.select(1, changed).add_(1).remainder_(vocabulary);
-    const auto other_bcv = model->evaluate({.ids_bc = other_bc});
-    for (std::int64_t c = 0; c < 9; ++c)
-      CHECK(torch::equal(logits_bcv.select(1, c), other_bcv.select(1, c)) == (c < changed || c >= changed + seen));
-  }
-}
-
-TEST_CASE("rows of a language model do not know of each other", "[language_models]") {
-  const torch::NoGradGuard no_grad;
-  const auto model = any_random_kind().model;
-  const auto ids_bc = random_batch(7).ids_bc;
-  const auto together_bcv = model->evaluate({.ids_bc = ids_bc});
-  for (std::int64_t i = 0; i < batch; ++i)
-    CHECK(close(model->evaluate({.ids_bc = ids_bc.narrow(0, i, 1)})[0], together_bcv[i]));
-}
-
 TEST_CASE("the gradients of a language model are finite differences", "[language_models]") {
   const auto model = any_random_kind().model;
   const auto given = random_batch(7, GENERATE(false, true));
@@ -455,7 +425,7 @@ TEST_CASE("the gradients of a language model are finite differences", "[language
 
 TEST_CASE("dropout of a language model takes the pass's numbers", "[language_models]") {
   const double of_embeddings = GENERATE(0.0, 0.25);
-  const auto [model, seen, dropouts] = any_kind({.dropout = 0.5, .embedding_dropout = of_embeddings});
+  const auto [model, dropouts] = any_kind({.dropout = 0.5, .embedding_dropout = of_embeddings});
   const auto generator = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
   const Batch given{.ids_bc = torch::arange(48).remainder(vocabulary).view({4, 12})};
   const auto before = generator();
