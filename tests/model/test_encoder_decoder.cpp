@@ -17,13 +17,8 @@ constexpr std::int64_t vocabulary = 11;
 
 ExperimentConfig config_with(std::vector<std::string> more = {}) {
   const std::vector<std::string> small = {"task=sequence_to_sequence",
-                                          "model.kind=encoder_decoder",
-                                          "model.layers=2",
-                                          "model.heads=2",
-                                          "model.width=16",
-                                          "model.context=12",
-                                          "model.positions=learned",
-                                          "model.encoder.layers=3"};
+                                          "model={kind: encoder_decoder, layers: 2, heads: 2, width: 16, context: 12, "
+                                          "positions: learned, encoder: {layers: 3}}"};
   more.insert(more.begin(), small.begin(), small.end());
   return default_experiment(more).config;
 }

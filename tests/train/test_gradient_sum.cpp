@@ -20,7 +20,7 @@ class Twin : public ProcessGroup {
     x.mul_(2);
     sent += x.numel();
     ++sums;
-    return std::make_unique<Done>();
+    return std::make_unique<PendingSum>(PendingSum{[] {}});
   }
   std::unique_ptr<PendingSum> start_sum_on(const torch::Tensor& x, int root) override {
     roots.push_back(root);
@@ -32,11 +32,6 @@ class Twin : public ProcessGroup {
 
   std::int64_t sent = 0, sums = 0;  // elements, messages
   std::vector<int> roots;
-
- private:
-  struct Done : PendingSum {
-    void wait() override {}
-  };
 };
 
 torch::Tensor loss_of(Parts& parts) {
