@@ -63,7 +63,7 @@ class AveragePooling : public Mixer {
  public:
   explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass&) override {
     TORCH_CHECK(is_end_of(x_bcd, context_bed), "average pooling mixes a sequence with itself");
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : context_bed;

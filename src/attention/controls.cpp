@@ -26,7 +26,7 @@ class ControlDecoder : public MixerDecoder {
 class Control : public Mixer {
  public:
   Control(float share, std::int64_t width) : share_(share), width_(width) {}
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
                     Pass&) override {
     if (share_ == 0) return torch::zeros_like(x_bcd);
     // Padding gives zeros here as in every mixer.

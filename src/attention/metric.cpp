@@ -165,7 +165,7 @@ class Metric : public FormMixer {
         options_(options),
         metric_(*this, options, shape, projection_.temperature_n()) {}
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
     if (pass.wants_scores())
@@ -173,9 +173,9 @@ class Metric : public FormMixer {
                           .right_bnej = seen.p_bnck,
                           .form_nij = metric_.dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
-      return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, metric_.form(),
-                                      options_.score == MetricScore::distance, visibility, pass));
-    return merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass));
+      return output_(merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, metric_.form(),
+                                      options_.score == MetricScore::distance, visibility, pass)));
+    return output_(merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {

@@ -135,16 +135,8 @@ class Mixer : public Layer {
   // memory followed by x (is_end_of), or another sequence, where the mixer can do that. With a state, x are the newest
   // tokens, context must be x, and earlier tokens come from the state, which is extended. A token that sees nothing
   // gets zeros.
-  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                        MixerState* state, Pass& pass) {
-    const auto t_bcd = mix(x_bcd, context_bed, visibility, state, pass);
-    return output() == nullptr ? t_bcd : (*output())(t_bcd);
-  }
-
-  // The two parts of it: what comes before the output projection, and that projection, or nullptr where there is none.
-  virtual torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                            MixerState* state, Pass& pass) = 0;
-  virtual Linear* output() { return nullptr; }
+  virtual torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed,
+                                const Visibility& visibility, MixerState* state, Pass& pass) = 0;
 
   // The same for one token at a time of `batch` sequences of up to `capacity` tokens, faster: for weights, as they are
   // now, in float32 on the CPU. Nothing where there is no such thing: then `forward` with a state does it.

@@ -24,11 +24,11 @@ class Quadratic : public FormMixer {
     if (!full()) form_.diagonal(0, 1, 2).fill_(1);
   }
 
-  torch::Tensor mix(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
+  torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
                     MixerState* state, Pass& pass) override {
     const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
-      return merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), /*distance=*/false, visibility, pass));
+      return output_(merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, form(), /*distance=*/false, visibility, pass)));
     auto left = newest.p_bnck, right = seen.p_bnck;
     if (full()) {
       const auto seen_bed = state != nullptr ? state->extend(1, context_bed) : context_bed;
@@ -46,7 +46,7 @@ class Quadratic : public FormMixer {
                        .shaw = positions_.shaw(),
                        .distances = positions_.distance_terms(visibility)};
     if (mixing.distances) mixing.distances->bias_n1k = torch::matmul(mixing.distances->bias_n1k, form_nij);
-    return merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass));
+    return output_(merge_heads(attend(q_bnck, k_bnek, seen.value_bnck, visibility, mixing, options_.backend, pass)));
   }
 
   std::unique_ptr<MixerDecoder> decoder(std::int64_t batch, std::int64_t capacity) const override {

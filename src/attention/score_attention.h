@@ -9,7 +9,7 @@
 #include "attention/score_positions.h"
 #include "config/mixer_config.h"
 #include "ops/layer.h"
-#include "ops/norms.h"
+#include "ops/functional.h"
 #include "ops/pass.h"
 
 namespace metaformer {

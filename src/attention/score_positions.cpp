@@ -6,8 +6,8 @@
 
 #include "ops/attention.h"
 #include "ops/dropout.h"
-#include "ops/recompute.h"
-#include "ops/rotary.h"
+#include "ops/functional.h"
+#include "ops/kernel.h"
 
 namespace metaformer {
 
@@ -153,32 +153,6 @@ torch::Tensor sinusoids_ld(std::int64_t tokens, std::int64_t width, std::int64_t
   return torch::cat({angle.sin(), angle.cos()}, 1);
 }
 
-class Shift : public torch::autograd::Function<Shift> {
- public:
-  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& x_bncl,
-                               std::int64_t keys) {
-    const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
-    context->saved_data["columns"] = columns;
-    const auto x = x_bncl.stride(2) == columns && x_bncl.stride(3) == 1 ? x_bncl : x_bncl.contiguous();
-    return x
-        .as_strided({x.size(0), x.size(1), queries, keys}, {x.stride(0), x.stride(1), columns - 1, 1},
-                    x.storage_offset() + queries - 1)
-        .clone(at::MemoryFormat::Contiguous);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    require_first_order("the shift of scores by distance");
-    const auto& dy_bnce = gradients.front();
-    const auto queries = dy_bnce.size(2), columns = context->saved_data["columns"].toInt();
-    // dx_(i, l) = dy_(i, l + i - (c - 1)), and 0 where there is no such column.
-    const auto padded = torch::constant_pad_nd(dy_bnce, {queries - 1, columns - dy_bnce.size(3)});
-    const auto dx = padded.as_strided({dy_bnce.size(0), dy_bnce.size(1), queries, columns},
-                                      {padded.stride(0), padded.stride(1), padded.size(3) + 1, 1});
-    return {dx, torch::Tensor()};
-  }
-};
-
 }  // namespace
 
 torch::Tensor DistanceTable::rows_ld(std::int64_t queries, std::int64_t keys, bool causal, const torch::Tensor& like) {
@@ -217,7 +191,22 @@ DistanceTerms TransformerXlImpl::terms(const Visibility& visibility) {
           .row_bnc1 = {}};
 }
 
-torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) { return Shift::apply(x_bncl, keys); }
+torch::Tensor shifted_by_distance(const torch::Tensor& x_bncl, std::int64_t keys) {
+  const auto queries = x_bncl.size(2), columns = x_bncl.size(3);
+  const auto forward = [&](Tensors&) {
+    const auto x = x_bncl.stride(2) == columns && x_bncl.stride(3) == 1 ? x_bncl : x_bncl.contiguous();
+    return x
+        .as_strided({x.size(0), x.size(1), queries, keys}, {x.stride(0), x.stride(1), columns - 1, 1},
+                    x.storage_offset() + queries - 1)
+        .clone(at::MemoryFormat::Contiguous);
+  };
+  return own_node("the shift of scores by distance", {x_bncl}, forward, [=](const Backward& in) -> Tensors {
+    // dx_(i, l) = dy_(i, l + i - (c - 1)), and 0 where there is no such column.
+    const auto padded = torch::constant_pad_nd(in.dy[0], {queries - 1, columns - keys});
+    return {padded.as_strided({padded.size(0), padded.size(1), queries, columns},
+                              {padded.stride(0), padded.stride(1), padded.size(3) + 1, 1})};
+  });
+}
 
 torch::Tensor queries_of_distances(const torch::Tensor& q_bnck, const DistanceTerms& terms) {
   return q_bnck + terms.bias_n1k.to(q_bnck.scalar_type());

@@ -69,9 +69,6 @@ class SharedProjection {
 
 // A mixer with scores p_c F p_e, where F is a form of each head, and with an output projection.
 class FormMixer : public Mixer {
- public:
-  Linear* output() override { return &output_; }
-
  protected:
   // `key_width`: features of the vectors that F compares.
   template <class Options>

@@ -3,10 +3,9 @@
 #include "attention/mixers.h"
 #include "cpu/decoding.h"
 #include "cpu/rms_norm.h"
-#include "ops/activation.h"
+#include "ops/functional.h"
 #include "ops/dropout.h"
 #include "ops/linear.h"
-#include "ops/norms.h"
 #include "ops/recompute.h"
 
 namespace metaformer {

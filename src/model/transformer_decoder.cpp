@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/activation.h"
+#include "ops/functional.h"
 
 namespace metaformer {
 
