@@ -64,7 +64,7 @@ class AveragePooling : public Mixer {
   explicit AveragePooling(const AveragePoolingOptions& options) : options_(options) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass&) override {
+                        MixerState* state, Pass&) override {
     TORCH_CHECK(is_end_of(x_bcd, context_bed), "average pooling mixes a sequence with itself");
     const auto seen_bed = state != nullptr ? state->extend(0, x_bcd) : context_bed;
     const bool narrow_window = !options_.window.all() && options_.window.tokens <= most_shifts;

@@ -27,7 +27,7 @@ class Control : public Mixer {
  public:
   Control(float share, std::int64_t width) : share_(share), width_(width) {}
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor&, const Visibility& visibility, MixerState*,
-                    Pass&) override {
+                        Pass&) override {
     if (share_ == 0) return torch::zeros_like(x_bcd);
     // Padding gives zeros here as in every mixer.
     return visibility.has_segments() ? x_bcd * (visibility.query_segment_bc >= 0).unsqueeze(2) : x_bcd;

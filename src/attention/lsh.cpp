@@ -133,8 +133,7 @@ Tensor hashed_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Te
                             .segment_bc = segment_bc,
                             .rule = rule,
                             .buckets = buckets};
-    if (segment_bc.defined())
-      operands.segment_bc = segment_bc.to(torch::kLong).expand({q.size(0), -1}).contiguous();
+    if (segment_bc.defined()) operands.segment_bc = segment_bc.to(torch::kLong).expand({q.size(0), -1}).contiguous();
     operands.compute();
     saved = {operands.q, operands.v, operands.t, operands.log_sum_bnc, operands.bucket_bnrc, operands.segment_bc};
     return operands.t;
@@ -355,8 +354,7 @@ Tensor lsh_attention(const Tensor& q_bnck, const Tensor& value_bnck, const Tenso
   const auto tokens = q_bnck.size(2);
   const auto keys = [&] { return q_bnck / q_bnck.norm(2, 3, true).clamp_min(1e-12); };
   if (tokens <= rule.chunk) return attend_in_full(q_bnck, keys(), value_bnck, segment_bc, rule, pass);
-  if (can_attend_hashed(q_bnck, rule, pass))
-    return hashed_attention(q_bnck, value_bnck, bucket_bnrc, segment_bc, rule);
+  if (can_attend_hashed(q_bnck, rule, pass)) return hashed_attention(q_bnck, value_bnck, bucket_bnrc, segment_bc, rule);
   const auto missing = (tokens + rule.chunk - 1) / rule.chunk * rule.chunk - tokens;
   auto segments = segment_bc;
   if (missing > 0 && !segments.defined())
@@ -413,8 +411,8 @@ class Lsh : public Mixer {
         output_(
             register_module("output", Linear(shape.width, shape.width, shape.bias, Init::normal(shape.output_std)))) {}
 
-  Tensor forward(const Tensor& x_bcd, const Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass& pass) override {
+  Tensor forward(const Tensor& x_bcd, const Tensor& context_bed, const Visibility& visibility, MixerState* state,
+                 Pass& pass) override {
     TORCH_CHECK(context_bed.is_same(x_bcd), "LSH attention has one projection for queries and keys: it cannot cross");
     const auto halves = projection_(x_bcd).chunk(2, 2);
     auto q_bnek = split_heads(halves[0], shape_.heads), value_bnek = split_heads(halves[1], shape_.heads);

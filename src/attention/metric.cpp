@@ -166,7 +166,7 @@ class Metric : public FormMixer {
         metric_(*this, options, shape, projection_.temperature_n()) {}
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass& pass) override {
+                        MixerState* state, Pass& pass) override {
     const auto [newest, seen] = projection_.project(x_bcd, context_bed, state);
     if (pass.wants_scores())
       pass.probe->scored({.left_bnci = newest.p_bnck,
@@ -174,7 +174,7 @@ class Metric : public FormMixer {
                           .form_nij = metric_.dense_nkk(newest.p_bnck.device()).to(newest.p_bnck)});
     if (takes_kernels(kernels_, newest.p_bnck, seen.p_bnck, visibility, pass))
       return output_(merge_heads(attend_fused(newest.p_bnck, seen.p_bnck, metric_.form(),
-                                      options_.score == MetricScore::distance, visibility, pass)));
+                                              options_.score == MetricScore::distance, visibility, pass)));
     return output_(merge_heads(attend_seen(newest.p_bnck, seen, visibility, pass)));
   }
 

@@ -29,7 +29,7 @@ class ScaledDotProduct : public Mixer {
   }
 
   torch::Tensor forward(const torch::Tensor& x_bcd, const torch::Tensor& context_bed, const Visibility& visibility,
-                    MixerState* state, Pass& pass) override {
+                        MixerState* state, Pass& pass) override {
     ScoreMixing mixing{.scale = 1 / std::sqrt(static_cast<double>(shape_.head_width())),
                        .dropout = shape_.dropout,
                        .shaw = positions_.shaw(),

@@ -8,10 +8,10 @@
 #include "attention/score_positions.h"
 #include "base/signals.h"
 #include "bench/timing.h"
-#include "ops/functional.h"
 #include "ops/attention.h"
 #include "ops/autocast.h"
 #include "ops/dropout.h"
+#include "ops/functional.h"
 #include "ops/linear.h"
 
 namespace metaformer {

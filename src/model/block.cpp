@@ -3,8 +3,8 @@
 #include "attention/mixers.h"
 #include "cpu/decoding.h"
 #include "cpu/rms_norm.h"
-#include "ops/functional.h"
 #include "ops/dropout.h"
+#include "ops/functional.h"
 #include "ops/linear.h"
 #include "ops/recompute.h"
 

@@ -138,14 +138,14 @@ Tensors backward(Run& run, const Tensor& dy_behind_one_bcd, const Tensor& dy_two
 Streams run_to_invert(const Block& block, const Streams& x, const BlockImpl::Surroundings& surroundings,
                       SharedParts& parts, Pass& pass) {
   if (parts.visibility == nullptr) parts.visibility = std::make_shared<const Visibility>(surroundings.visibility);
-  const auto run = std::make_shared<Run>(
-      Run{.block = block,
-          .visibility = parts.visibility,
-          .memory_bmd = surroundings.memory_bmd,
-          .pass = pass,
-          .settings = OperatorSettings(x.one_bcd.device()),
-          .behind = parts.behind,
-          .streams_have_gradients = x.one_bcd.requires_grad() || x.two_bcd.requires_grad()});
+  const auto run =
+      std::make_shared<Run>(Run{.block = block,
+                                .visibility = parts.visibility,
+                                .memory_bmd = surroundings.memory_bmd,
+                                .pass = pass,
+                                .settings = OperatorSettings(x.one_bcd.device()),
+                                .behind = parts.behind,
+                                .streams_have_gradients = x.one_bcd.requires_grad() || x.two_bcd.requires_grad()});
   Tensors inputs = {x.one_bcd, x.two_bcd};
   for (auto& input : inputs_of(block, *parts.visibility)) inputs.push_back(std::move(input));
   const auto y = own_nodes(

@@ -219,8 +219,9 @@ Tensor host_attention(const Tensor& q_bnck, const Tensor& k_bnek, const Tensor& 
       operands.distance_bnlk = with_features_together(distances.key_nlk.expand({q_bnck.size(0), -1, -1, -1}));
     }
     operands.compute();
-    saved = {operands.q,      operands.k,   operands.v,          operands.t,         operands.log_sum_bnc,
-             query_segments,  key_segments, operands.distance_q, operands.distance_bnlk};
+    saved = {operands.q,   operands.k,           operands.v,
+             operands.t,   operands.log_sum_bnc, query_segments,
+             key_segments, operands.distance_q,  operands.distance_bnlk};
     return operands.t;
   };
   return own_node("attention", inputs, forward, [rule](const Backward& in) { return attention_backward(in, rule); });

@@ -118,8 +118,9 @@ Tensor fused_forward(const Arguments& given, const Setting& setting, Tensors& sa
                         .half_bias = pointer<float>(half_bias),
                         .key_q = pointer<void>(key_q)},
                        stream_of(p_bnck));
-  saved = {p_bnck, given.y_bnek, given.metric, given.query_segment_bc, given.key_segment_be, given.draw_key,
-           t,      log2_sum,     q,            key_q,                  half_bias};
+  saved = {
+      p_bnck, given.y_bnek, given.metric, given.query_segment_bc, given.key_segment_be, given.draw_key, t, log2_sum,
+      q,      key_q,        half_bias};
   return t;
 }
 

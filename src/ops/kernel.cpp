@@ -29,10 +29,8 @@ class OwnNode : public torch::autograd::Function<OwnNode> {
     const auto work = c10::static_intrusive_pointer_cast<Work>(context->saved_data["work"].toCapsule());
     TORCH_CHECK(!torch::GradMode::is_enabled(), work->operation,
                 " has no second derivatives: call backward without create_graph");
-    auto gradients = work->backward({.saved = context->get_saved_variables(),
-                                     .dy = std::move(dy),
-                                     .inputs = work->inputs,
-                                     .context = *context});
+    auto gradients = work->backward(
+        {.saved = context->get_saved_variables(), .dy = std::move(dy), .inputs = work->inputs, .context = *context});
     gradients.resize(gradients.size() + 2);  // of what is no tensor
     return gradients;
   }

@@ -60,8 +60,8 @@ Tensor linear_product(const Tensor& x, const Tensor& weight_oi, const Tensor& bi
   const auto forward = [&](Tensors& saved) {
     const auto used_x = x.to(used_oi.scalar_type());
     const auto x_ri = used_x.reshape({-1, x.size(-1)});
-    const auto y_ro = bias_o.defined() ? at::addmm(bias_o.to(used_oi.scalar_type()), x_ri, used_oi.t())
-                                       : at::mm(x_ri, used_oi.t());
+    const auto y_ro =
+        bias_o.defined() ? at::addmm(bias_o.to(used_oi.scalar_type()), x_ri, used_oi.t()) : at::mm(x_ri, used_oi.t());
     saved = {used_x, used_oi};
     auto sizes = x.sizes().vec();
     sizes.back() = weight_oi.size(0);

@@ -29,8 +29,7 @@ RepeatScope::~RepeatScope() {
   apply(before_);
 }
 
-Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs,
-                                            const torch::Tensor& dy) {
+Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs, const torch::Tensor& dy) {
   Tensors wanted, found(inputs.size());
   for (const auto& input : inputs)
     if (input.requires_grad()) wanted.push_back(input);
@@ -64,8 +63,8 @@ torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tens
   });
 }
 
-torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd,
-                                   const Tensors& weights, std::int64_t chunks) {
+torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd, const Tensors& weights,
+                                   std::int64_t chunks) {
   const auto rows = x_rd.size(0), count = std::min(chunks, rows);
   Tensors parts;
   for (std::int64_t i = 0; i < count; ++i) {

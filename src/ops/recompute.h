@@ -11,8 +11,7 @@ namespace metaformer {
 
 // The gradients of `inputs` for those of y, as torch::autograd::grad() finds them, where an input may have none: those
 // are undefined, as are the gradients of inputs that y does not depend on. Nothing is computed for them.
-Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs,
-                                            const torch::Tensor& dy);
+Tensors gradients_of(const torch::Tensor& y, const Tensors& inputs, const torch::Tensor& dy);
 
 // What operators of a device run in, by autocast, when it is made.
 struct OperatorSettings {
@@ -46,7 +45,7 @@ torch::Tensor recomputed(const Recomputed& f, const torch::Tensor& x, const Tens
 
 // The same for a function of rows that are independent of each other, x_rd, in `chunks` parts, one after the other, of
 // nearly the same number of rows; the results are joined.
-torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd,
-                                   const Tensors& weights, std::int64_t chunks);
+torch::Tensor recomputed_in_chunks(const Recomputed& f, const torch::Tensor& x_rd, const Tensors& weights,
+                                   std::int64_t chunks);
 
 }  // namespace metaformer

@@ -115,8 +115,7 @@ TEST_CASE("a core equals its mixer between its projections", "[attention_core]")
       const auto expected = mixer->forward(x_bcd, x_bcd, visibility, nullptr, pass);
       auto given = make_core_mix(options, shape)(inputs, visibility);
       const auto weights = mixer->named_parameters();
-      if (const auto* output = weights.find("output.weight"))
-        given = torch::linear(given, *output);
+      if (const auto* output = weights.find("output.weight")) given = torch::linear(given, *output);
       CHECK(torch::equal(given, expected));
     }
   }

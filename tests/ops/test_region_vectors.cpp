@@ -1,7 +1,7 @@
 // Region vectors against a convolution over one-hot vectors in float64.
 
-#include "ops/region_vectors.h"
 #include "ops/layer.h"
+#include "ops/region_vectors.h"
 #include "support/threads.h"
 #include "support/torch_catch.h"
 
